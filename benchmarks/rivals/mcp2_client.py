@@ -1,0 +1,26 @@
+"""Rival: mcp 2.3.0's Client over stdio."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from _client_load import Call, main
+from mcp import Client, StdioServerParameters
+
+
+@asynccontextmanager
+async def open_client(command: list[str]) -> AsyncIterator[Call]:
+    target = StdioServerParameters(command=command[0], args=command[1:])
+    async with Client(target, mode="legacy") as client:
+        call_tool = client.call_tool
+
+        async def call(text: str) -> str:
+            result = await call_tool("echo", {"text": text})
+            if result.is_error:
+                raise RuntimeError("isError is set")
+            return result.content[0].text
+
+        yield call
+
+
+if __name__ == "__main__":
+    main(open_client)

@@ -1,0 +1,41 @@
+/* What the kernels' files share. Nothing here is for users of the kernels. */
+#ifndef WS_SCAN_INTERNAL_H
+#define WS_SCAN_INTERNAL_H
+
+#include "scan.h"
+
+#define WS_LIKELY(x) __builtin_expect(!!(x), 1)
+#define WS_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* The objects whose members may be points of interest; each is also the depth of its members. */
+enum { WS_IN_NONE = 0, WS_IN_ROOT = 1, WS_IN_PARAMS = 2, WS_IN_META = 3 };
+
+#define WS_NO_POI (-1)
+
+/* The point of interest that a member of `object` (WS_IN_...) is, or WS_NO_POI. The key is the
+ * inside of a valid JSON string: [key, key + len), without the quotes, escapes not yet decoded. */
+int ws_key_poi(int object, const uint8_t *key, size_t len);
+
+/* Kind of an id from its raw text, which must be one valid JSON value. */
+ws_id_kind ws_id_kind_of(const uint8_t *p, size_t len);
+
+/* Bytes of the well-formed UTF-8 sequence at p (1 to 4), or 0. n: bytes there are, at least 1. */
+size_t ws_utf8_sequence(const uint8_t *p, size_t n);
+
+ws_status ws_scalar_json(const uint8_t *p, size_t n, uint32_t max_depth, ws_scan *out);
+ws_status ws_scalar_json_prefix(const uint8_t *p, size_t n, uint32_t max_depth, ws_scan *out);
+size_t ws_scalar_json_escape(uint8_t *dst, const uint8_t *p, size_t n);
+
+/* Writes the escape of one byte that needs one; returns its length. */
+size_t ws_escape_byte(uint8_t *dst, uint8_t c);
+
+extern const ws_kernels ws_kernels_scalar;
+#if defined(__x86_64__)
+extern const ws_kernels ws_kernels_sse2;
+extern const ws_kernels ws_kernels_avx2;
+extern const ws_kernels ws_kernels_avx512;
+#elif defined(__aarch64__) && defined(__ARM_NEON)
+extern const ws_kernels ws_kernels_neon;
+#endif
+
+#endif

@@ -1,0 +1,18 @@
+from libc.stdint cimport uint32_t
+
+from wirespeed._core.envelope cimport Message
+from wirespeed._core.outbox cimport Outbox
+
+
+cdef class BatchReply:
+    cdef Outbox out              # what was answered so far, without the closing bracket
+    cdef Py_ssize_t n_open       # requests of the batch that are not answered yet
+    cdef Py_ssize_t n_answers
+
+    @staticmethod
+    cdef BatchReply new()
+    cdef int begin_answer_c(self) except -1
+    cdef int finish_c(self, Outbox out) except -1
+
+
+cdef list split_c(Message batch, Py_ssize_t max_length, uint32_t max_depth)

@@ -1,0 +1,88 @@
+"""Batches (MCP 2025-03-26 only; JSON-RPC 2.0 section 6): an array in, its answers joined out."""
+
+cimport cython
+from libc.stdint cimport uint8_t, uint32_t
+
+from wirespeed._core.envelope cimport FAULT_PARSE, FAULT_REQUEST, Message
+from wirespeed._core.outbox cimport Outbox
+
+
+@cython.final
+@cython.no_gc
+cdef class BatchReply:
+    """Collects the answers to one batch; they leave as one array when the last is there."""
+
+    @staticmethod
+    cdef BatchReply new():
+        cdef BatchReply reply = BatchReply.__new__(BatchReply)
+        reply.out = Outbox.__new__(Outbox)
+        return reply
+
+    cdef int begin_answer_c(self) except -1:
+        self.out.write_c(b"," if self.n_answers else b"[", 1)
+        self.n_answers += 1
+        return 0
+
+    cdef int finish_c(self, Outbox out) except -1:
+        """Send the array, once nothing is open; a batch without answers sends nothing."""
+        if self.n_open == 0 and self.n_answers:
+            self.out.write_c(b"]\n", 2)
+            out.absorb_c(self.out)
+            self.n_answers = 0
+            return 1
+        return 0
+
+
+cdef inline bint blank(uint8_t c) noexcept:
+    return c == 0x20 or c == 0x0A or c == 0x0D or c == 0x09
+
+
+cdef list split_c(Message batch, Py_ssize_t max_length, uint32_t max_depth):
+    """The elements of the array that the text of `batch` is, as messages that lie where it lies.
+
+    Each byte is looked at once: the elements are validated one by one, and the array around them
+    here. Returns None, and makes `batch` invalid, when the text is not JSON, too deep, empty or of
+    more than max_length elements.
+    """
+    cdef list elements = []
+    cdef Message element
+    cdef const uint8_t *p = batch.p
+    cdef size_t i = 1
+    cdef size_t n = batch.n
+    cdef bint too_long = False
+    while i < n and blank(p[i]):
+        i += 1
+    if i < n and p[i] == c']':
+        i += 1
+    else:
+        while True:
+            element = Message.new()
+            if not element.read_element_c(batch.slab, p + i, n - i, max(1, max_depth - 1)):
+                batch.invalid_c(element.fault_c, element.reason)
+                return None
+            i += element.scan.end
+            if len(elements) == max_length:
+                too_long = True     # but it may still turn out not to be JSON
+            else:
+                elements.append(element)
+            while i < n and blank(p[i]):
+                i += 1
+            if i < n and p[i] == c',':
+                i += 1
+                continue
+            break
+        if i >= n or p[i] != c']':
+            batch.invalid_c(FAULT_PARSE, f"not JSON at byte {i}")
+            return None
+        i += 1
+    while i < n and blank(p[i]):
+        i += 1
+    if i < n:
+        batch.invalid_c(FAULT_PARSE, f"not JSON at byte {i}")
+    elif too_long:
+        batch.invalid_c(FAULT_REQUEST, f"a batch of more than {max_length} messages")
+    elif not elements:
+        batch.invalid_c(FAULT_REQUEST, "an empty batch")
+    else:
+        return elements
+    return None

@@ -1,0 +1,74 @@
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from wirespeed._core._simd cimport ws_scan, ws_status
+from wirespeed._core.slab cimport Lease, Slab
+from wirespeed._core.span cimport Span
+
+
+cdef enum Kind:
+    REQUEST = 1
+    NOTIFICATION = 2
+    RESULT = 3            # a response with a result
+    ERROR = 4             # a response with an error
+    BATCH = 5             # an array
+    INVALID = 6           # not a message; `fault` says what, and what is owed to the sender
+
+
+cdef enum Fault:
+    FAULT_NONE = 0
+    FAULT_PARSE = 1           # not JSON, or not UTF-8: -32700
+    FAULT_REQUEST = 2         # JSON, but not a message: -32600
+    FAULT_RESPONSE = 3        # a broken response: fails the matching request, is never answered
+    FAULT_NOTIFICATION = 4    # a broken notification: never answered
+
+
+cdef class Message:
+    cdef Slab slab                # pinned while the message is alive
+    cdef const uint8_t *p         # first byte of the text
+    cdef size_t n
+    cdef ws_scan scan
+    cdef Kind kind_c
+    cdef Fault fault_c
+    cdef readonly str reason      # of a fault, for people
+    cdef uint64_t ref             # of an inbound request: its place in the in-flight table
+    cdef readonly object token    # what the session knows of it: the caller's token of a response
+
+    @staticmethod
+    cdef Message new()
+    cdef int hold_c(self, Slab slab, const uint8_t *p, size_t n) except -1
+    cdef int read_c(self, Slab slab, const uint8_t *p, size_t n, uint32_t max_depth) except -1
+    cdef int refuse_c(self, ws_status status, uint32_t max_depth) except -1
+    cdef bint version_c(self) except -1
+    cdef int read_element_c(
+        self, Slab slab, const uint8_t *p, size_t n, uint32_t max_depth
+    ) except -1
+    cdef int invalid_c(self, Fault fault, str reason) except -1
+    cdef int classify_c(self) except -1
+    cdef int drop_c(self) noexcept
+    cdef Lease lease_c(self, int which)
+    cdef str text_c(self, int which)
+
+
+cdef inline Span span_of(Message m, int which) noexcept:
+    """The raw JSON text of a point of interest; n == 0 when it is absent."""
+    cdef Span s
+    s.p = m.p + m.scan.poi[which].off
+    s.n = m.scan.poi[which].len
+    return s
+
+
+cdef inline bint poi_is(Message m, int which, const char *text, size_t n) noexcept:
+    """Whether a point of interest is exactly this JSON text (a string with its quotes)."""
+    cdef Span s = span_of(m, which)
+    cdef size_t i
+    if s.n != n:
+        return False
+    for i in range(n):
+        if s.p[i] != <uint8_t> text[i]:
+            return False
+    return True
+
+
+cdef inline bint valid_id(Message m) noexcept:
+    """Whether the id is one that may be echoed: a string or an integer."""
+    return m.scan.id_kind == 1 or m.scan.id_kind == 2

@@ -1,0 +1,332 @@
+"""The envelope of a message: what it is, and where its parts are.
+
+One validating pass (the `json` kernel) gives spans of the members that routing needs; nothing is
+decoded. Sources: JSON-RPC 2.0 sections 4-6, MCP basic (messages), and for what malformed input
+gets, the table in docs/architecture.md.
+"""
+
+cimport cython
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport uint8_t, uint32_t
+from libc.string cimport memchr, memset
+
+import msgspec
+
+from wirespeed._core._simd cimport (
+    WS_DEPTH,
+    WS_EMPTY,
+    WS_ERROR,
+    WS_ID,
+    WS_ID_ABSENT,
+    WS_ID_INTEGER,
+    WS_ID_STRING,
+    WS_JSONRPC,
+    WS_METHOD,
+    WS_OK,
+    WS_PARAMS,
+    WS_POI_COUNT,
+    WS_RESULT,
+    WS_ROOT_ARRAY,
+    WS_ROOT_OBJECT,
+    WS_UTF8,
+    kernels,
+    ws_scan,
+    ws_status,
+)
+from wirespeed._core.slab cimport Lease, Slab
+from wirespeed._core.span cimport Span
+
+cdef object decode_plain = msgspec.json.Decoder(str).decode
+
+
+cdef str decode_string(bytes text):
+    """A JSON string of the wire. Lone surrogates, legal in JSON as escapes, are kept."""
+    try:
+        return decode_plain(text)
+    except msgspec.DecodeError:
+        import json
+
+        return json.loads(text)
+
+
+# An envelope that names one of these twice means different things to different parsers.
+cdef enum:
+    ENVELOPE_BITS = (
+        (1 << 0) | (1 << 1) | (1 << 2) | (1 << 3) | (1 << 4) | (1 << 5)
+    )
+
+POINTS = (
+    "jsonrpc", "id", "method", "params", "result", "error",
+    "params.name", "params.uri", "params.arguments", "params.requestId", "params.progressToken",
+    "params._meta",
+    "params._meta.progressToken",
+    "params._meta.io.modelcontextprotocol/protocolVersion",
+    "params._meta.io.modelcontextprotocol/clientCapabilities",
+    "params._meta.io.modelcontextprotocol/clientInfo",
+    "params._meta.io.modelcontextprotocol/logLevel",
+    "params._meta.io.modelcontextprotocol/subscriptionId",
+)
+assert len(POINTS) == WS_POI_COUNT
+cdef dict point_index = {name: i for i, name in enumerate(POINTS)}
+cdef tuple KIND_NAMES = (
+    "", "request", "notification", "result", "error", "batch", "invalid",
+)
+cdef tuple FAULT_NAMES = (
+    None, "parse", "request", "response", "notification",
+)
+
+
+@cython.final
+@cython.no_gc
+@cython.freelist(64)
+cdef class Message:
+    """One JSON-RPC message, read in place.
+
+    It pins the input memory it lies in, as do the leases taken from it.
+    """
+
+    def __init__(self):
+        raise TypeError("messages are made by the session, or by wirespeed.core.parse")
+
+    @staticmethod
+    cdef Message new():
+        return Message.__new__(Message)
+
+    def __dealloc__(self):
+        self.drop_c()
+
+    cdef int drop_c(self) noexcept:
+        if self.slab is not None:
+            self.slab.n_leases -= 1
+            self.slab = None
+        return 0
+
+    cdef int invalid_c(self, Fault fault, str reason) except -1:
+        self.kind_c = INVALID
+        self.fault_c = fault
+        self.reason = reason
+        return 0
+
+    cdef int hold_c(self, Slab slab, const uint8_t *p, size_t n) except -1:
+        """Pin the text [p, p+n) of the slab, unread."""
+        self.drop_c()
+        self.slab = slab
+        slab.n_leases += 1
+        self.p = p
+        self.n = n
+        memset(&self.scan, 0, sizeof(ws_scan))
+        return 0
+
+    cdef int read_c(self, Slab slab, const uint8_t *p, size_t n, uint32_t max_depth) except -1:
+        """Read the text [p, p+n) of the slab as one message."""
+        cdef ws_status status
+        self.drop_c()
+        self.slab = slab
+        slab.n_leases += 1
+        self.p = p
+        self.n = n
+        self.ref = 0
+        self.token = None
+        status = kernels.json(p, n, max_depth, &self.scan)
+        if status == WS_OK:
+            return self.classify_c()
+        return self.refuse_c(status, max_depth)
+
+    cdef int read_element_c(
+        self, Slab slab, const uint8_t *p, size_t n, uint32_t max_depth
+    ) except -1:
+        """Read the value at p as one message. 1: it is JSON and ends at p + scan.end."""
+        cdef ws_status status
+        self.drop_c()
+        self.slab = slab
+        slab.n_leases += 1
+        self.p = p
+        self.ref = 0
+        self.token = None
+        status = kernels.json_prefix(p, n, max_depth, &self.scan)
+        if status != WS_OK:
+            self.n = n
+            self.refuse_c(status, max_depth)
+            return 0
+        self.n = self.scan.end
+        self.classify_c()
+        if self.kind_c == BATCH:
+            self.invalid_c(FAULT_REQUEST, "a batch inside a batch")
+        return 1
+
+    cdef int refuse_c(self, ws_status status, uint32_t max_depth) except -1:
+        cdef uint32_t at = self.scan.error_at
+        memset(&self.scan, 0, sizeof(ws_scan))
+        self.scan.error_at = at
+        if status == WS_DEPTH:
+            return self.invalid_c(FAULT_REQUEST, f"nested deeper than {max_depth} levels")
+        if status == WS_UTF8:
+            return self.invalid_c(FAULT_PARSE, f"not UTF-8 at byte {at}")
+        if status == WS_EMPTY:
+            return self.invalid_c(FAULT_PARSE, "an empty message")
+        return self.invalid_c(FAULT_PARSE, f"not JSON at byte {at}")
+
+    cdef int classify_c(self) except -1:
+        cdef bint has_method = self.scan.poi[WS_METHOD].len != 0
+        cdef bint has_result = self.scan.poi[WS_RESULT].len != 0
+        cdef bint has_error = self.scan.poi[WS_ERROR].len != 0
+        cdef uint8_t id_kind = self.scan.id_kind
+        cdef bint good_id = id_kind == WS_ID_INTEGER or id_kind == WS_ID_STRING
+        cdef Span s
+        self.fault_c = FAULT_NONE
+        if self.scan.root != WS_ROOT_OBJECT:
+            if self.scan.root == WS_ROOT_ARRAY:
+                self.kind_c = BATCH
+                return 0
+            return self.invalid_c(FAULT_REQUEST, "not a JSON object")
+        if self.scan.duplicates & ENVELOPE_BITS:
+            # the id is not to be trusted either: nothing of it is echoed
+            self.scan.id_kind = WS_ID_ABSENT
+            return self.invalid_c(FAULT_REQUEST, "a member of the message stands there twice")
+        if has_method and not has_result and not has_error:
+            s = span_of(self, WS_METHOD)
+            if not good_id and id_kind != WS_ID_ABSENT:
+                return self.invalid_c(FAULT_REQUEST, "id must be a string or an integer")
+            if not self.version_c():
+                return self.invalid_c(
+                    FAULT_REQUEST if good_id else FAULT_NOTIFICATION, 'jsonrpc must be "2.0"'
+                )
+            if s.p[0] != b'"':
+                return self.invalid_c(FAULT_REQUEST, "method must be a string")
+            if self.scan.poi[WS_PARAMS].len and self.p[self.scan.poi[WS_PARAMS].off] != b'{':
+                return self.invalid_c(
+                    FAULT_REQUEST if good_id else FAULT_NOTIFICATION, "params must be an object"
+                )
+            if self.scan.duplicates:
+                return self.invalid_c(
+                    FAULT_REQUEST if good_id else FAULT_NOTIFICATION,
+                    "a member of params stands there twice",
+                )
+            self.kind_c = REQUEST if good_id else NOTIFICATION
+            return 0
+        if has_method:
+            return self.invalid_c(FAULT_REQUEST, "both a request and a response")
+        if not has_result and not has_error:
+            return self.invalid_c(
+                FAULT_REQUEST, "neither method, result nor error: not a message"
+            )
+        if not self.version_c():
+            return self.invalid_c(FAULT_RESPONSE, 'jsonrpc must be "2.0"')
+        if has_result and has_error:
+            return self.invalid_c(FAULT_RESPONSE, "both result and error")
+        if has_error:
+            if self.p[self.scan.poi[WS_ERROR].off] != b'{':
+                return self.invalid_c(FAULT_RESPONSE, "error must be an object")
+            self.kind_c = ERROR
+            return 0
+        if not good_id:
+            return self.invalid_c(FAULT_RESPONSE, "a result without a usable id")
+        self.kind_c = RESULT
+        return 0
+
+    cdef bint version_c(self) except -1:
+        if poi_is(self, WS_JSONRPC, b'"2.0"', 5):
+            return True
+        return self.text_c(WS_JSONRPC) == "2.0"
+
+    cdef Lease lease_c(self, int which):
+        cdef Span s = span_of(self, which)
+        if s.n == 0:
+            return None
+        return Lease.of(self.slab, s.p, s.n)
+
+    cdef str text_c(self, int which):
+        """The string at a point of interest, decoded; None when it is absent or no string."""
+        cdef Span s = span_of(self, which)
+        if s.n < 2 or s.p[0] != b'"':
+            return None
+        if memchr(s.p, b'\\', s.n) is NULL:
+            return PyUnicode_DecodeUTF8(<const char *> s.p + 1, <Py_ssize_t> s.n - 2, NULL)
+        return decode_string((<const char *> s.p)[:s.n])
+
+    # -- for Python ----------------------------------------------------------------------------
+
+    @property
+    def kind(self):
+        """"request", "notification", "result", "error", "batch" or "invalid"."""
+        return KIND_NAMES[self.kind_c]
+
+    @property
+    def fault(self):
+        """Of an invalid message: "parse" (-32700), "request" (-32600), "response" or
+        "notification" (both never answered); None otherwise."""
+        return FAULT_NAMES[self.fault_c]
+
+    @property
+    def id(self):
+        """The id as int or str; None when there is none that may be echoed."""
+        if self.scan.id_kind == WS_ID_INTEGER:
+            return int(self.raw_id)
+        if self.scan.id_kind == WS_ID_STRING:
+            return decode_string(self.raw_id)
+        return None
+
+    @property
+    def raw_id(self):
+        """The id's exact JSON text; None when there is none that may be echoed."""
+        cdef Span s = span_of(self, WS_ID)
+        if not valid_id(self):
+            return None
+        return (<const char *> s.p)[:s.n]
+
+    @property
+    def method(self):
+        """The method's name; None for a response."""
+        return self.text_c(WS_METHOD)
+
+    @property
+    def params(self):
+        """A lease of the params, or None."""
+        return self.lease_c(WS_PARAMS)
+
+    @property
+    def result(self):
+        """A lease of the result, or None."""
+        return self.lease_c(WS_RESULT)
+
+    @property
+    def error(self):
+        """A lease of the error object, or None."""
+        return self.lease_c(WS_ERROR)
+
+    @property
+    def raw(self):
+        """A lease of the whole message."""
+        return Lease.of(self.slab, self.p, self.n)
+
+    def lease(self, point, /):
+        """A lease of one point of interest (see ``wirespeed.core.POINTS``), or None.
+
+        KeyError for a name that is none.
+        """
+        return self.lease_c(point_index[point])
+
+    def text(self, point, /):
+        """The string at one point of interest, decoded; None when absent or not a string."""
+        return self.text_c(point_index[point])
+
+    def __repr__(self):
+        if self.kind_c == INVALID:
+            return f"<Message invalid: {self.reason}>"
+        what = self.method if self.kind_c in (REQUEST, NOTIFICATION) else ""
+        return f"<Message {self.kind} id={self.id!r} {what} {self.n} bytes>"
+
+
+def parse(data, /, *, uint32_t max_depth=128):
+    """Read one message from a contiguous bytes-like object, without copying it.
+
+    Never raises for bad input: the message then is "invalid" and says why.
+    """
+    cdef Slab slab = Slab.borrow(data)
+    cdef Message message = Message.new()
+    if not 1 <= max_depth <= 1024:
+        raise ValueError("max_depth must be 1 to 1024")
+    if slab.capacity > 0xFFFFFFFF:
+        raise ValueError("a message of 4 GiB or more")
+    message.read_c(slab, slab.base, slab.capacity, max_depth)
+    return message

@@ -1,0 +1,40 @@
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from wirespeed._core.span cimport Span
+
+cdef enum:
+    INLINE_ID = 24
+
+
+cdef struct InFlightSlot:
+    uint64_t hash
+    uint8_t *long_id             # ids longer than INLINE_ID; else NULL
+    void *batch                  # strong reference to the BatchReply it belongs to, or NULL
+    void *token                  # strong reference to the handler's token, or NULL
+    uint32_t id_len              # 0: the slot is free
+    uint32_t generation
+    uint32_t next_free
+    uint8_t short_id[INLINE_ID]
+
+
+cdef class InFlight:
+    cdef InFlightSlot *slots
+    cdef uint32_t room
+    cdef uint32_t used
+    cdef uint32_t free_head      # slot + 1; 0: none
+    cdef uint32_t *table         # open addressing: slot + 1, or 0
+    cdef uint32_t mask
+    cdef readonly uint32_t live
+
+    cdef uint64_t add_c(self, Span id) except? 0
+    cdef uint64_t find_c(self, Span id) noexcept
+    cdef InFlightSlot *slot_c(self, uint64_t ref) noexcept
+    cdef int remove_c(self, uint64_t ref) except -1
+    cdef int rehash_c(self, uint32_t size) except -1
+
+
+cdef inline Span inflight_id(InFlightSlot *slot) noexcept:
+    cdef Span s
+    s.p = slot.long_id if slot.long_id is not NULL else slot.short_id
+    s.n = slot.id_len
+    return s

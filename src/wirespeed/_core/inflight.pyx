@@ -1,0 +1,219 @@
+"""Requests of the peer that are not answered yet, by the exact JSON text of their ids.
+
+``1`` and ``"1"`` are two ids, and each comes back as it came. The table owns a copy of the id, so
+that an unanswered request pins no input memory.
+"""
+
+cimport cython
+from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
+from cpython.ref cimport Py_DECREF
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy
+
+from wirespeed._core.span cimport Span
+
+import os
+
+
+cdef uint64_t seed = int.from_bytes(os.urandom(8), "little")
+
+
+cdef inline uint64_t hash_id(Span id) noexcept:
+    """Seeded, so that a peer cannot choose ids that collide."""
+    cdef uint64_t h = seed ^ (id.n * <uint64_t> 0x9E3779B97F4A7C15ULL)
+    cdef uint64_t word = 0
+    cdef size_t i = 0
+    while i + 8 <= id.n:
+        memcpy(&word, id.p + i, 8)
+        h = (h ^ word) * <uint64_t> 0xD6E8FEB86659FD93ULL
+        h ^= h >> 32
+        i += 8
+    if i < id.n:
+        word = 0
+        memcpy(&word, id.p + i, id.n - i)
+        h = (h ^ word) * <uint64_t> 0xD6E8FEB86659FD93ULL
+        h ^= h >> 32
+    h *= <uint64_t> 0xD6E8FEB86659FD93ULL
+    return h ^ (h >> 32)
+
+
+@cython.final
+cdef class InFlight:
+    """The table of unanswered inbound requests. A `ref` is a slot and its generation, never 0."""
+
+    def __cinit__(self):
+        self.rehash_c(64)
+
+    def __dealloc__(self):
+        cdef uint32_t i
+        for i in range(self.used):
+            if self.slots[i].id_len:
+                PyMem_RawFree(self.slots[i].long_id)
+                if self.slots[i].batch is not NULL:
+                    Py_DECREF(<object> self.slots[i].batch)
+                if self.slots[i].token is not NULL:
+                    Py_DECREF(<object> self.slots[i].token)
+        PyMem_RawFree(self.slots)
+        PyMem_RawFree(self.table)
+
+    def __len__(self):
+        return self.live
+
+    cdef int rehash_c(self, uint32_t size) except -1:
+        cdef uint32_t *table = <uint32_t *> PyMem_RawCalloc(size, sizeof(uint32_t))
+        cdef uint32_t i, at
+        if table is NULL:
+            raise MemoryError("no memory for the table of requests in flight")
+        for i in range(self.used):
+            if self.slots[i].id_len:
+                at = <uint32_t> self.slots[i].hash & (size - 1)
+                while table[at]:
+                    at = (at + 1) & (size - 1)
+                table[at] = i + 1
+        PyMem_RawFree(self.table)
+        self.table = table
+        self.mask = size - 1
+        return 0
+
+    cdef InFlightSlot *slot_c(self, uint64_t ref) noexcept:
+        """The slot of a ref; NULL when that request is in flight no more."""
+        cdef uint32_t i = <uint32_t> ref - 1
+        if ref == 0 or i >= self.used or self.slots[i].id_len == 0:
+            return NULL
+        if self.slots[i].generation != <uint32_t> (ref >> 32):
+            return NULL
+        return &self.slots[i]
+
+    cdef uint64_t find_c(self, Span id) noexcept:
+        """The ref of the request with this id, or 0."""
+        cdef uint64_t h = hash_id(id)
+        cdef uint32_t at = <uint32_t> h & self.mask
+        cdef InFlightSlot *slot
+        while self.table[at]:
+            slot = &self.slots[self.table[at] - 1]
+            if (
+                slot.hash == h
+                and slot.id_len == id.n
+                and memcmp(inflight_id(slot).p, id.p, id.n) == 0
+            ):
+                return (<uint64_t> slot.generation << 32) | self.table[at]
+            at = (at + 1) & self.mask
+        return 0
+
+    cdef uint64_t add_c(self, Span id) except? 0:
+        """A ref for a new request; 0 when its id is in flight already."""
+        cdef uint64_t h = hash_id(id)
+        cdef uint32_t at = <uint32_t> h & self.mask
+        cdef uint32_t i, room
+        cdef InFlightSlot *slot
+        cdef InFlightSlot *grown
+        while self.table[at]:
+            slot = &self.slots[self.table[at] - 1]
+            if (
+                slot.hash == h
+                and slot.id_len == id.n
+                and memcmp(inflight_id(slot).p, id.p, id.n) == 0
+            ):
+                return 0
+            at = (at + 1) & self.mask
+        if 2 * self.live > self.mask:
+            self.rehash_c(2 * (self.mask + 1))
+            at = <uint32_t> h & self.mask
+            while self.table[at]:
+                at = (at + 1) & self.mask
+        i = self.free_head - 1 if self.free_head else self.used
+        if i == self.room:
+            room = max(<uint32_t> 32, 2 * self.room)
+            grown = <InFlightSlot *> PyMem_RawRealloc(self.slots, room * sizeof(InFlightSlot))
+            if grown is NULL:
+                raise MemoryError("no memory for the table of requests in flight")
+            self.slots = grown
+            self.room = room
+        slot = &self.slots[i]
+        if i == self.used:
+            slot.generation = 0
+            slot.id_len = 0
+        slot.long_id = NULL
+        if id.n > INLINE_ID:
+            slot.long_id = <uint8_t *> PyMem_RawMalloc(id.n)
+            if slot.long_id is NULL:
+                raise MemoryError("no memory for the id of a request")
+            memcpy(slot.long_id, id.p, id.n)
+        else:
+            memcpy(slot.short_id, id.p, id.n)
+        if i == self.used:
+            self.used += 1
+        else:
+            self.free_head = slot.next_free
+        slot.id_len = <uint32_t> id.n
+        slot.hash = h
+        slot.batch = NULL
+        slot.token = NULL
+        self.table[at] = i + 1
+        self.live += 1
+        return (<uint64_t> slot.generation << 32) | (i + 1)
+
+    cdef int remove_c(self, uint64_t ref) except -1:
+        """Forget a request. 1 when it was in flight."""
+        cdef InFlightSlot *slot = self.slot_c(ref)
+        cdef uint32_t i, at, hole, home
+        cdef void *batch
+        cdef void *token
+        if slot is NULL:
+            return 0
+        i = <uint32_t> ref - 1
+        at = <uint32_t> slot.hash & self.mask
+        while self.table[at] != i + 1:
+            at = (at + 1) & self.mask
+        # close the gap: move up whatever probed past it
+        hole = at
+        while True:
+            at = (at + 1) & self.mask
+            if self.table[at] == 0:
+                break
+            home = <uint32_t> self.slots[self.table[at] - 1].hash & self.mask
+            if ((at - home) & self.mask) >= ((at - hole) & self.mask):
+                self.table[hole] = self.table[at]
+                hole = at
+        self.table[hole] = 0
+        PyMem_RawFree(slot.long_id)
+        slot.long_id = NULL
+        slot.id_len = 0
+        slot.generation += 1
+        slot.next_free = self.free_head
+        self.free_head = i + 1
+        self.live -= 1
+        batch = slot.batch
+        token = slot.token
+        slot.batch = slot.token = NULL
+        # last: these may run anything
+        if batch is not NULL:
+            Py_DECREF(<object> batch)
+        if token is not NULL:
+            Py_DECREF(<object> token)
+        return 1
+
+    # -- for Python ----------------------------------------------------------------------------
+
+    def add(self, raw_id, /):
+        """Register the request with this id (its JSON text); a ref, or 0 for a duplicate."""
+        cdef bytes text = bytes(raw_id)
+        return self.add_c(text_span(text))
+
+    def find(self, raw_id, /):
+        """The ref of the request with this id, or 0."""
+        cdef bytes text = bytes(raw_id)
+        return self.find_c(text_span(text))
+
+    def remove(self, uint64_t ref, /):
+        """Forget a request; whether it was in flight."""
+        return self.remove_c(ref) == 1
+
+
+cdef Span text_span(bytes text):
+    cdef Span s
+    if not text:
+        raise ValueError("an id has at least one byte")
+    s.p = <const uint8_t *> <const char *> text
+    s.n = len(text)
+    return s

@@ -1,0 +1,49 @@
+from libc.stdint cimport uint8_t
+
+
+cdef extern from "<sys/uio.h>" nogil:
+    struct iovec:
+        void *iov_base
+        size_t iov_len
+
+
+cdef class Block:
+    cdef uint8_t *base
+    cdef size_t capacity
+    cdef size_t used             # bytes written
+
+    @staticmethod
+    cdef Block allocate(size_t capacity)
+
+
+cdef struct Segment:
+    const uint8_t *p
+    size_t n
+    void *owner                  # a strong reference: a Block, or a Payload that is sent as it is
+
+
+cdef class Payload:
+    cdef Py_buffer view          # somebody's bytes, exported until they are sent
+
+
+cdef class Outbox:
+    cdef Segment *segments
+    cdef size_t first            # oldest segment not sent
+    cdef size_t count            # segments from 0, the sent ones included
+    cdef size_t room             # segments allocated
+    cdef Block block             # where small writes go; its open end belongs to no segment yet
+    cdef size_t open_at          # first byte of `block` that is in no segment
+    cdef readonly size_t size    # bytes queued
+    cdef readonly long long bytes_copied  # payload bytes that were copied in
+    cdef size_t copy_below       # payloads shorter than this are copied, others are referenced
+
+    cdef uint8_t *reserve_c(self, size_t n) except NULL
+    cdef int commit_c(self, size_t n) noexcept
+    cdef int write_c(self, const void *p, size_t n) except -1
+    cdef int write_object_c(self, object data) except -1
+    cdef int push_c(self, const uint8_t *p, size_t n, object owner) except -1
+    cdef int close_segment_c(self) except -1
+    cdef int gather_c(self, iovec *vectors, int room) except -1
+    cdef int consume_c(self, size_t n) except -1
+    cdef int absorb_c(self, Outbox other) except -1
+    cdef int clear_c(self) noexcept

@@ -1,0 +1,36 @@
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+
+from wirespeed._core.span cimport Span
+
+
+cdef struct PendingSlot:
+    void *token                  # strong reference to the caller's token; NULL when free
+    double deadline              # caller's clock, seconds; infinity for none
+    uint32_t generation          # how often the slot was used before
+    uint32_t next_free
+
+
+cdef struct Deadline:
+    double at
+    int64_t id
+
+
+cdef class Pending:
+    cdef PendingSlot *slots      # slot 0 is never used: ids start at 1
+    cdef uint32_t room
+    cdef uint32_t used           # slots ever used, slot 0 included
+    cdef uint32_t free_head      # 0: none
+    cdef readonly uint32_t live
+    cdef readonly uint32_t limit
+    cdef Deadline *heap          # by deadline; answered ids stay in until they come up
+    cdef size_t n_heap
+    cdef size_t heap_room
+
+    cdef int64_t add_c(self, object token, double deadline) except -1
+    cdef object take_c(self, int64_t id)
+    cdef object peek_c(self, int64_t id)
+    cdef int64_t find_c(self, Span raw) noexcept
+    cdef int push_deadline_c(self, double at, int64_t id) except -1
+    cdef int sift_c(self, size_t i) noexcept
+    cdef int pop_deadline_c(self) noexcept
+    cdef bint is_live_c(self, int64_t id) noexcept

@@ -1,0 +1,217 @@
+"""Outstanding requests of ours: an id is a slot and a generation, found without a dict.
+
+``id = generation << 20 | slot``. Ids stay below 2**52, so that every JSON parser reads them
+exactly, and none comes back before its slot was used 2**32 times (MCP up to 2025-11-25: a requestor
+never uses an id twice in a session).
+"""
+
+cimport cython
+from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.math cimport INFINITY
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+
+from wirespeed._core.span cimport Span
+
+cdef enum:
+    SLOT_BITS = 20
+    SLOT_MASK = (1 << 20) - 1
+
+
+@cython.final
+cdef class Pending:
+    """The table of outstanding ids, at most `limit` (below 2**20) at once."""
+
+    def __cinit__(self, uint32_t limit=SLOT_MASK):
+        if not 1 <= limit <= SLOT_MASK:
+            raise ValueError(f"limit must be 1 to {SLOT_MASK}")
+        self.limit = limit
+        self.used = 1
+
+    def __dealloc__(self):
+        cdef uint32_t i
+        for i in range(1, self.used):
+            if self.slots[i].token is not NULL:
+                Py_DECREF(<object> self.slots[i].token)
+        PyMem_RawFree(self.slots)
+        PyMem_RawFree(self.heap)
+
+    def __len__(self):
+        return self.live
+
+    cdef int64_t add_c(self, object token, double deadline) except -1:
+        """A new id for this caller. OverflowError at the limit."""
+        cdef uint32_t slot, room
+        cdef PendingSlot *grown
+        cdef int64_t id
+        if self.live >= self.limit:
+            raise OverflowError(f"{self.limit} requests are outstanding already")
+        slot = self.free_head
+        if slot == 0:
+            slot = self.used
+            if slot >= self.room:
+                room = max(<uint32_t> 64, 2 * self.room)
+                grown = <PendingSlot *> PyMem_RawRealloc(self.slots, room * sizeof(PendingSlot))
+                if grown is NULL:
+                    raise MemoryError("no memory for the table of outstanding requests")
+                self.slots = grown
+                self.room = room
+            self.slots[slot].generation = 0
+            self.slots[slot].token = NULL
+        id = (<int64_t> self.slots[slot].generation << SLOT_BITS) | slot
+        if deadline != INFINITY:
+            self.push_deadline_c(deadline, id)
+        if slot == self.used:
+            self.used += 1
+        else:
+            self.free_head = self.slots[slot].next_free
+        self.slots[slot].deadline = deadline
+        Py_INCREF(token)
+        self.slots[slot].token = <void *> token
+        self.live += 1
+        return id
+
+    cdef bint is_live_c(self, int64_t id) noexcept:
+        cdef uint32_t slot = <uint32_t> (id & SLOT_MASK)
+        return (
+            id > 0
+            and 0 < slot < self.used
+            and self.slots[slot].token is not NULL
+            and self.slots[slot].generation == <uint32_t> (id >> SLOT_BITS)
+        )
+
+    cdef object peek_c(self, int64_t id):
+        """The token of an outstanding id, or None."""
+        if not self.is_live_c(id):
+            return None
+        return <object> self.slots[id & SLOT_MASK].token
+
+    cdef object take_c(self, int64_t id):
+        """The token of an outstanding id, which is outstanding no more; or None."""
+        cdef PendingSlot *slot
+        cdef object token
+        if not self.is_live_c(id):
+            return None
+        slot = &self.slots[id & SLOT_MASK]
+        token = <object> slot.token
+        Py_DECREF(token)
+        slot.token = NULL
+        slot.generation += 1
+        slot.next_free = self.free_head
+        self.free_head = <uint32_t> (id & SLOT_MASK)
+        self.live -= 1
+        return token
+
+    cdef int64_t find_c(self, Span raw) noexcept:
+        """The outstanding id that this JSON text is, or 0. Exact: "5", 5.0 and 05 are not 5."""
+        cdef int64_t id = 0
+        cdef size_t i
+        if not 1 <= raw.n <= 16 or raw.p[0] == c'0':
+            return 0
+        for i in range(raw.n):
+            if not c'0' <= raw.p[i] <= c'9':
+                return 0
+            id = 10 * id + (raw.p[i] - c'0')
+        return id if self.is_live_c(id) else 0
+
+    # -- deadlines -----------------------------------------------------------------------------
+
+    cdef int push_deadline_c(self, double at, int64_t id) except -1:
+        cdef size_t room, i, kept
+        cdef Deadline *grown
+        if self.n_heap > 64 and self.n_heap > 2 * self.live:
+            # mostly answered ones: keep those that still wait
+            kept = 0
+            for i in range(self.n_heap):
+                if self.is_live_c(self.heap[i].id):
+                    self.heap[kept] = self.heap[i]
+                    kept += 1
+            self.n_heap = kept
+            for i in range(kept // 2, 0, -1):
+                self.sift_c(i - 1)
+        if self.n_heap == self.heap_room:
+            room = max(<size_t> 64, 2 * self.heap_room)
+            grown = <Deadline *> PyMem_RawRealloc(self.heap, room * sizeof(Deadline))
+            if grown is NULL:
+                raise MemoryError("no memory for deadlines")
+            self.heap = grown
+            self.heap_room = room
+        i = self.n_heap
+        self.n_heap += 1
+        while i and self.heap[(i - 1) // 2].at > at:
+            self.heap[i] = self.heap[(i - 1) // 2]
+            i = (i - 1) // 2
+        self.heap[i].at = at
+        self.heap[i].id = id
+        return 0
+
+    cdef int sift_c(self, size_t i) noexcept:
+        """Let the entry at i sink to its place."""
+        cdef Deadline moved = self.heap[i]
+        cdef size_t child = 2 * i + 1
+        while child < self.n_heap:
+            if child + 1 < self.n_heap and self.heap[child + 1].at < self.heap[child].at:
+                child += 1
+            if self.heap[child].at >= moved.at:
+                break
+            self.heap[i] = self.heap[child]
+            i = child
+            child = 2 * i + 1
+        self.heap[i] = moved
+        return 0
+
+    cdef int pop_deadline_c(self) noexcept:
+        self.n_heap -= 1
+        if self.n_heap:
+            self.heap[0] = self.heap[self.n_heap]
+            self.sift_c(0)
+        return 0
+
+    # -- for Python ----------------------------------------------------------------------------
+
+    def add(self, token, /, double deadline=INFINITY):
+        """Register an outstanding request; returns its id. OverflowError at the limit."""
+        if token is None:
+            raise TypeError("None cannot be a token")
+        return self.add_c(token, deadline)
+
+    def take(self, int64_t id, /):
+        """The token of an outstanding id, which is outstanding no more; None if it was not."""
+        return self.take_c(id)
+
+    def find(self, raw, /):
+        """The token of the outstanding id with this exact JSON text, or None."""
+        cdef bytes text = bytes(raw)
+        cdef Span span
+        span.p = <const uint8_t *> <const char *> text
+        span.n = len(text)
+        return self.peek_c(self.find_c(span))
+
+    def next_deadline(self):
+        """When the earliest deadline of an outstanding request is, or None."""
+        while self.n_heap and not self.is_live_c(self.heap[0].id):
+            self.pop_deadline_c()
+        return self.heap[0].at if self.n_heap else None
+
+    def expire(self, double now):
+        """Take every request whose deadline has come: a list of (id, token)."""
+        cdef list expired = []
+        cdef int64_t id
+        while self.n_heap and self.heap[0].at <= now:
+            id = self.heap[0].id
+            self.pop_deadline_c()
+            if self.is_live_c(id):
+                expired.append((id, self.take_c(id)))
+        return expired
+
+    def take_all(self):
+        """Every outstanding request, outstanding no more: a list of (id, token)."""
+        cdef list all_of_them = []
+        cdef uint32_t slot
+        cdef int64_t id
+        for slot in range(1, self.used):
+            if self.slots[slot].token is not NULL:
+                id = (<int64_t> self.slots[slot].generation << SLOT_BITS) | slot
+                all_of_them.append((id, self.take_c(id)))
+        self.n_heap = 0
+        return all_of_them

@@ -1,0 +1,587 @@
+"""One JSON-RPC peer over one ordered byte stream: bytes in, events out; calls in, bytes out.
+
+No I/O and no clock: a transport reads into ``get_buffer`` / ``receive_data``, sends what
+``data_to_send`` gives, and stops reading while ``want_read`` is false; deadlines are numbers of the
+caller's clock.
+
+What a session does by itself, and what it leaves to its owner:
+
+* Bad input is answered (by a server) or only reported (by a client), as the table of
+  docs/architecture.md says, and shows as an event of kind "invalid".
+* A request is registered before it becomes an event; a second one with an id still in flight gets
+  -32600, and the first goes on. The owner answers by ``send_result`` or ``send_error``, once.
+* A response is matched to its caller; late, unknown and double ones are counted, not shown.
+* ``notifications/cancelled`` takes the request out of flight: an answer given later is dropped.
+* Flow control: while `max_in_flight` requests are worked on, or `output_high` bytes wait for the
+  peer, further requests wait, and everything else (responses, notifications, ping) still gets
+  through. When too many wait, reading stops; only when our own side waits for the peer too, they
+  are refused instead, because the answer may lie behind them.
+"""
+
+cimport cython
+from libc.math cimport INFINITY
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdio cimport snprintf
+from libc.string cimport memcpy
+
+from cpython.ref cimport Py_DECREF, Py_INCREF
+
+from collections import deque
+
+import msgspec
+
+from wirespeed._core._simd cimport WS_ID, WS_METHOD, WS_PROGRESS_TOKEN, WS_REQUEST_ID
+from wirespeed._core.batch cimport BatchReply, split_c
+from wirespeed._core.envelope cimport (
+    BATCH,
+    FAULT_PARSE,
+    FAULT_REQUEST,
+    FAULT_RESPONSE,
+    INVALID,
+    NOTIFICATION,
+    REQUEST,
+    Message,
+    poi_is,
+    span_of,
+    valid_id,
+)
+from wirespeed._core.framing.line cimport FRAME_MORE, FRAME_OVERSIZE, LineFramer
+from wirespeed._core.inflight cimport InFlight, InFlightSlot, inflight_id
+from wirespeed._core.outbox cimport Outbox
+from wirespeed._core.pending cimport Pending
+from wirespeed._core.slab cimport slabs_live
+from wirespeed._core.span cimport Span
+
+from wirespeed.limits import Limits
+
+cdef object encode = msgspec.json.Encoder().encode
+
+cdef enum:
+    HEAD_LEN = 22
+    PARSE_ERROR = -32700
+    INVALID_REQUEST = -32600
+    OVERLOADED = -31000       # ours: outside the ranges that JSON-RPC and MCP reserve
+
+cdef const char *HEAD = b'{"jsonrpc":"2.0","id":'
+
+
+@cython.final
+cdef class Session:
+    """The state of one connection.
+
+    Args:
+        limits: What the connection may take.
+        role: "server" answers bad input with error responses, "client" only reports it.
+    """
+
+    def __init__(self, *, limits=None, str role="server"):
+        if role not in ("server", "client"):
+            raise ValueError('role must be "server" or "client"')
+        limits = Limits() if limits is None else limits
+        self.limits = limits
+        self.answers_faults = role == "server"
+        self.null_ids = True
+        self.max_depth = limits.max_depth
+        self.max_in_flight = limits.max_in_flight
+        self.max_waiting = limits.max_waiting
+        self.max_waiting_bytes = limits.max_waiting_bytes
+        self.output_high = limits.output_high
+        self.framer = LineFramer(limits.max_message)
+        self.outbox = Outbox()
+        self.pending = Pending(limits.max_outstanding)
+        self.inflight = InFlight()
+        self.waiting = deque()
+        self.elements = []
+
+    # -- bytes in ------------------------------------------------------------------------------
+
+    cdef int get_buffer_c(self, uint8_t **p, size_t *n) except -1:
+        return self.framer.get_buffer_c(p, n)
+
+    cdef int commit_c(self, size_t n) except -1:
+        self.framer.commit_c(n)
+        self.bytes_in += <long long> n
+        return 0
+
+    def receive_data(self, data, /):
+        """Take in the next bytes of the stream: a contiguous bytes-like object.
+
+        It is read in place and stays exported until its last message is dropped.
+        """
+        self.framer.feed_c(data)
+        self.bytes_in += len(data)
+
+    def receive_eof(self):
+        """No more bytes will come. What stands unfinished is taken as the last line."""
+        self.framer.eof = True
+
+    # -- events out ----------------------------------------------------------------------------
+
+    def next_event(self):
+        """The next message that its owner must look at, or None until more bytes come."""
+        return self.next_c()
+
+    def events(self):
+        """Iterate over the events there are now."""
+        return iter(self)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef Message m = self.next_c()
+        if m is None:
+            raise StopIteration
+        return m
+
+    cdef bint has_room_c(self) noexcept:
+        """Whether one more request may be worked on."""
+        return (
+            self.inflight.live - self.n_waiting + self.n_cancelled < self.max_in_flight
+            and self.outbox.size < self.output_high
+        )
+
+    cdef bint must_stop_c(self) noexcept:
+        """Whether as many requests wait as may."""
+        return (
+            self.n_waiting >= self.max_waiting or self.n_waiting_bytes >= self.max_waiting_bytes
+        )
+
+    cdef bint want_read_c(self) noexcept:
+        return not self.must_stop_c() or (
+            self.pending.live != 0 and self.outbox.size < 2 * self.output_high
+        )
+
+    @property
+    def want_read(self):
+        """Whether the transport should read on."""
+        return self.want_read_c()
+
+    cdef Message next_c(self):
+        """The next event, or None."""
+        cdef Message m
+        while True:
+            if self.elements:
+                m = <Message> self.elements.pop()
+            elif self.n_waiting and self.has_room_c():
+                m = <Message> self.waiting.popleft()
+                self.n_waiting -= 1
+                self.n_waiting_bytes -= m.n
+                if self.inflight.slot_c(m.ref) is NULL:
+                    continue       # cancelled while it waited
+                return m
+            else:
+                if self.batch is not None:
+                    self.finish_batch_c()
+                m = self.next_frame_c()
+                if m is None:
+                    return None
+                if m.kind_c == BATCH:
+                    continue
+            self.messages_in += 1
+            if m.kind_c == REQUEST:
+                if self.register_c(m):
+                    return m
+            elif m.kind_c == NOTIFICATION:
+                self.notice_c(m)
+                return m
+            elif m.kind_c == INVALID:
+                self.fault_c(m)
+                return m
+            elif self.respond_c(m):
+                return m
+
+    cdef Message next_frame_c(self):
+        """The next line as a message; None when there is no whole one, or it must wait.
+
+        Of kind BATCH only when its elements are now in `self.elements`.
+        """
+        cdef Span frame
+        cdef int got
+        cdef Message m
+        if not self.want_read_c():
+            return None
+        got = self.framer.next_frame_c(&frame)
+        if got == FRAME_MORE:
+            return None
+        m = Message.new()
+        if got == FRAME_OVERSIZE:
+            m.invalid_c(
+                FAULT_REQUEST, f"longer than the limit of {self.limits.max_message} bytes"
+            )
+        elif frame.p[0] == c'[' and self.batches:
+            m.hold_c(self.framer.slab, frame.p, frame.n)
+            m.kind_c = BATCH
+            self.elements = split_c(m, self.limits.max_batch, self.max_depth)
+            if self.elements is not None:
+                self.elements.reverse()
+                self.batch = BatchReply.new()
+                self.batch.n_open = 1      # until all elements were looked at
+        else:
+            m.read_c(self.framer.slab, frame.p, frame.n, self.max_depth)
+            if m.kind_c == BATCH:
+                m.invalid_c(FAULT_REQUEST, "batches are not part of this protocol revision")
+        return m
+
+    cdef int finish_batch_c(self) except -1:
+        cdef BatchReply batch = self.batch
+        self.batch = None
+        batch.n_open -= 1
+        batch.finish_c(self.outbox)
+        return 0
+
+    cdef int register_c(self, Message m) except -1:
+        """A request came in. 1: its owner is to see it now."""
+        cdef uint64_t ref
+        cdef Span id = span_of(m, WS_ID)
+        cdef InFlightSlot *slot
+        if self.batch is not None and poi_is(m, WS_METHOD, b'"initialize"', 12):
+            self.faults += 1
+            self.write_error_c(
+                self.batch, id, INVALID_REQUEST, "initialize cannot be part of a batch", None
+            )
+            return 0
+        ref = self.inflight.add_c(id)
+        if ref == 0:
+            self.duplicate_ids += 1
+            self.write_error_c(
+                self.batch, id, INVALID_REQUEST, "a request with this id is in flight already",
+                None,
+            )
+            return 0
+        m.ref = ref
+        if self.batch is not None:
+            slot = self.inflight.slot_c(ref)
+            slot.batch = <void *> self.batch
+            Py_INCREF(self.batch)
+            self.batch.n_open += 1
+        if self.n_waiting == 0 and self.has_room_c():
+            return 1
+        if poi_is(m, WS_METHOD, b'"ping"', 6) and self.outbox.size < 2 * self.output_high:
+            return 1
+        if self.must_stop_c():
+            # we wait for the peer ourselves: its answer may lie behind this request
+            self.refused += 1
+            self.error_c(
+                ref, OVERLOADED,
+                f"too many requests at once (the limit is {self.max_in_flight})", None,
+            )
+            return 0
+        self.waiting.append(m)
+        self.n_waiting += 1
+        self.n_waiting_bytes += m.n
+        return 0
+
+    cdef int respond_c(self, Message m) except -1:
+        """A response came in. 1: its owner is to see it; m.token is the caller's."""
+        cdef int64_t id
+        if not valid_id(m):
+            return 1          # an error about something of ours that the peer could not read
+        id = self.pending.find_c(span_of(m, WS_ID))
+        if id == 0:
+            self.late_responses += 1
+            return 0
+        m.token = self.pending.take_c(id)
+        return 1
+
+    cdef int notice_c(self, Message m) except -1:
+        """A notification came in: give it the token of what it is about."""
+        cdef uint64_t ref
+        cdef int64_t id
+        cdef InFlightSlot *slot
+        cdef Span raw
+        if poi_is(m, WS_METHOD, b'"notifications/cancelled"', 25):
+            raw = span_of(m, WS_REQUEST_ID)
+            if raw.n == 0:
+                return 0
+            ref = self.inflight.find_c(raw)
+            if ref:
+                self.cancelled_in += 1
+                slot = self.inflight.slot_c(ref)
+                m.ref = ref
+                if slot.token is not NULL:
+                    m.token = <object> slot.token
+                    self.n_cancelled += 1
+                self.drop_inbound_c(ref)
+            else:
+                # the other direction: the server ends a subscription of ours
+                m.token = self.pending.peek_c(self.pending.find_c(raw))
+        elif poi_is(m, WS_METHOD, b'"notifications/progress"', 24):
+            id = self.pending.find_c(span_of(m, WS_PROGRESS_TOKEN))
+            if id:
+                m.token = self.pending.peek_c(id)
+        return 0
+
+    cdef int drop_inbound_c(self, uint64_t ref) except -1:
+        """Take a request out of flight without an answer."""
+        cdef InFlightSlot *slot = self.inflight.slot_c(ref)
+        cdef BatchReply batch = None
+        if slot.batch is not NULL:
+            batch = <BatchReply> slot.batch
+        self.inflight.remove_c(ref)
+        if batch is not None:
+            batch.n_open -= 1
+            batch.finish_c(self.outbox)
+        return 0
+
+    cdef int fault_c(self, Message m) except -1:
+        """Something that is no message came in: answer what must be answered."""
+        cdef int64_t id = 0
+        cdef Span raw = span_of(m, WS_ID)
+        if not valid_id(m):
+            raw.n = 0
+        self.faults += 1
+        if m.fault_c == FAULT_REQUEST and raw.n and m.scan.poi[WS_METHOD].len == 0:
+            id = self.pending.find_c(raw)
+        elif m.fault_c == FAULT_RESPONSE and raw.n:
+            id = self.pending.find_c(raw)
+        if id:
+            m.fault_c = FAULT_RESPONSE
+            m.token = self.pending.take_c(id)
+            return 0
+        if not self.answers_faults:
+            return 0
+        if m.fault_c == FAULT_PARSE:
+            raw.n = 0
+            self.write_error_c(self.batch, raw, PARSE_ERROR, "Parse error: " + m.reason, None)
+        elif m.fault_c == FAULT_REQUEST:
+            self.write_error_c(
+                self.batch, raw, INVALID_REQUEST, "Invalid request: " + m.reason, None
+            )
+        return 0
+
+    # -- answering the peer --------------------------------------------------------------------
+
+    cdef Outbox open_reply_c(self, uint64_t ref):
+        """Begin the answer to a request, up to behind its id: the caller writes
+        ``"result":...`` or ``"error":...`` and then calls `close_reply_c`, running no other code
+        in between. None when the request is in flight no more."""
+        cdef InFlightSlot *slot = self.inflight.slot_c(ref)
+        cdef Outbox out = self.outbox
+        cdef uint8_t *p
+        if slot is NULL:
+            return None
+        if slot.batch is not NULL:
+            (<BatchReply> slot.batch).begin_answer_c()
+            out = (<BatchReply> slot.batch).out
+        p = out.reserve_c(HEAD_LEN + slot.id_len + 1)
+        memcpy(p, HEAD, HEAD_LEN)
+        memcpy(p + HEAD_LEN, inflight_id(slot).p, slot.id_len)
+        p[HEAD_LEN + slot.id_len] = c','
+        out.commit_c(HEAD_LEN + slot.id_len + 1)
+        return out
+
+    cdef int close_reply_c(self, uint64_t ref) except -1:
+        cdef InFlightSlot *slot = self.inflight.slot_c(ref)
+        self.messages_out += 1
+        if slot.batch is NULL:
+            self.outbox.write_c(b"}\n", 2)
+            self.inflight.remove_c(ref)
+            return 0
+        (<BatchReply> slot.batch).out.write_c(b"}", 1)
+        return self.drop_inbound_c(ref)
+
+    cdef int result_c(self, uint64_t ref, object body) except -1:
+        """Answer with a result, the JSON text of an object. 0: the request is gone."""
+        cdef Outbox out = self.open_reply_c(ref)
+        if out is None:
+            return 0
+        out.write_c(b'"result":', 9)
+        out.write_object_c(body)
+        self.close_reply_c(ref)
+        return 1
+
+    cdef int error_c(self, uint64_t ref, int code, str message, object data) except -1:
+        """Answer with an error. 0: the request is gone."""
+        cdef bytes body = error_body(code, message, data)
+        cdef Outbox out = self.open_reply_c(ref)
+        if out is None:
+            return 0
+        out.write_c(b'"error":', 8)
+        out.write_object_c(body)
+        self.close_reply_c(ref)
+        return 1
+
+    cdef int write_error_c(
+        self, BatchReply batch, Span id, int code, str message, object data
+    ) except -1:
+        """An error that answers no request in flight."""
+        cdef bytes body = error_body(code, message, data)
+        cdef Outbox out = self.outbox
+        if batch is not None:
+            batch.begin_answer_c()
+            out = batch.out
+        out.write_c(b'{"jsonrpc":"2.0",', 17)
+        if id.n:
+            out.write_c(b'"id":', 5)
+            out.write_c(id.p, id.n)
+            out.write_c(b",", 1)
+        elif self.null_ids:
+            out.write_c(b'"id":null,', 10)
+        out.write_c(b'"error":', 8)
+        out.write_object_c(body)
+        out.write_c(b"}\n", 2 if batch is None else 1)
+        self.messages_out += 1
+        return 0
+
+    cdef int set_token_c(self, uint64_t ref, object token) except -1:
+        """Remember who works on a request, for its cancellation."""
+        cdef InFlightSlot *slot = self.inflight.slot_c(ref)
+        cdef void *old
+        if slot is NULL:
+            return 0
+        old = slot.token
+        Py_INCREF(token)
+        slot.token = <void *> token
+        if old is not NULL:
+            Py_DECREF(<object> old)
+        return 1
+
+    cdef int cancelled_done_c(self) except -1:
+        """The handler of a cancelled request has ended."""
+        self.n_cancelled -= 1
+        return 0
+
+    def send_result(self, Message request not None, body, /):
+        """Answer a request with a result: the JSON text of an object, as a bytes-like object.
+
+        Short bodies are copied, longer ones are sent from where they lie. False: the request was
+        cancelled or answered before, and nothing is sent.
+        """
+        return self.result_c(request.ref, body) == 1
+
+    def send_error(self, Message request not None, int code, str message, data=None, /):
+        """Answer a request with an error; `data` is any JSON-encodable value. False as above."""
+        return self.error_c(request.ref, code, message, data) == 1
+
+    def set_token(self, Message request not None, token, /):
+        """Remember who works on a request: a later cancellation shows this as its token, and the
+        request counts against `max_in_flight` until `handler_done`."""
+        return self.set_token_c(request.ref, token) == 1
+
+    def cancelled_done(self):
+        """The handler of a request that was cancelled, and had a token, has ended."""
+        self.cancelled_done_c()
+
+    # -- asking the peer -----------------------------------------------------------------------
+
+    def reserve(self, token not None, /, double deadline=INFINITY):
+        """An id for a request of ours, to be sent by `send_reserved`; usable as its progress
+        token. OverflowError when too many are outstanding."""
+        return self.pending.add_c(token, deadline)
+
+    def send_reserved(self, int64_t id, str method not None, params=None, /):
+        """Send the request that an id was reserved for. `params`: JSON text, or None."""
+        cdef char digits[24]
+        cdef int n = snprintf(digits, sizeof(digits), b"%lld,", <long long> id)
+        cdef bytes name = encode(method)
+        cdef Outbox out = self.outbox
+        out.write_c(HEAD, HEAD_LEN)
+        out.write_c(digits, n)
+        self.write_call_c(name, params)
+
+    def send_request(self, str method not None, params=None, /, *, token, double deadline=INFINITY):
+        """Send a request; returns its id. Its response becomes an event with this token."""
+        cdef int64_t id = self.reserve(token, deadline)
+        try:
+            self.send_reserved(id, method, params)
+        except BaseException:
+            self.pending.take_c(id)
+            raise
+        return id
+
+    def send_notification(self, str method not None, params=None, /):
+        """Send a notification. `params`: JSON text, or None."""
+        cdef bytes name = encode(method)
+        self.outbox.write_c(b'{"jsonrpc":"2.0",', 17)
+        self.write_call_c(name, params)
+
+    cdef int write_call_c(self, bytes method, object params) except -1:
+        cdef Outbox out = self.outbox
+        out.write_c(b'"method":', 9)
+        out.write_c(<const char *> method, len(method))
+        if params is not None:
+            out.write_c(b',"params":', 10)
+            out.write_object_c(params)
+        out.write_c(b"}\n", 2)
+        self.messages_out += 1
+        return 0
+
+    def cancel(self, int64_t id, str reason=None, /):
+        """Give up a request of ours and tell the peer. Returns its token, None if it was not
+        outstanding (nothing is sent then)."""
+        token = self.pending.take_c(id)
+        if token is not None:
+            params = {"requestId": id} if reason is None else {"requestId": id, "reason": reason}
+            self.send_notification("notifications/cancelled", encode(params))
+        return token
+
+    def forget(self, int64_t id, /):
+        """Give up a request of ours without telling the peer (``initialize`` may not be
+        cancelled). Returns its token, or None."""
+        return self.pending.take_c(id)
+
+    def next_deadline(self):
+        """When the earliest deadline is, on the caller's clock; None without one."""
+        return self.pending.next_deadline()
+
+    def expire(self, double now, /):
+        """The requests of ours whose deadline has come, now forgotten: a list of (id, token).
+        Telling the peer is left to the owner, who knows which may be cancelled."""
+        return self.pending.expire(now)
+
+    def fail_all(self):
+        """The link is gone: every request of ours, now forgotten, as a list of (id, token)."""
+        return self.pending.take_all()
+
+    # -- bytes out -----------------------------------------------------------------------------
+
+    def data_to_send(self):
+        """What is to be written, in order, as read-only bytes-like chunks that never change."""
+        self.bytes_out += <long long> self.outbox.size
+        return self.outbox.take()
+
+    cdef int sent_c(self, size_t n) except -1:
+        self.bytes_out += <long long> n
+        return self.outbox.consume_c(n)
+
+    # -- figures -------------------------------------------------------------------------------
+
+    @property
+    def counters(self):
+        """What went through so far, and what is held now.
+
+        `payload_bytes_copied`: bytes of messages that had to be moved because they did not arrive
+        in one piece; 0 while every message arrives whole. `output_bytes_copied`: bytes of short
+        payloads packed into output blocks.
+        """
+        return {
+            "messages_in": self.messages_in,
+            "messages_out": self.messages_out,
+            "bytes_in": self.bytes_in,
+            "bytes_out": self.bytes_out,
+            "payload_bytes_copied": self.framer.bytes_moved,
+            "output_bytes_copied": self.outbox.bytes_copied,
+            "slabs_live": slabs_live(),
+            "requests_in_flight": self.inflight.live,
+            "requests_waiting": self.n_waiting,
+            "requests_outstanding": self.pending.live,
+            "bytes_queued": self.outbox.size,
+            "faults": self.faults,
+            "duplicate_ids": self.duplicate_ids,
+            "late_responses": self.late_responses,
+            "refused": self.refused,
+            "cancelled": self.cancelled_in,
+        }
+
+
+cdef bytes error_body(int code, str message, object data):
+    """The error object. Never raises for its message: lone surrogates are written as escapes."""
+    cdef dict body = {"code": code, "message": message}
+    if data is not None:
+        body["data"] = data
+    try:
+        return encode(body)
+    except UnicodeEncodeError:
+        body["message"] = message.encode("utf-8", "backslashreplace").decode()
+        return encode(body)

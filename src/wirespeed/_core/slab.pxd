@@ -1,0 +1,30 @@
+from libc.stdint cimport uint8_t
+
+
+cdef class Slab:
+    cdef uint8_t *base            # first byte; NULL once released
+    cdef size_t capacity          # bytes at base
+    cdef Py_ssize_t n_leases      # leases that pin this slab
+    cdef bint foreign             # base belongs to `source`, not to us: read-only, fixed
+    cdef Py_buffer source
+
+    @staticmethod
+    cdef Slab allocate(size_t capacity)
+    @staticmethod
+    cdef Slab borrow(object data)
+    cdef int grow_c(self, size_t capacity) except -1
+
+
+cdef class Lease:
+    cdef Slab slab                # pinned owner; None once released
+    cdef const uint8_t *p
+    cdef Py_ssize_t n
+    cdef Py_ssize_t n_views       # buffer exports alive
+
+    @staticmethod
+    cdef Lease of(Slab slab, const uint8_t *p, size_t n)
+
+
+cdef Slab take_slab(size_t capacity)
+cdef int give_slab(Slab slab) except -1
+cpdef Py_ssize_t slabs_live() noexcept

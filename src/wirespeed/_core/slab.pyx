@@ -1,0 +1,173 @@
+"""Owned input memory, and the views that pin it.
+
+A Slab is a block that a transport reads into. Messages stay where they were read; whoever keeps a
+part of one holds a Lease, and a slab with leases is neither moved nor reused.
+"""
+
+cimport cython
+from cpython.buffer cimport (
+    PyBUF_SIMPLE,
+    PyBUF_WRITABLE,
+    PyBuffer_FillInfo,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
+from libc.stdint cimport uint8_t
+
+# Spare slabs of the common size, shared by all sessions of the process (under the GIL).
+
+cdef size_t SPARE_CAPACITY = 128 * 1024
+cdef enum:
+    MAX_SPARE = 16
+cdef list spare = []
+cdef Py_ssize_t n_live = 0
+
+
+@cython.final
+@cython.no_gc
+cdef class Slab:
+    """A block of input memory. Made by the framers only."""
+
+    def __cinit__(self):
+        self.base = NULL
+
+    def __dealloc__(self):
+        global n_live
+        if self.foreign:
+            PyBuffer_Release(&self.source)
+        elif self.base is not NULL:
+            PyMem_RawFree(self.base)
+            n_live -= 1
+
+    @staticmethod
+    cdef Slab allocate(size_t capacity):
+        global n_live
+        cdef Slab slab = Slab.__new__(Slab)
+        slab.base = <uint8_t *> PyMem_RawMalloc(capacity)
+        if slab.base is NULL:
+            raise MemoryError(f"no memory for an input slab of {capacity} bytes")
+        n_live += 1
+        slab.capacity = capacity
+        return slab
+
+    @staticmethod
+    cdef Slab borrow(object data):
+        """A read-only slab over a contiguous bytes-like object, which stays exported."""
+        cdef Slab slab = Slab.__new__(Slab)
+        PyObject_GetBuffer(data, &slab.source, PyBUF_SIMPLE)
+        slab.foreign = True
+        slab.base = <uint8_t *> slab.source.buf
+        slab.capacity = <size_t> slab.source.len
+        return slab
+
+    cdef int grow_c(self, size_t capacity) except -1:
+        """Make room; the bytes may move, so no lease may be out."""
+        cdef uint8_t *grown
+        assert self.n_leases == 0 and not self.foreign
+        grown = <uint8_t *> PyMem_RawRealloc(self.base, capacity)
+        if grown is NULL:
+            raise MemoryError(f"no memory for an input slab of {capacity} bytes")
+        self.base = grown
+        self.capacity = capacity
+        return 0
+
+
+@cython.final
+@cython.no_gc
+@cython.freelist(64)
+cdef class Lease:
+    """A read-only view of a part of a message, still where it was read.
+
+    Supports the buffer protocol: ``msgspec.json.decode(lease)``, ``orjson.loads(memoryview(lease))``,
+    ``bytes(lease)``. It pins the block of input memory it points into; keep it for long only after
+    :meth:`copy`.
+    """
+
+    def __init__(self):
+        raise TypeError("leases are made by the session")
+
+    @staticmethod
+    cdef Lease of(Slab slab, const uint8_t *p, size_t n):
+        cdef Lease lease = Lease.__new__(Lease)
+        lease.slab = slab
+        lease.p = p
+        lease.n = <Py_ssize_t> n
+        slab.n_leases += 1
+        return lease
+
+    def __dealloc__(self):
+        if self.slab is not None:
+            self.slab.n_leases -= 1
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        if self.slab is None:
+            raise ValueError("this lease was released")
+        if flags & PyBUF_WRITABLE:
+            raise BufferError("a lease is read-only")
+        PyBuffer_FillInfo(view, self, <void *> self.p, self.n, 1, flags)
+        self.n_views += 1
+
+    def __releasebuffer__(self, Py_buffer *view):
+        self.n_views -= 1
+
+    def __len__(self):
+        return self.n
+
+    def __bytes__(self):
+        return self.copy()
+
+    def __repr__(self):
+        if self.slab is None:
+            return "<Lease released>"
+        return f"<Lease of {self.n} bytes>"
+
+    def __eq__(self, other):
+        if isinstance(other, Lease):
+            return self.copy() == (<Lease> other).copy()
+        if isinstance(other, (bytes, bytearray, memoryview)):
+            return self.copy() == other
+        return NotImplemented
+
+    __hash__ = None
+
+    def copy(self):
+        """The bytes, owned by the caller: the lease may go, and with it the input memory."""
+        if self.slab is None:
+            raise ValueError("this lease was released")
+        return PyBytes_FromStringAndSize(<const char *> self.p, self.n)
+
+    def release(self):
+        """Unpin the input memory now. BufferError while a memoryview of the lease is alive."""
+        if self.n_views:
+            raise BufferError("a view of this lease is still in use")
+        if self.slab is not None:
+            self.slab.n_leases -= 1
+            self.slab = None
+
+
+cdef Slab take_slab(size_t capacity):
+    """A slab of at least `capacity` bytes, from the spare ones where one fits."""
+    if capacity <= SPARE_CAPACITY:
+        if spare:
+            return <Slab> spare.pop()
+        capacity = SPARE_CAPACITY
+    return Slab.allocate(capacity)
+
+
+cdef int give_slab(Slab slab) except -1:
+    """Hand a slab back that this caller no longer uses; kept as a spare if nobody else does."""
+    if (
+        slab.n_leases == 0
+        and not slab.foreign
+        and slab.capacity == SPARE_CAPACITY
+        and len(spare) < MAX_SPARE
+    ):
+        spare.append(slab)
+    return 0
+
+
+cpdef Py_ssize_t slabs_live() noexcept:
+    """Blocks of input memory allocated in this process, spare ones included."""
+    return n_live

@@ -1,0 +1,18 @@
+"""{pointer, length} with checked inline readers; valid only while its owner is pinned."""
+
+from libc.stdint cimport uint8_t
+from libc.string cimport memcmp
+
+
+cdef struct Span:
+    const uint8_t *p
+    size_t n
+
+
+cdef inline bint span_equals(Span s, const char *text, size_t n) noexcept nogil:
+    return s.n == n and memcmp(s.p, text, n) == 0
+
+
+cdef inline int span_byte(Span s, size_t i) noexcept nogil:
+    """The byte at i, or -1 behind the end."""
+    return s.p[i] if i < s.n else -1

@@ -1,0 +1,208 @@
+"""What a client can connect to, as plain descriptions that do nothing themselves."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import math
+import os
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import IO, Any, TypeAlias
+
+__all__ = ["SAFE_ENV", "SAFE_ENV_PREFIXES", "StderrTarget", "Stdio", "safe_environment"]
+
+StderrTarget: TypeAlias = "str | os.PathLike[str] | IO[bytes] | IO[str] | Callable[[str], object]"
+
+# The first six are what the official SDKs inherit. Ours adds what changes only how text, time
+# and temporary files look, and where CA certificates are. Nothing that loads code
+# (LD_*, PYTHONPATH, NODE_OPTIONS) and nothing that may carry a secret (tokens, *_PROXY URLs).
+SAFE_ENV = (
+    "HOME",
+    "LOGNAME",
+    "PATH",
+    "SHELL",
+    "TERM",
+    "USER",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "TMPDIR",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+)
+SAFE_ENV_PREFIXES = ("LC_",)
+
+# What restart=True stands for.
+_RESTARTS = 5
+
+
+def safe_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The part of ``environ`` (default ``os.environ``) that a server inherits.
+
+    Exported shell functions (values that start with ``() ``) are left out.
+    """
+    source = os.environ if environ is None else environ
+    return {
+        name: value
+        for name, value in source.items()
+        if (name in SAFE_ENV or name.startswith(SAFE_ENV_PREFIXES)) and not value.startswith("() ")
+    }
+
+
+@dataclass(frozen=True, repr=False, init=False)
+class Stdio:
+    """A server that is launched as a child and spoken to over its stdin and stdout.
+
+    command
+        The program: a name looked up on the child's ``PATH``, or a path. It is run as it
+        is, without a shell.
+    args
+        Its arguments, a sequence of strings or paths.
+    env
+        Variables for the child, merged over :func:`safe_environment` (or over the whole
+        environment if ``inherit_env`` is true). Values never appear in ``repr`` or errors.
+    cwd
+        Its working directory; None for the caller's.
+    stderr
+        What happens to its stderr: ``"inherit"`` (the caller's own), ``"discard"``, a path
+        (appended to), an open file, or a function called with each line as ``str``. All
+        but ``"inherit"`` keep the last lines for error messages.
+    restart
+        How many times in a row a crashed server is started again: 0 never, True for 5.
+    shutdown_grace
+        Seconds that the server has to exit after its stdin was closed, and again after
+        SIGTERM, before it is killed.
+
+    Raises TypeError or ValueError for an argument of the wrong type or value.
+    """
+
+    command: str
+    args: tuple[str, ...] = ()
+    # Equal targets have equal env, so leaving it out of the hash is sound.
+    env: Mapping[str, str] | None = field(default=None, hash=False)
+    cwd: str | None = None
+    stderr: StderrTarget = field(default="inherit", kw_only=True)
+    inherit_env: bool = field(default=False, kw_only=True)
+    restart: int = field(default=0, kw_only=True)
+    shutdown_grace: float = field(default=2.0, kw_only=True)
+
+    # Written by hand so that callers may pass any iterable, paths, and True for restart.
+    def __init__(
+        self,
+        command: str | os.PathLike[str],
+        args: Iterable[str | os.PathLike[str]] = (),
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        *,
+        stderr: StderrTarget = "inherit",
+        inherit_env: bool = False,
+        restart: int | bool = 0,
+        shutdown_grace: float = 2.0,
+    ) -> None:
+        set_ = object.__setattr__
+        set_(self, "command", _text("command", command))
+        if not self.command:
+            raise ValueError("command is empty")
+        if isinstance(args, (str, bytes, os.PathLike)):
+            raise TypeError(f"args must be a sequence of strings, not one {type(args).__name__}")
+        set_(self, "args", tuple(_text(f"args[{i}]", arg) for i, arg in enumerate(args)))
+        set_(self, "env", None if env is None else _environment(env))
+        set_(self, "cwd", None if cwd is None else _text("cwd", cwd))
+        if self.cwd == "":
+            raise ValueError("cwd is empty; leave it out for the caller's directory")
+        set_(self, "stderr", _stderr(stderr))
+        set_(self, "inherit_env", bool(inherit_env))
+        if restart is True:
+            restart = _RESTARTS
+        if not isinstance(restart, int) or restart < 0:
+            raise ValueError(f"restart must be True, False or a count, not {restart!r}")
+        set_(self, "restart", int(restart))
+        if not (isinstance(shutdown_grace, (int, float)) and 0 <= shutdown_grace < math.inf):
+            raise ValueError(f"shutdown_grace must be seconds >= 0, not {shutdown_grace!r}")
+        set_(self, "shutdown_grace", float(shutdown_grace))
+
+    @property
+    def argv(self) -> list[str]:
+        """The command and its arguments."""
+        return [self.command, *self.args]
+
+    @property
+    def command_line(self) -> str:
+        """The command as it would be typed in a shell, for people to read."""
+        return shlex.join(self.argv)
+
+    @property
+    def directory(self) -> str:
+        """The absolute working directory of the child."""
+        return os.path.abspath(self.cwd or ".")
+
+    def environment(self) -> dict[str, str]:
+        """The complete environment of the child, as of now."""
+        base = dict(os.environ) if self.inherit_env else safe_environment()
+        return base | dict(self.env or {})
+
+    def __repr__(self) -> str:
+        parts = [repr(self.command)]
+        if self.args:
+            parts.append(repr(list(self.args)))
+        if self.env:
+            parts.append(f"env=<{', '.join(self.env)}>")
+        parts += [
+            f"{name}={getattr(self, name)!r}"
+            for name in ("cwd", "stderr", "inherit_env", "restart", "shutdown_grace")
+            if getattr(self, name) != _DEFAULTS[name]
+        ]
+        return f"Stdio({', '.join(parts)})"
+
+
+_DEFAULTS: dict[str, Any] = {name: f.default for name, f in Stdio.__dataclass_fields__.items()}
+
+
+def _text(what: str, value: object) -> str:
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if not isinstance(value, str):
+        raise TypeError(f"{what} must be a string or a path, not {type(value).__name__}")
+    if "\0" in value:
+        raise ValueError(f"{what} contains a null character")
+    return value
+
+
+def _environment(env: Mapping[str, str]) -> dict[str, str]:
+    if not isinstance(env, Mapping):
+        raise TypeError(f"env must be a mapping of strings, not {type(env).__name__}")
+    for name, value in env.items():
+        if not isinstance(name, str):
+            raise TypeError(f"env has a key that is not a string but {type(name).__name__}")
+        if not name or "=" in name or "\0" in name:
+            raise ValueError(f"env has a bad variable name {name!r}")
+        if not isinstance(value, str):
+            raise TypeError(f"env[{name!r}] must be a string, not {type(value).__name__}")
+        if "\0" in value:
+            raise ValueError(f"env[{name!r}] contains a null character")
+    return dict(env)
+
+
+def _stderr(target: StderrTarget) -> StderrTarget:
+    if isinstance(target, str):
+        # A misspelt word must not silently become the name of a log file.
+        if target not in ("inherit", "discard") and "/" not in target and "." not in target:
+            raise ValueError(
+                f'stderr must be "inherit", "discard", a function, a file or a path; '
+                f'for a file called {target!r} write "./{target}"'
+            )
+        return _text("stderr", target)
+    if isinstance(target, os.PathLike):
+        return _text("stderr", target)
+    if isinstance(target, io.IOBase) or callable(getattr(target, "write", None)):
+        return target
+    if inspect.iscoroutinefunction(target):
+        raise TypeError("the stderr function must be a plain function, not a coroutine function")
+    if callable(target):
+        return target
+    raise TypeError(
+        'stderr must be "inherit", "discard", a function, a file or a path, '
+        f"not {type(target).__name__}"
+    )

@@ -1,0 +1,45 @@
+"""Limits: how much of everything one connection may take."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one connection may take; reaching a limit pauses reading or gives a clear error.
+
+    Attributes:
+        max_message: Bytes of one message. A longer one gets ``-32600``, and the connection lives.
+        max_depth: Levels of JSON nesting, 1 to 1024. Deeper messages get ``-32600``.
+        max_batch: Messages of one batch (2025-03-26). Longer batches get one ``-32600``.
+        max_in_flight: Requests of the peer that are worked on at once; further ones wait.
+        max_waiting: Requests that wait for that. Then reading pauses, or, while we ourselves wait
+            for an answer of the peer, further requests are refused with ``-31000``.
+        max_waiting_bytes: Bytes of the requests that wait.
+        max_outstanding: Our own requests that are not answered, below 2**20.
+        output_high: Bytes queued for the peer at which new requests wait and callers are held up.
+        output_low: Bytes queued at which work goes on.
+    """
+
+    max_message: int = 64 * 1024 * 1024
+    max_depth: int = 128
+    max_batch: int = 1000
+    max_in_flight: int = 1024
+    max_waiting: int = 4096
+    max_waiting_bytes: int = 1024 * 1024
+    max_outstanding: int = 65536
+    output_high: int = 1024 * 1024
+    output_low: int = 256 * 1024
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1")
+        if self.max_depth > 1024:
+            raise ValueError("max_depth must be at most 1024")
+        if self.max_message > 2**31:
+            raise ValueError("max_message must be at most 2 GiB")
+        if self.max_outstanding >= 2**20:
+            raise ValueError("max_outstanding must be below 2**20")
+        if self.output_low > self.output_high:
+            raise ValueError("output_low must not be above output_high")

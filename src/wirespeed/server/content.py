@@ -1,0 +1,510 @@
+"""What a tool returns, as the ``content`` and ``structuredContent`` of a tools/call result.
+
+The rules, return annotation -> result (MCP server/tools, "Tool Result"):
+
+================================  ====================  =========================  ================
+annotation                        ``content``           ``structuredContent``      ``outputSchema``
+================================  ====================  =========================  ================
+``str``                           the text              none                       none
+``None``                          empty                 none                       none
+content classes, lists of them    the blocks            none                       none
+`ToolResult`                      as given              as given                   none
+an object: struct, dataclass,     its JSON              the object                 its schema
+TypedDict, dict, pydantic model
+any other type                    its JSON              ``{"result": value}``      the same, wrapped
+none, or ``Any``                  by run-time type      objects only               none
+================================  ====================  =========================  ================
+
+* ``structured=True`` gives ``str`` and ``None`` a wrapped structured result; ``structured=False``
+  takes structured content and output schema away from every type.
+* "Its JSON" is compact.  A value whose JSON is a string (enum, date, UUID) is shown without quotes.
+* A list that holds a content block is a list of blocks; strings in it are text blocks, anything
+  else is a text block of its JSON.
+* A structured result must conform to its schema, so values are checked against the annotation
+  before they leave; one that does not fit is a `ResultError`, never a false promise.
+* JSON has no NaN and no Infinity.  Where the annotation promises a number they are a `ResultError`;
+  in untyped results they become ``null``.
+* Top-level ``bytes`` are refused: they have no media type.  Return `Image`, `Audio` or
+  `EmbeddedResource`.  Inside objects ``bytes`` are base64 text.
+* A lone surrogate cannot be sent as UTF-8: `ResultError`.
+
+Availability: audio from 2025-03-26; ``structuredContent`` and resource links from 2025-06-18; a
+``structuredContent`` that is no object from 2026-07-28.  For an older peer a newer block becomes a
+text block that says what it was, and newer structured content is left out.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Iterable, Sequence
+from enum import IntEnum
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType, field
+
+from .schema import Output, SignatureError, describe_validation_error, enc_hook, has_nonfinite
+
+__all__ = [
+    "Annotations",
+    "Audio",
+    "Content",
+    "EmbeddedResource",
+    "Encoded",
+    "Icon",
+    "Image",
+    "ResourceContents",
+    "ResourceLink",
+    "ResultError",
+    "ResultKind",
+    "ResultPlan",
+    "Text",
+    "ToolResult",
+    "error_content",
+    "plan_result",
+]
+
+LATEST = "2026-07-28"
+STRUCTURED_SINCE = "2025-06-18"
+ANY_STRUCTURED_SINCE = "2026-07-28"
+# Around the JSON of a string: the content of a result that is one text block.
+TEXT_HEAD = b'[{"type":"text","text":'
+TEXT_TAIL = b"}]"
+EMPTY_CONTENT = b"[]"
+
+# (content, structuredContent or None, isError, _meta or None): JSON, ready to be spliced.
+Encoded = tuple[bytes, bytes | None, bool, bytes | None]
+
+_encode = msgspec.json.Encoder(enc_hook=enc_hook).encode
+_BYTES = (bytes, bytearray, memoryview)
+
+
+class ResultError(ValueError):
+    """A tool returned what cannot be sent; the text is fit for the caller (``isError``)."""
+
+
+# -- content blocks -------------------------------------------------------------------------------
+
+
+class Annotations(msgspec.Struct, omit_defaults=True, rename="camel", kw_only=True):
+    """Hints on a block: who it is for, how important (0..1), ISO 8601 time of last change."""
+
+    audience: list[Literal["user", "assistant"]] | None = None
+    priority: float | None = None
+    last_modified: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.priority is not None and not 0 <= self.priority <= 1:
+            raise ValueError(f"priority is between 0 and 1, not {self.priority}")
+
+
+class Icon(msgspec.Struct, omit_defaults=True, rename="camel"):
+    """An icon: https or data URI, media type, sizes such as "48x48", theme (2025-11-25)."""
+
+    src: str
+    mime_type: str | None = None
+    sizes: list[str] | None = None
+    theme: Literal["light", "dark"] | None = None
+
+
+class _Block(msgspec.Struct, omit_defaults=True, rename="camel", kw_only=True):
+    annotations: Annotations | None = None
+    meta: dict[str, Any] | None = field(default=None, name="_meta")
+
+    since: ClassVar[str] = "2024-11-05"
+
+    def describe(self) -> str:
+        """What to tell a peer whose revision does not have this kind of block."""
+        return f"[{type(self).__name__}]"
+
+
+class Text(_Block, tag_field="type", tag="text"):
+    """Plain text."""
+
+    text: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.text, str):
+            raise TypeError(f"Text takes str, not {type(self.text).__name__}")
+
+
+class Image(_Block, tag_field="type", tag="image"):
+    """An image: its bytes (base64 on the wire) and media type, such as "image/png"."""
+
+    data: bytes
+    mime_type: str
+
+    def __post_init__(self) -> None:
+        _check_bytes(self, self.data)
+
+
+class Audio(_Block, tag_field="type", tag="audio"):
+    """Sound: its bytes (base64 on the wire) and media type, such as "audio/wav" (2025-03-26)."""
+
+    data: bytes
+    mime_type: str
+
+    since: ClassVar[str] = "2025-03-26"
+
+    def __post_init__(self) -> None:
+        _check_bytes(self, self.data)
+
+    def describe(self) -> str:
+        return f"[audio: {self.mime_type}, {memoryview(self.data).nbytes} bytes]"
+
+
+class ResourceContents(msgspec.Struct, omit_defaults=True, rename="camel"):
+    """The contents of a resource: exactly one of *text* and *blob* (bytes, base64 on the wire)."""
+
+    uri: str
+    mime_type: str | None = None
+    text: str | UnsetType = field(default=UNSET, name="text")
+    blob: bytes | UnsetType = field(default=UNSET, name="blob")
+    meta: dict[str, Any] | None = field(default=None, name="_meta")
+
+    def __post_init__(self) -> None:
+        if (self.text is UNSET) == (self.blob is UNSET):
+            raise ValueError("ResourceContents takes exactly one of text and blob")
+        if self.blob is not UNSET:
+            _check_bytes(self, self.blob)
+
+
+class EmbeddedResource(_Block, tag_field="type", tag="resource"):
+    """A resource sent along."""
+
+    resource: ResourceContents
+
+
+class ResourceLink(_Block, tag_field="type", tag="resource_link"):
+    """A resource that the client may read or subscribe to (2025-06-18). *size* is in bytes."""
+
+    uri: str
+    name: str
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+    size: int | None = None
+    icons: list[Icon] | None = None
+
+    since: ClassVar[str] = "2025-06-18"
+
+    def describe(self) -> str:
+        return f"[resource: {self.title or self.name}] {self.uri}"
+
+
+Content = Text | Image | Audio | EmbeddedResource | ResourceLink
+
+
+def _check_bytes(owner: object, data: object) -> None:
+    if not isinstance(data, _BYTES):
+        raise TypeError(f"{type(owner).__name__} takes bytes, not {type(data).__name__}")
+
+
+class ToolResult(msgspec.Struct, kw_only=True):
+    """A whole result, for full control.
+
+    *content* is a block, a string, or a list of both; left out, it is the JSON of
+    *structured_content*.  *structured_content* is left out unless given: ``None`` is JSON's null,
+    which only 2026-07-28 can carry.  *is_error* marks a failure; then no output schema applies.
+    *meta* is the result's ``_meta``.
+    """
+
+    content: Content | str | Sequence[Content | str] | None = None
+    structured_content: Any = UNSET
+    is_error: bool = False
+    meta: dict[str, Any] | None = None
+
+
+# -- encoding -------------------------------------------------------------------------------------
+
+
+def _failure(exc: BaseException, value: Any) -> ResultError:
+    if isinstance(exc, UnicodeEncodeError):
+        code = ord(exc.object[exc.start])
+        return ResultError(f"the result holds a lone surrogate (U+{code:04X}): not valid text")
+    if isinstance(exc, RecursionError):
+        return ResultError("the result is nested too deeply, or contains itself")
+    if isinstance(exc, ResultError):
+        return exc
+    problems = getattr(exc, "errors", None)
+    if problems is not None and type(exc).__module__.startswith("pydantic"):
+        exc = ValueError(f"{type(value).__name__} does not fit the declared type")
+    return ResultError(f"the result cannot be sent as JSON: {exc}")
+
+
+def _dumps(value: Any) -> bytes:
+    try:
+        return _encode(value)
+    except Exception as exc:  # the author's classes may raise anything when they are read
+        raise _failure(exc, value) from exc
+
+
+def _as_text(data: bytes) -> bytes:
+    """JSON -> the JSON of a string that shows it."""
+    return data if data[0] == 0x22 else _encode(data.decode())
+
+
+def _text_block(data: bytes) -> bytes:
+    return b"%b%b%b" % (TEXT_HEAD, _as_text(data), TEXT_TAIL)
+
+
+def error_content(message: str) -> bytes:
+    """The ``content`` of an ``isError`` result with this text; never fails."""
+    text = message.encode("utf-8", "backslashreplace").decode()
+    return b"%b%b%b" % (TEXT_HEAD, _encode(text), TEXT_TAIL)
+
+
+def _blocks(items: Iterable[Any], revision: str) -> bytes:
+    blocks = []
+    for item in items:
+        if isinstance(item, _Block):
+            blocks.append(item if item.since <= revision else Text(item.describe()))
+        elif isinstance(item, str):
+            blocks.append(Text(item))
+        elif isinstance(item, _BYTES):
+            raise _bytes_error()
+        else:
+            data = _dumps(item)
+            blocks.append(Text(msgspec.json.decode(data) if data[0] == 0x22 else data.decode()))
+    return _dumps(blocks)
+
+
+def _bytes_error() -> ResultError:
+    return ResultError(
+        "the tool returned bytes, which have no media type: return Image, Audio or EmbeddedResource"
+    )
+
+
+def _encode_tool_result(result: ToolResult, revision: str, plan: ResultPlan) -> Encoded:
+    structured: bytes | None = None
+    if result.structured_content is not UNSET:
+        structured = _dumps(result.structured_content)
+    output = plan.output
+    if output is not None and not result.is_error:
+        if structured is None:
+            raise ResultError("the tool has an output schema, but its result is not structured")
+        if output.check_whole is not None:
+            _verify(output.check_whole, structured, result.structured_content, "structured content")
+    content = result.content
+    if content is None:
+        encoded = EMPTY_CONTENT if structured is None else _text_block(structured)
+    elif isinstance(content, (str, _Block)):
+        encoded = _blocks((content,), revision)
+    else:
+        encoded = _blocks(content, revision)
+    if structured is not None:
+        since = STRUCTURED_SINCE if structured[0] == 0x7B else ANY_STRUCTURED_SINCE
+        if revision < since:
+            structured = None
+    meta = None if result.meta is None else _dumps(result.meta)
+    if meta is not None and meta[0] != 0x7B:
+        raise ResultError(f"meta is an object, not {type(result.meta).__name__}")
+    return encoded, structured, bool(result.is_error), meta
+
+
+def _verify(check: Callable[[bytes], Any], data: bytes, value: Any, what: str = "result") -> None:
+    try:
+        check(data)
+    except Exception as exc:
+        if isinstance(exc, (msgspec.DecodeError, RecursionError)):
+            reason = describe_validation_error(exc, what).replace(f"{what}s:", f"{what}:", 1)
+        else:
+            reason = str(exc)
+        if has_nonfinite(value):
+            reason += " (JSON has no NaN and no Infinity)"
+        raise ResultError(f"the tool's result does not fit its output schema: {reason}") from exc
+
+
+# -- plans ----------------------------------------------------------------------------------------
+
+
+class ResultKind(IntEnum):
+    """How a return annotation is read: the rows of the table above."""
+
+    DYNAMIC = 0
+    TEXT = 1
+    NONE = 2
+    BLOCKS = 3
+    WRAPPED = 4
+    OBJECT = 5
+
+
+class ResultPlan:
+    """How one tool's results are encoded; made once, when the tool is registered.
+
+    ``encode(value, revision=LATEST)`` gives an `Encoded` tuple or raises `ResultError`.  It is an
+    attribute, not a method: the caller may keep it.  A caller that wants no call at all for the
+    commonest case tests ``kind == ResultKind.TEXT and type(value) is str`` and writes `TEXT_HEAD`,
+    the JSON of the string and `TEXT_TAIL`.
+    """
+
+    __slots__ = ("encode", "kind", "output")
+
+    def __init__(self, kind: ResultKind, output: Output | None) -> None:
+        self.kind = kind
+        self.output = output
+        self.encode: Callable[..., Encoded] = _ENCODERS[kind](self)
+
+    @property
+    def output_schema(self) -> dict[str, Any] | None:
+        """The tool's ``outputSchema``."""
+        return None if self.output is None else self.output.schema
+
+    @property
+    def wrapped(self) -> bool:
+        """Whether values go out as ``{"result": value}``."""
+        return self.output is not None and self.output.wrapped
+
+
+def _dynamic_encoder(plan: ResultPlan) -> Callable[..., Encoded]:
+    def encode(value: Any, revision: str = LATEST) -> Encoded:
+        if value is None:
+            return EMPTY_CONTENT, None, False, None
+        if isinstance(value, ToolResult):
+            return _encode_tool_result(value, revision, plan)
+        if isinstance(value, _Block):
+            return _blocks((value,), revision), None, False, None
+        if isinstance(value, (list, tuple)) and any(isinstance(v, _Block) for v in value):
+            return _blocks(value, revision), None, False, None
+        if isinstance(value, _BYTES):
+            raise _bytes_error()
+        data = _dumps(value)
+        structured = data if data[0] == 0x7B and plan.kind is ResultKind.DYNAMIC else None
+        if revision < STRUCTURED_SINCE:
+            structured = None
+        return _text_block(data), structured, False, None
+
+    return encode
+
+
+def _text_encoder(plan: ResultPlan) -> Callable[..., Encoded]:
+    dynamic = _dynamic_encoder(plan)
+    dumps, head, tail = _encode, TEXT_HEAD, TEXT_TAIL
+
+    def encode(value: Any, revision: str = LATEST) -> Encoded:
+        if type(value) is not str:
+            return dynamic(value, revision)
+        try:
+            return head + dumps(value) + tail, None, False, None
+        except UnicodeEncodeError as exc:
+            raise _failure(exc, value) from exc
+
+    return encode
+
+
+def _blocks_encoder(plan: ResultPlan) -> Callable[..., Encoded]:
+    dynamic = _dynamic_encoder(plan)
+
+    def encode(value: Any, revision: str = LATEST) -> Encoded:
+        if isinstance(value, (list, tuple)):
+            return _blocks(value, revision), None, False, None
+        return dynamic(value, revision)
+
+    return encode
+
+
+def _structured_encoder(plan: ResultPlan) -> Callable[..., Encoded]:
+    output = plan.output
+    assert output is not None
+    check, cls, dump, wrapped = output.check, output.cls, output.dump, output.wrapped
+
+    def encode(value: Any, revision: str = LATEST) -> Encoded:
+        if type(value) is ToolResult:
+            return _encode_tool_result(value, revision, plan)
+        if cls is not None and not isinstance(value, cls):
+            raise ResultError(
+                "the tool's result does not fit its output schema: "
+                f"expected {cls.__name__}, got {type(value).__name__}"
+            )
+        try:
+            data = _encode(value if dump is None else dump(value))
+        except Exception as exc:  # the author's classes may raise anything when they are read
+            raise _failure(exc, value) from exc
+        if check is not None:
+            _verify(check, data, value)
+        elif not wrapped and data[0] != 0x7B:
+            raise ResultError("the tool's result does not fit its output schema: not an object")
+        content = _text_block(data)
+        if revision < STRUCTURED_SINCE:
+            return content, None, False, None
+        return content, b'{"result":%b}' % data if wrapped else data, False, None
+
+    return encode
+
+
+_ENCODERS: dict[ResultKind, Callable[[ResultPlan], Callable[..., Encoded]]] = {
+    ResultKind.DYNAMIC: _dynamic_encoder,
+    ResultKind.TEXT: _text_encoder,
+    ResultKind.NONE: _dynamic_encoder,
+    ResultKind.BLOCKS: _blocks_encoder,
+    ResultKind.WRAPPED: _structured_encoder,
+    ResultKind.OBJECT: _structured_encoder,
+}
+
+
+def _bare(tp: Any) -> Any:
+    """The type under `Annotated` and `NewType`."""
+    while True:
+        if typing.get_origin(tp) is Annotated:
+            tp = tp.__origin__
+        elif hasattr(tp, "__supertype__"):
+            tp = tp.__supertype__
+        else:
+            return tp
+
+
+def _members(tp: Any) -> Iterable[Any]:
+    """The type, or if it is a union, its members, bare."""
+    tp = _bare(tp)
+    if str(typing.get_origin(tp)) in ("typing.Union", "<class 'types.UnionType'>"):
+        for member in typing.get_args(tp):
+            yield from _members(member)
+    else:
+        yield tp
+
+
+def _holds_blocks(tp: Any) -> bool:
+    for member in _members(tp):
+        if isinstance(member, type) and issubclass(member, (_Block, ToolResult)):
+            return True
+        origin = typing.get_origin(member)
+        if (
+            isinstance(origin, type)
+            and issubclass(origin, Sequence)
+            and any(_holds_blocks(arg) for arg in typing.get_args(member) if arg is not ...)
+        ):
+            return True
+    return False
+
+
+def plan_result(annotation: Any, where: str, structured: bool | None = None) -> ResultPlan:
+    """The plan for a return annotation (`msgspec.UNSET`: none); *where* begins an error's text.
+
+    *structured*: see the module's rules.  `SignatureError` for a type that cannot be sent.
+    """
+    if annotation in (typing.NoReturn, typing.Never):
+        annotation = None
+    bare = _bare(annotation)
+    if bare is UNSET or bare is Any or bare is object:
+        if structured:
+            raise SignatureError(f"{where}: structured=True needs a return annotation")
+        kind = ResultKind.DYNAMIC if structured is None else ResultKind.TEXT
+        return ResultPlan(kind, None)
+    if _holds_blocks(annotation):
+        if structured:
+            raise SignatureError(f"{where}: content blocks have no structured form")
+        return ResultPlan(ResultKind.BLOCKS, None)
+    for member in _members(annotation):
+        if isinstance(member, type) and issubclass(member, _BYTES):
+            raise SignatureError(
+                f"{where}: bytes have no media type: return Image, Audio or EmbeddedResource"
+            )
+    if not structured:
+        if bare is str:
+            return ResultPlan(ResultKind.TEXT, None)
+        if bare is None or bare is type(None):
+            return ResultPlan(ResultKind.NONE, None)
+    output = Output(annotation, where)  # also where unused: a type without JSON is refused early
+    if structured is False:
+        return ResultPlan(ResultKind.TEXT, None)
+    return ResultPlan(ResultKind.WRAPPED if output.wrapped else ResultKind.OBJECT, output)

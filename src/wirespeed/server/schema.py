@@ -1,0 +1,573 @@
+"""Python types as JSON Schema and as validating decoders.
+
+msgspec does the work; this module adds what it leaves out.  The rules, type -> schema:
+
+* Every type msgspec decodes is accepted: scalars, ``bytes`` (base64 text), collections, ``Literal``,
+  ``Enum``, unions, dates, ``Decimal`` (text), ``UUID``, structs (tagged unions too), dataclasses,
+  attrs classes, ``TypedDict``, ``NamedTuple`` (an array), ``NewType``, ``Annotated``; and
+  ``pathlib`` paths (text).  ``object`` means ``Any``.
+* Decoding is strict: ``"5"`` is no ``int`` and ``1.0`` is no ``int``; ``1`` is a ``float``.
+* ``Annotated`` metadata that counts, at any depth of the annotation itself: ``msgspec.Meta``;
+  ``annotated_types`` bounds and lengths; pydantic's ``Field``; a plain string or ``Doc`` as the
+  description.  Constraints on ``T | None`` apply to ``T``.  Other metadata is left alone.  The
+  fields of classes are read by msgspec (or pydantic) alone.
+* pydantic models are validated by pydantic, from JSON, with the model's own settings.  A type that
+  msgspec refuses, or that carries pydantic metadata msgspec cannot express, goes whole to a strict
+  ``TypeAdapter``, but only in a process that has imported pydantic: this module never does.
+* Anything else is refused when the tool is registered (`SignatureError`).
+
+The root of a tool's schema is an object (MCP server/tools, "Tool": ``inputSchema`` is a JSON Schema
+object; the dialect is 2020-12), self-contained: shared types are in ``$defs``.  Unknown arguments
+are allowed and ignored.  An output whose own schema is not an object is wrapped as
+``{"result": value}``, because ``structuredContent`` is an object before revision 2026-07-28.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, Literal, Union
+
+import msgspec
+
+__all__ = [
+    "Output",
+    "SignatureError",
+    "build_schemas",
+    "dec_hook",
+    "default_form",
+    "describe_validation_error",
+    "enc_hook",
+    "input_schema",
+    "output_for",
+    "prepare_type",
+]
+
+_encode = msgspec.json.Encoder().encode
+_DEFS = "#/$defs/"
+_PLACEHOLDER = _DEFS + "\0"  # no class is named so: replaced before a schema leaves this module
+_MAX_ERROR = 500  # characters of one error text; a message may quote the caller's own data
+_MAX_PROBLEMS = 8  # problems listed for one invalid pydantic model
+_UNIONS = (Union, types.UnionType)
+_PLAIN = frozenset((Any, bool, int, float, str, type(None)))
+_REFUSALS = (TypeError, ValueError, RuntimeError, NameError, AttributeError)
+
+
+class SignatureError(TypeError):
+    """The callable cannot be a tool; the text names the function, the parameter and the reason."""
+
+
+# -- hooks: the types that msgspec hands back to us -----------------------------------------------
+
+
+class _AcceptsAll(type):
+    """msgspec checks what a `dec_hook` gives with isinstance; an adapter may give anything."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return True
+
+
+def _adapter(tp: Any) -> Any:
+    return tp.adapter if type(tp) is _AcceptsAll else None
+
+
+def _is_model(tp: Any) -> bool:
+    # By shape, so that pydantic need not be imported to ask.
+    return (
+        isinstance(tp, type)
+        and hasattr(tp, "__pydantic_validator__")
+        and hasattr(tp, "model_validate_json")
+    )
+
+
+def _is_path(tp: Any) -> bool:
+    return (
+        isinstance(tp, type)
+        and issubclass(tp, os.PathLike)
+        and tp.__module__.partition(".")[0] == "pathlib"
+    )
+
+
+def dec_hook(tp: Any, obj: Any) -> Any:
+    """Decode what msgspec does not know: pydantic models and adapters, paths."""
+    adapter = _adapter(tp)
+    # pydantic gets JSON, as arguments are JSON: its strict mode differs for Python objects.
+    if adapter is not None:
+        return adapter.validate_json(_encode(obj))
+    if _is_model(tp):
+        return tp.model_validate_json(_encode(obj))
+    if not isinstance(obj, str):
+        raise ValueError(f"Expected `str`, got `{_json_type(obj)}`")
+    return tp(obj)
+
+
+def enc_hook(obj: Any) -> Any:
+    """Encode what msgspec does not know; TypeError names a type that has no JSON form."""
+    tp = type(obj)
+    if _is_model(tp):
+        return obj.model_dump(mode="json", by_alias=True)
+    if _is_path(tp):
+        return os.fspath(obj)
+    if tp.__module__.partition(".")[0] == "pydantic":
+        return sys.modules["pydantic_core"].to_jsonable_python(obj)
+    raise TypeError(f"{_type_name(tp)} has no JSON form")
+
+
+def _json_type(obj: Any) -> str:
+    names = {bool: "bool", int: "int", float: "float", list: "array", dict: "object"}
+    return names.get(type(obj), "null")
+
+
+def _type_name(tp: Any) -> str:
+    return tp.__qualname__ if isinstance(tp, type) else str(tp)
+
+
+# -- Annotated metadata ---------------------------------------------------------------------------
+
+_BOUNDS = {
+    "Ge": "ge",
+    "Gt": "gt",
+    "Le": "le",
+    "Lt": "lt",
+    "MultipleOf": "multiple_of",
+    "MinLen": "min_length",
+    "MaxLen": "max_length",
+}
+
+
+_NOTES = ("title", "description", "examples", "extra_json_schema", "extra")
+
+
+def _bounds(meta: msgspec.Meta) -> dict[str, Any]:
+    keys = (*_BOUNDS.values(), "pattern", "tz")
+    return {key: value for key in keys if (value := getattr(meta, key)) is not None}
+
+
+def is_field_info(obj: object) -> bool:
+    """Whether this is what pydantic's ``Field(...)`` gives."""
+    return type(obj).__name__ == "FieldInfo" and type(obj).__module__ == "pydantic.fields"
+
+
+def _constraint(meta: Any) -> dict[str, Any] | None:
+    """The keywords for `msgspec.Meta` that say the same; None if there are none."""
+    name, module = type(meta).__name__, type(meta).__module__
+    if module == "annotated_types":
+        if name in _BOUNDS:
+            return {_BOUNDS[name]: getattr(meta, _BOUNDS[name])}
+        if name in ("Interval", "Len"):
+            found: dict[str, Any] = {}
+            for part in meta:
+                found.update(_constraint(part) or {})
+            return found
+        if name == "Timezone" and meta.tz in (None, ...):
+            return {"tz": meta.tz is not None}
+    elif name == "Strict" and module == "pydantic.types" and meta.strict:
+        return {}  # decoding is strict anyway
+    elif name == "_PydanticGeneralMetadata" and vars(meta).keys() == {"pattern"}:
+        return {"pattern": getattr(meta.pattern, "pattern", meta.pattern)}
+    return None
+
+
+class _Normaliser:
+    """Rewrites foreign `Annotated` metadata into msgspec's; notes what only pydantic can do."""
+
+    def __init__(self) -> None:
+        self.needs_pydantic = False
+        self.only_msgspec = False  # has constraints in msgspec's terms, which pydantic ignores
+
+    def run(self, tp: Any) -> Any:
+        if tp is object:
+            return Any
+        if tp is typing.LiteralString:
+            return str
+        origin = typing.get_origin(tp)
+        if origin is None:
+            if isinstance(tp, type) and "__is_pydantic_dataclass__" in vars(tp):
+                self.needs_pydantic = True  # msgspec would bypass its validators
+            return tp
+        if origin is Annotated:
+            return self.annotated(self.run(tp.__origin__), tp.__metadata__)
+        if origin is Literal:
+            return tp
+        args = typing.get_args(tp)
+        new = tuple(a if a is ... or isinstance(a, list) else self.run(a) for a in args)
+        if all(a is b for a, b in zip(args, new, strict=True)):
+            return tp
+        if origin in _UNIONS:
+            return Union[new]
+        return tp.copy_with(new) if hasattr(tp, "copy_with") else origin[new]
+
+    def annotated(self, tp: Any, metadata: Iterable[Any]) -> Any:
+        keep: list[Any] = []
+        bounds: dict[str, Any] = {}
+        notes: dict[str, Any] = {}
+        for meta in metadata:
+            if isinstance(meta, str):
+                notes.setdefault("description", meta)
+            elif is_field_info(meta):
+                self._field(meta, bounds, notes)
+            elif type(meta).__name__ == "Doc" and isinstance(
+                doc := getattr(meta, "documentation", None), str
+            ):
+                notes.setdefault("description", doc)
+            elif (found := _constraint(meta)) is not None:
+                bounds.update(found)
+            elif type(meta).__module__.partition(".")[0] == "pydantic":
+                self.needs_pydantic = True
+            elif isinstance(meta, msgspec.Meta) and (own := _bounds(meta)):
+                self.only_msgspec = True
+                bounds.update(own)
+                if said := {k: v for k in _NOTES if (v := getattr(meta, k)) is not None}:
+                    keep.append(msgspec.Meta(**said))
+            elif meta is not None:
+                keep.append(meta)
+        if bounds:
+            tp = _constrain(tp, msgspec.Meta(**bounds))
+        if notes:
+            keep.insert(0, msgspec.Meta(**notes))  # the author's own Meta has the last word
+        for meta in keep:
+            tp = Annotated[tp, meta]
+        return tp
+
+    def _field(self, info: Any, bounds: dict[str, Any], notes: dict[str, Any]) -> None:
+        for meta in info.metadata:
+            if (found := _constraint(meta)) is not None:
+                bounds.update(found)
+            else:
+                self.needs_pydantic = True
+        for key in ("title", "description", "examples"):
+            value = getattr(info, key, None)
+            if value is not None:
+                notes.setdefault(key, value)
+        if isinstance(info.json_schema_extra, dict):
+            notes.setdefault("extra_json_schema", info.json_schema_extra)
+
+
+def _constrain(tp: Any, meta: msgspec.Meta) -> Any:
+    if typing.get_origin(tp) in _UNIONS:
+        members = typing.get_args(tp)
+        return Union[tuple(m if m is type(None) else Annotated[m, meta] for m in members)]
+    return Annotated[tp, meta]
+
+
+def prepare_type(tp: Any, where: str, mode: str = "validation", metadata: Sequence[Any] = ()) -> Any:
+    """The type that msgspec is to decode (mode "validation") or to describe ("serialization").
+
+    *metadata* is applied as if it stood in ``Annotated``.  `SignatureError`, beginning with
+    *where*, if neither msgspec nor (where imported) pydantic can do it.
+    """
+    if not metadata:
+        try:
+            if tp in _PLAIN:
+                return tp
+        except TypeError:  # an unhashable annotation, such as a list
+            raise SignatureError(f"{where}: {tp!r} is not a type") from None
+    normaliser = _Normaliser()
+    cause: Exception | None = None
+    try:
+        normal = normaliser.run(tp)
+        if metadata:
+            normal = normaliser.annotated(normal, metadata)
+        if not normaliser.needs_pydantic:
+            build_schemas([normal], mode)
+            return normal
+    except RecursionError as exc:
+        raise SignatureError(f"{where}: the type refers to itself without end") from exc
+    except _REFUSALS as exc:
+        cause = exc
+    pydantic = sys.modules.get("pydantic")
+    if pydantic is not None and not normaliser.only_msgspec:
+        for meta in metadata:
+            for part in meta.metadata if is_field_info(meta) else (meta,):
+                tp = Annotated[tp, part]
+        try:
+            adapted = _adapt(pydantic, tp)
+            build_schemas([adapted], mode)
+        except _REFUSALS as exc:
+            cause = cause or exc
+        else:
+            return adapted
+    reason = str(cause).strip().partition("\n")[0] if cause else "unsupported"
+    raise SignatureError(f"{where}: {reason}") from cause
+
+
+def _adapt(pydantic: Any, tp: Any) -> Any:
+    try:
+        adapter = pydantic.TypeAdapter(tp, config=pydantic.ConfigDict(strict=True))
+    except pydantic.errors.PydanticUserError as exc:
+        # Models, dataclasses and TypedDicts bring their own settings.
+        if exc.code != "type-adapter-config-unused":
+            raise
+        adapter = pydantic.TypeAdapter(tp)
+    return _AcceptsAll("Adapted", (), {"adapter": adapter})
+
+
+# -- schemas --------------------------------------------------------------------------------------
+
+
+class _Foreign:
+    """Schemas that pydantic writes: each a bundle with its own ``$defs``, merged at the end."""
+
+    def __init__(self, mode: str) -> None:
+        self.mode = mode
+        self.bundles: dict[Any, tuple[str | None, dict[str, Any]]] = {}
+        self.refs: dict[str, dict[str, Any]] = {}
+
+    def hook(self, cls: Any) -> dict[str, Any]:
+        if _is_path(cls):
+            return {"type": "string", "format": "path"}
+        if cls not in self.bundles:
+            options = {"mode": self.mode, "ref_template": _DEFS + "{model}"}
+            if (adapter := _adapter(cls)) is not None:
+                self.bundles[cls] = (None, adapter.json_schema(**options))
+            elif _is_model(cls):
+                self.bundles[cls] = (cls.__name__, cls.model_json_schema(**options))
+            else:
+                raise TypeError(f"type `{_type_name(cls)}` has no JSON form")
+        return {"$ref": f"{_PLACEHOLDER}{list(self.bundles).index(cls)}"}
+
+    def merge(self, components: dict[str, Any]) -> None:
+        """Move every bundle into *components*; the same name for another schema is renamed."""
+        for index, (name, root) in enumerate(self.bundles.values()):
+            defs: dict[str, Any] = root.pop("$defs", {})
+            if name is not None and root.keys() != {"$ref"}:
+                while name in defs:
+                    name += "_"
+                defs[name] = root
+                root = {"$ref": _DEFS + name}
+            renamed: dict[str, str] = {}
+            if any(key in components and components[key] != defs[key] for key in defs):
+                # All of them: a definition that looks the same may refer to one that is not.
+                for key in defs:
+                    number = 2
+                    while (new := f"{key}_{number}") in components or new in defs:
+                        number += 1
+                    renamed[_DEFS + key] = _DEFS + new
+            root, defs = _rename((root, defs), renamed) if renamed else (root, defs)
+            for key, schema in defs.items():
+                components[renamed.get(_DEFS + key, _DEFS + key)[len(_DEFS) :]] = schema
+            self.refs[f"{_PLACEHOLDER}{index}"] = root
+
+    def resolve(self, node: Any) -> Any:
+        if isinstance(node, list):
+            return [self.resolve(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        out = {key: self.resolve(value) for key, value in node.items()}
+        ref = out.get("$ref")
+        if isinstance(ref, str) and ref in self.refs:
+            del out["$ref"]
+            out = {**self.refs[ref], **out}
+        return out
+
+
+def _rename(node: Any, renamed: dict[str, str]) -> Any:
+    if isinstance(node, dict):
+        return {key: _rename(value, renamed) for key, value in node.items()}
+    if isinstance(node, (list, tuple)):
+        return [_rename(item, renamed) for item in node]
+    return renamed.get(node, node) if isinstance(node, str) else node
+
+
+def build_schemas(
+    tps: Sequence[Any], mode: str = "validation"
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """One schema a type, and the definitions that they share; TypeError for an unknown type."""
+    foreign = _Foreign(mode)
+    schemas, components = msgspec.json.schema_components(
+        tps, schema_hook=foreign.hook, ref_template=_DEFS + "{name}"
+    )
+    if not foreign.bundles:
+        return list(schemas), components
+    foreign.merge(components)
+    return [foreign.resolve(s) for s in schemas], foreign.resolve(components)
+
+
+def default_form(value: Any) -> Any:
+    """*value* as a schema may carry it under "default"; `msgspec.UNSET` if JSON has no such value."""
+    try:
+        plain = msgspec.to_builtins(value, str_keys=True, enc_hook=enc_hook)
+        decoded = msgspec.json.decode(_encode(plain))
+    except Exception:  # any encoder, the author's too, may fail; then the schema just says less
+        return msgspec.UNSET
+    return msgspec.UNSET if has_nonfinite(plain) else decoded
+
+
+def has_nonfinite(value: Any) -> bool:
+    """Whether NaN or an infinity is in this tree of builtins."""
+    if isinstance(value, float):
+        return value - value != 0.0
+    if isinstance(value, dict):
+        return any(has_nonfinite(item) for item in value.values())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return any(has_nonfinite(item) for item in value)
+    return False
+
+
+def input_schema(fields: Sequence[tuple[str, Any, Any, str | None]]) -> dict[str, Any]:
+    """The root of a tool's input, from (name, type, default or NODEFAULT, description)."""
+    schemas, components = build_schemas([field[1] for field in fields])
+    required = []
+    properties = {}
+    for (name, _, default, description), schema in zip(fields, schemas, strict=True):
+        if description is not None:
+            schema.setdefault("description", description)
+        if default is msgspec.NODEFAULT:
+            required.append(name)
+        elif (form := default_form(default)) is not msgspec.UNSET:
+            schema["default"] = form
+        properties[name] = schema
+    root: dict[str, Any] = {"type": "object", "properties": properties}
+    if required:
+        root["required"] = required
+    if components:
+        root["$defs"] = components
+    return root
+
+
+class Output:
+    """What a return annotation promises.
+
+    `schema` is the ``outputSchema``; `wrapped` says that values go out as ``{"result": value}``.
+    `check` and `check_whole` raise `msgspec.ValidationError` for JSON of a value, or of the whole
+    structured content, that breaks the promise; None where a check would run the author's code
+    (``__post_init__``, validators) a second time.  Then `cls`, if set, is the class that a value
+    must be of.  `dump`, if set, turns the value into what msgspec encodes.
+    """
+
+    __slots__ = ("check", "check_whole", "cls", "dump", "schema", "wrapped")
+
+    def __init__(self, tp: Any, where: str) -> None:
+        tp = prepare_type(tp, where, "serialization")
+        (schema,), components = build_schemas([tp], "serialization")
+        target, name = schema, None
+        if "$ref" in schema:
+            name = schema["$ref"][len(_DEFS) :]
+            target = components[name]
+        self.wrapped = target.get("type") != "object"
+        if self.wrapped:
+            root = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
+        else:
+            siblings = {key: value for key, value in schema.items() if key != "$ref"}
+            root = {**target, **siblings}
+            if name is not None and not _refers(components, _DEFS + name):
+                components = {key: value for key, value in components.items() if key != name}
+        if components:
+            root["$defs"] = components
+        self.schema: dict[str, Any] = root
+        adapter = _adapter(tp)
+        self.cls = tp if isinstance(tp, type) and adapter is None else None
+        if typing.is_typeddict(self.cls):
+            self.cls = dict  # a TypedDict is not for isinstance
+        self.dump: Callable[[Any], Any] | None = None
+        if adapter is not None:
+            self.dump = _adapter_dump(adapter)
+        elif _is_model(tp):
+            self.cls, self.dump = None, _model_dump(tp)
+        self.check: Callable[[bytes], Any] | None = None
+        self.check_whole: Callable[[bytes], Any] | None = None
+        if not _runs_user_code(msgspec.inspect.type_info(tp), set()):
+            self.cls = None
+            self.check = self.check_whole = msgspec.json.Decoder(tp, dec_hook=dec_hook).decode
+            if self.wrapped:
+                whole = msgspec.defstruct("Result", [("result", tp)])
+                self.check_whole = msgspec.json.Decoder(whole, dec_hook=dec_hook).decode
+
+
+def output_for(tp: Any, where: str) -> Output:
+    """The `Output` of a return annotation; `SignatureError` if it has no JSON form."""
+    return Output(tp, where)
+
+
+def _adapter_dump(adapter: Any) -> Callable[[Any], Any]:
+    return lambda value: adapter.dump_python(value, mode="json", by_alias=True)
+
+
+def _model_dump(cls: Any) -> Callable[[Any], Any]:
+    def dump(value: Any) -> Any:
+        if not isinstance(value, cls):
+            value = cls.model_validate(value)
+        return value.model_dump(mode="json", by_alias=True)
+
+    return dump
+
+
+def _refers(node: Any, ref: str) -> bool:
+    if isinstance(node, dict):
+        return node.get("$ref") == ref or any(_refers(value, ref) for value in node.values())
+    return isinstance(node, list) and any(_refers(item, ref) for item in node)
+
+
+def _runs_user_code(info: Any, seen: set[int]) -> bool:
+    """Whether decoding this type calls what its author wrote."""
+    if id(info) in seen:
+        return False
+    seen.add(id(info))
+    cls = getattr(info, "cls", None)
+    if isinstance(info, msgspec.inspect.CustomType):
+        return not _is_path(cls)
+    origin = typing.get_origin(cls) or cls
+    if hasattr(origin, "__post_init__") or hasattr(origin, "__attrs_attrs__"):
+        return True
+    inner = [getattr(info, key, None) for key in ("type", "item_type", "key_type", "value_type")]
+    inner += [field.type for field in getattr(info, "fields", ())]
+    inner += [*getattr(info, "types", ()), *getattr(info, "item_types", ())]
+    return any(_runs_user_code(part, seen) for part in inner if part is not None)
+
+
+# -- error texts ----------------------------------------------------------------------------------
+
+
+def describe_validation_error(exc: BaseException, what: str = "argument") -> str:
+    """One line for the caller (a model, often) about arguments that do not fit.
+
+    Takes what ``decoder.decode`` raises: `msgspec.ValidationError`, `msgspec.DecodeError`
+    (malformed JSON) or RecursionError (nested too deeply).  The text names the argument, never our
+    classes: ``argument 'a[0].x': Expected `int`, got `str```.  Any other exception from the decoder
+    is the author's own validation code failing.
+    """
+    if isinstance(exc, RecursionError):
+        return f"{what}s: nested too deeply"
+    text, path = str(exc), ""
+    head, found, tail = text.rpartition(" - at `")
+    if found and tail.endswith("`"):  # the last one: the text before may quote the caller's data
+        text = head
+        _, within, path = tail[:-1].rpartition("key` in `$")
+        if within:
+            text = f"key: {text}"
+        else:
+            path = tail[:-1].removeprefix("$")
+    if not isinstance(exc, msgspec.ValidationError):
+        return _one_line(f"{what}s: malformed JSON or string escape: {text}")
+    problems = getattr(exc.__cause__, "errors", None)
+    if problems is not None and type(exc.__cause__).__module__.startswith("pydantic"):
+        listed = problems(include_url=False, include_context=False, include_input=False)
+        lines = [_problem(what, path + _loc(p["loc"]), p["msg"]) for p in listed[:_MAX_PROBLEMS]]
+        if len(listed) > _MAX_PROBLEMS:
+            lines.append(f"and {len(listed) - _MAX_PROBLEMS} more")
+        return _one_line("; ".join(lines))
+    return _one_line(_problem(what, path, text))
+
+
+def _problem(what: str, path: str, text: str) -> str:
+    missing = "Object missing required field `"
+    if text.startswith(missing):
+        field = text[len(missing) : -1]
+        return (
+            f"{what} '{path.removeprefix('.')}': missing required field '{field}'"
+            if path
+            else f"missing required {what} '{field}'"
+        )
+    return f"{what} '{path.removeprefix('.')}': {text}" if path else f"{what}s: {text}"
+
+
+def _loc(loc: Iterable[int | str]) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
+
+
+def _one_line(text: str) -> str:
+    text = " ".join(text.split()).encode("utf-8", "replace").decode()
+    return text if len(text) <= _MAX_ERROR else text[: _MAX_ERROR - 1] + "…"

@@ -1,0 +1,318 @@
+"""Draining a child's stderr, so that a child that writes much can never block on it.
+
+MCP, basic/transports#stdio: stderr is free UTF-8 logging that a client may capture,
+forward or ignore, and (from 2025-11-25) should not take as a sign of failure. It is read
+here whatever happens to the text, and its end is kept for error messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import contextlib
+import io
+import logging
+import os
+import re
+import select
+import threading
+from collections.abc import Callable
+from typing import IO, Any, Protocol
+
+__all__ = ["MAX_LINE", "TAIL_BYTES", "TAIL_LINES", "Drain", "Sink", "open_sink"]
+
+log = logging.getLogger("wirespeed.stdio")
+
+TAIL_LINES = 20
+TAIL_BYTES = 8192
+# A longer line reaches a callback in pieces: a child that never ends a line must not make
+# us grow.
+MAX_LINE = 65536
+
+# One read a tick. Line callbacks get less: 64 Ki empty lines in one tick would stall the loop.
+_CHUNK = 65536
+_LINES_CHUNK = 16384
+# What finish() reads at most: a pipe that is full at its largest, but not an endless flood
+# from a process that outlives the child.
+_FINISH_BYTES = 1 << 20
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_CONTROLS = dict.fromkeys((*range(32), *range(127, 160)), "\N{REPLACEMENT CHARACTER}")
+del _CONTROLS[9]
+
+
+class Sink(Protocol):
+    """Where the bytes of a pipe go. Exceptions are logged once and never stop the drain."""
+
+    def feed(self, data: memoryview) -> None: ...
+
+    def close(self) -> None:
+        """There is no more."""
+
+
+class _Lines:
+    """Calls a function with each line as str, without its line end."""
+
+    def __init__(self, call: Callable[[str], object]) -> None:
+        self._call = call
+        self._partial = bytearray()
+        self._guard = _Guard("the stderr callback")
+
+    def feed(self, data: memoryview) -> None:
+        *lines, rest = bytes(data).split(b"\n")
+        for line in lines:
+            self._partial += line
+            self._cut()
+            self._emit(self._partial)
+            self._partial.clear()
+        self._partial += rest
+        self._cut()
+
+    def close(self) -> None:
+        if self._partial:
+            self._emit(self._partial)
+            self._partial.clear()
+
+    def _cut(self) -> None:
+        """Emits the front of an overlong line, at a character's boundary."""
+        partial = self._partial
+        while len(partial) > MAX_LINE:
+            end = MAX_LINE
+            # At most three steps back, so that bytes that are no UTF-8 still make progress.
+            for _ in range(3):
+                end -= partial[end] & 0xC0 == 0x80
+            self._emit(partial[:end])
+            del partial[:end]
+
+    def _emit(self, line: bytearray) -> None:
+        text = line.decode("utf-8", "replace")
+        if text.endswith("\r"):
+            text = text[:-1]
+        with self._guard:
+            self._call(text)
+
+
+class _TextFile:
+    """Decodes into a text file; the file stays open."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._guard = _Guard("writing the child's stderr")
+
+    def feed(self, data: memoryview) -> None:
+        self._write(self._decoder.decode(data))
+
+    def close(self) -> None:
+        self._write(self._decoder.decode(b"", True))
+
+    def _write(self, text: str) -> None:
+        with self._guard:
+            if text:
+                self._file.write(text)
+                self._file.flush()
+
+
+class _BinaryFile:
+    """Copies bytes into a binary file, which is closed at the end only if it is ours."""
+
+    def __init__(self, file: IO[bytes], owned: bool) -> None:
+        self._file = file
+        self._owned = owned
+        self._guard = _Guard("writing the child's stderr")
+
+    def feed(self, data: memoryview) -> None:
+        with self._guard:
+            # A raw file may take less than it is given; a file that returns None took all.
+            while data:
+                written = self._file.write(data)
+                data = data[len(data) if written is None else written :]
+            if not self._owned:
+                self._file.flush()
+
+    def close(self) -> None:
+        if self._owned:
+            with self._guard:
+                self._file.close()
+
+
+class _Guard:
+    """Swallows exceptions of somebody else's code, logging the first one."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._logged = False
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, exc: Any, _tb: object) -> bool:
+        if kind is None or not issubclass(kind, Exception):
+            return False
+        if not self._logged:
+            self._logged = True
+            log.error("%s failed; further failures are not logged", self._what, exc_info=exc)
+        return True
+
+
+def open_sink(target: Any) -> Sink | None:
+    """The sink for ``Stdio.stderr`` other than ``"inherit"``; None discards.
+
+    Raises OSError if a path cannot be opened for appending.
+    """
+    if target == "discard":
+        return None
+    if isinstance(target, (str, os.PathLike)):
+        return _BinaryFile(open(target, "ab", buffering=0), owned=True)
+    if isinstance(target, io.TextIOBase) or hasattr(target, "encoding"):
+        return _TextFile(target)
+    if hasattr(target, "write"):
+        return _BinaryFile(target, owned=False)
+    return _Lines(target)
+
+
+class Drain:
+    """Reads a pipe until its end, keeping the last lines.
+
+    ``fd`` becomes the drain's own: it is made non-blocking here and closed at the end of
+    file or by :meth:`close`. Everything happens in the loop's thread, one bounded read a
+    tick, so a flood neither blocks the writer for good nor starves the loop.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, sink: Sink | None) -> None:
+        os.set_blocking(fd, False)
+        self._loop = loop
+        self._fd = fd
+        self._sink = sink
+        self._tail = bytearray()
+        self._dropped = False
+        self._buffer = bytearray(_LINES_CHUNK if isinstance(sink, _Lines) else _CHUNK)
+        self._view = memoryview(self._buffer)
+        self._poller: _Poller | None = None
+        try:
+            loop.add_reader(fd, self._on_readable)
+        except (NotImplementedError, OSError):
+            self._poller = _Poller(loop, fd, self._on_readable)
+
+    @property
+    def closed(self) -> bool:
+        """True after the end of file or close()."""
+        return self._fd < 0
+
+    def lines(self) -> list[str]:
+        """The last lines, without line ends and terminal escapes: at most 20, 8 KiB."""
+        tail = bytes(self._tail)
+        if self._dropped:
+            # The first line lost its beginning; do not show half of it as if it were whole.
+            cut = tail.find(b"\n", 0, -1) + 1
+            tail = tail[cut:] if cut else "…".encode() + tail
+        text = _ESCAPES.sub("", tail.decode("utf-8", "replace").removesuffix("\n"))
+        if not text:
+            return []
+        lines = [line.rstrip("\r").translate(_CONTROLS) for line in text.split("\n")]
+        return lines[-TAIL_LINES:]
+
+    def finish(self) -> None:
+        """Reads what is in the pipe now (bounded); for the moment when the child has exited."""
+        budget = _FINISH_BYTES
+        while budget > 0 and (count := self._read()) > 0:
+            budget -= count
+
+    def close(self) -> None:
+        """Stops reading and closes the pipe. Idempotent."""
+        if self._fd < 0:
+            return
+        fd, self._fd = self._fd, -1
+        if self._poller is not None:
+            self._poller.stop(fd)
+        else:
+            if not self._loop.is_closed():
+                self._loop.remove_reader(fd)
+            os.close(fd)
+        if self._sink is not None:
+            self._sink.close()
+
+    def __del__(self) -> None:
+        # Only after the loop was closed with the child still running: the loop, which held
+        # this object, is gone or forgot its readers.
+        fd = getattr(self, "_fd", -1)
+        if fd >= 0:
+            if self._poller is None:
+                os.close(fd)
+            else:
+                self._poller.stop(fd)
+
+    def _on_readable(self) -> None:
+        if self._fd >= 0:
+            self._read()
+
+    def _read(self) -> int:
+        """One read; the number of bytes, 0 when there is nothing now or no more at all."""
+        if self._fd < 0:
+            return 0
+        try:
+            count = os.readv(self._fd, (self._buffer,))
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError as exc:
+            log.warning("reading a child's stderr failed: %s", exc)
+            count = 0
+        if not count:
+            self.close()
+            return 0
+        data = self._view[:count]
+        self._tail += data[-TAIL_BYTES:]
+        if len(self._tail) > TAIL_BYTES:
+            del self._tail[:-TAIL_BYTES]
+            self._dropped = True
+        self._dropped |= count > TAIL_BYTES
+        if self._sink is not None:
+            self._sink.feed(data)
+        return count
+
+
+class _Poller:
+    """add_reader for loops that have none: a thread polls, the loop's thread reads.
+
+    One call is under way at a time, so a slow loop is not flooded with callbacks.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, call: Callable[[], None]) -> None:
+        self._loop = loop
+        self._fd = fd
+        self._call = call
+        self._stopped = False
+        self._done = threading.Semaphore(0)
+        self._wake_r, self._wake_w = os.pipe()
+        threading.Thread(target=self._run, name="wirespeed-stderr", daemon=True).start()
+
+    def stop(self, fd: int) -> None:
+        """Ends the thread, which closes ``fd``: it must not be closed under poll()."""
+        assert fd == self._fd
+        self._stopped = True
+        self._done.release()
+        os.close(self._wake_w)
+
+    def _run(self) -> None:
+        poll = select.poll()
+        poll.register(self._fd, select.POLLIN)
+        poll.register(self._wake_r, select.POLLIN)
+        with contextlib.suppress(RuntimeError):  # the loop was closed
+            while not self._stopped:
+                poll.poll()
+                if self._stopped:
+                    break
+                self._loop.call_soon_threadsafe(self._tick)
+                # A loop that was closed meanwhile will never run the tick.
+                while not self._done.acquire(timeout=1.0):
+                    if self._loop.is_closed():
+                        self._stopped = True
+                        break
+        os.close(self._fd)
+        os.close(self._wake_r)
+
+    def _tick(self) -> None:
+        try:
+            self._call()
+        finally:
+            self._done.release()
