@@ -16,7 +16,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 
 # A server in Python whose answers pass through one fault; each acts on the 30th call.
-FAULTY = r'''
+FAULTY = r"""
 import json, sys, time
 fault = sys.argv[1]
 count = 0
@@ -78,7 +78,7 @@ for line in sys.stdin:
     send(echo(id, text))
 if fault == "late": send(echo(5, "late"))
 if fault == "lingers": time.sleep(60)
-'''
+"""
 
 # fault -> (exit status, a part of the reason)
 FAULTS = {
@@ -98,7 +98,7 @@ FAULTS = {
     "padding": (1, "did not come back"),
     "string-id": (3, "not sent"),
     "foreign-id": (3, "not sent"),
-    "zero-id": (3, "not sent"),
+    "zero-id": (3, "malformed"),
     "not-json": (3, "not a JSON object"),
     "trailing": (3, "malformed"),
     "no-jsonrpc": (3, "jsonrpc"),
@@ -114,15 +114,22 @@ FAULTS = {
 LINES = [
     (b'{"jsonrpc":"2.0","id":7,"method":"ping"}', b'"id":7,"result":{}'),
     (b'{"jsonrpc":"2.0","id":"a\\"b","method":"ping"}', b'"id":"a\\"b","result":{}'),
-    (b'{"jsonrpc":"2.0","id":12345678901234567890123,"method":"ping"}',
-     b'"id":12345678901234567890123,"result":{}'),
+    (
+        b'{"jsonrpc":"2.0","id":12345678901234567890123,"method":"ping"}',
+        b'"id":12345678901234567890123,"result":{}',
+    ),
     (b' { "method" : "ping" , "id" : -3 , "jsonrpc" : "2.0" } \r', b'"id":-3,"result":{}'),
-    (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":'
-     b'{"text":"\\u00e9 \\\\\\" }]"}}}', b'"text":"\\u00e9 \\\\\\" }]"}],"isError":false'),
+    (
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":'
+        b'{"text":"\\u00e9 \\\\\\" }]"}}}',
+        b'"text":"\\u00e9 \\\\\\" }]"}],"isError":false',
+    ),
     (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"nope"}}', b"-32602"),
     (b'{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{}}', b"-32601"),
-    (b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2026-07-28"}}',
-     b'"protocolVersion":"2025-11-25"'),
+    (
+        b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2026-07-28"}}',
+        b'"protocolVersion":"2025-11-25"',
+    ),
     (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', b"-32600"),
     (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', b"-32600"),
     (b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}', b"-32600"),
@@ -191,7 +198,7 @@ def main() -> None:
     parser.add_argument("--sanitize", action="store_true")
     sanitize = parser.parse_args().sanitize
     build = HERE.parent / ".build" / ("sanitized" if sanitize else "")
-    make = ["make", "-s", "-C", HERE, f"BUILD={build}"]
+    make = ["make", "-s", "-C", str(HERE), f"BUILD={build}"]
     if sanitize:
         make.append("CFLAGS_EXTRA=-fsanitize=address,undefined -fno-sanitize-recover=all")
     subprocess.run(make, check=True)

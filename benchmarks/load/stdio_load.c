@@ -10,26 +10,15 @@
  * answer.  The loop is closed: a slow server is asked less often, so percentiles describe this
  * load only.  Exit status: 0 all correct, 1 wrong answers, 2 could not run, 3 timed out. */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <signal.h>
-#include <stdint.h>
-#include <sys/resource.h>
-#include <sys/time.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-#ifdef __linux__
-#include <sys/prctl.h>
-#endif
 
 #include "bytes.h"
+#include "child.h"
 #include "json_walk.h"
 
 enum { TEXT_KEY = 13, LINE_LIMIT = 1 << 30, SHOWN = 400 };
 #define MAX_CALLS UINT64_C(50000000)
-#define NS_PER_S UINT64_C(1000000000)
 
 typedef enum { UNSENT, FLYING, DONE } call_state;
 
@@ -41,12 +30,11 @@ static struct {
     char **command;
 } opt = {10000, 200, 64, 64, 0, 60, 5, "echo", false, false, NULL};
 
-static pid_t child = -1;
-static int to_child = -1, from_child = -1;
+static child_process child = {-1, -1, -1, 0};
 static bool child_eof;
 static bytes out, in;
 static size_t searched; /* bytes behind in.head known to hold no newline */
-static uint64_t spawned_at, deadline, bytes_in, bytes_out;
+static uint64_t deadline, bytes_in, bytes_out;
 static volatile sig_atomic_t interrupted;
 
 static uint8_t *state;    /* call_state by id */
@@ -58,25 +46,7 @@ static bytes head, tail;  /* the constant parts of a request around its id and t
 static char wrong_why[96], wrong_line[SHOWN + 1];
 static size_t wrong_len;
 
-static uint64_t now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
-}
-
 static double seconds(uint64_t ns) { return (double)ns / 1e9; }
-
-/* CPU time of the child so far in seconds, or -1 where the system does not tell. */
-static double child_cpu(void) {
-#ifdef __linux__
-    clockid_t clock;
-    struct timespec t;
-    if (clock_getcpuclockid(child, &clock) == 0 && clock_gettime(clock, &t) == 0) {
-        return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-    }
-#endif
-    return -1;
-}
 
 static double own_cpu(void) {
     struct rusage u;
@@ -112,59 +82,6 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* --------------------------------------------------------------- the child */
-
-/* Starts the command with pipes on its stdin and stdout; 0 or the errno of what failed. */
-static int spawn(void) {
-    int input[2], output[2], failure[2], error = 0;
-    if (pipe(input) != 0 || pipe(output) != 0 || pipe(failure) != 0) return errno;
-    const int mine[] = {input[1], output[0], failure[0], failure[1]};
-    for (size_t i = 0; i < sizeof mine / sizeof *mine; i++) fcntl(mine[i], F_SETFD, FD_CLOEXEC);
-    spawned_at = now();
-    child = fork();
-    if (child < 0) return errno;
-    if (child == 0) {
-#ifdef __linux__
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-#endif
-        signal(SIGPIPE, SIG_DFL);
-        signal(SIGINT, SIG_DFL);
-        signal(SIGTERM, SIG_DFL);
-        if (dup2(input[0], STDIN_FILENO) >= 0 && dup2(output[1], STDOUT_FILENO) >= 0) {
-            if (input[0] > STDERR_FILENO) close(input[0]);
-            if (output[1] > STDERR_FILENO) close(output[1]);
-            execvp(opt.command[0], opt.command);
-        }
-        error = errno;
-        if (write(failure[1], &error, sizeof error) < 0) _exit(126);
-        _exit(127);
-    }
-    close(input[0]);
-    close(output[1]);
-    close(failure[1]);
-    to_child = input[1];
-    from_child = output[0];
-    ssize_t n;
-    do n = read(failure[0], &error, sizeof error);
-    while (n < 0 && errno == EINTR);
-    close(failure[0]);
-    if (n == (ssize_t)sizeof error) return error;
-    fcntl(to_child, F_SETFL, fcntl(to_child, F_GETFL) | O_NONBLOCK);
-    fcntl(from_child, F_SETFL, fcntl(from_child, F_GETFL) | O_NONBLOCK);
-    return 0;
-}
-
-/* Waits up to `limit` seconds; false if the child still runs. */
-static bool wait_child(double limit, int *status, struct rusage *usage) {
-    const uint64_t end = now() + (uint64_t)(limit * 1e9);
-    for (;;) {
-        pid_t pid = wait4(child, status, WNOHANG, usage);
-        if (pid == child || (pid < 0 && errno == ECHILD)) return true;
-        if (now() >= end) return false;
-        nanosleep(&(struct timespec){0, 1000000}, NULL);
-    }
-}
-
 /* ---------------------------------------------------------------------- io */
 
 /* Hands queued requests to the kernel; false if the child closed its input. */
@@ -173,7 +90,7 @@ static bool flush(void) {
     const uint64_t t = now();
     for (; unstamped < next_id; unstamped++) stamp[unstamped] = t;
     while (bytes_used(&out) > 0) {
-        ssize_t n = write(to_child, out.data + out.head, bytes_used(&out));
+        ssize_t n = write(child.input, out.data + out.head, bytes_used(&out));
         if (n > 0) {
             bytes_out += (uint64_t)n;
             bytes_consume(&out, (size_t)n);
@@ -194,8 +111,8 @@ static const char *more_input(void) {
         if (!flush()) return "the server closed its input";
         const uint64_t t = now();
         if (t >= deadline) return "timed out";
-        struct pollfd fds[2] = {{from_child, POLLIN, 0},
-                                {bytes_used(&out) > 0 ? to_child : -1, POLLOUT, 0}};
+        struct pollfd fds[2] = {{child.output, POLLIN, 0},
+                                {bytes_used(&out) > 0 ? child.input : -1, POLLOUT, 0}};
         if (!opt.spin) {
             int ready = poll(fds, 2, (int)((deadline - t) / 1000000) + 1);
             if (ready < 0 && errno != EINTR) return strerror(errno);
@@ -203,7 +120,7 @@ static const char *more_input(void) {
         }
         if (bytes_used(&in) >= LINE_LIMIT) return "a line of more than 1 GiB";
         bytes_reserve(&in, 262144);
-        ssize_t n = read(from_child, in.data + in.tail, in.size - in.tail);
+        ssize_t n = read(child.output, in.data + in.tail, in.size - in.tail);
         if (n > 0) {
             in.tail += (size_t)n;
             bytes_in += (uint64_t)n;
@@ -454,7 +371,7 @@ static const char *shake_hands(uint64_t *ready, jw_span *line) {
     else BYTES_LIT(&out, INITIALIZE);
     const char *why = await_reply("\"load-init\"", &r, line);
     if (why != NULL) return why;
-    *ready = now() - spawned_at;
+    *ready = now() - child.spawned_at;
     if (!contains(r.result, opt.modern ? "\"2026-07-28\"" : "\"2025-06-18\"")) {
         return "another protocol revision";
     }
@@ -542,8 +459,8 @@ static void read_options(int argc, char **argv) {
 /* After the last answer: end of input; anything more that comes is an answer too many. */
 static const char *finish(void) {
     jw_span line;
-    close(to_child);
-    to_child = -1;
+    close(child.input);
+    child.input = -1;
     deadline = now() + (uint64_t)(opt.grace * 1e9);
     for (;;) {
         while (take_line(&line)) take_answer(line, now());
@@ -567,18 +484,18 @@ int main(int argc, char **argv) {
     sigaction(SIGTERM, &action, NULL);
 
     /* Before the tables are made: a child starts with its parent's peak memory in its account. */
-    int error = spawn();
+    int error = child_spawn(&child, opt.command);
     if (error != 0) {
         printf("{\"correct\": false, \"error\": \"cannot start the server: %s\"}\n",
                strerror(error));
         return 2;
     }
-    deadline = spawned_at + (uint64_t)(opt.timeout * 1e9);
+    deadline = child.spawned_at + (uint64_t)(opt.timeout * 1e9);
     const uint64_t total = opt.warmup + opt.calls;
     state = calloc(total + 1, sizeof *state);
     stamp = calloc(total + 1, sizeof *stamp);
     if (state == NULL || stamp == NULL) {
-        kill(child, SIGKILL);
+        kill(child.pid, SIGKILL);
         fputs("out of memory\n", stderr);
         return 2;
     }
@@ -595,13 +512,13 @@ int main(int argc, char **argv) {
         /* Touch the rest of the table now, not during the timed part. */
         for (uint64_t i = first; i < total; i += 512) ((volatile uint64_t *)stamp)[i] = 0;
         bytes_in = bytes_out = 0;
-        server_cpu = child_cpu();
+        server_cpu = child_cpu(&child);
         load_cpu = own_cpu();
         begun = now();
         why = run_calls(opt.calls);
         ended = now();
         load_cpu = own_cpu() - load_cpu;
-        server_cpu = server_cpu < 0 ? -1 : child_cpu() - server_cpu;
+        server_cpu = server_cpu < 0 ? -1 : child_cpu(&child) - server_cpu;
     }
     const uint64_t timed_in = bytes_in, timed_out = bytes_out;
     const bool late = why != NULL && now() >= deadline;
@@ -610,16 +527,17 @@ int main(int argc, char **argv) {
     int status = 0;
     struct rusage usage = {0};
     const char *end = "exit";
-    if (to_child >= 0) close(to_child);
+    if (child.input >= 0) close(child.input);
     const uint64_t closed = now();
-    if (why != NULL || !wait_child(opt.grace, &status, &usage)) {
+    if (why != NULL || !child_wait(&child, opt.grace, &status, &usage)) {
         end = "killed";
-        kill(child, SIGTERM);
-        if (!wait_child(2, &status, &usage)) {
-            kill(child, SIGKILL);
-            wait_child(10, &status, &usage);
+        kill(child.pid, SIGTERM);
+        if (!child_wait(&child, 2, &status, &usage)) {
+            kill(child.pid, SIGKILL);
+            child_wait(&child, 10, &status, &usage);
         }
     }
+    const double exit_s = seconds(now() - closed);
 
     uint64_t done = 0;
     for (uint64_t i = first; i < next_id; i++) {
@@ -645,7 +563,7 @@ int main(int argc, char **argv) {
            "\"server_peak_rss_kib\": %ld, \"notifications\": %" PRIu64 ", \"wrong\": %" PRIu64,
            timed_out, timed_in, server_cpu, load_cpu, seconds(ready), rss, notifications, wrong);
     printf(", \"server_end\": \"%s\", \"server_status\": %d, \"exit_s\": %.3f", end,
-           WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), seconds(now() - closed));
+           WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), exit_s);
     if (why != NULL) {
         printf(", \"error\": ");
         print_string(why, strlen(why));

@@ -34,7 +34,7 @@ class Text(msgspec.Struct, tag="text", gc=False):
 
 class CallResult(msgspec.Struct, gc=False):
     content: list[Text]
-    isError: bool = False  # noqa: N815 (the name on the wire)
+    isError: bool = False
 
 
 class Response(msgspec.Struct, gc=False):

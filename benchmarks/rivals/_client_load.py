@@ -82,12 +82,11 @@ def main(open_client: Opener) -> None:
     async def bounded() -> dict[str, object]:
         return await asyncio.wait_for(measure(open_client, args), args.timeout)
 
+    factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     if args.loop == "uvloop":
         import uvloop
 
         factory = uvloop.new_event_loop
-    else:
-        factory = asyncio.new_event_loop
     try:
         with asyncio.Runner(loop_factory=factory) as runner:
             sample = runner.run(bounded())

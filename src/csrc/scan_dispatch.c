@@ -7,7 +7,11 @@
 static const ws_kernels *const tables[] = {
     &ws_kernels_scalar,
 #if defined(__x86_64__)
+    &ws_kernels_sse2,
+    &ws_kernels_avx2,
+    &ws_kernels_avx512,
 #elif defined(__aarch64__) && defined(__ARM_NEON)
+    &ws_kernels_neon,
 #endif
 };
 

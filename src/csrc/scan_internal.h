@@ -2,6 +2,8 @@
 #ifndef WS_SCAN_INTERNAL_H
 #define WS_SCAN_INTERNAL_H
 
+#include <string.h>
+
 #include "scan.h"
 
 #define WS_LIKELY(x) __builtin_expect(!!(x), 1)
@@ -28,6 +30,25 @@ size_t ws_scalar_json_escape(uint8_t *dst, const uint8_t *p, size_t n);
 
 /* Writes the escape of one byte that needs one; returns its length. */
 size_t ws_escape_byte(uint8_t *dst, uint8_t c);
+
+/* Copy n < 64 bytes to padded[64], the rest spaces, without a call. */
+static inline void ws_pad(uint8_t *padded, const uint8_t *p, size_t n)
+{
+    memset(padded, ' ', 64);
+    if (n >= 32) {
+        memcpy(padded, p, 32);
+        memcpy(padded + n - 32, p + n - 32, 32);
+    } else if (n >= 16) {
+        memcpy(padded, p, 16);
+        memcpy(padded + n - 16, p + n - 16, 16);
+    } else if (n >= 8) {
+        memcpy(padded, p, 8);
+        memcpy(padded + n - 8, p + n - 8, 8);
+    } else {
+        for (size_t i = 0; i < n; i++)
+            padded[i] = p[i];
+    }
+}
 
 extern const ws_kernels ws_kernels_scalar;
 #if defined(__x86_64__)

@@ -1,0 +1,60 @@
+"""wirespeed: a compiled protocol engine for MCP, the Model Context Protocol.
+
+>>> from wirespeed import Server
+>>> server = Server("calculator", version="1.0.0")
+>>> @server.tool
+... async def add(a: int, b: int) -> int:
+...     \"\"\"Add two numbers.\"\"\"
+...     return a + b
+
+``server.run()`` then serves it over stdio. What a path needs is loaded when it is needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from wirespeed import core
+    from wirespeed.client import Client, Stdio, SyncClient
+    from wirespeed.limits import Limits
+    from wirespeed.server import Context, Server
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Client",
+    "Context",
+    "Limits",
+    "Server",
+    "Stdio",
+    "SyncClient",
+    "__version__",
+    "core",
+]
+
+_HOMES = {
+    "Client": "wirespeed.client",
+    "Context": "wirespeed.server",
+    "Limits": "wirespeed.limits",
+    "Server": "wirespeed.server",
+    "Stdio": "wirespeed.client",
+    "SyncClient": "wirespeed.client",
+}
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    if name in ("core", "config", "errors", "server", "client"):
+        return importlib.import_module(f"wirespeed.{name}")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'wirespeed' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -24,6 +24,7 @@ __all__ = [
     "LaunchError",
     "LimitExceeded",
     "LocalError",
+    "ProtocolError",
     "RemoteError",
     "TransportError",
     "WirespeedError",
@@ -58,6 +59,23 @@ class RemoteError(WirespeedError):
 
     ``code``, ``message`` and ``data`` are the members as received; ``data`` is None
     when the member was absent.
+    """
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(code, message, data)
+        self.code = code
+        self.message = message
+        self.data = data
+
+    def __str__(self) -> str:
+        return f"{self.message} (code {self.code})"
+
+
+class ProtocolError(WirespeedError):
+    """Raised by a server's handler to answer with a JSON-RPC error.
+
+    ``data`` is any JSON-encodable value; None leaves the member out. Codes of one's own lie outside
+    -32768..-32000 (MCP 2026-07-28, basic, "Error Codes").
     """
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:

@@ -30,7 +30,7 @@ cdef class Message:
     cdef Kind kind_c
     cdef Fault fault_c
     cdef readonly str reason      # of a fault, for people
-    cdef uint64_t ref             # of an inbound request: its place in the in-flight table
+    cdef readonly uint64_t ref    # of an inbound request: its place in the in-flight table
     cdef readonly object token    # what the session knows of it: the caller's token of a response
 
     @staticmethod

@@ -439,25 +439,27 @@ cdef class Session:
 
     cdef int cancelled_done_c(self) except -1:
         """The handler of a cancelled request has ended."""
-        self.n_cancelled -= 1
+        if self.n_cancelled:
+            self.n_cancelled -= 1
         return 0
 
-    def send_result(self, Message request not None, body, /):
-        """Answer a request with a result: the JSON text of an object, as a bytes-like object.
+    def send_result(self, request, body, /):
+        """Answer a request (its message, or its `ref`) with a result: the JSON text of an object,
+        as a bytes-like object.
 
         Short bodies are copied, longer ones are sent from where they lie. False: the request was
         cancelled or answered before, and nothing is sent.
         """
-        return self.result_c(request.ref, body) == 1
+        return self.result_c(ref_of(request), body) == 1
 
-    def send_error(self, Message request not None, int code, str message, data=None, /):
+    def send_error(self, request, int code, str message, data=None, /):
         """Answer a request with an error; `data` is any JSON-encodable value. False as above."""
-        return self.error_c(request.ref, code, message, data) == 1
+        return self.error_c(ref_of(request), code, message, data) == 1
 
-    def set_token(self, Message request not None, token, /):
+    def set_token(self, request, token, /):
         """Remember who works on a request: a later cancellation shows this as its token, and the
         request counts against `max_in_flight` until `handler_done`."""
-        return self.set_token_c(request.ref, token) == 1
+        return self.set_token_c(ref_of(request), token) == 1
 
     def cancelled_done(self):
         """The handler of a request that was cancelled, and had a token, has ended."""
@@ -573,6 +575,12 @@ cdef class Session:
             "refused": self.refused,
             "cancelled": self.cancelled_in,
         }
+
+
+cdef uint64_t ref_of(object request) except? 0:
+    if isinstance(request, Message):
+        return (<Message> request).ref
+    return request
 
 
 cdef bytes error_body(int code, str message, object data):

@@ -43,7 +43,14 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, UnsetType, field
 
-from .schema import Output, SignatureError, describe_validation_error, enc_hook, has_nonfinite
+from .schema import (
+    Output,
+    SignatureError,
+    describe_validation_error,
+    enc_hook,
+    has_nonfinite,
+    one_line,
+)
 
 __all__ = [
     "Annotations",
@@ -229,12 +236,12 @@ def _failure(exc: BaseException, value: Any) -> ResultError:
     problems = getattr(exc, "errors", None)
     if problems is not None and type(exc).__module__.startswith("pydantic"):
         exc = ValueError(f"{type(value).__name__} does not fit the declared type")
-    return ResultError(f"the result cannot be sent as JSON: {exc}")
+    return ResultError(f"the result cannot be sent as JSON: {one_line(str(exc))}")
 
 
-def _dumps(value: Any) -> bytes:
+def _dumps(value: Any, dump: Callable[[Any], Any] | None = None) -> bytes:
     try:
-        return _encode(value)
+        return _encode(value if dump is None else dump(value))
     except Exception as exc:  # the author's classes may raise anything when they are read
         raise _failure(exc, value) from exc
 
@@ -307,9 +314,9 @@ def _verify(check: Callable[[bytes], Any], data: bytes, value: Any, what: str = 
         check(data)
     except Exception as exc:
         if isinstance(exc, (msgspec.DecodeError, RecursionError)):
-            reason = describe_validation_error(exc, what).replace(f"{what}s:", f"{what}:", 1)
+            reason = describe_validation_error(exc, what)
         else:
-            reason = str(exc)
+            reason = one_line(str(exc))
         if has_nonfinite(value):
             reason += " (JSON has no NaN and no Infinity)"
         raise ResultError(f"the tool's result does not fit its output schema: {reason}") from exc
@@ -338,11 +345,17 @@ class ResultPlan:
     the JSON of the string and `TEXT_TAIL`.
     """
 
-    __slots__ = ("encode", "kind", "output")
+    __slots__ = ("dump", "encode", "kind", "output")
 
-    def __init__(self, kind: ResultKind, output: Output | None) -> None:
+    def __init__(
+        self,
+        kind: ResultKind,
+        output: Output | None = None,
+        dump: Callable[[Any], Any] | None = None,
+    ) -> None:
         self.kind = kind
         self.output = output
+        self.dump = dump  # for text only: how pydantic turns the value into JSON's types
         self.encode: Callable[..., Encoded] = _ENCODERS[kind](self)
 
     @property
@@ -357,6 +370,8 @@ class ResultPlan:
 
 
 def _dynamic_encoder(plan: ResultPlan) -> Callable[..., Encoded]:
+    dump = plan.dump
+
     def encode(value: Any, revision: str = LATEST) -> Encoded:
         if value is None:
             return EMPTY_CONTENT, None, False, None
@@ -368,7 +383,7 @@ def _dynamic_encoder(plan: ResultPlan) -> Callable[..., Encoded]:
             return _blocks(value, revision), None, False, None
         if isinstance(value, _BYTES):
             raise _bytes_error()
-        data = _dumps(value)
+        data = _dumps(value, dump)
         structured = data if data[0] == 0x7B and plan.kind is ResultKind.DYNAMIC else None
         if revision < STRUCTURED_SINCE:
             structured = None
@@ -416,10 +431,7 @@ def _structured_encoder(plan: ResultPlan) -> Callable[..., Encoded]:
                 "the tool's result does not fit its output schema: "
                 f"expected {cls.__name__}, got {type(value).__name__}"
             )
-        try:
-            data = _encode(value if dump is None else dump(value))
-        except Exception as exc:  # the author's classes may raise anything when they are read
-            raise _failure(exc, value) from exc
+        data = _dumps(value, dump)
         if check is not None:
             _verify(check, data, value)
         elif not wrapped and data[0] != 0x7B:
@@ -506,5 +518,5 @@ def plan_result(annotation: Any, where: str, structured: bool | None = None) -> 
             return ResultPlan(ResultKind.NONE, None)
     output = Output(annotation, where)  # also where unused: a type without JSON is refused early
     if structured is False:
-        return ResultPlan(ResultKind.TEXT, None)
+        return ResultPlan(ResultKind.TEXT, dump=output.dump)
     return ResultPlan(ResultKind.WRAPPED if output.wrapped else ResultKind.OBJECT, output)

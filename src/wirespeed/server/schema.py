@@ -2,10 +2,10 @@
 
 msgspec does the work; this module adds what it leaves out.  The rules, type -> schema:
 
-* Every type msgspec decodes is accepted: scalars, ``bytes`` (base64 text), collections, ``Literal``,
-  ``Enum``, unions, dates, ``Decimal`` (text), ``UUID``, structs (tagged unions too), dataclasses,
-  attrs classes, ``TypedDict``, ``NamedTuple`` (an array), ``NewType``, ``Annotated``; and
-  ``pathlib`` paths (text).  ``object`` means ``Any``.
+* Every type msgspec decodes is accepted: scalars, ``bytes`` (base64 text), collections, unions,
+  ``Literal``, ``Enum``, dates, ``Decimal`` (text), ``UUID``, structs (tagged unions too),
+  dataclasses, attrs classes, ``TypedDict``, ``NamedTuple`` (an array), ``NewType``, ``Annotated``;
+  and ``pathlib`` paths (text).  ``object`` means ``Any``.
 * Decoding is strict: ``"5"`` is no ``int`` and ``1.0`` is no ``int``; ``1`` is a ``float``.
 * ``Annotated`` metadata that counts, at any depth of the annotation itself: ``msgspec.Meta``;
   ``annotated_types`` bounds and lengths; pydantic's ``Field``; a plain string or ``Doc`` as the
@@ -41,7 +41,10 @@ __all__ = [
     "default_form",
     "describe_validation_error",
     "enc_hook",
+    "has_nonfinite",
     "input_schema",
+    "is_field_info",
+    "one_line",
     "output_for",
     "prepare_type",
 ]
@@ -65,6 +68,8 @@ class SignatureError(TypeError):
 
 class _AcceptsAll(type):
     """msgspec checks what a `dec_hook` gives with isinstance; an adapter may give anything."""
+
+    adapter: Any
 
     def __instancecheck__(cls, instance: object) -> bool:
         return True
@@ -108,7 +113,7 @@ def enc_hook(obj: Any) -> Any:
     """Encode what msgspec does not know; TypeError names a type that has no JSON form."""
     tp = type(obj)
     if _is_model(tp):
-        return obj.model_dump(mode="json", by_alias=True)
+        return obj.model_dump(mode="json", by_alias=True, warnings="error")
     if _is_path(tp):
         return os.fspath(obj)
     if tp.__module__.partition(".")[0] == "pydantic":
@@ -197,7 +202,7 @@ class _Normaliser:
         if all(a is b for a, b in zip(args, new, strict=True)):
             return tp
         if origin in _UNIONS:
-            return Union[new]
+            return Union[new]  # noqa: UP007
         return tp.copy_with(new) if hasattr(tp, "copy_with") else origin[new]
 
     def annotated(self, tp: Any, metadata: Iterable[Any]) -> Any:
@@ -249,11 +254,14 @@ class _Normaliser:
 def _constrain(tp: Any, meta: msgspec.Meta) -> Any:
     if typing.get_origin(tp) in _UNIONS:
         members = typing.get_args(tp)
-        return Union[tuple(m if m is type(None) else Annotated[m, meta] for m in members)]
+        bounded = tuple(m if m is type(None) else Annotated[m, meta] for m in members)
+        return Union[bounded]  # noqa: UP007
     return Annotated[tp, meta]
 
 
-def prepare_type(tp: Any, where: str, mode: str = "validation", metadata: Sequence[Any] = ()) -> Any:
+def prepare_type(
+    tp: Any, where: str, mode: str = "validation", metadata: Sequence[Any] = ()
+) -> Any:
     """The type that msgspec is to decode (mode "validation") or to describe ("serialization").
 
     *metadata* is applied as if it stood in ``Annotated``.  `SignatureError`, beginning with
@@ -387,7 +395,7 @@ def build_schemas(
 
 
 def default_form(value: Any) -> Any:
-    """*value* as a schema may carry it under "default"; `msgspec.UNSET` if JSON has no such value."""
+    """*value* as a schema's "default" may show it; `msgspec.UNSET` if JSON has no such value."""
     try:
         plain = msgspec.to_builtins(value, str_keys=True, enc_hook=enc_hook)
         decoded = msgspec.json.decode(_encode(plain))
@@ -435,7 +443,8 @@ class Output:
     `check` and `check_whole` raise `msgspec.ValidationError` for JSON of a value, or of the whole
     structured content, that breaks the promise; None where a check would run the author's code
     (``__post_init__``, validators) a second time.  Then `cls`, if set, is the class that a value
-    must be of.  `dump`, if set, turns the value into what msgspec encodes.
+    must be of.  `dump`, if set, turns the value into what msgspec encodes; pydantic's refuses a
+    value that does not fit.
     """
 
     __slots__ = ("check", "check_whole", "cls", "dump", "schema", "wrapped")
@@ -483,14 +492,14 @@ def output_for(tp: Any, where: str) -> Output:
 
 
 def _adapter_dump(adapter: Any) -> Callable[[Any], Any]:
-    return lambda value: adapter.dump_python(value, mode="json", by_alias=True)
+    return lambda value: adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
 
 
 def _model_dump(cls: Any) -> Callable[[Any], Any]:
     def dump(value: Any) -> Any:
         if not isinstance(value, cls):
             value = cls.model_validate(value)
-        return value.model_dump(mode="json", by_alias=True)
+        return value.model_dump(mode="json", by_alias=True, warnings="error")
 
     return dump
 
@@ -530,7 +539,7 @@ def describe_validation_error(exc: BaseException, what: str = "argument") -> str
     is the author's own validation code failing.
     """
     if isinstance(exc, RecursionError):
-        return f"{what}s: nested too deeply"
+        return f"{_whole(what)}: nested too deeply"
     text, path = str(exc), ""
     head, found, tail = text.rpartition(" - at `")
     if found and tail.endswith("`"):  # the last one: the text before may quote the caller's data
@@ -541,33 +550,37 @@ def describe_validation_error(exc: BaseException, what: str = "argument") -> str
         else:
             path = tail[:-1].removeprefix("$")
     if not isinstance(exc, msgspec.ValidationError):
-        return _one_line(f"{what}s: malformed JSON or string escape: {text}")
+        return one_line(f"{_whole(what)}: malformed JSON or string escape: {text}")
     problems = getattr(exc.__cause__, "errors", None)
     if problems is not None and type(exc.__cause__).__module__.startswith("pydantic"):
         listed = problems(include_url=False, include_context=False, include_input=False)
         lines = [_problem(what, path + _loc(p["loc"]), p["msg"]) for p in listed[:_MAX_PROBLEMS]]
         if len(listed) > _MAX_PROBLEMS:
             lines.append(f"and {len(listed) - _MAX_PROBLEMS} more")
-        return _one_line("; ".join(lines))
-    return _one_line(_problem(what, path, text))
+        return one_line("; ".join(lines))
+    return one_line(_problem(what, path, text))
 
 
 def _problem(what: str, path: str, text: str) -> str:
+    path = path.removeprefix(".")
     missing = "Object missing required field `"
     if text.startswith(missing):
-        field = text[len(missing) : -1]
-        return (
-            f"{what} '{path.removeprefix('.')}': missing required field '{field}'"
-            if path
-            else f"missing required {what} '{field}'"
-        )
-    return f"{what} '{path.removeprefix('.')}': {text}" if path else f"{what}s: {text}"
+        name = text[len(missing) : -1]
+        if path:
+            return f"{what} '{path}': missing required field '{name}'"
+        return f"missing required {what if what == 'argument' else 'field'} '{name}'"
+    return f"{what} '{path}': {text}" if path else f"{_whole(what)}: {text}"
+
+
+def _whole(what: str) -> str:
+    return "arguments" if what == "argument" else what
 
 
 def _loc(loc: Iterable[int | str]) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """*text* fit for an error message: one line, bounded, encodable."""
     text = " ".join(text.split()).encode("utf-8", "replace").decode()
     return text if len(text) <= _MAX_ERROR else text[: _MAX_ERROR - 1] + "…"

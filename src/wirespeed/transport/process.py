@@ -14,11 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 import os
 import signal
-import stat
 import subprocess
 import threading
 import warnings
@@ -27,13 +25,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from wirespeed.errors import ChildExited, LaunchError
+from wirespeed.transport.diagnose import describe_status, launch_reason
 from wirespeed.transport.stderr import Drain, open_sink
 
 if TYPE_CHECKING:
     # At run time this would import the whole client package from below it.
     from wirespeed.client.target import Stdio
 
-__all__ = ["Child", "describe_status"]
+__all__ = ["Child"]
 
 log = logging.getLogger("wirespeed.stdio")
 
@@ -50,18 +49,7 @@ _BIG_PIPES = 8
 _live: weakref.WeakSet[Child] = weakref.WeakSet()
 
 _COMMAND_SHOWN = 1000
-
-
-def describe_status(status: int | None) -> str:
-    """An exit status in words: "exited with status 3", "was killed by SIGKILL"."""
-    if status is None:
-        return "ended with an unknown status"
-    if status >= 0:
-        return f"exited with status {status}"
-    try:
-        return f"was killed by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"was killed by signal {-status}"
+_SELF_STAT = "/proc/self/stat"
 
 
 class _Process:
@@ -82,6 +70,7 @@ class _Process:
         self.stdin_fd = -1
         self.stdout_fd = -1
         self._popen: subprocess.Popen[bytes] | None = None
+        self._members: list[int] = []
 
     def spawn(self, target: Stdio, environ: dict[str, str], fds: tuple[int, int, int]) -> None:
         stdin, stdout, stderr = fds
@@ -134,6 +123,11 @@ class _Process:
                     while os.waitpid(-self.pid, os.WNOHANG)[0]:
                         pass
                 self._probe()
+                if not self.gone and os.path.exists(_SELF_STAT):
+                    # In a container whose init does not reap, zombies keep a group for good.
+                    known = [pid for pid in self._members if _group_of(str(pid)) == self.pid]
+                    self._members = known or _members(self.pid)
+                    self.gone = not self._members
             return not self.gone
 
     def _probe(self) -> None:
@@ -162,6 +156,22 @@ class _Process:
             if fd >= 0:
                 setattr(self, name, -1)
                 os.close(fd)
+
+
+def _members(group: int) -> list[int]:
+    """The processes of a group that are not zombies, from Linux's /proc."""
+    return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and _group_of(pid) == group]
+
+
+def _group_of(pid: str) -> int:
+    """The group of a process; 0 if it is a zombie or is not there."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            # The name before it may contain anything, ")" included.
+            state, _, group = file.read(4096).rpartition(b")")[2].split(None, 3)[:3]
+    except (OSError, ValueError):
+        return 0
+    return 0 if state in (b"Z", b"X") else int(group)
 
 
 def _abandon(process: _Process) -> None:
@@ -293,7 +303,7 @@ class Child:
                 theirs.clear()
                 await launched
             except (OSError, ValueError, RuntimeError, subprocess.SubprocessError) as exc:
-                reason = _launch_reason(target, self.cwd, environ, exc)
+                reason = launch_reason(target, self.cwd, environ, exc)
                 raise LaunchError(self._describe(reason)) from exc
             if target.stderr != "inherit":
                 fd, ours_stderr = ours_stderr, -1
@@ -359,7 +369,7 @@ class Child:
         return ChildExited(self.failure(reason), self.returncode)
 
     def _describe(self, reason: str, state: str = "") -> str:
-        command = self.target.command_line
+        command = self.target.command_line.replace("\n", "\\n")
         if len(command) > _COMMAND_SHOWN:
             command = command[: _COMMAND_SHOWN - 1] + "…"
         text = f"{reason}: command {command}, directory {self.cwd}"
@@ -516,82 +526,3 @@ def _enlarge(fd: int) -> None:
     if hasattr(fcntl, "F_SETPIPE_SZ"):
         with contextlib.suppress(OSError):
             fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
-
-
-# -- why a child did not start -----------------------------------------------------------
-
-
-def _launch_reason(target: Stdio, cwd: str, environ: dict[str, str], exc: Exception) -> str:
-    """What to tell the person who wrote the target, found out after the fact."""
-    code = exc.errno if isinstance(exc, OSError) else None
-    reason = _cwd_fault(target, cwd)
-    if reason is None and code in (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR):
-        reason = _command_fault(target.command, cwd, environ, code)
-    if reason is None:
-        detail = exc.strerror if isinstance(exc, OSError) else None
-        reason = detail or str(exc) or type(exc).__name__
-    return f"cannot start the server: {reason}"
-
-
-def _cwd_fault(target: Stdio, cwd: str) -> str | None:
-    if target.cwd is None:
-        return None
-    if not os.path.exists(cwd):
-        return "the working directory does not exist"
-    if not os.path.isdir(cwd):
-        return "the working directory is not a directory"
-    if not os.access(cwd, os.X_OK):
-        return "the working directory may not be entered"
-    return None
-
-
-def _command_fault(command: str, cwd: str, environ: dict[str, str], code: int) -> str | None:
-    if "/" in command:
-        path = os.path.join(cwd, command)
-        where = "" if os.path.isabs(command) else f" (that is {path})"
-    else:
-        found = _on_path(command, cwd, environ)
-        if found is None:
-            hint = ""
-            first = command.partition(" ")[0]
-            if first != command and _on_path(first, cwd, environ):
-                hint = "; give the arguments apart from the command"
-            return f"{command!r} was not found on the server's PATH{hint}"
-        path, where = found, f" (that is {found})"
-    try:
-        mode = os.stat(path).st_mode
-    except PermissionError:
-        return f"{command!r}{where} may not be looked up"
-    except OSError:
-        return f"{command!r}{where} does not exist"
-    if stat.S_ISDIR(mode):
-        return f"{command!r}{where} is a directory"
-    if not os.access(path, os.X_OK):
-        return f"{command!r}{where} is not executable"
-    if code == errno.ENOEXEC:
-        return f"{command!r}{where} is not a program for this system, and has no #! line"
-    if code == errno.ENOENT:
-        interpreter = _interpreter(path)
-        if interpreter:
-            return f"the interpreter {interpreter!r} that {command!r}{where} names is missing"
-        return f"the loader or a library that {command!r}{where} needs is missing"
-    return None
-
-
-def _on_path(command: str, cwd: str, environ: dict[str, str]) -> str | None:
-    """The first file of that name, executable or not: what exec would complain about."""
-    for folder in os.get_exec_path(environ):
-        path = os.path.join(cwd, folder, command)
-        if os.path.exists(path):
-            return path
-    return None
-
-
-def _interpreter(path: str) -> str | None:
-    try:
-        with open(path, "rb") as file:
-            line = file.readline(256)
-    except OSError:
-        return None
-    words = os.fsdecode(line[2:]).split() if line.startswith(b"#!") else []
-    return words[0] if words else None

@@ -1,0 +1,82 @@
+"""How many calls a second does a stdio client make against an echo server in C?
+
+mcp 2.3.0's Client runs on asyncio, as it comes, and on uvloop; the faster of the two in a round
+is what wirespeed is compared with.  Every answer's text is checked.
+"""
+
+import sys
+from functools import partial
+
+from harness import (
+    RIVALS,
+    TIMES,
+    Sample,
+    Samples,
+    Settings,
+    Target,
+    correct,
+    interleave,
+    medians,
+    run_json,
+    tool,
+    why_wrong,
+)
+
+# contender -> (script, in the rivals' environment?, loop, calls of one round: one, 64 in flight)
+CLIENTS: dict[str, tuple[str, bool, str, int, int]] = {
+    "wirespeed": ("ws_client.py", False, "uvloop", 30_000, 150_000),
+    "mcp 2.3.0": ("mcp2_client.py", True, "asyncio", 3_000, 4_000),
+    "mcp 2.3.0 on uvloop": ("mcp2_client.py", True, "uvloop", 3_000, 4_000),
+}
+
+
+def measure(settings: Settings, name: str, window: int) -> Sample:
+    script, rival, loop, one, many = CLIENTS[name]
+    python = settings.rivals_python if rival else sys.executable
+    count = settings.calls(one if window == 1 else many)
+    return run_json(
+        [
+            python, str(RIVALS / script), "--calls", str(count),
+            "--warmup", str(min(2_000, count // 5)), "--window", str(window),
+            "--loop", loop, "--timeout", "120", "--", tool("echo_child"),
+        ],
+        150,
+    )  # fmt: skip
+
+
+def best_ratios(samples: Samples, ours: str, theirs: list[str]) -> list[float]:
+    """ours over the faster of theirs, for each round."""
+    if not correct(samples, ours, *theirs):
+        return []
+    rounds = zip(*(samples[name] for name in (ours, *theirs)), strict=True)
+    return [taken[0]["calls_per_s"] / max(s["calls_per_s"] for s in taken[1:]) for taken in rounds]
+
+
+def run(settings: Settings) -> tuple[dict[str, Samples], list[Target]]:
+    ours, *theirs = CLIENTS
+    taken = {}
+    targets = []
+    for window, key, limit, what in (
+        (1, "client.one", 6, "one call at a time"),
+        (64, "client.64", 35, "64 in flight"),
+    ):
+        settings.say(f"client: {what}")
+        samples = interleave(
+            settings,
+            {name: partial(measure, settings, name, window) for name in CLIENTS},
+        )
+        taken[what] = samples
+        targets.append(
+            Target(
+                key, f"stdio client, {what}: mcp 2.3.0's client", limit, True, TIMES,
+                best_ratios(samples, ours, theirs), correct(samples, ours, *theirs),
+                why_wrong(samples, ours, *theirs), figures=medians(samples, "calls_per_s"),
+            )
+        )  # fmt: skip
+    return taken, targets
+
+
+if __name__ == "__main__":
+    from run import main
+
+    main(["--only", "client", *sys.argv[1:]])

@@ -1,0 +1,212 @@
+"""What the benchmark scripts share: rounds, ratios, environments, and what is recorded.
+
+Contenders run interleaved (A B C, A B C, …) so that a slow spell of the machine meets all of
+them; a ratio is formed within a round, and its median and spread over the rounds are reported.
+A contender that gave a wrong answer, or could not run, gets no number.
+"""
+
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+BUILD = HERE / ".build"
+RIVALS = HERE / "rivals"
+
+TIMES = "×"  # noqa: RUF001
+
+Sample = dict[str, Any]
+Samples = dict[str, list[Sample]]
+
+
+@dataclass
+class Settings:
+    """How much to run.  `scale` multiplies every count of calls."""
+
+    rounds: int = 7
+    scale: float = 1.0
+    rivals_python: str = str(HERE / ".venvs" / "mcp2" / "bin" / "python")
+    verbose: bool = True
+
+    def calls(self, count: int) -> int:
+        return max(50, int(count * self.scale))
+
+    def say(self, text: str) -> None:
+        if self.verbose:
+            print(text, file=sys.stderr, flush=True)
+
+
+@dataclass
+class Target:
+    """One line of the table: what was asked and what was measured.
+
+    `values` are one number a round (ratios, or plain figures with `unit`); the median is judged
+    against `limit`, from below if `at_least`, else from above.
+    """
+
+    key: str
+    question: str
+    limit: float
+    at_least: bool
+    unit: str
+    values: list[float]
+    correct: bool
+    note: str = ""
+    figures: dict[str, float] = field(default_factory=dict)
+
+    def record(self) -> dict[str, Any]:
+        judged = self.correct and bool(self.values)
+        median = statistics.median(self.values) if judged else None
+        met = None
+        if median is not None:
+            met = median >= self.limit if self.at_least else median <= self.limit
+        return {
+            "key": self.key,
+            "question": self.question,
+            "target": f"{'≥' if self.at_least else '≤'} {self.limit:g}{self.unit}",
+            "unit": self.unit,
+            "median": median,
+            "min": min(self.values) if judged else None,
+            "max": max(self.values) if judged else None,
+            "rounds": len(self.values),
+            "correct": self.correct,
+            "met": met,
+            "note": self.note,
+            "figures": self.figures,
+        }
+
+
+def build_tools() -> None:
+    """Compiles the C programs into benchmarks/.build if they are missing or old."""
+    subprocess.run(["make", "-s", "-C", str(HERE / "load")], check=True)
+
+
+def tool(name: str) -> str:
+    return str(BUILD / name)
+
+
+def run_json(command: Sequence[str], timeout: float) -> Sample:
+    """Runs a program that prints one JSON line.  A failure is a sample that is not correct."""
+    try:
+        run = subprocess.run(
+            list(command), capture_output=True, text=True, timeout=timeout, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return {"correct": False, "error": f"{type(error).__name__}: {error}"}
+    try:
+        sample: Sample = json.loads(run.stdout.strip().splitlines()[-1])
+    except (IndexError, ValueError):
+        last = run.stderr.strip().splitlines()[-1:] or ["no output"]
+        return {"correct": False, "error": f"exit status {run.returncode}: {last[0]}"}
+    if not sample.get("correct") and run.stderr:
+        sample["stderr"] = run.stderr[-500:]
+    return sample
+
+
+def interleave(
+    settings: Settings, contenders: Mapping[str, Callable[[], Sample]], rounds: int | None = None
+) -> Samples:
+    """Runs every contender once a round.  One that fails is not run again."""
+    samples: Samples = {name: [] for name in contenders}
+    failed: set[str] = set()
+    for number in range(rounds or settings.rounds):
+        for name, measure in contenders.items():
+            if name in failed:
+                continue
+            sample = measure()
+            samples[name].append(sample)
+            if not sample["correct"]:
+                failed.add(name)
+                reason = sample.get("error") or sample.get("first_wrong")
+                settings.say(f"  {name}: WRONG, no number: {reason}")
+        settings.say(f"  round {number + 1} done")
+    return samples
+
+
+def correct(samples: Samples, *names: str) -> bool:
+    return all(samples[name] and all(s["correct"] for s in samples[name]) for name in names)
+
+
+def ratios(samples: Samples, ours: str, theirs: str, key: str) -> list[float]:
+    """ours/theirs for each round; empty if either gave a wrong answer."""
+    if not correct(samples, ours, theirs):
+        return []
+    pairs = zip(samples[ours], samples[theirs], strict=True)
+    return [a[key] / b[key] for a, b in pairs]
+
+
+def medians(samples: Samples, key: str) -> dict[str, float]:
+    """The median figure of each contender that answered correctly."""
+    return {
+        name: statistics.median(s[key] for s in taken)
+        for name, taken in samples.items()
+        if correct(samples, name)
+    }
+
+
+def why_wrong(samples: Samples, *names: str) -> str:
+    """A short reason for the table when a contender has no number."""
+    for name in names:
+        for sample in samples[name]:
+            if not sample["correct"]:
+                return f"{name}: {sample.get('error') or sample.get('first_wrong')}"
+    return ""
+
+
+def cpu_model() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    if sys.platform == "darwin":
+        run = subprocess.run(
+            ["sysctl", "-n", "machdep.cpu.brand_string"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return run.stdout.strip() or platform.machine()
+    return platform.processor() or platform.machine()
+
+
+def package_versions() -> dict[str, str]:
+    versions = {}
+    for name in ("wirespeed", "uvloop", "msgspec", "orjson"):
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            versions[name] = "not installed (run from the source tree)"
+    return versions
+
+
+def rival_versions(settings: Settings) -> dict[str, str]:
+    code = (
+        "import importlib.metadata as m, json, platform;"
+        "print(json.dumps({'correct': True, 'python': platform.python_version(),"
+        " **{n: m.version(n) for n in ('mcp', 'pydantic', 'anyio', 'uvloop')}}))"
+    )
+    sample = run_json([settings.rivals_python, "-c", code], 30)
+    if not sample.pop("correct"):
+        return {"mcp": "not installed (run benchmarks/setup_rivals.py)"}
+    return sample
+
+
+def machine() -> dict[str, Any]:
+    return {
+        "cpu": cpu_model(),
+        "cpus": os.cpu_count(),
+        "system": platform.system(),
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+        "python": platform.python_version(),
+        "implementation": platform.python_implementation(),
+        "load_before": os.getloadavg()[0],
+    }

@@ -1,0 +1,74 @@
+"""Runs the benchmarks and records them in benchmarks/results/latest.json.
+
+    python benchmarks/run.py [--rounds 7] [--scale 1] [--only server,client,…] [--json FILE]
+
+The interpreter that runs this is the one wirespeed is measured in.  Set the rivals up first with
+benchmarks/setup_rivals.py (or give --rivals-python).  Ends with status 1 if an answer was wrong.
+"""
+
+import argparse
+import datetime
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from harness import HERE, Settings, build_tools, machine, package_versions, rival_versions
+from report import table
+
+SECTIONS = ("server", "client", "engine", "copy", "footprint")
+
+
+def simd_level() -> str:
+    try:
+        from engine_adapter import simd_level as level
+
+        return level()
+    except (ImportError, AttributeError) as error:
+        return f"unknown ({error})"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--scale", type=float, default=1.0, help="multiplies the counts of calls")
+    parser.add_argument("--only", default=",".join(SECTIONS), help="sections, comma-separated")
+    parser.add_argument("--rivals-python", default=Settings.rivals_python)
+    parser.add_argument("--json", type=Path, help="where to write (a partial run writes nowhere)")
+    parser.add_argument("--quiet", action="store_true")
+    args = parser.parse_args(arguments)
+    wanted = args.only.split(",")
+    if unknown := set(wanted) - set(SECTIONS):
+        parser.error(f"no section {', '.join(sorted(unknown))}; there are {', '.join(SECTIONS)}")
+
+    settings = Settings(args.rounds, args.scale, args.rivals_python, not args.quiet)
+    build_tools()
+    record: dict[str, Any] = {
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "versions": package_versions(),
+        "rivals": rival_versions(settings),
+        "simd": simd_level(),
+        "settings": {"rounds": args.rounds, "scale": args.scale},
+        "targets": [],
+        "samples": {},
+    }
+    for name in wanted:
+        samples, targets = importlib.import_module(f"bench_{name}").run(settings)
+        record["samples"][name] = samples
+        record["targets"] += [target.record() for target in targets]
+
+    place = args.json
+    if place is None and set(wanted) == set(SECTIONS):
+        place = HERE / "results" / "latest.json"
+    if place is not None:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+        settings.say(f"written to {place}")
+    print(table(record))
+    sys.exit(0 if all(target["correct"] for target in record["targets"]) else 1)
+
+
+if __name__ == "__main__":
+    main()

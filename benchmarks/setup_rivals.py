@@ -1,0 +1,39 @@
+"""Installs the rivals, each in its own virtual environment under benchmarks/.venvs.
+
+    python benchmarks/setup_rivals.py [--python INTERPRETER] [--recreate]
+
+Versions are pinned.  Nothing here is imported by the package or by its tests.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+VENVS = Path(__file__).resolve().parent / ".venvs"
+
+# environment -> what is installed; uvloop because mcp's client is faster on it, so it may
+RIVALS = {
+    "mcp2": ["mcp==2.3.0", "uvloop>=0.21"],
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--recreate", action="store_true")
+    args = parser.parse_args()
+    for name, packages in RIVALS.items():
+        place = VENVS / name
+        if args.recreate:
+            shutil.rmtree(place, ignore_errors=True)
+        if not (place / "bin" / "python").exists():
+            subprocess.run([args.python, "-m", "venv", str(place)], check=True)
+        python = str(place / "bin" / "python")
+        subprocess.run([python, "-m", "pip", "install", "-q", *packages], check=True)
+        print(f"{name}: {', '.join(packages)} in {place}")
+
+
+if __name__ == "__main__":
+    main()

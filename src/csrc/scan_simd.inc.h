@@ -1,0 +1,414 @@
+/* The vector kernels, written once for every level. A level includes this file after it defined
+ * WS_TARGET (attribute of its functions), V(name) (its prefix) and these primitives on a block of
+ * 64 bytes, whose masks hold byte i in bit i:
+ *
+ *   V(block)                        the type, passed by value
+ *   V(load)(p)                      64 bytes
+ *   V(load_part)(p, n)              n < 64 bytes, the rest spaces
+ *   V(eq)(b, c)                     mask of bytes equal to c
+ *   V(eq_folded)(b, c)              mask of bytes equal to c once bit 0x20 is set in them
+ *   V(has_bit)(b, bit)              mask of bytes with that bit
+ *   V(control)(b), V(high)(b)       masks of bytes below 0x20, of bytes from 0x80
+ *   V(digit)(b), V(hex)(b)          masks of 0-9, of 0-9 a-f A-F
+ *   V(space)(b)                     mask of JSON whitespace
+ *   V(prefix_xor)(m)                bit i = parity of bits 0..i of m
+ *   V(utf8_bad)(b, before)          not 0: a fault of UTF-8 ends in b; before: the block before b
+ *   V(special)(b)                   not 0: some byte is '"', '\\', below 0x20 or from 0x80
+ *
+ * The JSON scan checks the grammar by masks instead of visiting tokens. Outside strings a token is
+ * allowed or not by the token before it ("adjacency", over whitespace), and by the separator
+ * (comma, colon, bracket) before it ("alternation", over everything else). Both kinds of "next
+ * after" are one addition that lets a bit ripple over a run of ones. What is left is context: a
+ * walk over the brackets gives a mask of the positions whose innermost container is an object.
+ *
+ * Masks that look at the byte before carry one bit from block to block. Text that fails any check
+ * is given to the scalar kernel, which says what the fault is: here it is only found. */
+
+#define WS_INLINE static inline __attribute__((always_inline)) WS_TARGET
+
+/* ---- newline, UTF-8, escaping ---- */
+
+static WS_TARGET size_t V(find_newline)(const uint8_t *p, size_t n)
+{
+    size_t i = 0;
+    for (; n - i >= 64; i += 64) {
+        const uint64_t hits = V(eq)(V(load)(p + i), '\n');
+        if (hits != 0)
+            return i + (size_t)__builtin_ctzll(hits);
+    }
+    if (i < n) {
+        const uint64_t hits = V(eq)(V(load_part)(p + i, n - i), '\n');
+        if (hits != 0)
+            return i + (size_t)__builtin_ctzll(hits);
+    }
+    return n;
+}
+
+/* 1 when a sequence that starts in the block of 64 bytes that ends at `end` goes on behind it. */
+WS_INLINE int V(utf8_open)(const uint8_t *end)
+{
+    return (end[-1] >= 0xC0) | (end[-2] >= 0xE0) | (end[-3] >= 0xF0);
+}
+
+static WS_TARGET int V(utf8_valid)(const uint8_t *p, size_t n)
+{
+    V(block) before = V(load_part)(p, 0);
+    int open = 0;
+    size_t i = 0;
+    for (; n - i >= 64; i += 64) {
+        const V(block) b = V(load)(p + i);
+        if (V(high)(b) != 0) {
+            if (V(utf8_bad)(b, before))
+                return 0;
+            open = V(utf8_open)(p + i + 64);
+        } else if (open) {
+            return 0;
+        }
+        before = b;
+    }
+    const V(block) b = V(load_part)(p + i, n - i);
+    if (open || V(high)(b) != 0)
+        return !V(utf8_bad)(b, before);
+    return 1;
+}
+
+static WS_TARGET size_t V(json_escape)(uint8_t *dst, const uint8_t *p, size_t n)
+{
+    size_t i = 0, o = 0;
+    while (n - i >= 64) {
+        /* dst has room for 6 bytes for each of the 64 or more that are left */
+        const V(block) b = V(load)(p + i);
+        uint64_t hits = V(control)(b) | V(eq)(b, '"') | V(eq)(b, '\\');
+        V(store)(dst + o, b);
+        if (hits == 0) {
+            i += 64;
+            o += 64;
+            continue;
+        }
+        size_t done = 0;
+        do {
+            const size_t at = (size_t)__builtin_ctzll(hits);
+            if (done != 0) {
+                memcpy(dst + o, p + i + done, at - done);
+                o += at - done;
+            } else {
+                o += at;
+            }
+            o += ws_escape_byte(dst + o, p[i + at]);
+            done = at + 1;
+            hits &= hits - 1;
+        } while (hits != 0);
+        memcpy(dst + o, p + i + done, 64 - done);
+        o += 64 - done;
+        i += 64;
+    }
+    return o + ws_scalar_json_escape(dst + o, p + i, n - i);
+}
+
+/* ---- JSON ---- */
+
+/* The first non-member of `over` at or behind each bit of `from`: from must only hold bits that
+ * start a run of `over` or are outside of it. Adds the carry out to *carry. */
+WS_INLINE uint64_t V(ripple)(uint64_t from, uint64_t over, uint64_t *carry)
+{
+    unsigned long long sum;
+    *carry |= (uint64_t)__builtin_uaddll_overflow(from, over, &sum);
+    return sum & ~over;
+}
+
+/* Positions of the first byte outside `over` behind each bit of `of`. */
+WS_INLINE uint64_t V(next_after)(uint64_t of, uint64_t over, uint64_t *carry)
+{
+    const uint64_t from = of << 1 | *carry;
+    *carry = of >> 63;
+    return V(ripple)(from, over, carry);
+}
+
+WS_INLINE uint64_t V(shifted)(uint64_t m, uint64_t *carry)
+{
+    const uint64_t shifted = m << 1 | *carry;
+    *carry = m >> 63;
+    return shifted;
+}
+
+typedef struct {
+    uint64_t escaped; /* carry: the next byte is escaped */
+    uint64_t hex;     /* carry: bits of the next bytes that must be hex digits */
+} V(escapes);
+
+/* Mask of escaped bytes; adds faults of the escapes to *err. */
+WS_INLINE uint64_t V(find_escaped)(V(escapes) *c, V(block) b, uint64_t backslash, uint64_t *err)
+{
+    const uint64_t odd = UINT64_C(0xAAAAAAAAAAAAAAAA);
+    const uint64_t potential = backslash & ~c->escaped;
+    const uint64_t maybe = potential << 1;
+    const uint64_t codes = ((maybe | odd) - potential) ^ odd;
+    const uint64_t escaped = codes ^ (backslash | c->escaped);
+    c->escaped = (codes & backslash) >> 63;
+
+    const uint64_t u = V(eq)(b, 'u') & escaped;
+    const uint64_t simple = V(eq)(b, '"') | backslash | V(eq)(b, '/') | V(eq)(b, 'b')
+                            | V(eq)(b, 'f') | V(eq)(b, 'n') | V(eq)(b, 'r') | V(eq)(b, 't');
+    *err |= escaped & ~(simple | u);
+    if ((u | c->hex) != 0) {
+        *err |= (u << 1 | u << 2 | u << 3 | u << 4 | c->hex) & ~V(hex)(b);
+        c->hex = u >> 63 | u >> 62 | u >> 61 | u >> 60;
+    }
+    return escaped;
+}
+
+/* Carries of the check of numbers and literals. */
+typedef struct {
+    uint64_t scalar;       /* the byte before is part of a scalar */
+    uint64_t word;         /* bits of the next bytes that end a literal */
+    uint64_t word_before;  /* the byte before is part of a literal */
+    uint64_t want_digit;   /* the byte before is a minus, plus or dot */
+    uint64_t minus;        /* the byte before is the minus that starts a number */
+    uint64_t zero;         /* the byte before is a zero that starts a number */
+    uint64_t digit;        /* the byte before is a digit */
+    uint64_t exponent;     /* the byte before is the e */
+    uint64_t in_fraction;  /* ripple over the digits behind a dot */
+    uint64_t in_exponent;  /* ripple over the digits of an exponent */
+} V(scalars);
+
+/* Check the numbers and literals of a block. scalar: mask of their bytes. starts: of the first
+ * byte of each. Returns 0 when the text ends too early to tell. */
+WS_INLINE int V(check_scalars)(V(scalars) *c, V(block) b, uint64_t scalar, uint64_t starts,
+                               const uint8_t *at, size_t left, uint64_t *err)
+{
+    const uint64_t digit = V(digit)(b) & scalar;
+    const uint64_t minus = V(eq)(b, '-') & scalar;
+    uint64_t word_starts = starts & ~(digit | minus);
+    uint64_t word = c->word;
+    uint64_t bad = 0;
+
+    c->word = 0;
+    while (word_starts != 0) {
+        const unsigned i = (unsigned)__builtin_ctzll(word_starts);
+        word_starts &= word_starts - 1;
+        if (WS_UNLIKELY(left < i + 5))
+            return 0;
+        uint32_t four;
+        memcpy(&four, at + i, 4);
+        const uint64_t is5 = (four == WS_FOUR('f', 'a', 'l', 's')) & (at[i + 4] == 'e');
+        const uint64_t is4 = (four == WS_FOUR('t', 'r', 'u', 'e'))
+                             | (four == WS_FOUR('n', 'u', 'l', 'l'));
+        const uint64_t bits = 0xF | is5 << 4;
+        bad |= ((is4 | is5) ^ 1) << i;
+        word |= bits << i;
+        c->word |= bits >> 1 >> (63 - i);
+    }
+    const uint64_t number = scalar & ~word;
+    bad |= number & V(shifted)(word, &c->word_before);
+
+    const uint64_t sign = minus & starts;
+    const uint64_t first = starts | V(shifted)(sign, &c->minus);
+    const uint64_t zero = V(eq)(b, '0') & first & digit;
+    bad |= V(shifted)(zero, &c->zero) & digit;
+    const uint64_t carried = c->exponent | c->in_fraction | c->in_exponent;
+    if ((number & ~(digit | sign)) == 0 && carried == 0) {
+        bad |= V(shifted)(sign, &c->want_digit) & ~digit;
+        c->digit = digit >> 63;
+    } else {
+        const uint64_t dot = V(eq)(b, '.') & number;
+        const uint64_t e = V(eq_folded)(b, 'e') & number;
+        const uint64_t plus = V(eq)(b, '+') & number;
+        const uint64_t e_sign = (minus | plus) & ~starts;
+        const uint64_t behind_e = V(shifted)(e, &c->exponent);
+        bad |= number & ~(digit | minus | plus | dot | e);
+        bad |= e_sign & ~behind_e;
+        bad |= behind_e & ~(digit | e_sign);
+        bad |= (dot | e) & ~V(shifted)(digit, &c->digit);
+        bad |= V(shifted)(minus | plus | dot, &c->want_digit) & ~digit;
+        bad |= V(next_after)(dot, digit, &c->in_fraction) & dot;
+        bad |= V(next_after)(e | e_sign, digit, &c->in_exponent) & (dot | e);
+    }
+    *err |= bad;
+    return 1;
+}
+
+WS_INLINE ws_status V(scan)(const uint8_t *p, size_t n, uint32_t max_depth, const int prefix,
+                            ws_scan *out)
+{
+    size_t base = 0;
+    while (base < n && ws_is_space(p[base]))
+        base++;
+    if (base == n || (p[base] | 0x20) != '{')
+        goto slow; /* no container: nothing to gain */
+
+    memset(out, 0, sizeof *out);
+    out->value.off = (uint32_t)base;
+    out->root = p[base] == '{' ? WS_ROOT_OBJECT : WS_ROOT_ARRAY;
+
+    ws_members members = {.member = {WS_MEMBER_ROOT}};
+    const uint32_t limit = max_depth < 64 ? max_depth : 64; /* bits in `kinds` */
+    uint32_t depth = 0;
+    uint32_t object = WS_IN_NONE; /* innermost open object with points of interest */
+    uint64_t kinds = 0;     /* a bit for each open level, 1: object; innermost lowest */
+    uint64_t in_object = 0; /* all ones when the innermost is an object */
+    uint64_t in_string = 0; /* all ones when the block starts inside a string */
+    uint64_t backslashes = 0;
+    uint64_t want_value = 1, behind_opener = 0, behind_string = 0, want_colon = 0; /* carries */
+    size_t last_open = base, last_close = base; /* quotes of the last string before the block */
+    int utf8_open = 0;
+    V(escapes) escapes = {0, 0};
+    V(scalars) scalars = {0};
+    V(block) before = V(load_part)(p, 0);
+
+    for (; base < n; base += 64) {
+        const size_t left = n - base;
+        const V(block) b = WS_LIKELY(left >= 64) ? V(load)(p + base) : V(load_part)(p + base, left);
+        uint64_t err = 0;
+
+        /* strings */
+        const uint64_t backslash = V(eq)(b, '\\');
+        uint64_t quote = V(eq)(b, '"');
+        if (WS_UNLIKELY((backslash | escapes.escaped | escapes.hex) != 0)) {
+            backslashes |= backslash;
+            quote &= ~V(find_escaped)(&escapes, b, backslash, &err);
+        }
+        const uint64_t inside = V(prefix_xor)(quote) ^ in_string; /* with the opening quote */
+        const uint64_t string = inside | quote;
+        const uint64_t open = quote & inside, close = quote & ~inside;
+        in_string = (uint64_t)((int64_t)inside >> 63);
+        err |= V(control)(b) & inside;
+        if (WS_UNLIKELY(V(high)(b) != 0 || utf8_open)) {
+            if (V(utf8_bad)(b, before))
+                goto slow;
+            utf8_open = left >= 64 && V(utf8_open)(p + base + 64);
+        }
+        before = b;
+
+        /* the other tokens */
+        const uint64_t colon = V(eq)(b, ':') & ~string;
+        const uint64_t comma = V(eq)(b, ',') & ~string;
+        const uint64_t opener = V(eq_folded)(b, '{') & ~string;
+        const uint64_t closer = V(eq_folded)(b, '}') & ~string;
+        const uint64_t space = V(space)(b) & ~string;
+        const uint64_t brackets = opener | closer;
+        const uint64_t separator = brackets | colon | comma;
+        const uint64_t scalar = ~(string | space | separator);
+        const uint64_t starts = scalar & ~(scalar << 1 | scalars.scalar);
+        if ((scalar | scalars.scalar) != 0) {
+            scalars.scalar = scalar >> 63;
+            if (!V(check_scalars)(&scalars, b, scalar, starts, p + base, left, &err))
+                goto slow;
+        }
+
+        /* adjacency and alternation */
+        const uint64_t operand = V(next_after)(colon | comma, space, &want_value);
+        const uint64_t first = V(next_after)(opener, space, &behind_opener);
+        const uint64_t after_string = V(next_after)(close, space, &behind_string);
+        const uint64_t member = V(next_after)(opener | comma, ~separator, &want_colon);
+        err |= (open | starts | opener) & ~(operand | first);
+        err |= comma & (operand | first);
+        err |= closer & operand;
+        err |= colon & ~(after_string & member);
+        const uint64_t element = member & ~colon & ~(first & closer); /* legal in arrays only */
+
+        /* context */
+        const uint64_t curly = V(has_bit)(b, 0x20);
+        uint64_t todo = brackets;
+        uint64_t object_mask = in_object; /* innermost container just before each position */
+        uint64_t segment = ~UINT64_C(0);  /* positions behind the bracket before */
+        while (todo != 0) {
+            const unsigned i = (unsigned)__builtin_ctzll(todo);
+            const uint64_t bit = todo & -todo;
+            const uint64_t kind = curly >> i & 1;
+            const uint64_t opens = opener >> i & 1;
+            todo &= todo - 1;
+            if (depth == object) {
+                const uint64_t keys = colon & segment & (bit - 1);
+                if (keys != 0)
+                    ws_members_note(&members, object, out, p, n, base, keys, open, close, last_open,
+                                    last_close, backslashes);
+                if (opens) {
+                    if (kind && members.member[object] == ws_entered_by[object])
+                        members.member[++object] = WS_MEMBER_NONE;
+                } else {
+                    ws_members_end(&members, object, out, p, base + i);
+                    object--;
+                }
+            }
+            err |= (~opens & (kinds ^ kind) & 1) << i;
+            kinds = opens ? kinds << 1 | kind : kinds >> 1;
+            depth += (uint32_t)(2 * opens) - 1;
+            segment = ~bit & ~(bit - 1);
+            const uint64_t now = -(kinds & 1);
+            object_mask ^= (in_object ^ now) & segment;
+            in_object = now;
+            if (WS_UNLIKELY(depth - 1 >= limit)) {
+                if (depth != 0)
+                    goto slow;
+                segment = bit | (bit - 1); /* the root value ends here */
+                err |= colon & ~object_mask;
+                err |= element & object_mask;
+                if ((err & segment) != 0 || (!prefix && (~space & ~segment) != 0))
+                    goto slow;
+                out->end = (uint32_t)(base + i + 1);
+                out->value.len = out->end - out->value.off;
+                if (!prefix)
+                    for (size_t k = base + 64; k < n; k++)
+                        if (!ws_is_space(p[k]))
+                            goto slow;
+                return WS_OK;
+            }
+        }
+        err |= colon & ~object_mask;
+        err |= element & object_mask;
+        if (WS_UNLIKELY(err != 0))
+            goto slow;
+        if (depth == object) {
+            const uint64_t keys = colon & segment;
+            if (keys != 0)
+                ws_members_note(&members, object, out, p, n, base, keys, open, close, last_open,
+                                last_close, backslashes);
+        }
+        if (open != 0)
+            last_open = base + 63 - (size_t)__builtin_clzll(open);
+        if (close != 0)
+            last_close = base + 63 - (size_t)__builtin_clzll(close);
+
+        /* A block full of string: likely a long one. No carry but in_string and want_colon can be
+         * set in it. */
+        if (quote == 0 && in_string && (escapes.escaped | escapes.hex) == 0) {
+            while (n - base >= 128) {
+                const V(block) next = V(load)(p + base + 64);
+                if (V(special)(next)) {
+                    if ((V(eq)(next, '"') | V(eq)(next, '\\') | V(control)(next)) != 0
+                        || V(utf8_bad)(next, before))
+                        break;
+                    utf8_open = V(utf8_open)(p + base + 128);
+                } else if (utf8_open) {
+                    break;
+                }
+                before = next;
+                base += 64;
+            }
+        }
+    }
+slow:
+    return prefix ? ws_scalar_json_prefix(p, n, max_depth, out)
+                  : ws_scalar_json(p, n, max_depth, out);
+}
+
+static WS_TARGET ws_status V(json)(const uint8_t *p, size_t n, uint32_t max_depth, ws_scan *out)
+{
+    return V(scan)(p, n, max_depth, 0, out);
+}
+
+static WS_TARGET ws_status V(json_prefix)(const uint8_t *p, size_t n, uint32_t max_depth,
+                                          ws_scan *out)
+{
+    return V(scan)(p, n, max_depth, 1, out);
+}
+
+const ws_kernels V(table) = {
+    .find_newline = V(find_newline),
+    .utf8_valid = V(utf8_valid),
+    .json = V(json),
+    .json_prefix = V(json_prefix),
+    .json_escape = V(json_escape),
+    .level = WS_LEVEL,
+    .name = WS_LEVEL_NAME,
+};

@@ -1,0 +1,79 @@
+"""Typed parameters and results of MCP's methods, for msgspec.
+
+Only what the engine itself looks at has a field; unknown members are ignored. `!` of the
+specification (required) is a field without a default.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Implementation(msgspec.Struct, omit_defaults=True):
+    """Who speaks: `Implementation` of the schemas. ``title`` from 2025-06-18 on,
+    ``description``, ``websiteUrl`` and ``icons`` from 2025-11-25 on."""
+
+    name: str
+    version: str
+    title: str | None = None
+    description: str | None = None
+    websiteUrl: str | None = None  # noqa: N815
+    icons: list[dict[str, Any]] | None = None
+
+
+class InitializeParams(msgspec.Struct):
+    """initialize, 2024-11-05 to 2025-11-25."""
+
+    protocolVersion: str  # noqa: N815
+    capabilities: dict[str, Any]
+    clientInfo: dict[str, Any]  # noqa: N815
+
+
+class InitializeResult(msgspec.Struct, omit_defaults=True):
+    """What a legacy server answers to initialize."""
+
+    protocolVersion: str  # noqa: N815
+    capabilities: dict[str, Any]
+    serverInfo: dict[str, Any]  # noqa: N815
+    instructions: str | None = None
+
+
+class DiscoverParams(msgspec.Struct):
+    """server/discover, 2026-07-28: nothing but ``_meta``."""
+
+
+class DiscoverResult(msgspec.Struct):
+    """What a modern server answers to server/discover."""
+
+    supportedVersions: list[str]  # noqa: N815
+    capabilities: dict[str, Any] = {}
+    instructions: str | None = None
+    meta: dict[str, Any] = msgspec.field(name="_meta", default_factory=dict)
+
+
+class ListParams(msgspec.Struct):
+    """tools/list and the other lists. ``""`` is a cursor like any other."""
+
+    cursor: str | None = None
+
+
+class SetLevelParams(msgspec.Struct):
+    """logging/setLevel, 2024-11-05 to 2025-11-25."""
+
+    level: str
+
+
+class ListenParams(msgspec.Struct):
+    """subscriptions/listen, 2026-07-28."""
+
+    notifications: dict[str, Any]
+
+
+class ErrorObject(msgspec.Struct):
+    """The error of a JSON-RPC response (section 5.1)."""
+
+    code: int
+    message: str
+    data: Any = None

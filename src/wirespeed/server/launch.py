@@ -1,0 +1,83 @@
+"""Handlers that are not coroutine functions, made into coroutines.
+
+Each launcher takes the function, the values of the call in order and the names of those at the end
+that are keyword arguments (None: none).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+Names = tuple[str, ...] | None
+
+_executor: ThreadPoolExecutor | None = None
+
+
+def is_coroutine_function(function: Callable[..., Any]) -> bool:
+    """Whether calling it gives a coroutine: partials and callable objects are looked through."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004
+    )
+
+
+def call(function: Callable[..., Any], values: list[Any], names: Names) -> Any:
+    """Call it here and now."""
+    if not names:
+        return function(*values)
+    split = len(values) - len(names)
+    return function(*values[:split], **dict(zip(names, values[split:], strict=True)))
+
+
+def executor() -> ThreadPoolExecutor:
+    """The threads for blocking handlers: as many as the interpreter's default."""
+    global _executor
+    if _executor is None:
+        _executor = ThreadPoolExecutor(thread_name_prefix="wirespeed-tool")
+    return _executor
+
+
+async def in_thread(function: Callable[..., Any], values: list[Any], names: Names) -> Any:
+    """Run a blocking function in a worker thread, in this request's context.
+
+    A thread cannot be stopped: after a cancellation its result is dropped.
+    """
+    loop = asyncio.get_running_loop()
+    context = contextvars.copy_context()
+    return await loop.run_in_executor(
+        executor(), functools.partial(context.run, call, function, values, names)
+    )
+
+
+async def generator(function: Callable[..., Any], values: list[Any], names: Names) -> list[Any]:
+    """Run a generator to its end in a worker thread: the list of what it yields."""
+    result: list[Any] = await in_thread(_exhaust, [function, values, names], None)
+    return result
+
+
+def _exhaust(function: Callable[..., Any], values: list[Any], names: Names) -> list[Any]:
+    return list(call(function, values, names))
+
+
+async def async_generator(
+    function: Callable[..., Any], values: list[Any], names: Names
+) -> list[Any]:
+    """Run an async generator to its end: the list of what it yields."""
+    items = call(function, values, names)
+    try:
+        return [item async for item in items]
+    finally:
+        await items.aclose()
+
+
+async def awaitable(function: Callable[..., Any], values: list[Any], names: Names) -> Any:
+    """A plain function around an async one: call it on the loop, await what it gives."""
+    value = call(function, values, names)
+    return await value if isinstance(value, Awaitable) else value

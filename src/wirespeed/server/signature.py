@@ -1,0 +1,600 @@
+"""From a Python callable to a tool: name, texts, schemas, and how to decode and pass arguments.
+
+`inspect_tool` does everything once, at registration; a call then needs only plain attributes of the
+`ToolSpec` it gives::
+
+    arguments = spec.decoder.decode(buffer)              # b"{}" where the call has no arguments
+    vector = [getattr(arguments, name) for name in spec.fields]
+    if spec.context_index >= 0:
+        vector.insert(spec.context_index, context)
+    # a vectorcall of spec.function: the last len(spec.kwnames) values are keyword arguments
+
+What a signature means:
+
+* Every parameter is one property of the input schema, in order; no annotation means any JSON value
+  (the rules for types are in `wirespeed.server.schema`).  A default makes it optional.  A mutable
+  default is copied for each call; one without a JSON form is not shown in the schema.
+* The parameter annotated with the context class, or with that class ``| None``, gets the context
+  and is no argument.  String annotations, ``from __future__ import annotations`` too, are resolved
+  in the function's module and closure.
+* ``*args`` and ``**kwargs`` are refused: a schema cannot name what they take.  Arguments bound with
+  `functools.partial` are the server's own: clients neither see nor set them.
+* The description is the docstring without its sections on parameters, results and errors (Google,
+  NumPy or Sphinx style); those on parameters describe the properties, unless `Annotated` does.
+* A generator function, async or not, is a tool whose result is the list of what it yields.
+
+MCP server/tools, "Data Types" and "Tool Names" (the rules for names are SHOULDs: not enforced).
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from .content import ResultPlan, plan_result
+from .schema import (
+    SignatureError,
+    dec_hook,
+    input_schema,
+    is_field_info,
+    prepare_type,
+)
+
+if typing.TYPE_CHECKING:
+    import inspect
+
+__all__ = ["SignatureError", "ToolSpec", "inspect_tool", "parse_docstring"]
+
+# Flags of code objects (the inspect module's CO_*); compiled functions carry them too.
+_CO_GENERATOR = 0x20
+_CO_COROUTINE = 0x80
+_CO_ITERABLE_COROUTINE = 0x100
+_CO_ASYNC_GENERATOR = 0x200
+
+_MAX_WRAPPERS = 64
+_IMMUTABLE = (type(None), bool, int, float, complex, str, bytes, Enum, types.FunctionType, type)
+
+
+class ToolSpec:
+    """What the server needs to know of a tool; made by `inspect_tool`, never changed.
+
+    function            what to call
+    name                unique in the server
+    title, description  for people and models, or None
+    input_schema        JSON Schema of the arguments; ``input_schema_json``: the same, encoded
+    output_schema       JSON Schema of the structured result, or None (``output_schema_json``)
+    result              the `ResultPlan`: ``result.encode(value)``
+    is_async            calling it gives a coroutine
+    is_generator        calling it gives a generator
+    is_async_generator  calling it gives an async generator
+    wraps_async         a plain ``def`` around an async function, or annotated as giving an
+                        awaitable: run it on the loop and await what it gives, if that is awaitable
+    struct, decoder     the class of the decoded arguments; its `msgspec.json.Decoder`
+    fields              attributes of the decoded arguments, in the order of the call
+    positional          those of `fields` that are passed by position
+    kwnames             the names of the values passed by keyword: the last of the vector
+    context_param       the name of the parameter that takes the context, or None
+    context_index       where the context goes in the vector; -1: nowhere
+    """
+
+    __slots__ = (
+        "context_index",
+        "context_param",
+        "decoder",
+        "description",
+        "fields",
+        "function",
+        "input_schema",
+        "input_schema_json",
+        "is_async",
+        "is_async_generator",
+        "is_generator",
+        "kwnames",
+        "name",
+        "output_schema",
+        "output_schema_json",
+        "positional",
+        "result",
+        "struct",
+        "title",
+        "wraps_async",
+    )
+
+    function: Callable[..., Any]
+    name: str
+    title: str | None
+    description: str | None
+    input_schema: dict[str, Any]
+    input_schema_json: bytes
+    output_schema: dict[str, Any] | None
+    output_schema_json: bytes | None
+    result: ResultPlan
+    is_async: bool
+    is_generator: bool
+    is_async_generator: bool
+    wraps_async: bool
+    struct: type[msgspec.Struct]
+    decoder: msgspec.json.Decoder[Any]
+    fields: tuple[str, ...]
+    positional: tuple[str, ...]
+    kwnames: tuple[str, ...]
+    context_param: str | None
+    context_index: int
+
+    def __repr__(self) -> str:
+        return f"<ToolSpec {self.name!r}>"
+
+    def vector(self, arguments: msgspec.Struct, context: Any = None) -> list[Any]:
+        """The values of the call, in order."""
+        values = [getattr(arguments, name) for name in self.fields]
+        if self.context_index >= 0:
+            values.insert(self.context_index, context)
+        return values
+
+    def call(self, arguments: msgspec.Struct, context: Any = None) -> Any:
+        """Call the function with decoded arguments (a coroutine is not awaited)."""
+        values = self.vector(arguments, context)
+        count = len(values) - len(self.kwnames)
+        keywords = dict(zip(self.kwnames, values[count:], strict=True))
+        return self.function(*values[:count], **keywords)
+
+
+# -- callables ------------------------------------------------------------------------------------
+
+
+def _layers(function: Any, *, wrapped: bool) -> list[Any]:
+    """The callable and what it delegates to; with *wrapped*, what decorators wrapped as well."""
+    layers = [function]
+    while len(layers) <= _MAX_WRAPPERS:
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif isinstance(function, types.MethodType):
+            function = function.__func__
+        elif wrapped and callable(getattr(function, "__wrapped__", None)):
+            function = function.__wrapped__
+        elif hasattr(function, "__code__") or isinstance(function, types.BuiltinFunctionType):
+            return layers
+        else:
+            call = getattr(type(function), "__call__", None)  # noqa: B004
+            if call is None or isinstance(call, types.WrapperDescriptorType):
+                return layers
+            function = call
+        layers.append(function)
+    raise SignatureError(f"{function!r}: more than {_MAX_WRAPPERS} wrappers, or a cycle of them")
+
+
+def _code_flags(function: Any) -> int:
+    return int(getattr(getattr(function, "__code__", None), "co_flags", 0))
+
+
+def _is_coroutine_function(function: Any, flags: int) -> bool:
+    if flags & (_CO_COROUTINE | _CO_ITERABLE_COROUTINE):
+        return True
+    import inspect
+
+    return inspect.iscoroutinefunction(function)  # knows inspect.markcoroutinefunction
+
+
+def _label(function: Any) -> str:
+    return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
+
+
+def _tool_name(name: str | None, layers: list[Any]) -> str:
+    if name is None:
+        # Of the callable itself; a partial has no name but its function's.
+        named = layers[0]
+        while isinstance(named, functools.partial) and not hasattr(named, "__name__"):
+            named = named.func
+        name = getattr(named, "__name__", None)
+        if not isinstance(name, str) or name == "<lambda>":
+            what = "a lambda" if name else f"an instance of {type(named).__qualname__}"
+            raise SignatureError(f"{what} has no name of its own: give the tool one (name=…)")
+    if not isinstance(name, str) or not name:
+        raise SignatureError(f"a tool's name is a non-empty string, not {name!r}")
+    return name
+
+
+class _Holder:
+    """Carries one annotation to `typing.get_type_hints`."""
+
+    __annotations__: dict[str, Any]
+
+
+class _Scope:
+    """Where the string annotations of a function are evaluated."""
+
+    def __init__(self, owner: Any, extra: Mapping[str, Any] | None, context_class: Any) -> None:
+        self.globals: dict[str, Any] = getattr(owner, "__globals__", None) or {}
+        self.locals: dict[str, Any] = dict(extra or {})
+        code, closure = getattr(owner, "__code__", None), getattr(owner, "__closure__", None)
+        for name, cell in zip(getattr(code, "co_freevars", ()), closure or (), strict=False):
+            try:
+                self.locals[name] = cell.cell_contents
+            except ValueError:
+                continue  # not assigned yet
+        for param in getattr(owner, "__type_params__", ()):
+            self.locals[param.__name__] = param
+        self.context_class = context_class
+        # Defined in the body of a class, so that a first parameter "self" wants an instance.
+        within = str(getattr(owner, "__qualname__", "")).rpartition(".")[0]
+        self.in_class = within != "" and not within.endswith("<locals>")
+
+    def resolve(self, annotation: Any, where: str) -> Any:
+        holder = _Holder()
+        holder.__annotations__ = {"it": annotation}
+        try:
+            hints = typing.get_type_hints(holder, self.globals, self.locals, include_extras=True)
+        except Exception as exc:  # evaluating the author's expression may raise anything
+            if self._names_context(annotation):
+                return self.context_class
+            text = annotation if isinstance(annotation, str) else repr(annotation)
+            raise SignatureError(f"{where}: cannot resolve annotation {text!r}: {exc}") from exc
+        return hints["it"]
+
+    def _names_context(self, annotation: Any) -> bool:
+        """A context class imported under TYPE_CHECKING only cannot be evaluated: go by its name."""
+        if self.context_class is None or not isinstance(annotation, str):
+            return False
+        name = re.escape(self.context_class.__name__)
+        pattern = rf"(?:\w+\.)*{name}(?:\s*\|\s*None)?|(?:\w+\.)?Optional\[(?:\w+\.)*{name}\]"
+        return re.fullmatch(pattern, annotation.strip(" '\"")) is not None
+
+    def is_context(self, tp: Any) -> bool:
+        if self.context_class is None:
+            return False
+        if typing.get_origin(tp) is typing.Annotated:
+            tp = tp.__origin__
+        members = [tp]
+        if typing.get_origin(tp) in (typing.Union, types.UnionType):
+            members = [m for m in typing.get_args(tp) if m is not type(None)]
+        cls = typing.get_origin(members[0]) or members[0]
+        return len(members) == 1 and isinstance(cls, type) and issubclass(cls, self.context_class)
+
+
+# -- parameters -----------------------------------------------------------------------------------
+
+
+class _Parameter:
+    """One argument of the tool: `wire` is its name in JSON, `attribute` in the decoded struct."""
+
+    __slots__ = ("attribute", "default", "description", "type", "wire")
+
+    def __init__(self, parameter: inspect.Parameter, tp: Any, where: str, taken: set[str]) -> None:
+        self.wire = parameter.name
+        self.default = parameter.default
+        self.description: str | None = None
+        metadata: list[Any] = []
+        if self.default is parameter.empty:
+            self.default = msgspec.NODEFAULT
+        elif is_field_info(self.default):
+            metadata.append(self.default)
+        if typing.get_origin(tp) is typing.Annotated:
+            infos = [*metadata, *(m for m in tp.__metadata__ if is_field_info(m))]
+        else:
+            infos = list(metadata)
+        for info in infos:
+            self._read_field(info, parameter)
+        self.type = prepare_type(tp, where, metadata=metadata)
+        # The struct's own attributes, and all dunders, keep their meaning.
+        self.attribute = parameter.name
+        if hasattr(msgspec.Struct, self.attribute) or self.attribute.startswith("__"):
+            self.attribute = "arg" + self.attribute
+            while self.attribute in taken:
+                self.attribute += "_"
+            taken.add(self.attribute)
+
+    def _read_field(self, info: Any, parameter: inspect.Parameter) -> None:
+        """pydantic's ``Field(...)``, as the default or in `Annotated`."""
+        if info is self.default:
+            self.default = msgspec.NODEFAULT
+        if self.default is msgspec.NODEFAULT and not info.is_required():
+            factory = info.default_factory
+            self.default = (
+                info.default if factory is None else msgspec.field(default_factory=factory)
+            )
+        alias = info.validation_alias or info.alias
+        if isinstance(alias, str):
+            self.wire = alias
+
+    def schema_default(self) -> Any:
+        if isinstance(self.default, _FIELD_TYPE):
+            return msgspec.UNSET
+        return self.default
+
+    def definition(self) -> tuple[str, Any, Any]:
+        name = None if self.wire == self.attribute else self.wire
+        default = self.default
+        if default is msgspec.NODEFAULT:
+            spec = msgspec.field(name=name)
+        elif isinstance(default, _FIELD_TYPE):
+            spec = msgspec.field(default_factory=default.default_factory, name=name)
+        elif _is_immutable(default):
+            spec = msgspec.field(default=default, name=name)
+        else:
+            spec = msgspec.field(default_factory=_copier(default), name=name)
+        return self.attribute, self.type, spec
+
+
+_FIELD_TYPE: Any = type(msgspec.field())
+
+
+def _is_immutable(value: Any) -> bool:
+    if isinstance(value, (tuple, frozenset)):
+        return all(_is_immutable(item) for item in value)
+    return isinstance(value, _IMMUTABLE)
+
+
+def _copier(value: Any) -> Callable[[], Any]:
+    if isinstance(value, (list, dict, set, bytearray, tuple)):
+        return lambda: copy.deepcopy(value)
+    return lambda: value  # some object: whether it is state or a constant only its author knows
+
+
+def _signature(function: Any, label: str) -> inspect.Signature:
+    import inspect
+
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError) as exc:
+        raise SignatureError(f"{label}: its signature cannot be read: {exc}") from exc
+
+
+def _check_kind(parameter: inspect.Parameter, label: str) -> None:
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
+        raise SignatureError(
+            f"{label}: parameter '{stars}{parameter.name}': a tool's schema names every argument; "
+            "replace it by named parameters (or one dict or list)"
+        )
+
+
+def _result_type(annotation: Any, spec: ToolSpec) -> Any:
+    """The type of the finished result: awaited, and collected from a generator."""
+    origin = typing.get_origin(annotation)
+    parts = typing.get_args(annotation)
+    if getattr(origin, "__module__", "") != "collections.abc" or not parts:
+        return annotation
+    name = origin.__name__
+    if spec.is_generator or spec.is_async_generator:
+        if name.removeprefix("Async") in ("Generator", "Iterator", "Iterable"):
+            return types.GenericAlias(list, parts[:1])
+    elif name in ("Awaitable", "Coroutine") and not spec.is_async:
+        spec.wraps_async = True
+        return parts[-1]
+    return annotation
+
+
+def inspect_tool(
+    function: Callable[..., Any],
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    context_class: type | None = None,
+    structured: bool | None = None,
+    returns: Any = msgspec.UNSET,
+    localns: Mapping[str, Any] | None = None,
+) -> ToolSpec:
+    """Read a callable as a tool; `SignatureError` says why it cannot be one.
+
+    *description* replaces the docstring's.  *structured* and the annotation of the result decide
+    what is sent (see `wirespeed.server.content`); *returns* stands for that annotation.  *localns*
+    adds names to those that string annotations may use.
+    """
+    if isinstance(function, staticmethod):
+        function = function.__func__
+    if isinstance(function, type) or not callable(function):
+        what = "a class" if isinstance(function, type) else f"{type(function).__qualname__} object"
+        raise SignatureError(f"{function!r} is {what}: a tool is a function or a callable object")
+    layers = _layers(function, wrapped=True)
+    owner = layers[-1]
+    spec = ToolSpec()
+    spec.function = function
+    spec.name = _tool_name(name, layers)
+    spec.title = title
+    label = f"tool {spec.name!r} ({_label(owner)})"
+
+    inner = _layers(function, wrapped=False)[-1]
+    flags = _code_flags(inner)
+    spec.is_async = _is_coroutine_function(function, flags) or _is_coroutine_function(inner, flags)
+    spec.is_generator = bool(flags & _CO_GENERATOR)
+    spec.is_async_generator = bool(flags & _CO_ASYNC_GENERATOR)
+    spec.wraps_async = not spec.is_async and bool(_code_flags(owner) & _CO_COROUTINE)
+
+    text, notes = parse_docstring(_docstring(layers))
+    spec.description = text if description is None else description
+    signature = _signature(function, label)
+    scope = _Scope(owner, localns, context_class)
+    _read_parameters(spec, signature, scope, notes, label)
+
+    where = f"{label}: return value"
+    if returns is msgspec.UNSET and signature.return_annotation is not signature.empty:
+        returns = _result_type(scope.resolve(signature.return_annotation, where), spec)
+    spec.result = plan_result(returns, where, structured)
+    spec.output_schema = spec.result.output_schema
+    try:
+        msgspec.json.encode((spec.name, spec.title, spec.description))
+        spec.input_schema_json = msgspec.json.encode(spec.input_schema)
+        out = spec.output_schema
+        spec.output_schema_json = None if out is None else msgspec.json.encode(out)
+    except (UnicodeEncodeError, TypeError) as exc:
+        raise SignatureError(f"{label}: its name, texts or schema are not JSON: {exc}") from exc
+    return spec
+
+
+def _read_parameters(
+    spec: ToolSpec,
+    signature: inspect.Signature,
+    scope: _Scope,
+    notes: dict[str, str],
+    label: str,
+) -> None:
+    bound = spec.function.keywords if isinstance(spec.function, functools.partial) else {}
+    given = [p for p in signature.parameters.values() if p.name not in bound]
+    taken = {p.name for p in given}
+    found: list[_Parameter] = []
+    positional: list[str] = []
+    kwnames: list[str] = []
+    spec.context_param, spec.context_index = None, -1
+    for index, parameter in enumerate(given):
+        _check_kind(parameter, label)
+        where = f"{label}: parameter '{parameter.name}'"
+        tp: Any = Any
+        if parameter.annotation is not parameter.empty:
+            tp = scope.resolve(parameter.annotation, where)
+        elif index == 0 and parameter.name in ("self", "cls") and scope.in_class:
+            raise SignatureError(f"{where}: not bound; register the method of an instance")
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            kwnames.append(parameter.name)
+        if scope.is_context(tp):
+            if spec.context_param is not None:
+                raise SignatureError(f"{where}: a second context")
+            spec.context_param, spec.context_index = parameter.name, index
+            continue
+        item = _Parameter(parameter, tp, where, taken)
+        if any(item.wire == other.wire for other in found):
+            raise SignatureError(f"{where}: a second argument named {item.wire!r}")
+        item.description = notes.get(parameter.name)
+        found.append(item)
+        if parameter.kind is not parameter.KEYWORD_ONLY:
+            positional.append(item.attribute)
+    spec.fields = tuple(item.attribute for item in found)
+    spec.positional = tuple(positional)
+    spec.kwnames = tuple(kwnames)
+    # gc=False: nothing refers back to this short-lived struct, so it is in no cycle.
+    spec.struct = msgspec.defstruct(
+        "Arguments", [item.definition() for item in found], kw_only=True, gc=False
+    )
+    spec.decoder = msgspec.json.Decoder(spec.struct, dec_hook=dec_hook)
+    spec.input_schema = input_schema(
+        [(item.wire, item.type, item.schema_default(), item.description) for item in found]
+    )
+
+
+# -- docstrings -----------------------------------------------------------------------------------
+
+_PARAMETERS = {"args", "arguments", "parameters", "params", "other parameters"}
+_PARAMETERS |= {"keyword args", "keyword arguments"}
+_SECTIONS = _PARAMETERS | {"returns", "return", "yields", "yield", "receives", "raises", "raise"}
+_SECTIONS |= {"exceptions", "except", "warns"}
+_SPHINX = re.compile(r":(?P<kind>\w+)(?P<args>[^:\n]*):(?:\s+|$)(?P<text>.*)")
+_SPHINX_KINDS = {"param", "parameter", "arg", "argument", "key", "keyword", "type", "raises"}
+_SPHINX_KINDS |= {"raise", "except", "exception", "return", "returns", "rtype", "yield", "yields"}
+_SPHINX_PARAMETERS = {"param", "parameter", "arg", "argument", "key", "keyword"}
+_GOOGLE = re.compile(r"\*{0,2}(?P<name>\w+)\s*(?:\(.*?\))?\s*:(?:\s+|$)(?P<text>.*)")
+_NUMPY = re.compile(r"(?P<names>\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?")
+
+
+def _docstring(layers: list[Any]) -> str | None:
+    for layer in reversed(layers):
+        # A plain instance inherits its class's text, which may be all there is.
+        if isinstance(layer, (functools.partial, types.MethodType)):
+            continue
+        doc = getattr(layer, "__doc__", None)
+        if isinstance(doc, str) and doc.strip():
+            return doc
+    return None
+
+
+def parse_docstring(doc: str | None) -> tuple[str | None, dict[str, str]]:
+    """The description, or None, and a text for each parameter that the docstring describes.
+
+    Sections on parameters, results and errors are taken out; other text stays as it is.
+    """
+    if not doc:
+        return None, {}
+    import inspect
+
+    lines = inspect.cleandoc(doc).splitlines()
+    if lines[0].lower().rstrip(":") in _SECTIONS and not any(s[:1] == " " for s in lines[1:2]):
+        # The margin is taken from the other lines: under a title in the first line, they lost it.
+        if lines[0].endswith(":"):
+            lines[1:] = ["    " + line for line in lines[1:]]
+    kept: list[str] = []
+    notes: dict[str, str] = {}
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        title = line.strip().lower()
+        below = lines[at + 1].strip() if at + 1 < len(lines) else ""
+        field = _SPHINX.fullmatch(line)
+        start = at
+        if title in _SECTIONS and len(below) >= 3 and set(below) == {"-"}:
+            at = _numpy_end(lines, at + 2)
+            body, collect = lines[start + 2 : at], _numpy_notes
+        elif line == line.lstrip() and title.endswith(":") and title[:-1] in _SECTIONS:
+            title = title[:-1]
+            at = _indented_end(lines, at + 1)
+            body, collect = lines[start + 1 : at], _google_notes
+        elif field and field["kind"] in _SPHINX_KINDS:
+            at = _indented_end(lines, at + 1)
+            words = field["args"].split()
+            if field["kind"] in _SPHINX_PARAMETERS and words:
+                _note(notes, words[-1], [field["text"], *lines[start + 1 : at]])
+            continue
+        else:
+            kept.append(line)
+            at += 1
+            continue
+        if title in _PARAMETERS:
+            collect(body, notes)
+    text = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
+    return text or None, notes
+
+
+def _numpy_end(lines: list[str], at: int) -> int:
+    """The next underlined title, or the end."""
+    while at < len(lines):
+        below = lines[at + 1].strip() if at + 1 < len(lines) else ""
+        if lines[at].strip() and len(below) >= 3 and set(below) == {"-"}:
+            break
+        at += 1
+    return at
+
+
+def _indented_end(lines: list[str], at: int) -> int:
+    """The next line that is neither indented nor blank, or the end."""
+    while at < len(lines) and (not lines[at].strip() or lines[at][0].isspace()):
+        at += 1
+    return at
+
+
+def _entries(body: list[str]) -> list[list[str]]:
+    """Split at the lines with the least indentation."""
+    filled = [line for line in body if line.strip()]
+    margin = min((len(line) - len(line.lstrip()) for line in filled), default=0)
+    entries: list[list[str]] = []
+    for line in filled:
+        if len(line) - len(line.lstrip()) == margin or not entries:
+            entries.append([])
+        entries[-1].append(line.strip())
+    return entries
+
+
+def _google_notes(body: list[str], notes: dict[str, str]) -> None:
+    for first, *rest in _entries(body):
+        match = _GOOGLE.fullmatch(first)
+        if match:
+            _note(notes, match["name"], [match["text"], *rest])
+
+
+def _numpy_notes(body: list[str], notes: dict[str, str]) -> None:
+    for first, *rest in _entries(body):
+        match = _NUMPY.fullmatch(first)
+        if match:
+            for name in match["names"].split(","):
+                _note(notes, name.strip(), rest)
+
+
+def _note(notes: dict[str, str], name: str, lines: list[str]) -> None:
+    text = " ".join(part for line in lines if (part := line.strip()))
+    if text:
+        notes.setdefault(name.lstrip("*"), text)

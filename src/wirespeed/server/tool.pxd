@@ -1,0 +1,28 @@
+from wirespeed._core.slab cimport Lease
+
+
+cdef enum How:
+    INLINE = 1            # called on the loop's thread; its value is the result
+    COROUTINE = 2         # gives a coroutine
+    LAUNCHED = 3          # `launch` makes a coroutine of the call (threads, generators)
+
+
+cdef class Tool:
+    cdef readonly str name
+    cdef readonly object spec          # ToolSpec; None for a raw tool
+    cdef readonly object entry         # ToolEntry: what tools/list shows
+    cdef readonly object timeout       # seconds, or None
+    cdef readonly bint wants_context
+    cdef readonly bint raw             # gets the undecoded arguments
+    cdef How how
+    cdef bint plain_text               # a str result is one text block and nothing more
+    cdef object function
+    cdef object decode                 # bytes-like -> struct of the arguments
+    cdef tuple fields
+    cdef tuple kwnames                 # None when there are none
+    cdef Py_ssize_t context_index
+    cdef object launch
+    cdef object encode                 # (value, revision) -> Encoded
+
+    cdef object decode_c(self, Lease arguments)
+    cdef object invoke_c(self, object decoded, object context)

@@ -1,0 +1,121 @@
+"""A registered tool, ready to be called: everything that depends only on its signature is here."""
+
+cimport cython
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF
+
+from wirespeed._core.slab cimport Lease
+
+from wirespeed.server import launch as launchers
+from wirespeed.server.content import ResultKind
+
+
+cdef extern from "Python.h":
+    PyObject *PyObject_Vectorcall(
+        object f, PyObject **args, size_t nargsf, PyObject *kwnames
+    ) except NULL
+    object PyObject_GetAttr(object o, object name)
+
+cdef enum:
+    MAX_STACK = 16
+
+
+@cython.final
+cdef class Tool:
+    """A tool of a server. `wirespeed.server.Server` makes them.
+
+    Args:
+        entry: What tools/list shows of it.
+        spec: The `ToolSpec` of its function; None for a raw tool.
+        function: What to call.
+        inline: Whether a plain function runs on the loop's thread, holding everything else up.
+        timeout: Seconds after which a call is given up; None for no limit.
+        wants_context: Of a raw tool: it takes the context as its second argument.
+        encode: Of a raw tool: how its results are encoded.
+    """
+
+    def __init__(self, entry, spec, function, *, bint inline, timeout, bint wants_context=False,
+                 encode=None):
+        self.name = entry.name
+        self.entry = entry
+        self.spec = spec
+        self.function = function
+        self.timeout = timeout
+        self.launch = None
+        self.how = COROUTINE
+        if spec is None:
+            self.raw = True
+            self.wants_context = wants_context
+            self.encode = encode
+            if not launchers.is_coroutine_function(function):
+                self.how = INLINE if inline else LAUNCHED
+                self.launch = launchers.in_thread
+            return
+        self.decode = spec.decoder.decode
+        self.fields = spec.fields
+        self.kwnames = spec.kwnames or None
+        self.context_index = spec.context_index
+        self.wants_context = spec.context_index >= 0
+        self.encode = spec.result.encode
+        self.plain_text = spec.result.kind == ResultKind.TEXT
+        if spec.is_async:
+            pass
+        elif spec.is_async_generator:
+            self.how, self.launch = LAUNCHED, launchers.async_generator
+        elif spec.wraps_async:
+            self.how, self.launch = LAUNCHED, launchers.awaitable
+        elif spec.is_generator:
+            self.how, self.launch = LAUNCHED, launchers.generator
+        elif inline:
+            self.how = INLINE
+        else:
+            self.how, self.launch = LAUNCHED, launchers.in_thread
+
+    def __repr__(self):
+        return f"<Tool {self.name!r}>"
+
+    cdef object decode_c(self, Lease arguments):
+        """The decoded arguments; for a raw tool the lease itself. Raises what msgspec raises for
+        arguments that do not fit. `arguments` is None where the call had none."""
+        if self.raw:
+            return b"{}" if arguments is None else arguments
+        return self.decode(b"{}" if arguments is None else arguments)
+
+    cdef object invoke_c(self, object decoded, object context):
+        """Call with decoded arguments: the value, or a coroutine to run."""
+        cdef PyObject *stack[MAX_STACK]
+        cdef list values = None
+        cdef Py_ssize_t n = 0, i
+        cdef object value, result
+        cdef PyObject *got
+        if self.raw:
+            values = [decoded, context] if self.wants_context else [decoded]
+            if self.how == LAUNCHED:
+                return self.launch(self.function, values, None)
+            return self.function(*values)
+        if self.how == LAUNCHED or len(self.fields) >= MAX_STACK:
+            values = [PyObject_GetAttr(decoded, name) for name in self.fields]
+            if self.context_index >= 0:
+                values.insert(self.context_index, context)
+            if self.how == LAUNCHED:
+                return self.launch(self.function, values, self.kwnames)
+            return launchers.call(self.function, values, self.kwnames)
+        # the fast path: no list, no tuple, no dict
+        for i in range(len(self.fields)):
+            if i == self.context_index:
+                stack[n] = <PyObject *> context
+                n += 1
+            value = PyObject_GetAttr(decoded, self.fields[i])
+            stack[n] = <PyObject *> value      # `decoded` keeps it alive, a struct field
+            n += 1
+        if self.context_index == len(self.fields):
+            stack[n] = <PyObject *> context
+            n += 1
+        got = PyObject_Vectorcall(
+            self.function, stack,
+            n - (0 if self.kwnames is None else len(self.kwnames)),
+            NULL if self.kwnames is None else <PyObject *> self.kwnames,
+        )
+        result = <object> got
+        Py_DECREF(result)
+        return result

@@ -1,0 +1,147 @@
+"""Byte streams on non-blocking file descriptors: pipes, sockets, and what else can be polled.
+
+Reads go straight into the session's slab and writes come straight out of its gather list, on any
+asyncio loop: uvloop's and asyncio's own transports would put a Python call and, on asyncio, a copy
+between (measured in docs/architecture.md).
+"""
+
+cimport cython
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdint cimport uint8_t
+
+import os
+
+from wirespeed._core.outbox cimport iovec
+from wirespeed._core.session cimport Session
+from wirespeed.transport.link cimport Endpoint, Link
+
+
+cdef extern from "<unistd.h>" nogil:
+    ssize_t c_read "read"(int fd, void *p, size_t n)
+
+cdef extern from "<sys/uio.h>" nogil:
+    ssize_t c_writev "writev"(int fd, const iovec *vectors, int n)
+
+cdef enum:
+    READS_A_TURN = 8       # then the loop gets its turn
+    MAX_VECTORS = 64
+
+
+@cython.final
+cdef class FdLink(Link):
+    """Joins an endpoint to a pair of file descriptors (the same one twice for a socket).
+
+    The descriptors must be non-blocking; the link does not close them, `on_lost` is where their
+    owner does.
+    """
+
+    def __init__(self, loop, Endpoint endpoint not None, int read_fd, int write_fd):
+        Link.__init__(self, loop, endpoint)
+        self.read_fd = read_fd
+        self.write_fd = write_fd
+
+    def start(self):
+        """Begin to read. OSError or PermissionError for a descriptor that cannot be polled."""
+        self.reading = True
+        try:
+            self.loop.add_reader(self.read_fd, self._readable)
+        except BaseException:
+            self.reading = False
+            raise
+
+    def _readable(self):
+        self.read_c()
+
+    cdef int read_c(self) except -1:
+        cdef Session session = self.endpoint.session
+        cdef uint8_t *p = NULL
+        cdef size_t room = 0
+        cdef ssize_t n
+        for _ in range(READS_A_TURN):
+            session.get_buffer_c(&p, &room)
+            with nogil:
+                n = c_read(self.read_fd, p, room)
+            if n > 0:
+                session.commit_c(<size_t> n)
+                self.deliver_c()
+                if <size_t> n < room or not self.reading:
+                    return 0
+            elif n == 0:
+                self._stop_reading()
+                self.saw_eof = True
+                session.receive_eof()
+                self.deliver_c()
+                if not self.lost:
+                    self.endpoint.on_eof()
+                return 0
+            elif errno == EINTR:
+                continue
+            elif errno == EAGAIN:
+                return 0
+            else:
+                return self.lose_c(OSError(errno, os.strerror(errno)))
+        return 0
+
+    def _stop_reading(self):
+        if self.reading:
+            self.reading = False
+            self.loop.remove_reader(self.read_fd)
+
+    cpdef object update_reading(self):
+        cdef bint want
+        if self.lost or self.saw_eof:
+            return
+        want = not self.closing and self.endpoint.session.want_read_c()
+        if want and not self.reading:
+            self.reading = True
+            self.loop.add_reader(self.read_fd, self._readable)
+        elif not want:
+            self._stop_reading()
+
+    cpdef object flush(self):
+        cdef Session session = self.endpoint.session
+        cdef iovec vectors[MAX_VECTORS]
+        cdef int n_vectors
+        cdef ssize_t n
+        if self.writing or self.lost:
+            return
+        while session.outbox.size:
+            n_vectors = session.outbox.gather_c(vectors, MAX_VECTORS)
+            with nogil:
+                n = c_writev(self.write_fd, vectors, n_vectors)
+            if n >= 0:
+                session.sent_c(<size_t> n)
+            elif errno == EINTR:
+                continue
+            elif errno == EAGAIN:
+                self.writing = True
+                self.loop.add_writer(self.write_fd, self._writable)
+                break
+            else:
+                self.lose_c(OSError(errno, os.strerror(errno)))
+                return
+        self.check_drained_c()
+
+    def _writable(self):
+        self.writing = False
+        self.loop.remove_writer(self.write_fd)
+        self.flush()
+        if not self.lost:
+            # requests that waited for the peer to read may go on
+            self.deliver_c()
+
+    cdef int lose_c(self, object exc) except -1:
+        if self.lost:
+            return 0
+        self.lost = True
+        self._stop_reading()
+        if self.writing:
+            self.writing = False
+            self.loop.remove_writer(self.write_fd)
+        self.endpoint.link = None
+        self.endpoint.on_lost(exc)
+        return 0
+
+    def close(self):
+        """Stop now; what is queued is dropped. `on_lost(None)` follows at once."""
+        self.lose_c(None)

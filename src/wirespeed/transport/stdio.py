@@ -1,0 +1,146 @@
+"""The stdio transport of a server: descriptors 0 and 1 become the wire, and nobody else's.
+
+MCP basic/transports/stdio: a server writes nothing but messages to its stdout. The real descriptors
+are duplicated and 0 and 1 diverted, so that ``print()`` in a tool, or a child process that inherits
+them, writes to stderr and reads nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import stat
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from wirespeed.transport.fd import FdLink
+from wirespeed.transport.files import FileLink
+from wirespeed.transport.tasks import TaskPool
+
+if TYPE_CHECKING:
+    from wirespeed.server.connection import ServerConnection
+    from wirespeed.server.server import Server
+
+
+@contextlib.contextmanager
+def claimed() -> Iterator[tuple[int, int]]:
+    """Take descriptors 0 and 1 as the wire: (read, write). Both are put back at the end."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    saved_in = _duplicate(0)
+    try:
+        saved_out = _duplicate(1)
+    except BaseException:
+        os.close(saved_in)
+        raise
+    try:
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+        try:
+            os.dup2(2, 1)
+        except OSError:  # no stderr
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, 1)
+            os.close(nothing)
+        yield saved_in, saved_out
+    finally:
+        if sys.stdout is not None:
+            with contextlib.suppress(OSError, ValueError):
+                sys.stdout.flush()  # what tools printed: still to stderr
+        os.dup2(saved_in, 0)
+        os.dup2(saved_out, 1)
+        os.close(saved_in)
+        os.close(saved_out)
+
+
+def _duplicate(fd: int) -> int:
+    """A duplicate above the standard descriptors, not inherited by children."""
+    import fcntl
+
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
+
+
+def pollable(fd: int) -> bool:
+    """Whether a descriptor can be read or written without blocking, and made so safely: a pipe or
+    a socket. Not a terminal, whose mode the user's shell shares, nor a file."""
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def same_file(a: int, b: int) -> bool:
+    """Whether two descriptors are open on the same thing."""
+    try:
+        one, two = os.fstat(a), os.fstat(b)
+    except OSError:
+        return False
+    return (one.st_dev, one.st_ino) == (two.st_dev, two.st_ino)
+
+
+@contextlib.contextmanager
+def non_blocking(*fds: int) -> Iterator[None]:
+    """Make descriptors non-blocking, and what they were at the end."""
+    before = {fd: os.get_blocking(fd) for fd in fds}
+    try:
+        for fd in fds:
+            os.set_blocking(fd, False)
+        yield
+    finally:
+        for fd, blocking in before.items():
+            with contextlib.suppress(OSError):
+                os.set_blocking(fd, blocking)
+
+
+@contextlib.contextmanager
+def signals_drain(
+    loop: asyncio.AbstractEventLoop, connection: ServerConnection
+) -> Iterator[None]:
+    """SIGTERM and SIGINT let the server finish what is in flight; a second one ends it at once."""
+
+    def end(number: int) -> None:
+        if connection.draining:
+            connection.abort()
+        else:
+            connection.drain()
+
+    handled = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        try:
+            loop.add_signal_handler(number, end, number)
+        except (ValueError, RuntimeError, NotImplementedError):
+            continue  # not the main thread
+        handled.append(number)
+    try:
+        yield
+    finally:
+        for number in handled:
+            loop.remove_signal_handler(number)
+
+
+async def serve_stdio(server: Server) -> None:
+    """Serve the client at stdin and stdout until it closes stdin, or a signal comes."""
+    loop = asyncio.get_running_loop()
+    pool = TaskPool(loop)
+    with contextlib.ExitStack() as stack:
+        read_fd, write_fd = stack.enter_context(claimed())
+        # stderr on the same pipe would become non-blocking too, and lose what tools log
+        polled = pollable(read_fd) and pollable(write_fd) and not same_file(write_fd, 2)
+        if polled:
+            stack.enter_context(non_blocking(read_fd, write_fd))
+            connection = server.connect(
+                lambda endpoint: FdLink(loop, endpoint, read_fd, write_fd), loop=loop, pool=pool
+            )
+        else:
+            connection = server.connect(
+                lambda endpoint: FileLink(loop, endpoint, read_fd, write_fd), loop=loop, pool=pool
+            )
+        stack.enter_context(signals_drain(loop, connection))
+        try:
+            connection.link.start()
+            await connection.closed
+        finally:
+            connection.abort()
+            await pool.aclose()

@@ -1,0 +1,455 @@
+"""The task pool against real asyncio tasks: whatever a handler can see must be the same."""
+
+import asyncio
+import traceback
+import types
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import pytest
+from tasks_lab import VAR, Lab, new_loop_fixture, plain_outcome, run_fixture, turns
+
+from wirespeed.transport.tasks import Completion, Running, TaskPool
+
+__all__ = ["new_loop_fixture", "run_fixture"]
+
+# --- starting and finishing ---
+
+
+def test_a_handler_that_does_not_wait_has_finished_when_start_returns(run):
+    async def echo(x):
+        return x
+
+    async def main(lab):
+        for x in (1, None, (1, 2), StopIteration(3), ValueError("a value")):
+            handle, outcome = lab.begin(echo(x))
+            assert handle is None
+            assert outcome.result() == (x, None)
+
+    run(main)
+
+
+def test_the_worker_is_used_again(run):
+    async def who():
+        return asyncio.current_task().get_name()
+
+    async def wait_and_who():
+        await asyncio.sleep(0)
+        return asyncio.current_task().get_name()
+
+    async def main(lab):
+        await turns()
+        assert len({await lab.result(who()) for _ in range(20)}) == 1
+        assert len({await lab.result(wait_and_who()) for _ in range(20)}) == 1
+        assert lab.pool.tasks == lab.pool.idle
+
+    run(main)
+
+
+def test_results_after_waiting(run):
+    async def handler(x):
+        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
+        await asyncio.wait_for(asyncio.sleep(0), 1)
+        return x
+
+    async def main(lab):
+        for x in (1, None, (1, 2), StopIteration(3), ValueError("a value")):
+            handle, outcome = lab.begin(handler(x))
+            assert isinstance(handle, Running) and not handle.done()
+            assert await outcome == (x, None)
+            assert handle.done() and handle.task is None and handle.cancel() is False
+
+    run(main)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2])
+def test_exceptions_and_their_traceback(run, steps):
+    async def inner():
+        raise ValueError("no")
+
+    async def handler():
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await inner()
+
+    async def main(lab):
+        result, exc = await lab.outcome(handler())
+        assert result is None and type(exc) is ValueError
+        assert exc.__context__ is None
+        assert [f.name for f in traceback.extract_tb(exc.__traceback__)] == ["handler", "inner"]
+
+    run(main)
+
+
+def test_an_awaited_exception_is_thrown_in(run):
+    async def handler(future):
+        try:
+            await future
+        except LookupError as exc:
+            return exc.args
+
+    async def main(lab):
+        future = lab.loop.create_future()
+        _, outcome = lab.begin(handler(future))
+        await turns()
+        future.set_exception(LookupError("gone"))
+        assert await outcome == (("gone",), None)
+
+    run(main)
+
+
+def test_no_coroutine_and_other_kinds_of_coroutine(run):
+    @types.coroutine
+    def generator_based():
+        yield
+        return 7
+
+    class Handmade:
+        """A collections.abc.Coroutine without the C slots."""
+
+        def __init__(self):
+            self.steps = 0
+
+        def send(self, value):
+            self.steps += 1
+            if self.steps < 3:
+                return None
+            raise StopIteration(8)
+
+        def throw(self, *exc):
+            raise exc[0]
+
+        def close(self):
+            pass
+
+        def __await__(self):
+            return self
+
+    async def main(lab):
+        with pytest.raises(TypeError, match="a coroutine was expected, got 1"):
+            lab.begin(1)
+        assert await lab.result(generator_based()) == 7
+        assert await lab.result(Handmade()) == 8
+        used = asyncio.sleep(0)
+        used.close()
+        assert str((await lab.outcome(used))[1]) == "cannot reuse already awaited coroutine"
+
+    run(main)
+
+
+def test_start_in_a_task_is_put_off(run):
+    async def who(waits):
+        me = asyncio.current_task()
+        for _ in range(waits):
+            await asyncio.sleep(0)
+        return me is asyncio.current_task(), VAR.get()
+
+    async def main(lab):
+        VAR.set("of the caller")
+        outer = asyncio.current_task()
+        for waits in (0, 1, 2):
+            outcome = lab.loop.create_future()
+            handle = lab.pool.start(who(waits), lambda *args, f=outcome: f.set_result(args))
+            assert isinstance(handle, Running) and not handle.done() and handle.task is None
+            assert asyncio.current_task() is outer and not outcome.done()
+            assert await outcome == ((True, "unset"), None)
+            assert handle.done()
+
+    run(main)
+
+
+def test_a_handler_and_a_hook_start_more(run):
+    async def leaf():
+        return asyncio.current_task()
+
+    async def main(lab):
+        done = lab.loop.create_future()
+        seen = []
+
+        async def parent():
+            lab.pool.start(leaf(), lambda *args: seen.append(args))
+            assert seen == []  # a task is current: put off
+            await asyncio.sleep(0)
+            return asyncio.current_task()
+
+        def chain(result, exc):
+            seen.append((result, exc))
+            assert asyncio.current_task() is None
+            handle = lab.pool.start(leaf(), lambda *args: done.set_result(args))
+            assert handle is None
+
+        lab.loop.call_soon(lab.pool.start, parent(), chain)
+        task, exc = await done
+        assert exc is None and isinstance(task, asyncio.Task)
+        assert len(seen) == 2 and seen[0][0] is not seen[1][0]
+
+    run(main)
+
+
+def test_a_deferred_start_can_be_cancelled(run):
+    async def handler():
+        raise AssertionError("must not run")
+
+    async def main(lab):
+        outcome = lab.loop.create_future()
+        handle = lab.pool.start(handler(), lambda *args: outcome.set_result(args))
+        assert handle.cancel("why") is True
+        result, exc = await outcome
+        assert type(exc) is asyncio.CancelledError and exc.args == ("why",)
+        assert handle.cancel() is False
+
+    run(main)
+
+
+def test_start_before_the_loop_runs(new_loop):
+    async def handler():
+        await asyncio.sleep(0)
+        return asyncio.get_running_loop()
+
+    loop = new_loop()
+    pool = TaskPool(loop)
+    seen = []
+    pool.start(handler(), lambda *args: (seen.append(args), loop.stop()))
+    loop.run_forever()
+    assert seen == [(loop, None)]
+
+    async def elsewhere():
+        with pytest.raises(RuntimeError, match="another event loop"):
+            pool.start(handler(), print)
+        with pytest.raises(RuntimeError, match="another event loop"):
+            await pool.aclose()
+
+    asyncio.run(elsewhere())
+    loop.run_until_complete(pool.aclose())
+    with pytest.raises(RuntimeError, match="the task pool is closed"):
+        pool.start(handler(), print)
+    loop.close()
+
+    closed = TaskPool(open_loop := new_loop())
+    open_loop.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        closed.start(handler(), print)
+
+
+def test_arguments():
+    loop = asyncio.new_event_loop()
+    with pytest.raises(ValueError, match="max_idle must not be negative, got -1"):
+        TaskPool(loop, max_idle=-1)
+    pool = TaskPool(loop, max_idle=3)
+    assert (pool.loop, pool.max_idle, pool.idle, pool.closed) == (loop, 3, 0, False)
+    with pytest.raises(TypeError):
+        Running()
+    assert isinstance(Completion(), Completion)
+    loop.close()
+
+
+# --- what a task is to its handler ---
+
+
+def test_current_task_is_stable(run):
+    async def handler():
+        names = [asyncio.current_task()]
+        for wait in (0, 0, 0.001):
+            await asyncio.sleep(wait)
+            names.append(asyncio.current_task())
+        return len(set(names)) == 1 and isinstance(names[0], asyncio.Task)
+
+    async def main(lab):
+        results = await asyncio.gather(*(lab.result(handler()) for _ in range(5)))
+        assert results == [True] * 5
+
+    run(main)
+
+
+def test_contexts_are_isolated(run):
+    async def handler(x):
+        before = VAR.get()
+        token = VAR.set(x)
+        await asyncio.sleep(0)
+        middle = VAR.get()
+        await asyncio.sleep(0.001)
+        VAR.reset(token)  # the same context still
+        VAR.set((x, x))
+        inner = await asyncio.create_task(asyncio.to_thread(VAR.get))
+        return before, middle, inner
+
+    async def leave_one(x):
+        VAR.set(x)
+
+    async def read():
+        return VAR.get()
+
+    async def main(lab):
+        VAR.set("main")
+        outcomes = [lab.begin(handler(i))[1] for i in range(10)]
+        for i, outcome in enumerate(outcomes):
+            assert await outcome == (("unset", i, (i, i)), None)
+        await lab.result(leave_one(3))
+        assert await lab.result(read()) == "unset"
+        assert VAR.get() == "main"
+
+    run(main)
+
+
+def test_the_base_context_is_the_one_of_creation(new_loop):
+    async def read():
+        return VAR.get()
+
+    async def main():
+        VAR.set("at creation")
+        lab = Lab(asyncio.get_running_loop())
+        VAR.set("later")
+        assert await lab.result(read()) == "at creation"
+        await lab.pool.aclose()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main())
+
+
+def test_asyncio_tools(run):
+    async def timeout():
+        try:
+            async with asyncio.timeout(0.001):
+                await asyncio.sleep(10)
+        except TimeoutError:
+            assert asyncio.current_task().cancelling() == 0
+            return "timed out"
+
+    async def fail():
+        raise ValueError("child")
+
+    async def group():
+        try:
+            async with asyncio.TaskGroup() as tg:
+                slow = tg.create_task(asyncio.sleep(10))
+                tg.create_task(fail())
+        except* ValueError:
+            assert asyncio.current_task().cancelling() == 0
+        return slow.cancelled()
+
+    async def thread():
+        return await asyncio.to_thread(sum, [1, 2])
+
+    async def queue():
+        q = asyncio.Queue()
+        asyncio.get_running_loop().call_later(0.001, q.put_nowait, 5)
+        return await q.get()
+
+    async def late_timeout():
+        await asyncio.sleep(0)
+        return await timeout()
+
+    async def main(lab):
+        for _ in range(3):
+            coros = timeout(), group(), thread(), queue(), late_timeout(), asyncio.sleep(0, "x")
+            outcomes = await asyncio.gather(*(lab.result(coro) for coro in coros))
+            assert outcomes == ["timed out", True, 3, 5, "timed out", "x"]
+
+    run(main)
+
+
+def test_anyio_tools(run):
+    async def deadline():
+        with anyio.move_on_after(0.001) as scope:
+            await anyio.sleep(10)
+        return scope.cancelled_caught, asyncio.current_task().cancelling()
+
+    async def own_scope():
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await anyio.lowlevel.checkpoint()
+        return scope.cancelled_caught
+
+    async def group():
+        async with anyio.create_task_group() as tg:
+            tg.start_soon(anyio.sleep, 10)
+            await anyio.sleep(0)
+            tg.cancel_scope.cancel()
+        return tg.cancel_scope.cancelled_caught
+
+    async def thread():
+        return await anyio.to_thread.run_sync(VAR.get)
+
+    async def done_waiter():
+        # anyio does not cancel a task whose waiter is done: the item must not be lost.
+        send, receive = anyio.create_memory_object_stream(1)
+        with send, receive, anyio.CancelScope() as scope:
+            loop = asyncio.get_running_loop()
+            loop.call_soon(send.send_nowait, "item")
+            loop.call_soon(scope.cancel)
+            return await receive.receive()
+
+    async def failing():
+        async with anyio.create_task_group() as tg:
+            tg.start_soon(anyio.sleep, 10)
+            raise LookupError
+
+    async def main(lab):
+        coros = deadline(), own_scope(), group(), thread(), done_waiter()
+        results = await asyncio.gather(*(lab.result(coro) for coro in coros))
+        assert results == [(True, 0), True, True, "unset", "item"]
+        _, exc = await lab.outcome(failing())
+        assert isinstance(exc, ExceptionGroup) and exc.subgroup(LookupError)
+
+    run(main)
+
+
+def test_one_future_awaited_by_many(run):
+    async def handler(future):
+        return await future
+
+    async def main(lab):
+        future = lab.loop.create_future()
+        outcomes = [lab.begin(handler(future))[1] for _ in range(3)]
+        plain = asyncio.create_task(handler(future))
+        outcomes += [lab.begin(handler(future))[1] for _ in range(3)]
+        await turns()
+        future.set_result(4)
+        assert [await outcome for outcome in outcomes] == [(4, None)] * 6
+        assert await plain == 4
+
+    run(main)
+
+
+def test_bad_yields_are_rejected_as_by_a_task(run):
+    @types.coroutine
+    def give(value):
+        return (yield value)
+
+    class Broken:
+        """A future that cannot be waited for."""
+
+        _asyncio_future_blocking = True
+
+        def get_loop(self):
+            raise ZeroDivisionError("broken")
+
+    async def handler(value, steps):
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await give(value() if callable(value) else value)
+
+    async def main(lab):
+        foreign_loop = asyncio.new_event_loop()
+        foreign = foreign_loop.create_future()
+        foreign._asyncio_future_blocking = True
+        unflagged = lab.loop.create_future()
+        for value in (5, foreign, unflagged, (x for x in ()), asyncio.current_task):
+            for steps in (0, 1):
+                (_, exc), (_, plain) = (
+                    await lab.outcome(handler(value, steps)),
+                    await plain_outcome(handler(value, steps)),
+                )
+                assert type(exc) is type(plain) is RuntimeError
+                # The words before the task's own repr.
+                assert str(exc).split("<")[0] == str(plain).split("<")[0]
+        _, exc = await lab.outcome(handler(Broken(), 0))
+        assert type(exc) is ZeroDivisionError
+
+        handle, outcome = lab.begin(handler(5, 0))
+        assert handle.cancel() and type((await outcome)[1]) is asyncio.CancelledError
+        foreign_loop.close()
+
+    run(main)

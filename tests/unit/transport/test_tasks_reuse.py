@@ -1,0 +1,626 @@
+"""Re-use of pooled tasks must not show; shutdown, faults, leaks and stress."""
+
+import asyncio
+import gc
+import random
+import sys
+import weakref
+
+import pytest
+from tasks_lab import LOOPS, VAR, Lab, new_loop_fixture, plain_outcome, run_fixture, turns
+
+from wirespeed.transport.tasks import TaskPool
+
+__all__ = ["new_loop_fixture", "run_fixture"]
+
+KEPT = []
+LEFTOVERS = {
+    "reference": KEPT.append,
+    "weak reference": lambda task: KEPT.append(weakref.ref(task, print)),
+    "plain weak reference": lambda task: KEPT.append(weakref.ref(task)),
+    "name": lambda task: task.set_name("mine"),
+    "attribute": lambda task: setattr(task, "request_id", 5),
+    "callback": lambda task: task.add_done_callback(lambda task: KEPT.append(task.result())),
+    "cancel": lambda task: task.cancel(),
+    "cancel and uncancel": lambda task: (task.cancel(), task.uncancel()),
+}
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept():
+    yield
+    KEPT.clear()
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2])
+@pytest.mark.parametrize("leftover", LEFTOVERS)
+def test_a_task_with_leftovers_is_not_used_again(run, leftover, steps):
+    async def handler():
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        LEFTOVERS[leftover](asyncio.current_task())
+        return "result"
+
+    async def look():
+        task = asyncio.current_task()
+        return (
+            task.cancelling(),
+            task.get_name() == "mine",
+            hasattr(task, "request_id"),
+            any(kept is task for kept in KEPT),
+            any(isinstance(kept, weakref.ref) and kept() is task for kept in KEPT),
+        )
+
+    async def main(lab):
+        for _ in range(3):
+            _, exc = await lab.outcome(handler())
+            kinds = {"cancel": (asyncio.CancelledError,)}
+            if leftover == "cancel and uncancel":  # as a task of this version of Python
+                kinds[leftover] = (type((await plain_outcome(handler()))[1]),)
+            assert isinstance(exc, kinds.get(leftover, type(None)))
+            assert await lab.result(look()) == (0, False, False, False, False)
+            await turns()
+            assert lab.pool.tasks == lab.pool.idle
+        if leftover == "callback":
+            assert KEPT == ["result"] * 3
+
+    run(main)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2])
+def test_a_kept_task_gets_the_outcome(run, steps):
+    async def handler(exc):
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        KEPT.append(asyncio.current_task())
+        if exc is not None:
+            raise exc
+        return "result"
+
+    async def main(lab):
+        assert await lab.result(handler(None)) == "result"
+        task = KEPT[-1]
+        await turns(1)
+        assert task.done() and task.result() == "result"
+
+        error = ValueError("no")
+        assert await lab.outcome(handler(error)) == (None, error)
+        task = KEPT[-1]
+        await turns(1)
+        assert task.exception() is error
+
+        _, exc = await lab.outcome(handler(asyncio.CancelledError()))
+        assert type(exc) is asyncio.CancelledError
+        task = KEPT[-1]
+        await turns(1)
+        assert task.cancelled()
+
+        # Never retrieved by anyone but the hook: not logged (run() looks at the faults).
+        await lab.outcome(handler(ValueError("seen by the hook")))
+        await turns()
+        KEPT.clear()
+        del task
+
+    run(main)
+
+
+def test_cancel_after_the_end_changes_nothing(run):
+    async def handler():
+        KEPT.append(asyncio.current_task())
+        return "result"
+
+    async def main(lab):
+        lab.begin(handler())
+        KEPT[-1].cancel()
+        await turns(1)
+        assert KEPT[-1].result() == "result"
+
+    run(main)
+
+
+def test_all_tasks_held_by_a_monitor(run):
+    async def handler():
+        return asyncio.current_task()
+
+    async def main(lab):
+        await turns()
+        held = asyncio.all_tasks()
+        assert any(task.get_name().startswith("wirespeed-") for task in held)
+        assert await lab.result(handler()) not in held
+        await turns()
+        assert all(task.done() for task in held - {asyncio.current_task()})
+
+    run(main)
+
+
+def test_someone_cancels_every_task(run):
+    """As asyncio.run() does at its end, and yet the pool goes on."""
+
+    async def forever():
+        await asyncio.sleep(100)
+
+    async def main(lab):
+        _, outcome = lab.begin(forever())
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        assert others
+        for task in others:
+            task.cancel()
+            assert "wirespeed" in repr(task)
+        await asyncio.wait(others)
+        assert type((await outcome)[1]) is asyncio.CancelledError
+        assert lab.pool.tasks == 0
+        assert await lab.result(asyncio.sleep(0, 5)) == 5
+
+    run(main)
+
+
+@pytest.mark.parametrize("max_idle", [0, 2])
+def test_no_more_than_max_idle_are_kept(run, max_idle):
+    async def main(lab):
+        outcomes = [lab.begin(asyncio.sleep(0))[1] for _ in range(8)]
+        await asyncio.gather(*outcomes)
+        assert await lab.result(asyncio.sleep(0, 1)) == 1
+        await turns()
+        assert lab.pool.idle == lab.pool.tasks <= max_idle
+
+    run(main, max_idle=max_idle)
+
+
+def test_a_hook_that_fails_is_reported(new_loop):
+    async def handler(steps):
+        for _ in range(steps):
+            await asyncio.sleep(0)
+
+    def hook(result, exc):
+        raise ZeroDivisionError("hook")
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        lab = Lab(loop)
+        for steps in (0, 2):
+            loop.call_soon(lab.pool.start, handler(steps), hook)
+            await turns(5)
+        assert [str(fault["exception"]) for fault in lab.faults] == ["hook", "hook"]
+        assert lab.pool.idle == lab.pool.tasks > 0
+        await lab.pool.aclose()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main())
+
+
+def test_a_handler_that_tampers_with_the_current_task(new_loop):
+    async def handler(steps):
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        asyncio.tasks._leave_task(asyncio.get_running_loop(), asyncio.current_task())
+        return 1
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        lab = Lab(loop)
+        for steps in (0, 1):
+            outcome = loop.create_future()
+            loop.call_soon(lab.pool.start, handler(steps), lambda *a, f=outcome: f.set_result(a))
+            assert await outcome == (1, None)
+        await turns()
+        assert len(lab.faults) == 2
+        assert await lab.result(asyncio.sleep(0, 2)) == 2
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main())
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("steps", [0, 1, 2])
+@pytest.mark.parametrize("by_hook", [False, True])
+def test_keyboard_interrupt_leaves_the_loop(new_loop, kind, steps, by_hook):
+    async def handler():
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        if not by_hook:
+            raise kind("now")
+
+    def hook(result, exc):
+        seen.append((result, exc))
+        if by_hook:
+            raise kind("now")
+
+    loop = new_loop()
+    seen = []
+    pool = TaskPool(loop)
+    loop.run_until_complete(turns())
+    loop.call_soon(pool.start, handler(), hook)
+    with pytest.raises(kind, match="now") as caught:
+        loop.run_forever()
+    assert seen == [(None, None if by_hook else caught.value)]
+    loop.run_until_complete(pool.aclose())
+    assert pool.tasks == 0
+    loop.close()
+
+
+def test_the_loop_run_inside_a_first_step():
+    """What a nested loop does, as debuggers and notebooks bring it about (plain asyncio only)."""
+
+    async def handler(cancel, loop):
+        task = asyncio.current_task()
+        asyncio.tasks._leave_task(loop, task)
+        for _ in range(3):
+            loop._run_once()
+        if cancel:
+            task.cancel()
+            loop._run_once()
+        asyncio.tasks._enter_task(loop, task)
+        await asyncio.sleep(0)
+        return "end"
+
+    async def main():
+        lab = Lab(asyncio.get_running_loop())
+        outcomes = []
+        for cancel in (False, True):
+            outcome = lab.loop.create_future()
+            outcomes.append(outcome)
+            lab.loop.call_soon(
+                lab.pool.start,
+                handler(cancel, lab.loop),
+                lambda *args, f=outcome: f.set_result(args),
+            )
+            await asyncio.wait([outcome])
+        assert outcomes[0].result() == ("end", None)
+        assert type(outcomes[1].result()[1]) is asyncio.CancelledError
+        await lab.pool.aclose()
+        assert lab.faults == []
+
+    asyncio.run(main())
+
+
+# --- closing ---
+
+
+def test_aclose(run):
+    log = []
+
+    async def stubborn():
+        try:
+            await asyncio.sleep(100)
+        except asyncio.CancelledError:
+            log.append("cancelled")
+            await asyncio.sleep(0.001)
+        return "late"
+
+    async def closes(pool):
+        await pool.aclose()
+
+    async def main(lab):
+        log.clear()
+        assert str((await lab.outcome(closes(lab.pool)))[1]) == (
+            "a handler cannot close the pool that runs it"
+        )
+        running = [lab.begin(stubborn())[1] for _ in range(3)]
+        deferred = []
+        lab.pool.start(stubborn(), lambda *args: deferred.append(args))
+        await asyncio.gather(lab.pool.aclose(), lab.pool.aclose())
+        assert [outcome.result() for outcome in running] == [("late", None)] * 3
+        assert type(deferred[0][1]) is asyncio.CancelledError
+        assert log == ["cancelled"] * 3 and lab.pool.closed
+        coro = stubborn()
+        with pytest.raises(RuntimeError, match="the task pool is closed"):
+            lab.pool.start(coro, print)
+        assert coro.cr_frame is None  # closed
+
+    run(main)
+
+
+@pytest.mark.parametrize("state", ["new", "idle", "running", "ending", "deferred"])
+def test_a_loop_that_closes_without_aclose(new_loop, state, caplog, monkeypatch):
+    unraisable = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+    loop = new_loop()
+    pool = TaskPool(loop)
+    ended = []
+
+    async def wait():
+        KEPT.append(asyncio.current_task())
+        if state == "running":
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(True)
+
+    async def main():
+        if state in ("running", "ending"):
+            loop.call_soon(pool.start, wait(), print)
+            loop.call_soon(loop.stop)
+        else:
+            await turns()
+        if state == "deferred":
+            pool.start(asyncio.sleep(0), print)
+
+    if state in ("running", "ending"):
+        loop.run_until_complete(turns())
+        loop.create_task(main())
+        loop.run_forever()
+    elif state != "new":
+        loop.run_until_complete(main())
+    loop.close()
+    if state == "deferred":
+        # The loop dropped the callback; a plain task would say that it was never awaited.
+        with pytest.warns(RuntimeWarning, match="never awaited"):
+            del pool
+            gc.collect()
+    KEPT.clear()
+    pool = None
+    gc.collect()
+    assert caplog.records == [] and unraisable == []
+    assert ended == ([True] if state == "running" else [])
+
+
+def test_asyncio_run_without_aclose(new_loop, caplog):
+    seen = []
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        lab = Lab(loop)
+        loop.call_soon(lab.pool.start, asyncio.sleep(100), lambda *args: seen.append(args))
+        await asyncio.gather(*(lab.result(asyncio.sleep(0)) for _ in range(3)))
+        return lab
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        lab = runner.run(main())
+    assert type(seen[0][1]) is asyncio.CancelledError
+    assert lab.faults == [] and lab.pool.tasks == 0
+    gc.collect()
+    assert caplog.records == []
+
+
+# --- kinds of loops ---
+
+
+def test_debug_mode(new_loop, caplog):
+    async def handler(x):
+        await asyncio.sleep(0)
+        async with asyncio.timeout(1):
+            await asyncio.sleep(0.001)
+        return x
+
+    async def main():
+        lab = Lab(asyncio.get_running_loop())
+        for _ in range(2):
+            assert await lab.result(asyncio.sleep(0, 1)) == 1
+            assert await asyncio.gather(*map(lab.result, map(handler, range(5)))) == [*range(5)]
+        await lab.pool.aclose()
+        assert lab.faults == []
+
+    with asyncio.Runner(loop_factory=new_loop, debug=True) as runner:
+        runner.run(main())
+    assert not [r for r in caplog.records if r.levelname != "WARNING"]
+
+
+def wrapping_factory(loop, coro, **options):
+    class Mine(asyncio.Task):
+        pass
+
+    return Mine(coro, loop=loop, **options)
+
+
+FACTORIES = {"wrapping": wrapping_factory}
+if sys.version_info >= (3, 12):
+    FACTORIES["eager"] = asyncio.eager_task_factory
+
+
+@pytest.mark.parametrize("factory", FACTORIES)
+def test_task_factories(run, factory):
+    async def child(x):
+        await asyncio.sleep(0)
+        return x
+
+    async def handler():
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(child(i)) for i in range(3)]
+        assert type(asyncio.current_task()) is asyncio.Task
+        return [task.result() for task in tasks]
+
+    async def spawn(lab):
+        outcome = lab.loop.create_future()
+        lab.pool.start(handler(), lambda *args: outcome.set_result(args))
+        return await outcome
+
+    async def main(lab):
+        lab.loop.set_task_factory(FACTORIES[factory])
+        late = Lab(lab.loop)
+        for each in (lab, late):
+            assert await each.result(handler()) == [0, 1, 2]
+            assert await asyncio.create_task(spawn(each)) == ([0, 1, 2], None)
+        await late.pool.aclose()
+
+    run(main)
+
+
+def test_pure_python_tasks(monkeypatch, new_loop):
+    """Some programs (nested event loops) put these in the place of the C ones."""
+    tasks = asyncio.tasks
+    for name in ("_enter_task", "_leave_task", "_register_task", "_unregister_task"):
+        monkeypatch.setattr(tasks, name, getattr(tasks, f"_py{name}"))
+    monkeypatch.setattr(tasks, "Task", tasks._PyTask)
+    monkeypatch.setattr(asyncio, "Task", tasks._PyTask)
+    pure_current = getattr(tasks, "_py_current_task", tasks.current_task)
+    for module in (tasks, asyncio):
+        monkeypatch.setattr(module, "current_task", pure_current)
+
+    async def handler(steps, cancel):
+        me = asyncio.current_task()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        assert me is asyncio.current_task() and type(me) is tasks._PyTask
+        if cancel:
+            me.cancel()
+            await asyncio.sleep(0)
+        return steps
+
+    loop = new_loop()
+    pool = TaskPool(loop)
+    seen = []
+    for _ in range(2):
+        for steps in (0, 1, 3):
+            for cancel in (False, True):
+                loop.call_soon(pool.start, handler(steps, cancel), lambda *args: seen.append(args))
+    until = loop.create_future()
+    loop.call_later(0.01, until.set_result, None)
+    loop.run_until_complete(until)
+    assert sorted(result for result, exc in seen if exc is None) == [0, 0, 1, 1, 3, 3]
+    assert [type(exc) for _, exc in seen if exc is not None] == [asyncio.CancelledError] * 6
+    stop = loop.create_future()
+    closing = tasks._PyTask(pool.aclose(), loop=loop)
+    closing.add_done_callback(stop.set_result)
+    loop.run_until_complete(stop)
+    assert closing.exception() is None and pool.tasks == 0
+    loop.close()
+
+
+# --- leaks and stress ---
+
+
+def test_nothing_of_a_request_stays(run):
+    class Thing:
+        pass
+
+    async def handler(thing, kind):
+        VAR.set(thing)
+        if kind > 1:
+            await asyncio.sleep(0)
+        if kind % 2:
+            raise ValueError(thing)
+        return thing
+
+    async def main(lab):
+        gone = []
+        for kind in range(4):
+            thing = Thing()
+            gone.append(weakref.ref(thing))
+            await lab.outcome(handler(thing, kind))
+            del thing
+        await turns()
+        gc.collect()
+        assert [ref() for ref in gone] == [None] * 4
+
+    run(main)
+
+
+def test_reference_counts_do_not_grow(run):
+    shared = object()
+
+    async def handler(x, kind):
+        VAR.set(x)
+        if kind == 1:
+            await asyncio.sleep(0)
+        elif kind == 2:
+            await asyncio.sleep(10)
+        elif kind == 3:
+            raise LookupError(x)
+        return x
+
+    async def round_of(lab):
+        outcomes = []
+        for i in range(40):
+            handle, outcome = lab.begin(handler(shared, i % 4))
+            outcomes.append(outcome)
+            if i % 4 == 2:
+                handle.cancel()
+        await asyncio.gather(*outcomes)
+
+    async def main(lab):
+        await round_of(lab)
+        await turns()
+        gc.collect()
+        before = sys.getrefcount(shared), sys.getrefcount(None), lab.pool.tasks
+        for _ in range(10):
+            await round_of(lab)
+        await turns()
+        gc.collect()
+        after = sys.getrefcount(shared), sys.getrefcount(None), lab.pool.tasks
+        assert after[0] == before[0] and after[2] == before[2]
+        assert abs(after[1] - before[1]) < 200  # 400 requests; None is immortal from 3.12 on
+
+    run(main)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_stress(run, seed):
+    rng = random.Random(seed)
+
+    async def handler(x, plan):
+        me = asyncio.current_task()
+        VAR.set(x)
+        for step in plan:
+            if step == "future":
+                future = asyncio.get_running_loop().create_future()
+                asyncio.get_running_loop().call_soon(future.set_result, None)
+                await future
+            elif step == "timeout":
+                try:
+                    async with asyncio.timeout(0.0005):
+                        await asyncio.sleep(10)
+                except TimeoutError:
+                    pass
+            elif step == "child":
+                assert await asyncio.create_task(asyncio.sleep(0.0005, x)) == x
+            elif step == "keep":
+                KEPT.append(me)
+            elif step == "raise":
+                raise LookupError(x)
+            else:
+                await asyncio.sleep(step)
+            assert asyncio.current_task() is me and VAR.get() == x
+        return x
+
+    async def main(lab):
+        steps = [0, 0, 0.0005, 0.001, "future", "timeout", "child", "keep"]
+        started = []
+        for i in range(1000):
+            plan = rng.choices(steps, k=rng.randrange(4))
+            if rng.random() < 0.1:
+                plan.append("raise")
+            handle, outcome = lab.begin(handler(i, plan))
+            cancelled = handle is not None and rng.random() < 0.2
+            if cancelled:
+                lab.loop.call_later(rng.random() * 0.003, handle.cancel)
+            started.append((i, plan, cancelled, outcome))
+            if rng.random() < 0.05:
+                await asyncio.sleep(0.001)
+        for i, plan, cancelled, outcome in started:
+            result, exc = await outcome
+            if exc is None:
+                assert result == i and "raise" not in plan
+            elif isinstance(exc, LookupError):
+                assert exc.args == (i,) and "raise" in plan
+            else:
+                assert cancelled and type(exc) is asyncio.CancelledError
+        await turns()
+        assert lab.pool.tasks == lab.pool.idle <= 64
+        assert all(task.done() for task in KEPT)
+        KEPT.clear()
+
+    run(main, max_idle=64)
+
+
+def test_two_pools_and_two_loops(run):
+    async def who():
+        await asyncio.sleep(0)
+        return asyncio.get_running_loop()
+
+    async def main(lab):
+        other = Lab(lab.loop)
+        assert await asyncio.gather(lab.result(who()), other.result(who())) == [lab.loop] * 2
+        await other.pool.aclose()
+
+        def elsewhere():
+            async def inner():
+                far = Lab(asyncio.get_running_loop())
+                assert await far.result(who()) is far.loop is not lab.loop
+                await far.pool.aclose()
+
+            with asyncio.Runner(loop_factory=LOOPS["asyncio"]) as runner:
+                runner.run(inner())
+
+        await asyncio.to_thread(elsewhere)
+
+    run(main)
