@@ -21,6 +21,7 @@ __all__ = [
     "ChildExited",
     "ConfigError",
     "ConnectionClosed",
+    "InvalidResponse",
     "LaunchError",
     "LimitExceeded",
     "LocalError",
@@ -52,6 +53,10 @@ class ConnectionClosed(LocalError):
 
 class LimitExceeded(LocalError):
     """A documented limit was reached (message size, requests in flight, …)."""
+
+
+class InvalidResponse(WirespeedError):
+    """The peer answered with something that is no valid response to the request."""
 
 
 class RemoteError(WirespeedError):

@@ -19,14 +19,14 @@ cdef class BatchReply:
         return reply
 
     cdef int begin_answer_c(self) except -1:
-        self.out.write_c(b"," if self.n_answers else b"[", 1)
+        self.out.text_c(b"," if self.n_answers else b"[")
         self.n_answers += 1
         return 0
 
     cdef int finish_c(self, Outbox out) except -1:
         """Send the array, once nothing is open; a batch without answers sends nothing."""
         if self.n_open == 0 and self.n_answers:
-            self.out.write_c(b"]\n", 2)
+            self.out.text_c(b"]\n")
             out.absorb_c(self.out)
             self.n_answers = 0
             return 1

@@ -1,4 +1,6 @@
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp
 
 from wirespeed._core._simd cimport ws_scan, ws_status
 from wirespeed._core.slab cimport Lease, Slab
@@ -57,16 +59,12 @@ cdef inline Span span_of(Message m, int which) noexcept:
     return s
 
 
-cdef inline bint poi_is(Message m, int which, const char *text, size_t n) noexcept:
+cdef inline bint poi_is(Message m, int which, bytes text) noexcept:
     """Whether a point of interest is exactly this JSON text (a string with its quotes)."""
     cdef Span s = span_of(m, which)
-    cdef size_t i
-    if s.n != n:
-        return False
-    for i in range(n):
-        if s.p[i] != <uint8_t> text[i]:
-            return False
-    return True
+    return s.n == <size_t> PyBytes_GET_SIZE(text) and memcmp(
+        s.p, PyBytes_AS_STRING(text), s.n
+    ) == 0
 
 
 cdef inline bint valid_id(Message m) noexcept:

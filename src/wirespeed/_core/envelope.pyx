@@ -225,7 +225,7 @@ cdef class Message:
         return 0
 
     cdef bint version_c(self) except -1:
-        if poi_is(self, WS_JSONRPC, b'"2.0"', 5):
+        if poi_is(self, WS_JSONRPC, b'"2.0"'):
             return True
         return self.text_c(WS_JSONRPC) == "2.0"
 

@@ -40,6 +40,7 @@ cdef class Outbox:
     cdef uint8_t *reserve_c(self, size_t n) except NULL
     cdef int commit_c(self, size_t n) noexcept
     cdef int write_c(self, const void *p, size_t n) except -1
+    cdef int text_c(self, bytes text) except -1
     cdef int write_object_c(self, object data) except -1
     cdef int push_c(self, const uint8_t *p, size_t n, object owner) except -1
     cdef int close_segment_c(self) except -1

@@ -117,6 +117,10 @@ cdef class Outbox:
         self.commit_c(n)
         return 0
 
+    cdef int text_c(self, bytes text) except -1:
+        """Copy a short text of our own in."""
+        return self.write_c(PyBytes_AS_STRING(text), <size_t> PyBytes_GET_SIZE(text))
+
     cdef int write_object_c(self, object data) except -1:
         """A payload: short ones are copied, others referenced until they are sent."""
         cdef Payload payload

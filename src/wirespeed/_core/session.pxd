@@ -52,5 +52,6 @@ cdef class Session:
     ) except -1
     cdef int drop_inbound_c(self, uint64_t ref) except -1
     cdef int cancelled_done_c(self) except -1
+    cdef Outbox open_request_c(self, int64_t id)
     cdef int write_call_c(self, bytes method, object params) except -1
     cdef int set_token_c(self, uint64_t ref, object token) except -1

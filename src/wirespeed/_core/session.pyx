@@ -21,7 +21,6 @@ What a session does by itself, and what it leaves to its owner:
 cimport cython
 from libc.math cimport INFINITY
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdio cimport snprintf
 from libc.string cimport memcpy
 
 from cpython.ref cimport Py_DECREF, Py_INCREF
@@ -235,7 +234,7 @@ cdef class Session:
         cdef uint64_t ref
         cdef Span id = span_of(m, WS_ID)
         cdef InFlightSlot *slot
-        if self.batch is not None and poi_is(m, WS_METHOD, b'"initialize"', 12):
+        if self.batch is not None and poi_is(m, WS_METHOD, b'"initialize"'):
             self.faults += 1
             self.write_error_c(
                 self.batch, id, INVALID_REQUEST, "initialize cannot be part of a batch", None
@@ -257,7 +256,7 @@ cdef class Session:
             self.batch.n_open += 1
         if self.n_waiting == 0 and self.has_room_c():
             return 1
-        if poi_is(m, WS_METHOD, b'"ping"', 6) and self.outbox.size < 2 * self.output_high:
+        if poi_is(m, WS_METHOD, b'"ping"') and self.outbox.size < 2 * self.output_high:
             return 1
         if self.must_stop_c():
             # we wait for the peer ourselves: its answer may lie behind this request
@@ -290,7 +289,7 @@ cdef class Session:
         cdef int64_t id
         cdef InFlightSlot *slot
         cdef Span raw
-        if poi_is(m, WS_METHOD, b'"notifications/cancelled"', 25):
+        if poi_is(m, WS_METHOD, b'"notifications/cancelled"'):
             raw = span_of(m, WS_REQUEST_ID)
             if raw.n == 0:
                 return 0
@@ -306,7 +305,7 @@ cdef class Session:
             else:
                 # the other direction: the server ends a subscription of ours
                 m.token = self.pending.peek_c(self.pending.find_c(raw))
-        elif poi_is(m, WS_METHOD, b'"notifications/progress"', 24):
+        elif poi_is(m, WS_METHOD, b'"notifications/progress"'):
             id = self.pending.find_c(span_of(m, WS_PROGRESS_TOKEN))
             if id:
                 m.token = self.pending.peek_c(id)
@@ -375,10 +374,10 @@ cdef class Session:
         cdef InFlightSlot *slot = self.inflight.slot_c(ref)
         self.messages_out += 1
         if slot.batch is NULL:
-            self.outbox.write_c(b"}\n", 2)
+            self.outbox.text_c(b"}\n")
             self.inflight.remove_c(ref)
             return 0
-        (<BatchReply> slot.batch).out.write_c(b"}", 1)
+        (<BatchReply> slot.batch).out.text_c(b"}")
         return self.drop_inbound_c(ref)
 
     cdef int result_c(self, uint64_t ref, object body) except -1:
@@ -386,7 +385,7 @@ cdef class Session:
         cdef Outbox out = self.open_reply_c(ref)
         if out is None:
             return 0
-        out.write_c(b'"result":', 9)
+        out.text_c(b'"result":')
         out.write_object_c(body)
         self.close_reply_c(ref)
         return 1
@@ -397,7 +396,7 @@ cdef class Session:
         cdef Outbox out = self.open_reply_c(ref)
         if out is None:
             return 0
-        out.write_c(b'"error":', 8)
+        out.text_c(b'"error":')
         out.write_object_c(body)
         self.close_reply_c(ref)
         return 1
@@ -411,16 +410,16 @@ cdef class Session:
         if batch is not None:
             batch.begin_answer_c()
             out = batch.out
-        out.write_c(b'{"jsonrpc":"2.0",', 17)
+        out.text_c(b'{"jsonrpc":"2.0",')
         if id.n:
-            out.write_c(b'"id":', 5)
+            out.text_c(b'"id":')
             out.write_c(id.p, id.n)
-            out.write_c(b",", 1)
+            out.text_c(b",")
         elif self.null_ids:
-            out.write_c(b'"id":null,', 10)
-        out.write_c(b'"error":', 8)
+            out.text_c(b'"id":null,')
+        out.text_c(b'"error":')
         out.write_object_c(body)
-        out.write_c(b"}\n", 2 if batch is None else 1)
+        out.text_c(b"}\n" if batch is None else b"}")
         self.messages_out += 1
         return 0
 
@@ -474,13 +473,28 @@ cdef class Session:
 
     def send_reserved(self, int64_t id, str method not None, params=None, /):
         """Send the request that an id was reserved for. `params`: JSON text, or None."""
-        cdef char digits[24]
-        cdef int n = snprintf(digits, sizeof(digits), b"%lld,", <long long> id)
         cdef bytes name = encode(method)
-        cdef Outbox out = self.outbox
-        out.write_c(HEAD, HEAD_LEN)
-        out.write_c(digits, n)
+        self.open_request_c(id)
         self.write_call_c(name, params)
+
+    cdef Outbox open_request_c(self, int64_t id):
+        """Begin a request, up to behind its id: the caller writes ``"method":...`` and all the
+        rest with the closing brace and newline, running no other code in between."""
+        cdef char digits[24]
+        cdef char *p = digits + sizeof(digits)
+        cdef Outbox out = self.outbox
+        p -= 1
+        p[0] = c','
+        while True:
+            p -= 1
+            p[0] = c'0' + <char> (id % 10)
+            id //= 10
+            if id == 0:
+                break
+        out.write_c(HEAD, HEAD_LEN)
+        out.write_c(p, digits + sizeof(digits) - p)
+        self.messages_out += 1
+        return out
 
     def send_request(self, str method not None, params=None, /, *, token, double deadline=INFINITY):
         """Send a request; returns its id. Its response becomes an event with this token."""
@@ -495,18 +509,18 @@ cdef class Session:
     def send_notification(self, str method not None, params=None, /):
         """Send a notification. `params`: JSON text, or None."""
         cdef bytes name = encode(method)
-        self.outbox.write_c(b'{"jsonrpc":"2.0",', 17)
+        self.outbox.text_c(b'{"jsonrpc":"2.0",')
         self.write_call_c(name, params)
+        self.messages_out += 1
 
     cdef int write_call_c(self, bytes method, object params) except -1:
         cdef Outbox out = self.outbox
-        out.write_c(b'"method":', 9)
+        out.text_c(b'"method":')
         out.write_c(<const char *> method, len(method))
         if params is not None:
-            out.write_c(b',"params":', 10)
+            out.text_c(b',"params":')
             out.write_object_c(params)
-        out.write_c(b"}\n", 2)
-        self.messages_out += 1
+        out.text_c(b"}\n")
         return 0
 
     def cancel(self, int64_t id, str reason=None, /):

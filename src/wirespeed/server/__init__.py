@@ -1,19 +1,24 @@
-"""MCP servers: see `Server`."""
+"""MCP servers: see `Server`. What a name needs is loaded when it is first used."""
 
-from wirespeed.server.content import (
-    Annotations,
-    Audio,
-    EmbeddedResource,
-    Icon,
-    Image,
-    ResourceContents,
-    ResourceLink,
-    Text,
-    ToolResult,
-)
-from wirespeed.server.context import Context
-from wirespeed.server.server import RawResult, Server
-from wirespeed.server.signature import SignatureError
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from wirespeed.server.content import (
+        Annotations,
+        Audio,
+        EmbeddedResource,
+        Icon,
+        Image,
+        ResourceContents,
+        ResourceLink,
+        Text,
+        ToolResult,
+    )
+    from wirespeed.server.context import Context
+    from wirespeed.server.server import RawResult, Server
+    from wirespeed.server.signature import SignatureError
 
 __all__ = [
     "Annotations",
@@ -30,3 +35,21 @@ __all__ = [
     "Text",
     "ToolResult",
 ]
+
+_HOMES = {name: "content" for name in __all__} | {
+    "Context": "context",
+    "RawResult": "server",
+    "Server": "server",
+    "SignatureError": "signature",
+}
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'wirespeed.server' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"wirespeed.server.{home}"), name)
+    globals()[name] = value
+    return value

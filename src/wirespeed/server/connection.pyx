@@ -202,7 +202,7 @@ cdef class ServerConnection(Endpoint):
     cdef int request_c(self, Message m) except -1:
         cdef object revision, handler, result
         cdef str method
-        if poi_is(m, WS_METHOD, b'"tools/call"', 12):
+        if poi_is(m, WS_METHOD, b'"tools/call"'):
             revision = self.revision_for_c(m)
             return self.call_tool_c(m, revision)
         method = m.method
@@ -235,7 +235,7 @@ cdef class ServerConnection(Endpoint):
         else:
             revision = self.revision
             if revision is None:
-                if poi_is(m, WS_METHOD, b'"ping"', 6):
+                if poi_is(m, WS_METHOD, b'"ping"'):
                     return methods.LATEST_LEGACY_REVISION      # allowed before the handshake
                 methods.refuse_uninitialized(self, m)
         if m.method not in revision.requests:
@@ -249,7 +249,7 @@ cdef class ServerConnection(Endpoint):
         cdef Span s
         if (
             self.modern is not None
-            and poi_is(m, WS_META_PROTOCOL_VERSION, self.modern_version, len(self.modern_version))
+            and poi_is(m, WS_META_PROTOCOL_VERSION, self.modern_version)
         ):
             revision = self.modern
         else:
@@ -265,7 +265,7 @@ cdef class ServerConnection(Endpoint):
             raise ProtocolError(
                 codes.INVALID_PARAMS, "io.modelcontextprotocol/clientInfo must be an object"
             )
-        if self.revision is not None and not poi_is(m, WS_METHOD, b'"server/discover"', 17):
+        if self.revision is not None and not poi_is(m, WS_METHOD, b'"server/discover"'):
             raise ProtocolError(
                 codes.INVALID_REQUEST,
                 f"this connection was initialized for {self.revision.version}",
@@ -423,31 +423,31 @@ cdef class ServerConnection(Endpoint):
         cdef Outbox out = self.session.open_reply_c(call.ref)
         if out is None:
             return 0
-        out.write_c(b'"result":{"content":', 20)
+        out.text_c(b'"result":{"content":')
         out.write_object_c(content)
         if structured is not None:
-            out.write_c(b',"structuredContent":', 21)
+            out.text_c(b',"structuredContent":')
             out.write_object_c(structured)
         if is_error:
-            out.write_c(b',"isError":true', 15)
+            out.text_c(b',"isError":true')
         if meta is None:
             self.tail_c(out, call.revision)
         else:
             if call.revision.modern:
-                out.write_c(b',"resultType":"complete"', 24)
+                out.text_c(b',"resultType":"complete"')
                 meta = methods.with_server_info(self.server, meta)
-            out.write_c(b',"_meta":', 9)
+            out.text_c(b',"_meta":')
             out.write_object_c(meta)
-            out.write_c(b"}", 1)
+            out.text_c(b"}")
         self.session.close_reply_c(call.ref)
         return 0
 
     cdef int tail_c(self, Outbox out, object revision) except -1:
         """The end of a result whose members were written: what a modern one must have."""
         if revision.modern:
-            out.write_c(b",", 1)
+            out.text_c(b",")
             return out.write_object_c(self.modern_tail)
-        return out.write_c(b"}", 1)
+        return out.text_c(b"}")
 
     # -- notifications -------------------------------------------------------------------------
 
@@ -455,7 +455,7 @@ cdef class ServerConnection(Endpoint):
         """A notification: never answered, whatever it holds."""
         if m.token is not None and m.ref:
             m.token.cancel()           # notifications/cancelled of a request in flight
-        elif poi_is(m, WS_METHOD, b'"notifications/initialized"', 27):
+        elif poi_is(m, WS_METHOD, b'"notifications/initialized"'):
             self.state.initialized = True
 
     # -- shutting down -------------------------------------------------------------------------

@@ -20,8 +20,9 @@ none, or ``Any``                  by run-time type      objects only            
 * "Its JSON" is compact.  A value whose JSON is a string (enum, date, UUID) is shown without quotes.
 * A list that holds a content block is a list of blocks; strings in it are text blocks, anything
   else is a text block of its JSON.
-* A structured result must conform to its schema, so values are checked against the annotation
-  before they leave; one that does not fit is a `ResultError`, never a false promise.
+* A structured result must conform to its schema, so its JSON is decoded again as the annotation
+  says before it leaves; one that does not fit is a `ResultError`, never a false promise.  Classes
+  with code of their own (``__post_init__``, attrs, pydantic) are checked by class, or by pydantic.
 * JSON has no NaN and no Infinity.  Where the annotation promises a number they are a `ResultError`;
   in untyped results they become ``null``.
 * Top-level ``bytes`` are refused: they have no media type.  Return `Image`, `Audio` or
@@ -121,7 +122,7 @@ class _Block(msgspec.Struct, omit_defaults=True, rename="camel", kw_only=True):
     since: ClassVar[str] = "2024-11-05"
 
     def describe(self) -> str:
-        """What to tell a peer whose revision does not have this kind of block."""
+        """What a peer is told whose revision does not have this kind of block."""
         return f"[{type(self).__name__}]"
 
 
@@ -231,8 +232,6 @@ def _failure(exc: BaseException, value: Any) -> ResultError:
         return ResultError(f"the result holds a lone surrogate (U+{code:04X}): not valid text")
     if isinstance(exc, RecursionError):
         return ResultError("the result is nested too deeply, or contains itself")
-    if isinstance(exc, ResultError):
-        return exc
     problems = getattr(exc, "errors", None)
     if problems is not None and type(exc).__module__.startswith("pydantic"):
         exc = ValueError(f"{type(value).__name__} does not fit the declared type")
@@ -312,11 +311,8 @@ def _encode_tool_result(result: ToolResult, revision: str, plan: ResultPlan) -> 
 def _verify(check: Callable[[bytes], Any], data: bytes, value: Any, what: str = "result") -> None:
     try:
         check(data)
-    except Exception as exc:
-        if isinstance(exc, (msgspec.DecodeError, RecursionError)):
-            reason = describe_validation_error(exc, what)
-        else:
-            reason = one_line(str(exc))
+    except (msgspec.DecodeError, RecursionError) as exc:
+        reason = describe_validation_error(exc, what)
         if has_nonfinite(value):
             reason += " (JSON has no NaN and no Infinity)"
         raise ResultError(f"the tool's result does not fit its output schema: {reason}") from exc

@@ -56,6 +56,7 @@ _MAX_ERROR = 500  # characters of one error text; a message may quote the caller
 _MAX_PROBLEMS = 8  # problems listed for one invalid pydantic model
 _UNIONS = (Union, types.UnionType)
 _PLAIN = frozenset((Any, bool, int, float, str, type(None)))
+# What msgspec, typing and pydantic raise for a type; RuntimeError: pydantic's, and RecursionError.
 _REFUSALS = (TypeError, ValueError, RuntimeError, NameError, AttributeError)
 
 
@@ -282,8 +283,8 @@ def prepare_type(
         if not normaliser.needs_pydantic:
             build_schemas([normal], mode)
             return normal
-    except RecursionError as exc:
-        raise SignatureError(f"{where}: the type refers to itself without end") from exc
+    except RecursionError:
+        cause = TypeError("the type refers to itself without end")
     except _REFUSALS as exc:
         cause = exc
     pydantic = sys.modules.get("pydantic")

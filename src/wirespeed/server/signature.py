@@ -28,7 +28,6 @@ MCP server/tools, "Data Types" and "Tool Names" (the rules for names are SHOULDs
 
 from __future__ import annotations
 
-import copy
 import functools
 import re
 import types
@@ -54,10 +53,8 @@ if typing.TYPE_CHECKING:
 __all__ = ["SignatureError", "ToolSpec", "inspect_tool", "parse_docstring"]
 
 # Flags of code objects (the inspect module's CO_*); compiled functions carry them too.
-_CO_GENERATOR = 0x20
-_CO_COROUTINE = 0x80
-_CO_ITERABLE_COROUTINE = 0x100
-_CO_ASYNC_GENERATOR = 0x200
+_CO_GENERATOR, _CO_COROUTINE, _CO_ASYNC_GENERATOR = 0x20, 0x80, 0x200
+_CO_ITERABLE_COROUTINE = 0x100  # types.coroutine
 
 _MAX_WRAPPERS = 64
 _IMMUTABLE = (type(None), bool, int, float, complex, str, bytes, Enum, types.FunctionType, type)
@@ -334,6 +331,8 @@ def _is_immutable(value: Any) -> bool:
 
 def _copier(value: Any) -> Callable[[], Any]:
     if isinstance(value, (list, dict, set, bytearray, tuple)):
+        import copy
+
         return lambda: copy.deepcopy(value)
     return lambda: value  # some object: whether it is state or a constant only its author knows
 
@@ -485,12 +484,12 @@ _PARAMETERS = {"args", "arguments", "parameters", "params", "other parameters"}
 _PARAMETERS |= {"keyword args", "keyword arguments"}
 _SECTIONS = _PARAMETERS | {"returns", "return", "yields", "yield", "receives", "raises", "raise"}
 _SECTIONS |= {"exceptions", "except", "warns"}
-_SPHINX = re.compile(r":(?P<kind>\w+)(?P<args>[^:\n]*):(?:\s+|$)(?P<text>.*)")
+_SPHINX = r":(?P<kind>\w+)(?P<args>[^:\n]*):(?:\s+|$)(?P<text>.*)"
 _SPHINX_KINDS = {"param", "parameter", "arg", "argument", "key", "keyword", "type", "raises"}
 _SPHINX_KINDS |= {"raise", "except", "exception", "return", "returns", "rtype", "yield", "yields"}
 _SPHINX_PARAMETERS = {"param", "parameter", "arg", "argument", "key", "keyword"}
-_GOOGLE = re.compile(r"\*{0,2}(?P<name>\w+)\s*(?:\(.*?\))?\s*:(?:\s+|$)(?P<text>.*)")
-_NUMPY = re.compile(r"(?P<names>\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?")
+_GOOGLE = r"\*{0,2}(?P<name>\w+)\s*(?:\(.*?\))?\s*:(?:\s+|$)(?P<text>.*)"
+_NUMPY = r"(?P<names>\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?"
 
 
 def _docstring(layers: list[Any]) -> str | None:
@@ -514,10 +513,10 @@ def parse_docstring(doc: str | None) -> tuple[str | None, dict[str, str]]:
     import inspect
 
     lines = inspect.cleandoc(doc).splitlines()
-    if lines[0].lower().rstrip(":") in _SECTIONS and not any(s[:1] == " " for s in lines[1:2]):
-        # The margin is taken from the other lines: under a title in the first line, they lost it.
-        if lines[0].endswith(":"):
-            lines[1:] = ["    " + line for line in lines[1:]]
+    first = lines[0].lower()
+    if first[-1:] == ":" and first[:-1] in _SECTIONS and not "".join(lines[1:2]).startswith(" "):
+        # The margin is that of the other lines: under a title in the first one, they lost theirs.
+        lines[1:] = ["    " + line for line in lines[1:]]
     kept: list[str] = []
     notes: dict[str, str] = {}
     at = 0
@@ -525,7 +524,7 @@ def parse_docstring(doc: str | None) -> tuple[str | None, dict[str, str]]:
         line = lines[at]
         title = line.strip().lower()
         below = lines[at + 1].strip() if at + 1 < len(lines) else ""
-        field = _SPHINX.fullmatch(line)
+        field = re.fullmatch(_SPHINX, line)
         start = at
         if title in _SECTIONS and len(below) >= 3 and set(below) == {"-"}:
             at = _numpy_end(lines, at + 2)
@@ -581,14 +580,14 @@ def _entries(body: list[str]) -> list[list[str]]:
 
 def _google_notes(body: list[str], notes: dict[str, str]) -> None:
     for first, *rest in _entries(body):
-        match = _GOOGLE.fullmatch(first)
+        match = re.fullmatch(_GOOGLE, first)
         if match:
             _note(notes, match["name"], [match["text"], *rest])
 
 
 def _numpy_notes(body: list[str], notes: dict[str, str]) -> None:
     for first, *rest in _entries(body):
-        match = _NUMPY.fullmatch(first)
+        match = re.fullmatch(_NUMPY, first)
         if match:
             for name in match["names"].split(","):
                 _note(notes, name.strip(), rest)

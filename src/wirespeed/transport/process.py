@@ -258,6 +258,8 @@ class Child:
             await self._launch()
         except BaseException:
             self._finalizer()
+            if self._stderr is not None:
+                self._stderr.close()
             self._closed = True
             raise
         _live.add(self)
@@ -268,50 +270,44 @@ class Child:
         environ = target.environment()
         launched: asyncio.Future[None] = loop.create_future()
         theirs: list[int] = []
-        ours_stderr = -1
-        sink = None
-        try:
-            if target.stderr != "inherit":
-                try:
-                    sink = open_sink(target.stderr)
-                except OSError as exc:
-                    name = os.fspath(target.stderr)  # type: ignore[arg-type]
-                    raise LaunchError(
-                        self._describe(f"cannot open {name!r} for stderr: {exc.strerror}")
-                    ) from exc
+        sink, stderr = None, -1
+        if target.stderr != "inherit":
             try:
-                stdin, process.stdin_fd = os.pipe()
-                theirs.append(stdin)
-                process.stdout_fd, stdout = os.pipe()
-                theirs.append(stdout)
-                stderr = -1
-                if target.stderr != "inherit":
-                    ours_stderr, stderr = os.pipe()
-                    theirs.append(stderr)
-                if len(_live) < _BIG_PIPES:
-                    _enlarge(process.stdin_fd)
-                    _enlarge(process.stdout_fd)
-
-                # The thread closes the child's ends: after a cancellation it still needs them.
-                spawn = _spawner(process, target, environ, (stdin, stdout, stderr))
-                threading.Thread(
-                    target=_work,
-                    args=(process, spawn, loop, weakref.ref(self), launched),
-                    name="wirespeed-child",
-                    daemon=True,
-                ).start()
-                theirs.clear()
-                await launched
-            except (OSError, ValueError, RuntimeError, subprocess.SubprocessError) as exc:
-                reason = launch_reason(target, self.cwd, environ, exc)
+                sink = open_sink(target.stderr)
+            except OSError as exc:
+                name = os.fspath(target.stderr)  # type: ignore[arg-type]
+                reason = f"cannot open {name!r} for stderr: {exc.strerror}"
                 raise LaunchError(self._describe(reason)) from exc
+        try:
+            stdin, process.stdin_fd = os.pipe()
+            theirs.append(stdin)
+            process.stdout_fd, stdout = os.pipe()
+            theirs.append(stdout)
             if target.stderr != "inherit":
-                fd, ours_stderr = ours_stderr, -1
-                self._stderr, sink = Drain(loop, fd, sink), None
+                ours, stderr = os.pipe()
+                theirs.append(stderr)
+                # Before the launch: the exit may be reported in the same tick as the launch.
+                self._stderr, sink = Drain(loop, ours, sink), None
+            if len(_live) < _BIG_PIPES:
+                _enlarge(process.stdin_fd)
+                _enlarge(process.stdout_fd)
+
+            # The thread closes the child's ends: after a cancellation it still needs them.
+            spawn = _spawner(process, target, environ, (stdin, stdout, stderr))
+            threading.Thread(
+                target=_work,
+                args=(process, spawn, loop, weakref.ref(self), launched),
+                name="wirespeed-child",
+                daemon=True,
+            ).start()
+            theirs.clear()
+            await launched
+        except (OSError, ValueError, RuntimeError, subprocess.SubprocessError) as exc:
+            reason = launch_reason(target, self.cwd, environ, exc)
+            raise LaunchError(self._describe(reason)) from exc
         finally:
-            for fd in (*theirs, ours_stderr):
-                if fd >= 0:
-                    os.close(fd)
+            for fd in theirs:
+                os.close(fd)
             if sink is not None:
                 sink.close()
 

@@ -464,6 +464,9 @@ cdef class _Worker:
                 self.absorb = False
             elif phase == ODD and exc is None and self.pending is None:
                 return waiting
+            elif fresh and exc is None:
+                # The first step was due before anything that the handler has scheduled: not yet.
+                return None
         if self.pending is not None:
             if not isinstance(exc, CancelledError):
                 exc = self.pending

@@ -414,6 +414,11 @@ def test_nan_in_untyped_results_becomes_null() -> None:
     assert encode(-math.inf) == (texts("null"), msgspec.UNSET)
 
 
+def test_pydantic_values_in_untyped_results() -> None:
+    value = {"secret": pydantic.SecretStr("x"), "model": Model(n=1)}
+    assert encode(value)[1] == {"secret": "**********", "model": {"n": 1}}
+
+
 def test_nan_in_a_model_stays_json() -> None:
     class Loose(pydantic.BaseModel, ser_json_inf_nan="constants"):
         f: float
@@ -441,6 +446,10 @@ def test_classes_with_validating_code_are_checked_by_class_only() -> None:
 
     globals()["Checked"] = Checked
     assert encode({"it": Checked(1)}, Holder)[1] == {"it": {"n": 1}}
+    with pytest.raises(ResultError, match="expected dict, got list"):
+        plan(Holder).encode([])
+    with pytest.raises(ResultError, match="output schema: not an object"):
+        plan(dict[str, Checked]).encode([Checked(1)])
     del globals()["Checked"]
 
 
@@ -509,6 +518,7 @@ def test_newer_blocks_become_text_for_older_peers() -> None:
     assert kinds("2024-11-05") == ["text", "text", "image"]
     assert kinds("2025-03-26") == ["audio", "text", "image"]
     assert kinds("2025-06-18") == ["audio", "resource_link", "image"]
+    assert PNG.describe() == "[Image]"
     old = encode(value, msgspec.UNSET, "2024-11-05")[0]
     assert old[:2] == texts("[audio: audio/wav, 4 bytes]", "[resource: a] file:///a")
 

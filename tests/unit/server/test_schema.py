@@ -14,7 +14,16 @@ import sys
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, NamedTuple, NewType, NotRequired, TypedDict
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    LiteralString,
+    NamedTuple,
+    NewType,
+    NotRequired,
+    TypedDict,
+)
 
 import annotated_types
 import msgspec
@@ -207,6 +216,17 @@ class Pair(NamedTuple):
     second: str
 
 
+class Opaque:
+    pass
+
+
+class Doc:
+    """As in PEP 727."""
+
+    def __init__(self, documentation: str) -> None:
+        self.documentation = documentation
+
+
 UserId = NewType("UserId", int)
 
 
@@ -310,6 +330,18 @@ class Tree(pydantic.BaseModel):
             Annotated[int | None, Meta(ge=1, title="T")],
             {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}], "title": "T"},
         ),
+        (LiteralString, {"type": "string"}),
+        (
+            Annotated[int, annotated_types.Ge(1)] | str,
+            {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]},
+        ),
+        (Annotated[int, pydantic.Strict()], {"type": "integer"}),
+        (Annotated[int, Doc("n")], {"type": "integer", "description": "n"}),
+        (
+            Annotated[int, pydantic.Field(json_schema_extra={"examples": [1]})],
+            {"type": "integer", "examples": [1]},
+        ),
+        (Annotated[int, Opaque()], {"type": "integer"}),
         (pydantic.PositiveInt, {"type": "integer", "exclusiveMinimum": 0}),
         (pydantic.conint(ge=3), {"type": "integer", "minimum": 3}),
     ],
@@ -451,6 +483,19 @@ def test_a_model_shared_by_two_parameters_is_defined_once() -> None:
     assert components.keys() == {"Model", "Inner"}
     assert schemas[1] == {"$ref": "#/$defs/Inner"}
     assert schemas[2] == {"type": "array", "items": {"$ref": "#/$defs/Model"}}
+
+
+def test_a_model_that_uses_another_of_its_name() -> None:
+    def other() -> Any:
+        class Model(pydantic.BaseModel):
+            a: int
+
+        return Model
+
+    outer = pydantic.create_model("Model", inner=(other(), ...))
+    root = schema_of(outer)
+    assert conforms({"p": {"inner": {"a": 1}}}, root, root)
+    assert not conforms({"p": {"a": 1}}, root, root)
 
 
 def test_root_schema_lists_required_and_defaults() -> None:
@@ -610,10 +655,6 @@ def test_errors_of_the_authors_own_validation() -> None:
 # -- refusals and pydantic's help -----------------------------------------------------------------
 
 
-class Opaque:
-    pass
-
-
 @pytest.mark.parametrize(
     ("tp", "reason"),
     [
@@ -673,6 +714,16 @@ def test_constraints_of_msgspec_are_never_lost_to_pydantic() -> None:
         prepare_type(Left | Right | list[Annotated[int, Meta(ge=1)]], "f")
     described = Left | Right | list[Annotated[int, Meta(description="d")]]
     assert decode(described, [1]) == [1]  # nothing that could be violated
+
+
+def test_a_type_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What msgspec does with ``type J = list[J]``, a syntax that not every Python here has.
+    def build(tps: Any, mode: str) -> Any:
+        raise RecursionError
+
+    monkeypatch.setattr("wirespeed.server.schema.build_schemas", build)
+    with pytest.raises(SignatureError, match=r"^f: the type refers to itself without end$"):
+        prepare_type(list[int], "f")
 
 
 def test_without_pydantic_the_union_is_refused_and_nothing_is_imported() -> None:

@@ -564,6 +564,18 @@ def test_string_annotations() -> None:
         "type": "integer"
     }
 
+    def nested(a) -> None: ...  # type: ignore[no-untyped-def]
+
+    nested.__annotations__["a"] = list["Missing"]  # type: ignore[name-defined]  # noqa: F821
+    with pytest.raises(SignatureError, match=r"cannot resolve annotation .*'Missing'"):
+        tool(nested)
+
+    def uses_later(a: int) -> None:
+        later_name.append(a)
+
+    assert tool(uses_later).fields == ("a",)  # its closure has a cell with nothing in it yet
+    later_name: list[int] = []
+
     def hidden_result() -> OnlyForCheckers: ...
 
     with pytest.raises(SignatureError, match="return value: cannot resolve annotation"):

@@ -76,7 +76,7 @@ def run_fixture(request, new_loop):
             assert asyncio.all_tasks() == {asyncio.current_task()}
             gc.collect()
             await turns()
-            assert lab.faults == []
+            assert lab.faults == [], [str(fault) for fault in lab.faults]
             return result
 
         with asyncio.Runner(loop_factory=new_loop) as runner:

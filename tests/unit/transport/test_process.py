@@ -140,6 +140,19 @@ def test_wait_gives_the_status_to_all(run: Run) -> None:
     run(main())
 
 
+def test_exit_in_the_tick_of_the_launch(run: Run) -> None:
+    async def main() -> None:
+        # While the loop sleeps, the child is launched, says something and exits.
+        asyncio.get_running_loop().call_soon(time.sleep, 0.1)
+        lines: list[str] = []
+        child = await Child.launch(shell("says_and_exits.sh", "3", "oops", stderr=lines.append))
+        assert await child.wait() == 3
+        assert lines == child.stderr_lines() == ["oops"]
+        await child.shutdown()
+
+    run(main())
+
+
 def test_cancelling_wait_leaves_the_child_alone(run: Run) -> None:
     async def main() -> None:
         child = await Child.launch(Stdio("cat"))
@@ -148,6 +161,7 @@ def test_cancelling_wait_leaves_the_child_alone(run: Run) -> None:
         os.write(child.stdin_fd, b"still here\n")
         assert await read_line(child) == "still here"
         await child.shutdown()
+        assert await child.wait() == 0
 
     run(main())
 
@@ -412,7 +426,10 @@ def test_cancelled_launch_leaves_nothing(run: Run, monkeypatch: Any) -> None:
     run(main())
 
 
-def test_launch_cut_off_by_a_closed_loop(loop_factory: Any, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("cancelled", [True, False])
+def test_launch_cut_off_by_a_closed_loop(
+    loop_factory: Any, monkeypatch: Any, cancelled: bool
+) -> None:
     go, done = threading.Event(), threading.Event()
     processes: list[Any] = []
     spawn, reap = process_module._Process.spawn, process_module._Process.reap
@@ -432,13 +449,20 @@ def test_launch_cut_off_by_a_closed_loop(loop_factory: Any, monkeypatch: Any) ->
     task = loop.create_task(Child.launch(Stdio("sleep", ["60"])))
     loop.call_later(0.01, loop.stop)
     loop.run_forever()
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        loop.run_until_complete(task)
+    if cancelled:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            loop.run_until_complete(task)
+    else:
+        task._log_destroy_pending = False
     loop.close()
     go.set()
     assert done.wait(FOREVER)
     assert processes[0].status == -signal.SIGKILL
+    # The task that nobody finished takes its child and pipes with it.
+    del task
+    gc.collect()
+    assert processes[0].stdin_fd == processes[0].stdout_fd == -1
 
 
 def test_loop_closed_while_the_child_lives(loop_factory: Any) -> None:
@@ -463,19 +487,19 @@ def test_child_that_exits_after_its_loop_was_closed(loop_factory: Any) -> None:
 
 
 def test_forgotten_child_is_killed_with_a_warning(run: Run) -> None:
-    before = open_fds()
-
     async def main() -> int:
+        gc.collect()
+        before = open_fds()
         child = await Child.launch(Stdio("sleep", ["60"]))
         pid, gone = child.pid, weakref.ref(child)
         with pytest.warns(ResourceWarning, match="never shut down"):
             del child
             gc.collect()
         assert gone() is None
+        assert open_fds() == before
         return pid
 
     wait_reaped(run(main()))
-    assert open_fds() <= before
 
 
 def test_forgotten_child_dies_with_the_interpreter() -> None:
@@ -612,11 +636,13 @@ def test_flood_of_stderr_while_nobody_reads_stdout(run: Run) -> None:
 def test_the_rest_of_stderr_is_read_before_the_exit_is_reported(run: Run) -> None:
     async def main() -> None:
         lines: list[str] = []
+        # The loop sleeps until the child has filled the pipe, which takes several reads.
+        asyncio.get_running_loop().call_soon(time.sleep, 0.1)
         child = await Child.launch(
-            Stdio("sh", ["-c", "seq 1 5000 >&2; exit 4"], stderr=lines.append)
+            Stdio("sh", ["-c", "seq 1 12000 >&2; exit 4"], stderr=lines.append)
         )
         assert await child.wait() == 4
-        assert lines == [str(i) for i in range(1, 5001)]
+        assert lines == [str(i) for i in range(1, 12_001)]
         assert child.stderr_lines() == lines[-TAIL_LINES:]
         await child.shutdown()
 

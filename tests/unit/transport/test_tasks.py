@@ -326,8 +326,9 @@ def test_asyncio_tools(run):
                 slow = tg.create_task(asyncio.sleep(10))
                 tg.create_task(fail())
         except* ValueError:
-            assert asyncio.current_task().cancelling() == 0
-        return slow.cancelled()
+            pass
+        # Before Python 3.13 a group may leave a cancellation request behind.
+        return slow.cancelled(), asyncio.current_task().cancelling()
 
     async def thread():
         return await asyncio.to_thread(sum, [1, 2])
@@ -342,10 +343,11 @@ def test_asyncio_tools(run):
         return await timeout()
 
     async def main(lab):
+        plain = await asyncio.create_task(group())
         for _ in range(3):
             coros = timeout(), group(), thread(), queue(), late_timeout(), asyncio.sleep(0, "x")
             outcomes = await asyncio.gather(*(lab.result(coro) for coro in coros))
-            assert outcomes == ["timed out", True, 3, 5, "timed out", "x"]
+            assert outcomes == ["timed out", plain, 3, 5, "timed out", "x"]
 
     run(main)
 

@@ -1,0 +1,32 @@
+from libc.stdint cimport int64_t
+
+from wirespeed._core.envelope cimport Message
+from wirespeed.transport.link cimport Endpoint
+
+
+cdef class Waiter:
+    cdef readonly object future
+    cdef readonly int64_t id
+    cdef object decode                 # bytes-like -> result; runs while the message is pinned
+    cdef readonly object on_progress   # called with what a progress notification says, or None
+    cdef readonly str method
+    cdef readonly bint cancellable     # `initialize` is not
+
+
+cdef class ClientConnection(Endpoint):
+    cdef readonly object loop
+    cdef readonly object owner         # gets notifications and the end of the link; or None
+    cdef public object revision        # settled by the handshake; None before
+    cdef bytes meta                    # members of every modern request's `_meta`; empty in legacy
+    cdef dict names                    # JSON text of tool names
+    cdef object timer                  # of the earliest deadline
+    cdef double timer_at
+    cdef list room_waiters
+    cdef public object lost_error      # why the link is gone: what calls fail with
+
+    cdef Waiter waiter_c(self, str method, object decode, object on_progress, bint cancellable,
+                         double timeout)
+    cdef int resolve_c(self, Message m) except -1
+    cdef int refuse_c(self, Message m) except -1
+    cdef int arm_c(self, double at) except -1
+    cdef int write_meta_c(self, Waiter waiter, bint first) except -1

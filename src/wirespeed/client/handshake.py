@@ -1,0 +1,180 @@
+"""Finding out which era a server speaks, and agreeing on a revision.
+
+Source: basic/versioning and basic/transports/stdio ("Backward Compatibility") of 2026-07-28;
+basic/lifecycle of the others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError, WirespeedError
+from wirespeed.protocol import codes
+from wirespeed.protocol.messages import DiscoverResult, InitializeResult
+from wirespeed.protocol.revisions import (
+    LATEST_LEGACY,
+    LATEST_MODERN,
+    LEGACY_VERSIONS,
+    META_CLIENT_CAPABILITIES,
+    META_CLIENT_INFO,
+    META_LOG_LEVEL,
+    META_PROTOCOL_VERSION,
+    META_SERVER_INFO,
+    MODERN_VERSIONS,
+    REVISIONS,
+    Revision,
+)
+
+if TYPE_CHECKING:
+    from wirespeed.client.connection import ClientConnection
+
+encode = msgspec.json.Encoder().encode
+_discovered = msgspec.json.Decoder(DiscoverResult).decode
+_initialized = msgspec.json.Decoder(InitializeResult).decode
+
+# Errors that only a modern server gives ("recognised modern error" is not enumerated by the
+# specification; these are the codes that it reserves for 2026-07-28).
+MODERN_ERRORS = frozenset(
+    {
+        -32020,  # HeaderMismatch
+        codes.MISSING_CLIENT_CAPABILITY,
+        codes.UNSUPPORTED_PROTOCOL_VERSION,
+    }
+)
+
+
+class VersionMismatch(WirespeedError):
+    """Client and server have no revision in common; ``supported`` is what the server speaks."""
+
+    def __init__(self, text: str, supported: list[str]) -> None:
+        super().__init__(text, supported)
+        self.supported = supported
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class Agreement(msgspec.Struct):
+    """What the handshake settled."""
+
+    revision: Revision
+    server_info: dict[str, Any] | None
+    capabilities: dict[str, Any]
+    instructions: str | None
+
+
+class Identity(msgspec.Struct):
+    """What a client says of itself."""
+
+    info: dict[str, Any]
+    capabilities: dict[str, Any]
+    log_level: str | None = None
+
+    def meta(self, version: str) -> bytes:
+        """The members that every modern request's ``_meta`` carries, without the braces."""
+        members: dict[str, Any] = {
+            META_PROTOCOL_VERSION: version,
+            META_CLIENT_CAPABILITIES: self.capabilities,
+            META_CLIENT_INFO: self.info,
+        }
+        if self.log_level is not None:
+            members[META_LOG_LEVEL] = self.log_level
+        return encode(members)[1:-1]
+
+
+class FallBack(Exception):  # noqa: N818
+    """The probe says: a legacy server. ``waited`` tells that it only stayed silent."""
+
+
+async def modern(
+    connection: ClientConnection, identity: Identity, timeout: float, *, fall_back: bool
+) -> Agreement:
+    """Probe with server/discover. `FallBack` (where asked for) when the server is a legacy one."""
+    version = LATEST_MODERN
+    for _ in MODERN_VERSIONS:
+        connection.use(REVISIONS[version], identity.meta(version))
+        waiter = connection.request("server/discover", None, _discovered, timeout=timeout)
+        try:
+            result: DiscoverResult = await waiter.future
+        except RemoteError as exc:
+            if exc.code == codes.UNSUPPORTED_PROTOCOL_VERSION:
+                supported = _supported(exc)
+                version = _newest(supported, MODERN_VERSIONS, exclude=version)
+                if version:
+                    continue
+                if fall_back and _newest(supported, LEGACY_VERSIONS):
+                    raise FallBack from exc
+                raise VersionMismatch(
+                    f"the server speaks {', '.join(supported) or 'no version it names'}; "
+                    f"this client {', '.join(MODERN_VERSIONS)}",
+                    supported,
+                ) from exc
+            if fall_back and exc.code not in MODERN_ERRORS:
+                raise FallBack from exc
+            raise
+        except (CallTimeout, InvalidResponse) as exc:
+            if fall_back:
+                raise FallBack from exc
+            raise
+        except BaseException:
+            if not waiter.future.done() or waiter.future.cancelled():
+                connection.abandon(waiter)
+            raise
+        chosen = _newest(result.supportedVersions, MODERN_VERSIONS)
+        if not chosen:
+            if fall_back:
+                raise FallBack
+            raise VersionMismatch(
+                f"the server speaks {', '.join(result.supportedVersions)}; "
+                f"this client {', '.join(MODERN_VERSIONS)}",
+                result.supportedVersions,
+            )
+        connection.use(REVISIONS[chosen], identity.meta(chosen))
+        info = result.meta.get(META_SERVER_INFO)
+        return Agreement(REVISIONS[chosen], info, result.capabilities, result.instructions)
+    raise VersionMismatch("the server refuses every version it names", [])
+
+
+async def legacy(
+    connection: ClientConnection, identity: Identity, timeout: float, version: str = LATEST_LEGACY
+) -> Agreement:
+    """The initialize handshake. It is never cancelled on the wire."""
+    connection.use(REVISIONS[version], b"")
+    connection.session.batches = True
+    params = {
+        "protocolVersion": version,
+        "capabilities": identity.capabilities,
+        "clientInfo": identity.info,
+    }
+    waiter = connection.request(
+        "initialize", encode(params), _initialized, timeout=timeout, cancellable=False
+    )
+    try:
+        result: InitializeResult = await waiter.future
+    except BaseException:
+        if not waiter.future.done() or waiter.future.cancelled():
+            connection.abandon(waiter)
+        raise
+    if result.protocolVersion not in LEGACY_VERSIONS:
+        raise VersionMismatch(
+            f"the server wants protocol version {result.protocolVersion!r}; "
+            f"this client speaks {', '.join(LEGACY_VERSIONS)}",
+            [result.protocolVersion],
+        )
+    revision = REVISIONS[result.protocolVersion]
+    connection.use(revision, b"")
+    connection.notify("notifications/initialized")
+    return Agreement(revision, result.serverInfo, result.capabilities, result.instructions)
+
+
+def _supported(exc: RemoteError) -> list[str]:
+    data = exc.data if isinstance(exc.data, dict) else {}
+    supported = data.get("supported")
+    return [v for v in supported if isinstance(v, str)] if isinstance(supported, list) else []
+
+
+def _newest(offered: list[str], ours: tuple[str, ...], exclude: str | None = None) -> str:
+    """The newest of our versions that is offered; "" if none is."""
+    return next((v for v in reversed(ours) if v in offered and v != exclude), "")

@@ -1,0 +1,180 @@
+"""The client for code without an event loop: the same methods, blocking."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from wirespeed.client.client import Client, OnProgress
+from wirespeed.errors import ConnectionClosed
+from wirespeed.transport.loop import loop_factory
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    import msgspec
+
+    from wirespeed.client.results import CallToolResult, ListToolsResult, ToolInfo
+
+T = TypeVar("T")
+
+
+class SyncClient:
+    """A `Client` on a loop in a thread of its own; the arguments are the same.
+
+    Its methods block, may be called from several threads at once (the calls are multiplexed on the
+    one link), and an interrupt (Ctrl-C) in one cancels that call. Callbacks run in the loop's
+    thread.
+    """
+
+    def __init__(self, target: Any, **options: Any) -> None:
+        self._client = Client(target, **options)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> SyncClient:
+        self.open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """As `Client.open`."""
+        if self._loop is None:
+            loop = loop_factory()()
+            self._thread = threading.Thread(
+                target=self._serve, args=(loop,), name="wirespeed-client", daemon=True
+            )
+            self._loop = loop
+            self._thread.start()
+        try:
+            self._run(self._client.open())
+        except BaseException:
+            self.close()
+            raise
+
+    @staticmethod
+    def _serve(loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+        finally:
+            pending = asyncio.all_tasks(loop)
+            for task in pending:
+                task.cancel()
+            if pending:
+                loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
+
+    def close(self) -> None:
+        """As `Client.close`."""
+        loop, thread = self._loop, self._thread
+        if loop is None or thread is None:
+            return
+        try:
+            self._run(self._client.close())
+        finally:
+            self._loop = self._thread = None
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        loop = self._loop
+        if loop is None:
+            work.close()
+            raise ConnectionClosed("the client is not open")
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError("a callback cannot block its own client: call from another thread")
+        future = asyncio.run_coroutine_threadsafe(work, loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def restart(self) -> None:
+        """As `Client.restart`."""
+        self._run(self._client.restart())
+
+    def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | msgspec.Struct | bytes | None = None,
+        *,
+        timeout: float | None = -1.0,
+        on_progress: OnProgress | None = None,
+    ) -> CallToolResult:
+        """As `Client.call_tool`."""
+        return self._run(
+            self._client.call_tool(name, arguments, timeout=timeout, on_progress=on_progress)
+        )
+
+    def list_tools(self, *, timeout: float | None = -1.0) -> list[ToolInfo]:
+        """As `Client.list_tools`."""
+        return self._run(self._client.list_tools(timeout=timeout))
+
+    def iter_tools(self, *, timeout: float | None = -1.0) -> Iterator[ToolInfo]:
+        """As `Client.iter_tools`."""
+        items = self._client.iter_tools(timeout=timeout)
+        while True:
+            try:
+                yield self._run(_next(items))
+            except StopAsyncIteration:
+                return
+
+    def list_tools_page(
+        self, cursor: str | None = None, *, timeout: float | None = -1.0
+    ) -> ListToolsResult:
+        """As `Client.list_tools_page`."""
+        return self._run(self._client.list_tools_page(cursor, timeout=timeout))
+
+    def request(self, method: str, params: Mapping[str, Any] | None = None, **options: Any) -> Any:
+        """As `Client.request`."""
+        return self._run(self._client.request(method, params, **options))
+
+    def ping(self, *, timeout: float | None = -1.0) -> None:
+        """As `Client.ping`."""
+        self._run(self._client.ping(timeout=timeout))
+
+    def set_log_level(self, level: str) -> None:
+        """As `Client.set_log_level`."""
+        self._run(self._client.set_log_level(level))
+
+    @property
+    def protocol_version(self) -> str:
+        """As `Client.protocol_version`."""
+        return self._client.protocol_version
+
+    @property
+    def server_info(self) -> dict[str, Any] | None:
+        """As `Client.server_info`."""
+        return self._client.server_info
+
+    @property
+    def server_capabilities(self) -> dict[str, Any]:
+        """As `Client.server_capabilities`."""
+        return self._client.server_capabilities
+
+    @property
+    def instructions(self) -> str | None:
+        """As `Client.instructions`."""
+        return self._client.instructions
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """As `Client.counters`."""
+        return self._client.counters
+
+
+async def _next(items: Any) -> Any:
+    return await anext(items)

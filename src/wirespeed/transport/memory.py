@@ -1,0 +1,83 @@
+"""Two endpoints joined in one process, for tests and for servers used as libraries."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any
+
+from wirespeed.transport.link import Endpoint, Link
+
+
+class MemoryLink(Link):
+    """One end of a pair; see `pair`. Bytes cross on a later turn of the loop, never nested."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, endpoint: Endpoint) -> None:
+        super().__init__(loop, endpoint)
+        self.peer: MemoryLink
+        self._inbox: deque[Any] = deque()
+        self._scheduled = False
+        self._ended = False  # the peer sends no more
+        self._lost = False
+
+    def start(self) -> None:
+        """Begin to read what is there."""
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._scheduled and not self._lost and (self._inbox or self._ended):
+            self._scheduled = True
+            self.loop.call_soon(self._receive)
+
+    def _receive(self) -> None:
+        self._scheduled = False
+        if self._lost or self.closing:
+            return
+        session = self.endpoint.session
+        while self._inbox and session.want_read and not self._lost:
+            session.receive_data(self._inbox.popleft())
+            self.deliver()
+        if not self._inbox:
+            self.peer.flush()  # it may have been held back
+            if self._ended and not self._inbox and not self._lost:
+                self._ended = False
+                session.receive_eof()
+                self.deliver()
+                if not self._lost:
+                    self.endpoint.on_eof()
+
+    def update_reading(self) -> None:
+        """Take up again what waits in the inbox, once the session wants it."""
+        if self.endpoint.session.want_read:
+            self._schedule()
+
+    def flush(self) -> None:
+        """Hand over what is queued, unless the peer has not taken the last of it."""
+        if self._lost or self.peer._lost or self.peer._inbox:
+            return
+        session = self.endpoint.session
+        if len(session.outbox):
+            self.peer._inbox.extend(session.data_to_send())
+            self.check_drained()
+            self.peer._schedule()
+
+    def close(self) -> None:
+        """Stop now; the peer sees the end of input after what was sent."""
+        if self._lost:
+            return
+        self.flush()
+        self._lost = True
+        self._inbox.clear()
+        self.detach()
+        self.peer._ended = True
+        self.peer._schedule()
+        self.endpoint.on_lost(None)
+
+
+def pair(
+    loop: asyncio.AbstractEventLoop, one: Endpoint, other: Endpoint
+) -> tuple[MemoryLink, MemoryLink]:
+    """Join two endpoints; `start` both links to begin."""
+    first, second = MemoryLink(loop, one), MemoryLink(loop, other)
+    first.peer, second.peer = second, first
+    return first, second
