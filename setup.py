@@ -1,6 +1,6 @@
 """Build of the compiled modules; everything else is in pyproject.toml.
 
-WIRESPEED_BUILD   release (default) | debug | trace | asan
+WIRESPEED_BUILD   release (default) | debug | trace | asan; see CONTRIBUTING.md
 WIRESPEED_ONLY    comma-separated module names to build, for daily work
                   (e.g. ``wirespeed._core.slab,wirespeed._core.outbox``)
 """
@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext as _build_ext
+from setuptools.command.build_py import build_py as _build_py
 
 if sys.platform == "win32":
     sys.exit("wirespeed does not support Windows yet: it needs Linux or macOS (WSL works).")
@@ -18,12 +20,14 @@ from Cython.Build import cythonize
 from Cython.Compiler import Options
 
 MODES = ("release", "debug", "trace", "asan")
-MODE = os.environ.get("WIRESPEED_BUILD", "release")
+MODE = os.environ.get("WIRESPEED_BUILD") or "release"
 if MODE not in MODES:
     sys.exit(f"WIRESPEED_BUILD={MODE!r} is not one of {', '.join(MODES)}")
 
 ROOT = Path("src")
 CSRC = ROOT / "csrc"
+PUBLIC_HEADERS = ("scan.h",)  # what the .pxd files include; wirespeed.get_include() finds them
+JOBS = os.cpu_count() or 1
 
 DIRECTIVES = {
     "language_level": 3,
@@ -37,6 +41,7 @@ DIRECTIVES = {
     "warn.maybe_uninitialized": True,
     "warn.deprecated.DEF": True,
 }
+# Flags that gcc and clang both know. They follow Python's own, so they win over its -O and NDEBUG.
 CFLAGS = ["-std=c11", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter"]
 LDFLAGS: list[str] = []
 MACROS: list[tuple[str, str | None]] = []
@@ -60,6 +65,40 @@ if MODE == "asan":
     LDFLAGS += SANITIZE
 
 
+class build_py(_build_py):
+    """Puts the public C headers into the package.
+
+    An editable install has none of its own: wirespeed.get_include() gives src/csrc there.
+    """
+
+    def headers(self) -> dict[str, str]:
+        if self.editable_mode:
+            return {}
+        include = Path(self.build_lib, "wirespeed", "include")
+        return {str(include / name): str(CSRC / name) for name in PUBLIC_HEADERS}
+
+    def run(self) -> None:
+        super().run()
+        for target, source in self.headers().items():
+            self.mkpath(str(Path(target).parent))
+            self.copy_file(source, target, preserve_mode=False)
+
+    def get_outputs(self, include_bytecode: bool = True) -> list[str]:
+        return [*super().get_outputs(include_bytecode), *self.headers()]
+
+    def get_output_mapping(self) -> dict[str, str]:
+        return super().get_output_mapping() | self.headers()
+
+
+class build_ext(_build_ext):
+    """Keeps the modes apart in the source tree too."""
+
+    def copy_extensions_to_source(self) -> None:
+        # What lies there may be newer and yet of another mode.
+        self.force = True
+        super().copy_extensions_to_source()
+
+
 def extension(pyx: Path) -> Extension:
     """One extension a .pyx; only _core._simd links the C kernels."""
     name = ".".join(pyx.relative_to(ROOT).with_suffix("").parts)
@@ -77,7 +116,9 @@ def extension(pyx: Path) -> Extension:
 
 def extensions() -> list[Extension]:
     found = [extension(pyx) for pyx in sorted((ROOT / "wirespeed").rglob("*.pyx"))]
-    only = [name for name in os.environ.get("WIRESPEED_ONLY", "").split(",") if name]
+    only = {name for name in os.environ.get("WIRESPEED_ONLY", "").split(",") if name}
+    if unknown := only - {ext.name for ext in found}:
+        sys.exit(f"WIRESPEED_ONLY names no module of this package: {', '.join(sorted(unknown))}")
     return [ext for ext in found if ext.name in only] if only else found
 
 
@@ -85,16 +126,22 @@ Options.warning_errors = True
 # Metadata commands (egg_info, sdist) need no C files.
 BUILDING = not {"egg_info", "sdist", "dist_info"} & set(sys.argv)
 setup(
+    cmdclass={"build_ext": build_ext, "build_py": build_py},
     ext_modules=cythonize(
         extensions(),
         include_path=["src"],
         compiler_directives=DIRECTIVES,
         annotate=MODE == "debug",
+        # coverage looks for the C file beside the .pyx
         build_dir=None if MODE == "trace" else f"build/cython-{MODE}",
-        nthreads=os.cpu_count() or 1,
+        nthreads=JOBS,
         quiet=True,
     )
     if BUILDING
     else extensions(),
-    options={"build_ext": {"parallel": os.cpu_count() or 1}},
+    options={
+        # a mode finds nothing of another one to take for its own
+        "build": {"build_base": f"build/{MODE}"},
+        "build_ext": {"parallel": JOBS},
+    },
 )

@@ -11,7 +11,7 @@ ws_level ws_cpu_level(void)
         || !__builtin_cpu_supports("bmi2") || !__builtin_cpu_supports("pclmul"))
         return WS_LEVEL_SSE2;
     if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw")
-        || !__builtin_cpu_supports("avx512vl"))
+        || !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512vbmi"))
         return WS_LEVEL_AVX2;
     return WS_LEVEL_AVX512;
 }

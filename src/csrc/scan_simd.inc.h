@@ -9,10 +9,13 @@
  *   V(eq_folded)(b, c)              mask of bytes equal to c once bit 0x20 is set in them
  *   V(has_bit)(b, bit)              mask of bytes with that bit
  *   V(control)(b), V(high)(b)       masks of bytes below 0x20, of bytes from 0x80
+ *   V(above_digits)(b)              mask of bytes above '9'
  *   V(digit)(b), V(hex)(b)          masks of 0-9, of 0-9 a-f A-F
  *   V(space)(b)                     mask of JSON whitespace
  *   V(prefix_xor)(m)                bit i = parity of bits 0..i of m
  *   V(utf8_bad)(b, before)          not 0: a fault of UTF-8 ends in b; before: the block before b
+ *   V(bad_number_pairs)(b, before)  mask of bytes that do not continue a number after the byte
+ *                                   before them; only where WS_HAS_NUMBER_PAIRS is defined
  *   V(special)(b)                   not 0: some byte is '"', '\\', below 0x20 or from 0x80
  *
  * The JSON scan checks the grammar by masks instead of visiting tokens. Outside strings a token is
@@ -157,28 +160,30 @@ WS_INLINE uint64_t V(find_escaped)(V(escapes) *c, V(block) b, uint64_t backslash
     return escaped;
 }
 
-/* Carries of the check of numbers and literals. */
+/* Carries of the check of numbers and literals: what the byte before is. */
 typedef struct {
-    uint64_t scalar;       /* the byte before is part of a scalar */
-    uint64_t word;         /* bits of the next bytes that end a literal */
-    uint64_t word_before;  /* the byte before is part of a literal */
-    uint64_t want_digit;   /* the byte before is a minus, plus or dot */
-    uint64_t minus;        /* the byte before is the minus that starts a number */
-    uint64_t zero;         /* the byte before is a zero that starts a number */
-    uint64_t digit;        /* the byte before is a digit */
-    uint64_t exponent;     /* the byte before is the e */
-    uint64_t in_fraction;  /* ripple over the digits behind a dot */
-    uint64_t in_exponent;  /* ripple over the digits of an exponent */
+    uint64_t scalar;      /* part of a scalar */
+    uint64_t word;        /* not the byte before: bits of the next bytes that end a literal */
+    uint64_t word_before; /* part of a literal */
+    uint64_t sign;        /* the minus that starts a number */
+    uint64_t zero;        /* the zero that starts a number */
+    uint64_t in_fraction; /* ripple over the digits behind a dot */
+    uint64_t in_exponent; /* ripple over the digits of an exponent */
+#ifdef WS_HAS_NUMBER_PAIRS
+    uint64_t number; /* part of a number */
+#else
+    uint64_t digit;
+    uint64_t e;
+    uint64_t want_digit; /* a sign or dot */
+#endif
 } V(scalars);
 
 /* Check the numbers and literals of a block. scalar: mask of their bytes. starts: of the first
  * byte of each. Returns 0 when the text ends too early to tell. */
-WS_INLINE int V(check_scalars)(V(scalars) *c, V(block) b, uint64_t scalar, uint64_t starts,
-                               const uint8_t *at, size_t left, uint64_t *err)
+WS_INLINE int V(check_scalars)(V(scalars) *c, V(block) b, V(block) before, uint64_t scalar,
+                               uint64_t starts, const uint8_t *at, size_t left, uint64_t *err)
 {
-    const uint64_t digit = V(digit)(b) & scalar;
-    const uint64_t minus = V(eq)(b, '-') & scalar;
-    uint64_t word_starts = starts & ~(digit | minus);
+    uint64_t word_starts = starts & V(above_digits)(b);
     uint64_t word = c->word;
     uint64_t bad = 0;
 
@@ -190,38 +195,42 @@ WS_INLINE int V(check_scalars)(V(scalars) *c, V(block) b, uint64_t scalar, uint6
             return 0;
         uint32_t four;
         memcpy(&four, at + i, 4);
-        const uint64_t is5 = (four == WS_FOUR('f', 'a', 'l', 's')) & (at[i + 4] == 'e');
-        const uint64_t is4 = (four == WS_FOUR('t', 'r', 'u', 'e'))
-                             | (four == WS_FOUR('n', 'u', 'l', 'l'));
-        const uint64_t bits = 0xF | is5 << 4;
-        bad |= ((is4 | is5) ^ 1) << i;
-        word |= bits << i;
-        c->word |= bits >> 1 >> (63 - i);
+        const ws_word *known = &ws_words[at[i] >> 3 & 3];
+        bad |= (four ^ known->four) | ((at[i + 4] ^ 'e') & known->fifth);
+        word |= known->bits << i;
+        c->word = known->bits >> 1 >> (63 - i); /* only the last one can reach over the end */
     }
-    const uint64_t number = scalar & ~word;
-    bad |= number & V(shifted)(word, &c->word_before);
+    bad = bad != 0 ? ~UINT64_C(0) : 0;
 
+    /* Which byte may follow which. */
+    const uint64_t number = scalar & ~word;
+    const uint64_t dot = V(eq)(b, '.') & number;
+    const uint64_t e = V(eq_folded)(b, 'e') & number;
+    const uint64_t minus = V(eq)(b, '-') & number;
+    bad |= number & V(shifted)(word, &c->word_before);
+#ifdef WS_HAS_NUMBER_PAIRS
+    bad |= V(bad_number_pairs)(b, before) & (number | V(shifted)(number, &c->number));
+#else
+    (void)before;
+    const uint64_t digit = V(digit)(b) & number;
+    const uint64_t signs = minus | (V(eq)(b, '+') & number);
+    const uint64_t behind_e = V(shifted)(e, &c->e);
+    bad |= number & ~(digit | signs | dot | e);
+    bad |= signs & ~((starts & minus) | behind_e);
+    bad |= behind_e & ~(digit | signs);
+    bad |= (dot | e) & ~V(shifted)(digit, &c->digit);
+    bad |= V(shifted)(signs | dot, &c->want_digit) & ~digit;
+#endif
+    /* No digit behind a leading zero. */
+    const uint64_t others = number & ~(dot | e);
     const uint64_t sign = minus & starts;
-    const uint64_t first = starts | V(shifted)(sign, &c->minus);
-    const uint64_t zero = V(eq)(b, '0') & first & digit;
-    bad |= V(shifted)(zero, &c->zero) & digit;
-    const uint64_t carried = c->exponent | c->in_fraction | c->in_exponent;
-    if ((number & ~(digit | sign)) == 0 && carried == 0) {
-        bad |= V(shifted)(sign, &c->want_digit) & ~digit;
-        c->digit = digit >> 63;
-    } else {
-        const uint64_t dot = V(eq)(b, '.') & number;
-        const uint64_t e = V(eq_folded)(b, 'e') & number;
-        const uint64_t plus = V(eq)(b, '+') & number;
-        const uint64_t e_sign = (minus | plus) & ~starts;
-        const uint64_t behind_e = V(shifted)(e, &c->exponent);
-        bad |= number & ~(digit | minus | plus | dot | e);
-        bad |= e_sign & ~behind_e;
-        bad |= behind_e & ~(digit | e_sign);
-        bad |= (dot | e) & ~V(shifted)(digit, &c->digit);
-        bad |= V(shifted)(minus | plus | dot, &c->want_digit) & ~digit;
-        bad |= V(next_after)(dot, digit, &c->in_fraction) & dot;
-        bad |= V(next_after)(e | e_sign, digit, &c->in_exponent) & (dot | e);
+    const uint64_t first = starts | V(shifted)(sign, &c->sign);
+    const uint64_t zero = V(eq)(b, '0') & first;
+    bad |= V(shifted)(zero, &c->zero) & others;
+    /* No second dot, no second e, no dot behind the e. */
+    if ((dot | e | c->in_fraction | c->in_exponent) != 0) {
+        bad |= V(next_after)(dot, others, &c->in_fraction) & dot;
+        bad |= V(next_after)(e, others, &c->in_exponent) & (dot | e);
     }
     *err |= bad;
     return 1;
@@ -248,8 +257,8 @@ WS_INLINE ws_status V(scan)(const uint8_t *p, size_t n, uint32_t max_depth, cons
     uint64_t in_object = 0; /* all ones when the innermost is an object */
     uint64_t in_string = 0; /* all ones when the block starts inside a string */
     uint64_t backslashes = 0;
-    uint64_t want_value = 1, behind_opener = 0, behind_string = 0, want_colon = 0; /* carries */
-    size_t last_open = base, last_close = base; /* quotes of the last string before the block */
+    uint64_t want_operand = 1, want_colon = 0; /* carries */
+    size_t last_open = base, last_comma = base; /* before the block, while keys are looked for */
     int utf8_open = 0;
     V(escapes) escapes = {0, 0};
     V(scalars) scalars = {0};
@@ -269,15 +278,15 @@ WS_INLINE ws_status V(scan)(const uint8_t *p, size_t n, uint32_t max_depth, cons
         }
         const uint64_t inside = V(prefix_xor)(quote) ^ in_string; /* with the opening quote */
         const uint64_t string = inside | quote;
-        const uint64_t open = quote & inside, close = quote & ~inside;
+        const uint64_t open = quote & inside;
         in_string = (uint64_t)((int64_t)inside >> 63);
         err |= V(control)(b) & inside;
         if (WS_UNLIKELY(V(high)(b) != 0 || utf8_open)) {
             if (V(utf8_bad)(b, before))
                 goto slow;
             utf8_open = left >= 64 && V(utf8_open)(p + base + 64);
+            err |= V(high)(b) & ~string;
         }
-        before = b;
 
         /* the other tokens */
         const uint64_t colon = V(eq)(b, ':') & ~string;
@@ -291,26 +300,55 @@ WS_INLINE ws_status V(scan)(const uint8_t *p, size_t n, uint32_t max_depth, cons
         const uint64_t starts = scalar & ~(scalar << 1 | scalars.scalar);
         if ((scalar | scalars.scalar) != 0) {
             scalars.scalar = scalar >> 63;
-            if (!V(check_scalars)(&scalars, b, scalar, starts, p + base, left, &err))
+            if (!V(check_scalars)(&scalars, b, before, scalar, starts, p + base, left, &err))
                 goto slow;
         }
+        before = b;
 
         /* adjacency and alternation */
-        const uint64_t operand = V(next_after)(colon | comma, space, &want_value);
-        const uint64_t first = V(next_after)(opener, space, &behind_opener);
-        const uint64_t after_string = V(next_after)(close, space, &behind_string);
-        const uint64_t member = V(next_after)(opener | comma, ~separator, &want_colon);
-        err |= (open | starts | opener) & ~(operand | first);
-        err |= comma & (operand | first);
-        err |= closer & operand;
-        err |= colon & ~(after_string & member);
-        const uint64_t element = member & ~colon & ~(first & closer); /* legal in arrays only */
+        const uint64_t operand = V(next_after)(colon | comma | opener, space, &want_operand);
+        const uint64_t member = V(next_after)(opener | comma, string | space, &want_colon);
+        uint64_t empty = closer & operand; /* then the token before must be an opener */
+        uint64_t element = member & ~(colon | empty); /* legal in arrays only */
+        err |= (open | starts | opener) & ~operand;
+        err |= (comma | colon) & operand;
+        err |= colon & ~member;
+        for (; WS_UNLIKELY(empty != 0); empty &= empty - 1) {
+            size_t i = base + (size_t)__builtin_ctzll(empty) - 1;
+            while (ws_is_space(p[i]))
+                i--;
+            if ((p[i] | 0x20) != '{')
+                err |= empty & -empty;
+        }
 
         /* context */
+        const ws_members_block block = {p, n, base, open, comma, last_open, last_comma, backslashes};
         const uint64_t curly = V(has_bit)(b, 0x20);
         uint64_t todo = brackets;
         uint64_t object_mask = in_object; /* innermost container just before each position */
         uint64_t segment = ~UINT64_C(0);  /* positions behind the bracket before */
+        uint64_t mismatch = 0;
+        const uint32_t openers = (uint32_t)__builtin_popcountll(opener);
+        const uint32_t closers = (uint32_t)__builtin_popcountll(closer);
+        if (depth > object + closers && depth + openers <= limit) {
+            /* too deep for a member of interest, too shallow for the limit */
+            depth += openers - closers;
+            while (todo != 0) {
+                const uint64_t bit = todo & -todo;
+                const uint64_t kind = (curly & bit) != 0;
+                if (opener & bit) {
+                    kinds = kinds << 1 | kind;
+                } else {
+                    mismatch |= kinds ^ kind;
+                    kinds >>= 1;
+                }
+                const uint64_t now = -(kinds & 1);
+                object_mask ^= (in_object ^ now) & -bit & ~bit;
+                in_object = now;
+                todo &= todo - 1;
+            }
+            segment = 0;
+        }
         while (todo != 0) {
             const unsigned i = (unsigned)__builtin_ctzll(todo);
             const uint64_t bit = todo & -todo;
@@ -320,20 +358,21 @@ WS_INLINE ws_status V(scan)(const uint8_t *p, size_t n, uint32_t max_depth, cons
             if (depth == object) {
                 const uint64_t keys = colon & segment & (bit - 1);
                 if (keys != 0)
-                    ws_members_note(&members, object, out, p, n, base, keys, open, close, last_open,
-                                    last_close, backslashes);
+                    ws_members_note(&members, object, keys, out, block);
+                const uint32_t member_read = members.member[object];
                 if (opens) {
-                    if (kind && members.member[object] == ws_entered_by[object])
+                    if (kind && member_read == ws_entered_by[object])
                         members.member[++object] = WS_MEMBER_NONE;
                 } else {
-                    ws_members_end(&members, object, out, p, base + i);
+                    if (member_read < WS_POI_COUNT)
+                        ws_members_end(&members, object, member_read, out, p, base + i);
                     object--;
                 }
             }
-            err |= (~opens & (kinds ^ kind) & 1) << i;
+            mismatch |= ~opens & (kinds ^ kind);
             kinds = opens ? kinds << 1 | kind : kinds >> 1;
             depth += (uint32_t)(2 * opens) - 1;
-            segment = ~bit & ~(bit - 1);
+            segment = ~bit & -bit;
             const uint64_t now = -(kinds & 1);
             object_mask ^= (in_object ^ now) & segment;
             in_object = now;
@@ -343,7 +382,7 @@ WS_INLINE ws_status V(scan)(const uint8_t *p, size_t n, uint32_t max_depth, cons
                 segment = bit | (bit - 1); /* the root value ends here */
                 err |= colon & ~object_mask;
                 err |= element & object_mask;
-                if ((err & segment) != 0 || (!prefix && (~space & ~segment) != 0))
+                if ((err & segment) != 0 || (mismatch & 1) || (!prefix && (~space & ~segment) != 0))
                     goto slow;
                 out->end = (uint32_t)(base + i + 1);
                 out->value.len = out->end - out->value.off;
@@ -356,18 +395,18 @@ WS_INLINE ws_status V(scan)(const uint8_t *p, size_t n, uint32_t max_depth, cons
         }
         err |= colon & ~object_mask;
         err |= element & object_mask;
+        err |= mismatch & 1;
         if (WS_UNLIKELY(err != 0))
             goto slow;
         if (depth == object) {
             const uint64_t keys = colon & segment;
             if (keys != 0)
-                ws_members_note(&members, object, out, p, n, base, keys, open, close, last_open,
-                                last_close, backslashes);
+                ws_members_note(&members, object, keys, out, block);
+            if (open != 0)
+                last_open = base + 63 - (size_t)__builtin_clzll(open);
+            if (comma != 0)
+                last_comma = base + 63 - (size_t)__builtin_clzll(comma);
         }
-        if (open != 0)
-            last_open = base + 63 - (size_t)__builtin_clzll(open);
-        if (close != 0)
-            last_close = base + 63 - (size_t)__builtin_clzll(close);
 
         /* A block full of string: likely a long one. No carry but in_string and want_colon can be
          * set in it. */

@@ -87,4 +87,14 @@ static const uint8_t ws_spaces[16] = {
     [0xC] = 0xF0, [0xD] = '\r', [0xE] = 0xF0, [0xF] = 0xF0,
 };
 
+#if defined(__x86_64__)
+/* ws_repeated[c]: 64 times c, for the bytes that the kernels look for. */
+extern const uint8_t ws_repeated[128][64];
+
+/* By ASCII byte: the kind of byte that it is in a number (one bit), and the kinds that may follow
+ * it (several). */
+extern const uint8_t ws_number_kind[128];
+extern const uint8_t ws_number_next[128];
+#endif
+
 #endif

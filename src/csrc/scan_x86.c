@@ -103,6 +103,14 @@ SSE2 uint64_t sse2_digit(sse2_block x)
 #undef F
 }
 
+SSE2 uint64_t sse2_above_digits(sse2_block x)
+{
+    const __m128i v = _mm_set1_epi8('9' + 1);
+#define F(y) _mm_cmpeq_epi8(_mm_max_epu8(y, v), y)
+    return SSE2_EACH(F);
+#undef F
+}
+
 SSE2 uint64_t sse2_hex(sse2_block x)
 {
     const __m128i bit = _mm_set1_epi8(0x20);
@@ -280,6 +288,14 @@ AVX2 uint64_t avx2_digit(avx2_block x)
 #undef F
 }
 
+AVX2 uint64_t avx2_above_digits(avx2_block x)
+{
+    const __m256i v = _mm256_set1_epi8('9' + 1);
+#define F(y) _mm256_cmpeq_epi8(_mm256_max_epu8(y, v), y)
+    return AVX2_EACH(F);
+#undef F
+}
+
 AVX2 uint64_t avx2_hex(avx2_block x)
 {
     const __m256i bit = _mm256_set1_epi8(0x20);
@@ -355,9 +371,9 @@ AVX2 int avx2_utf8_bad(avx2_block x, avx2_block before)
 #undef WS_LEVEL
 #undef WS_LEVEL_NAME
 
-/* ---- AVX-512BW ---- */
+/* ---- AVX-512 F, BW, VL and VBMI ---- */
 
-#define WS_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx2,bmi,bmi2,pclmul")))
+#define WS_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx2,bmi,bmi2,pclmul")))
 #define V(name) avx512_##name
 #define WS_LEVEL WS_LEVEL_AVX512
 #define WS_LEVEL_NAME "avx512"
@@ -382,36 +398,50 @@ AVX512 avx512_block avx512_load_part(const uint8_t *p, size_t n)
     return _mm512_mask_loadu_epi8(_mm512_set1_epi8(' '), _bzhi_u64(~UINT64_C(0), (unsigned)n), p);
 }
 
+/* 64 times c, from memory: gcc would rather build it anew for each block. */
+AVX512 __m512i avx512_all(char c)
+{
+    return _mm512_load_si512(ws_repeated[(uint8_t)c]);
+}
+
+/* A mask as an integer: gcc would rather go on in mask registers, and copy back and forth. */
+AVX512 uint64_t avx512_integer(__mmask64 m)
+{
+    uint64_t integer = m;
+    __asm__("" : "+r"(integer));
+    return integer;
+}
+
 AVX512 uint64_t avx512_eq(avx512_block x, char c)
 {
-    return _mm512_cmpeq_epi8_mask(x, _mm512_set1_epi8(c));
+    return avx512_integer(_mm512_cmpeq_epi8_mask(x, avx512_all(c)));
 }
 
 AVX512 uint64_t avx512_eq_folded(avx512_block x, char c)
 {
-    return avx512_eq(_mm512_or_si512(x, _mm512_set1_epi8(0x20)), c);
+    return avx512_eq(_mm512_or_si512(x, avx512_all(' ')), c);
 }
 
 AVX512 uint64_t avx512_has_bit(avx512_block x, char c)
 {
-    return _mm512_test_epi8_mask(x, _mm512_set1_epi8(c));
+    return avx512_integer(_mm512_test_epi8_mask(x, avx512_all(c)));
 }
 
 AVX512 uint64_t avx512_high(avx512_block x)
 {
-    return _mm512_movepi8_mask(x);
+    return avx512_integer(_mm512_movepi8_mask(x));
 }
 
 AVX512 uint64_t avx512_control(avx512_block x)
 {
-    return _mm512_cmplt_epu8_mask(x, _mm512_set1_epi8(0x20));
+    return avx512_integer(_mm512_cmplt_epu8_mask(x, avx512_all(' ')));
 }
 
 /* Bytes from lo to lo + span, unsigned. */
 AVX512 uint64_t avx512_range(avx512_block x, char lo, char span)
 {
-    return _mm512_cmple_epu8_mask(_mm512_sub_epi8(x, _mm512_set1_epi8(lo)),
-                                  _mm512_set1_epi8(span));
+    const __m512i distance = _mm512_sub_epi8(x, avx512_all(lo));
+    return avx512_integer(_mm512_cmple_epu8_mask(distance, avx512_all(span)));
 }
 
 AVX512 uint64_t avx512_digit(avx512_block x)
@@ -419,9 +449,14 @@ AVX512 uint64_t avx512_digit(avx512_block x)
     return avx512_range(x, '0', 9);
 }
 
+AVX512 uint64_t avx512_above_digits(avx512_block x)
+{
+    return avx512_integer(_mm512_cmpgt_epu8_mask(x, avx512_all('9')));
+}
+
 AVX512 uint64_t avx512_hex(avx512_block x)
 {
-    return avx512_digit(x) | avx512_range(_mm512_or_si512(x, _mm512_set1_epi8(0x20)), 'a', 5);
+    return avx512_digit(x) | avx512_range(_mm512_or_si512(x, avx512_all(' ')), 'a', 5);
 }
 
 AVX512 __m512i avx512_lookup(const uint8_t *entries, __m512i by)
@@ -432,7 +467,7 @@ AVX512 __m512i avx512_lookup(const uint8_t *entries, __m512i by)
 
 AVX512 uint64_t avx512_space(avx512_block x)
 {
-    return _mm512_cmpeq_epi8_mask(x, avx512_lookup(ws_spaces, x));
+    return avx512_integer(_mm512_cmpeq_epi8_mask(x, avx512_lookup(ws_spaces, x)));
 }
 
 AVX512 uint64_t avx512_prefix_xor(uint64_t m)
@@ -445,7 +480,7 @@ AVX512 uint64_t avx512_prefix_xor(uint64_t m)
 AVX512 int avx512_special(avx512_block x)
 {
     /* signed: bytes from 0x80 are negative */
-    const uint64_t low = _mm512_cmplt_epi8_mask(x, _mm512_set1_epi8(' '));
+    const uint64_t low = _mm512_cmplt_epi8_mask(x, avx512_all(' '));
     return (low | avx512_eq(x, '"') | avx512_eq(x, '\\')) != 0;
 }
 
@@ -465,6 +500,18 @@ AVX512 int avx512_utf8_bad(avx512_block x, avx512_block before)
     const __m512i fourth = _mm512_subs_epu8(x3, _mm512_set1_epi8(0xF0 - 0x80));
     const __m512i tail = _mm512_and_si512(_mm512_or_si512(third, fourth), _mm512_set1_epi8(-128));
     return _mm512_cmpneq_epi8_mask(tail, pair) != 0;
+}
+
+#define WS_HAS_NUMBER_PAIRS
+
+AVX512 uint64_t avx512_bad_number_pairs(avx512_block x, avx512_block before)
+{
+    const __m512i x1 = _mm512_alignr_epi8(x, _mm512_alignr_epi64(x, before, 6), 15);
+    const __m512i kinds = _mm512_permutex2var_epi8(_mm512_load_si512(ws_number_kind), x,
+                                                   _mm512_load_si512(ws_number_kind + 64));
+    const __m512i next = _mm512_permutex2var_epi8(_mm512_load_si512(ws_number_next), x1,
+                                                  _mm512_load_si512(ws_number_next + 64));
+    return avx512_integer(_mm512_testn_epi8_mask(kinds, next));
 }
 
 #include "scan_simd.inc.h"

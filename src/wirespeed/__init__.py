@@ -31,6 +31,7 @@ __all__ = [
     "SyncClient",
     "__version__",
     "core",
+    "get_include",
 ]
 
 _HOMES = {
@@ -41,6 +42,20 @@ _HOMES = {
     "Stdio": "wirespeed.client",
     "SyncClient": "wirespeed.client",
 }
+
+
+def get_include() -> str:
+    """The directory of the C headers that the ``.pxd`` files of `wirespeed` include.
+
+    It belongs in ``include_dirs`` of an extension module that cimports `wirespeed`.
+    """
+    import os
+
+    package = os.path.dirname(os.path.abspath(__file__))
+    include = os.path.join(package, "include")
+    if os.path.isdir(include):
+        return include
+    return os.path.join(os.path.dirname(package), "csrc")  # an editable install
 
 
 def __getattr__(name: str) -> Any:

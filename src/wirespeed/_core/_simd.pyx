@@ -8,7 +8,7 @@ import os
 from typing import NamedTuple
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport SIZE_MAX, UINT32_MAX
 from libc.stdlib cimport free, malloc
 
@@ -41,24 +41,27 @@ _POI = (
 
 
 class Scan(NamedTuple):
-    """What one scan of a JSON text found; offsets count bytes from the start of the text."""
+    """What one scan of a JSON text found; offsets count bytes from the start of the text.
+
+    Attributes:
+        status: ``ok``, ``empty``, ``syntax``, ``utf8`` or ``depth``.
+        value: Offset and length of the value without surrounding whitespace.
+        end: Offset of the first byte behind the value.
+        root: ``object``, ``array`` or ``other``.
+        id_kind: ``absent``, ``integer``, ``string``, ``null`` or ``invalid``.
+        duplicates: Points of interest that occur twice in their object.
+        error_at: Offset of the fault; 0 when there is none.
+        poi: Points of interest that are there: path to offset and length.
+    """
 
     status: str
-    """``ok``, ``empty``, ``syntax``, ``utf8`` or ``depth``."""
     value: tuple[int, int]
-    """Offset and length of the value without surrounding whitespace."""
     end: int
-    """Offset of the first byte behind the value."""
     root: str
-    """``object``, ``array`` or ``other``."""
     id_kind: str
-    """``absent``, ``integer``, ``string``, ``null`` or ``invalid``."""
     duplicates: tuple[str, ...]
-    """Points of interest that occur twice in their object."""
     error_at: int
-    """Offset of the fault; 0 when there is none."""
     poi: dict[str, tuple[int, int]]
-    """Points of interest that are there: path to offset and length."""
 
 
 cdef const ws_kernels *capped(str cap) except NULL:

@@ -51,9 +51,7 @@ cdef str decode_string(bytes text):
 
 # An envelope that names one of these twice means different things to different parsers.
 cdef enum:
-    ENVELOPE_BITS = (
-        (1 << 0) | (1 << 1) | (1 << 2) | (1 << 3) | (1 << 4) | (1 << 5)
-    )
+    ENVELOPE_BITS = 0x3F       # the first six POINTS
 
 POINTS = (
     "jsonrpc", "id", "method", "params", "result", "error",
@@ -106,6 +104,15 @@ cdef class Message:
         self.fault_c = fault
         self.reason = reason
         return 0
+
+    cdef int lost_c(self, str reason) except -1:
+        """Be an invalid message whose text was not kept."""
+        self.drop_c()
+        self.n = 0
+        self.ref = 0
+        self.token = None
+        memset(&self.scan, 0, sizeof(ws_scan))
+        return self.invalid_c(FAULT_REQUEST, reason)
 
     cdef int hold_c(self, Slab slab, const uint8_t *p, size_t n) except -1:
         """Pin the text [p, p+n) of the slab, unread."""
@@ -296,7 +303,9 @@ cdef class Message:
 
     @property
     def raw(self):
-        """A lease of the whole message."""
+        """A lease of the whole message; None for one that was too long to be kept."""
+        if self.slab is None:
+            return None
         return Lease.of(self.slab, self.p, self.n)
 
     def lease(self, point, /):

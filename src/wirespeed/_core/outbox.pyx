@@ -20,7 +20,7 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
 
 cdef enum:
-    BLOCK_SIZE = 64 * 1024
+    BLOCK_SIZE = 65536
     COPY_BELOW = 4096     # under this a copy costs less than one more entry of the gather list
 
 

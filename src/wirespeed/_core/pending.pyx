@@ -15,7 +15,7 @@ from wirespeed._core.span cimport Span
 
 cdef enum:
     SLOT_BITS = 20
-    SLOT_MASK = (1 << 20) - 1
+    SLOT_MASK = 0xFFFFF
 
 
 @cython.final
@@ -119,7 +119,7 @@ cdef class Pending:
     cdef int push_deadline_c(self, double at, int64_t id) except -1:
         cdef size_t room, i, kept
         cdef Deadline *grown
-        if self.n_heap > 64 and self.n_heap > 2 * self.live:
+        if self.n_heap > 64 and self.n_heap > 2 * <size_t> self.live:
             # mostly answered ones: keep those that still wait
             kept = 0
             for i in range(self.n_heap):

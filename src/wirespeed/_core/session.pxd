@@ -18,12 +18,13 @@ cdef class Session:
     cdef object waiting                  # deque: requests held back by flow control
     cdef size_t n_waiting
     cdef size_t n_waiting_bytes
+    cdef Message spare                   # the last message made; used again if nobody kept it
     cdef list elements                   # of the batch being worked through, last first
     cdef BatchReply batch                # that they belong to
     cdef readonly bint answers_faults    # a server answers bad input, a client only reports it
     cdef public bint batches             # 2025-03-26 was negotiated
     cdef public bint null_ids            # errors without a readable id carry "id": null
-    cdef readonly Py_ssize_t n_cancelled # cancelled requests whose handlers still run
+    cdef readonly Py_ssize_t n_cancelled  # cancelled requests whose handlers still run
     cdef uint32_t max_depth
     cdef size_t max_in_flight, max_waiting, max_waiting_bytes, output_high
     # counters

@@ -20,10 +20,10 @@ What a session does by itself, and what it leaves to its owner:
 
 cimport cython
 from libc.math cimport INFINITY
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from cpython.ref cimport Py_DECREF, Py_INCREF
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_REFCNT
 
 from collections import deque
 
@@ -200,14 +200,16 @@ cdef class Session:
         cdef Message m
         if not self.want_read_c():
             return None
+        m = self.spare
+        if m is None or Py_REFCNT(m) != 2:
+            m = self.spare = Message.new()
+        else:
+            m.drop_c()         # nobody kept the last one
         got = self.framer.next_frame_c(&frame)
         if got == FRAME_MORE:
             return None
-        m = Message.new()
         if got == FRAME_OVERSIZE:
-            m.invalid_c(
-                FAULT_REQUEST, f"longer than the limit of {self.limits.max_message} bytes"
-            )
+            m.lost_c(f"longer than the limit of {self.limits.max_message} bytes")
         elif frame.p[0] == c'[' and self.batches:
             m.hold_c(self.framer.slab, frame.p, frame.n)
             m.kind_c = BATCH
@@ -492,7 +494,7 @@ cdef class Session:
             if id == 0:
                 break
         out.write_c(HEAD, HEAD_LEN)
-        out.write_c(p, digits + sizeof(digits) - p)
+        out.write_c(p, <size_t> (digits + sizeof(digits)) - <size_t> p)
         self.messages_out += 1
         return out
 

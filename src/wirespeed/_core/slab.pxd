@@ -10,6 +10,7 @@ cdef class Slab:
 
     @staticmethod
     cdef Slab allocate(size_t capacity)
+
     @staticmethod
     cdef Slab borrow(object data)
     cdef int grow_c(self, size_t capacity) except -1

@@ -80,9 +80,9 @@ cdef class Slab:
 cdef class Lease:
     """A read-only view of a part of a message, still where it was read.
 
-    Supports the buffer protocol: ``msgspec.json.decode(lease)``, ``orjson.loads(memoryview(lease))``,
-    ``bytes(lease)``. It pins the block of input memory it points into; keep it for long only after
-    :meth:`copy`.
+    Supports the buffer protocol: ``msgspec.json.decode(lease)``, ``bytes(lease)``,
+    ``orjson.loads(memoryview(lease))``. It pins the block of input memory it points into; keep it
+    for long only after `copy`, or release it early with `release` or a ``with`` block.
     """
 
     def __init__(self):

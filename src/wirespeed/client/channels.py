@@ -44,9 +44,7 @@ class StdioChannel:
         self.child = child
         os.set_blocking(child.stdin_fd, False)
         os.set_blocking(child.stdout_fd, False)
-        link = FdLink(
-            asyncio.get_running_loop(), connection, child.stdout_fd, child.stdin_fd
-        )
+        link = FdLink(asyncio.get_running_loop(), connection, child.stdout_fd, child.stdin_fd)
         child.release = lambda fd: link.close()
         link.start()
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import logging
 import math
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
@@ -130,7 +129,7 @@ class Client:
 
     # -- opening and closing ---------------------------------------------------------------------
 
-    async def __aenter__(self) -> Client:
+    async def __aenter__(self) -> Self:
         await self.open()
         return self
 
@@ -551,8 +550,8 @@ class _Owner:
 
     def on_bad_line(self, message: Message) -> None:
         if self._client._bad_line is None:
-            with contextlib.suppress(ValueError):
-                self._client._bad_line = message.raw.copy()[:500]
+            raw = message.raw
+            self._client._bad_line = b"" if raw is None else raw.copy()[:500]
 
     def on_link_eof(self) -> None:
         connection = self._client._connection

@@ -6,7 +6,6 @@ is above (`wirespeed.client.client`).
 
 cimport cython
 from libc.math cimport INFINITY
-from libc.stdint cimport int64_t
 
 import logging
 
@@ -15,7 +14,6 @@ import msgspec
 from wirespeed._core._simd cimport WS_METHOD
 from wirespeed._core.envelope cimport (
     ERROR,
-    FAULT_RESPONSE,
     INVALID,
     NOTIFICATION,
     REQUEST,
@@ -239,6 +237,7 @@ cdef class ClientConnection(Endpoint):
     cpdef object on_data(self):
         cdef Message m
         while True:
+            m = None           # so that the session may use it again
             m = self.session.next_c()
             if m is None:
                 return

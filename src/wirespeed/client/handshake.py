@@ -84,7 +84,7 @@ class Identity(msgspec.Struct):
         return encode(members)[1:-1]
 
 
-class FallBack(Exception):  # noqa: N818
+class FallBack(Exception):
     """The probe says: a legacy server. ``waited`` tells that it only stayed silent."""
 
 

@@ -129,4 +129,6 @@ def complete(result_type: str) -> None:
     """InvalidResponse unless a result is complete (2026-07-28 basic, "resultType": a value that
     was not negotiated makes the response invalid; an absent one is complete)."""
     if result_type != "complete":
-        raise InvalidResponse(f"the result has resultType {result_type!r}, which was not negotiated")
+        raise InvalidResponse(
+            f"the result has resultType {result_type!r}, which was not negotiated"
+        )

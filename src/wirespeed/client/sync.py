@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from wirespeed.client.client import Client, OnProgress
 from wirespeed.errors import ConnectionClosed
@@ -34,7 +34,7 @@ class SyncClient:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
-    def __enter__(self) -> SyncClient:
+    def __enter__(self) -> Self:
         self.open()
         return self
 

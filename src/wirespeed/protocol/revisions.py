@@ -9,7 +9,6 @@ from __future__ import annotations
 import msgspec
 
 
-
 class Revision(msgspec.Struct, frozen=True, kw_only=True):
     """One revision of the protocol.
 

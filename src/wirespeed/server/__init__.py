@@ -36,7 +36,7 @@ __all__ = [
     "ToolResult",
 ]
 
-_HOMES = {name: "content" for name in __all__} | {
+_HOMES = dict.fromkeys(__all__, "content") | {
     "Context": "context",
     "RawResult": "server",
     "Server": "server",

@@ -15,6 +15,7 @@ cdef class Call(Completion):
     cdef Running running               # None until the handler suspended
     cdef object timer                  # of the tool's timeout
     cdef object context                # the handler's Context, if it takes one
+    cdef bint modern                   # revision.modern
     cdef bint cancelled                # the peer wants no answer, or is gone
     cdef bint timed_out
     cdef bint given_up                 # by a shutdown whose grace time is over
@@ -28,6 +29,7 @@ cdef class ServerConnection(Endpoint):
     cdef readonly object loop
     cdef TaskPool pool
     cdef dict tools                    # the server's: name -> Tool
+    cdef list hot_tools                # found lately, by a hash of the name; or None
     cdef object modern                 # the newest modern Revision, or None
     cdef bytes modern_version          # its version as JSON text
     cdef bytes modern_tail             # what every modern result ends with
@@ -55,5 +57,6 @@ cdef class ServerConnection(Endpoint):
     cdef int send_content_c(
         self, Call call, bytes content, bytes structured, bint is_error, bytes meta
     ) except -1
-    cdef int tail_c(self, Outbox out, object revision) except -1
+    cdef int tail_c(self, Outbox out, bint modern) except -1
+    cdef Tool find_tool_c(self, Message m)
     cdef int check_drained_c(self) except -1

@@ -7,7 +7,7 @@ the others; the rules for serving both on one stdio connection are in docs/archi
 
 cimport cython
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
 
 import asyncio
@@ -37,14 +37,14 @@ from wirespeed._core.envelope cimport (
 from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.session cimport Session
 from wirespeed._core.slab cimport Lease
-from wirespeed._core.span cimport Span
+from wirespeed._core.span cimport Span, span_equals
 from wirespeed.server.tool cimport INLINE, Tool
 from wirespeed.transport.link cimport Endpoint
-from wirespeed.transport.tasks cimport Completion, Running, TaskPool
+from wirespeed.transport.tasks cimport Completion, TaskPool
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
-from wirespeed.protocol.revisions import LOG_LEVELS, REVISIONS
+from wirespeed.protocol.revisions import LOG_LEVELS
 from wirespeed.server import methods
 from wirespeed.server.content import error_content
 from wirespeed.server.context import Context
@@ -55,7 +55,8 @@ logger = logging.getLogger("wirespeed.server")
 cdef object CancelledError = asyncio.CancelledError
 
 cdef enum:
-    ESCAPE_IN_PLACE = 16 * 1024     # longer texts are encoded on their own and not copied again
+    N_HOT = 16
+    ESCAPE_IN_PLACE = 8192     # bytes; longer texts are encoded on their own and not copied
 
 
 @cython.final
@@ -120,6 +121,7 @@ cdef class ServerConnection(Endpoint):
             self.modern_version = msgspec.json.encode(self.modern.version)
         self.modern_tail = server._modern_tail
         self.running = set()
+        self.forget_tools()
         self.listens = {}
         self.waiters = []
         self.state = methods.State()
@@ -130,6 +132,7 @@ cdef class ServerConnection(Endpoint):
     cpdef object on_data(self):
         cdef Message m
         while True:
+            m = None           # so that the session may use it again
             m = self.session.next_c()
             if m is None:
                 break
@@ -238,7 +241,7 @@ cdef class ServerConnection(Endpoint):
                 if poi_is(m, WS_METHOD, b'"ping"'):
                     return methods.LATEST_LEGACY_REVISION      # allowed before the handshake
                 methods.refuse_uninitialized(self, m)
-        if m.method not in revision.requests:
+        if not poi_is(m, WS_METHOD, b'"tools/call"') and m.method not in revision.requests:
             raise ProtocolError(
                 codes.METHOD_NOT_FOUND, f"Method not found in {revision.version}: {m.method}"
             )
@@ -279,19 +282,37 @@ cdef class ServerConnection(Endpoint):
 
     # -- tools/call ----------------------------------------------------------------------------
 
-    cdef int call_tool_c(self, Message m, object revision) except -1:
-        cdef str name = m.text_c(WS_NAME)
-        cdef Span s = span_of(m, WS_ARGUMENTS)
-        cdef object found, decoded, value, context = None
+    cdef Tool find_tool_c(self, Message m):
+        """The tool that a request names. ProtocolError: there is none."""
+        cdef Span s = span_of(m, WS_NAME)
         cdef Tool tool
-        cdef Call call
-        cdef Lease arguments = None
-        if name is None:
+        cdef str name
+        cdef size_t slot
+        if s.n < 2 or s.p[0] != c'"':
             raise ProtocolError(codes.INVALID_PARAMS, "params.name must be a string")
+        slot = (s.n + s.p[s.n - 2]) % N_HOT
+        tool = <Tool> self.hot_tools[slot]
+        if tool is not None and span_equals(s, tool.name_json, len(tool.name_json)):
+            return tool
+        name = m.text_c(WS_NAME)
         found = self.tools.get(name)
         if found is None:
             raise ProtocolError(codes.INVALID_PARAMS, f"Unknown tool: {name}")
         tool = <Tool> found
+        if span_equals(s, tool.name_json, len(tool.name_json)):
+            self.hot_tools[slot] = tool
+        return tool
+
+    def forget_tools(self):
+        """The server's tools changed: look each up anew."""
+        self.hot_tools = [None] * N_HOT
+
+    cdef int call_tool_c(self, Message m, object revision) except -1:
+        cdef Tool tool = self.find_tool_c(m)
+        cdef Span s = span_of(m, WS_ARGUMENTS)
+        cdef object decoded, value, context = None
+        cdef Call call
+        cdef Lease arguments = None
         if s.n:
             if s.p[0] != c'{':
                 raise ProtocolError(codes.INVALID_PARAMS, "params.arguments must be an object")
@@ -301,12 +322,15 @@ cdef class ServerConnection(Endpoint):
         call.tool = tool
         call.ref = m.ref
         call.revision = revision
-        if revision.modern:
+        call.modern = revision is not self.revision
+        if call.modern:
             self.pinned_modern = True
         try:
             decoded = tool.decode_c(arguments)
-        except (msgspec.DecodeError, ValueError) as exc:
+        except (msgspec.DecodeError, RecursionError) as exc:
             return self.bad_arguments(call, exc)
+        except Exception as exc:
+            return self.finish_c(call, None, exc)
         if tool.wants_context:
             context = call.context = Context(call, m)
         try:
@@ -412,7 +436,7 @@ cdef class ServerConnection(Endpoint):
         used = 44 + kernels.json_escape(p + 44, <const uint8_t *> utf8, <size_t> n)
         memcpy(p + used, b'"}]', 3)
         out.commit_c(used + 3)
-        self.tail_c(out, call.revision)
+        self.tail_c(out, call.modern)
         self.session.close_reply_c(call.ref)
         return 0
 
@@ -431,9 +455,9 @@ cdef class ServerConnection(Endpoint):
         if is_error:
             out.text_c(b',"isError":true')
         if meta is None:
-            self.tail_c(out, call.revision)
+            self.tail_c(out, call.modern)
         else:
-            if call.revision.modern:
+            if call.modern:
                 out.text_c(b',"resultType":"complete"')
                 meta = methods.with_server_info(self.server, meta)
             out.text_c(b',"_meta":')
@@ -442,11 +466,11 @@ cdef class ServerConnection(Endpoint):
         self.session.close_reply_c(call.ref)
         return 0
 
-    cdef int tail_c(self, Outbox out, object revision) except -1:
+    cdef int tail_c(self, Outbox out, bint modern) except -1:
         """The end of a result whose members were written: what a modern one must have."""
-        if revision.modern:
+        if modern:
             out.text_c(b",")
-            return out.write_object_c(self.modern_tail)
+            return out.text_c(self.modern_tail)
         return out.text_c(b"}")
 
     # -- notifications -------------------------------------------------------------------------

@@ -105,9 +105,7 @@ def refuse_uninitialized(connection: ServerConnection, message: Message) -> None
     raise ProtocolError(codes.INVALID_PARAMS, text)
 
 
-def initialize(
-    connection: ServerConnection, message: Message, revision: Revision | None
-) -> bytes:
+def initialize(connection: ServerConnection, message: Message, revision: Revision | None) -> bytes:
     """The legacy handshake (basic/lifecycle of 2024-11-05 to 2025-11-25)."""
     server = connection.server
     if revision is not None:  # with a modern envelope: no such method there

@@ -19,7 +19,6 @@ from wirespeed.protocol.revisions import (
     REVISIONS,
     Revision,
 )
-from wirespeed.server import methods
 from wirespeed.server.connection import ServerConnection
 from wirespeed.server.content import Icon, ResultPlan, plan_result
 from wirespeed.server.context import Context
@@ -154,6 +153,8 @@ class Server:
     @overload
     def tool(
         self,
+        function: None = None,
+        /,
         *,
         name: str | None = None,
         title: str | None = None,
@@ -301,6 +302,7 @@ class Server:
     def _tools_changed(self) -> None:
         self._pages.clear()
         for connection in list(self._connections):
+            connection.forget_tools()
             connection.schedule_tools_changed()
 
     # -- pre-encoded answers ---------------------------------------------------------------------
@@ -337,10 +339,7 @@ class Server:
         result: dict[str, Any] = {"tools": [_entry_for(entry, revision) for entry in tools]}
         if end < len(names):
             result["nextCursor"] = base64.urlsafe_b64encode(names[end - 1].encode()).decode()
-        if revision.modern:
-            page = self._modern_result(result | self._hints)
-        else:
-            page = _encode(result)
+        page = self._modern_result(result | self._hints) if revision.modern else _encode(result)
         self._pages[key] = page
         return page
 

@@ -289,7 +289,7 @@ class _Parameter:
             taken.add(self.attribute)
 
     def _read_field(self, info: Any, parameter: inspect.Parameter) -> None:
-        """pydantic's ``Field(...)``, as the default or in `Annotated`."""
+        """Pydantic's ``Field(...)``, as the default or in `Annotated`."""
         if info is self.default:
             self.default = msgspec.NODEFAULT
         if self.default is msgspec.NODEFAULT and not info.is_required():

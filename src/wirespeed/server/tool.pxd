@@ -7,8 +7,14 @@ cdef enum How:
     LAUNCHED = 3          # `launch` makes a coroutine of the call (threads, generators)
 
 
+cdef enum:
+    MAX_STACK = 16        # arguments and context that are passed without a list
+
+
 cdef class Tool:
     cdef readonly str name
+    cdef bytes name_json               # as it stands in a request that has no odd escapes
+    cdef Py_ssize_t offsets[MAX_STACK]  # of `fields` in the decoded struct; 0: use getattr
     cdef readonly object spec          # ToolSpec; None for a raw tool
     cdef readonly object entry         # ToolEntry: what tools/list shows
     cdef readonly object timeout       # seconds, or None

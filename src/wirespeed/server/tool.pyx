@@ -6,19 +6,32 @@ from cpython.ref cimport Py_DECREF
 
 from wirespeed._core.slab cimport Lease
 
+import msgspec
+
 from wirespeed.server import launch as launchers
 from wirespeed.server.content import ResultKind
 
+
+cdef extern from *:
+    """
+    #include <structmember.h>
+
+    /* Where an instance keeps the attribute behind a slot's descriptor; 0: not known. */
+    static Py_ssize_t ws_slot_offset(PyObject *descr) {
+        PyMemberDef *member;
+        if (!Py_IS_TYPE(descr, &PyMemberDescr_Type))
+            return 0;
+        member = ((PyMemberDescrObject *)descr)->d_member;
+        return member->type == T_OBJECT_EX ? member->offset : 0;
+    }
+    """
+    Py_ssize_t ws_slot_offset(object descr) noexcept
 
 cdef extern from "Python.h":
     PyObject *PyObject_Vectorcall(
         object f, PyObject **args, size_t nargsf, PyObject *kwnames
     ) except NULL
     object PyObject_GetAttr(object o, object name)
-
-cdef enum:
-    MAX_STACK = 16
-
 
 @cython.final
 cdef class Tool:
@@ -37,6 +50,7 @@ cdef class Tool:
     def __init__(self, entry, spec, function, *, bint inline, timeout, bint wants_context=False,
                  encode=None):
         self.name = entry.name
+        self.name_json = msgspec.json.encode(entry.name)
         self.entry = entry
         self.spec = spec
         self.function = function
@@ -57,6 +71,9 @@ cdef class Tool:
         self.context_index = spec.context_index
         self.wants_context = spec.context_index >= 0
         self.encode = spec.result.encode
+        if len(self.fields) < MAX_STACK:
+            for i, field in enumerate(self.fields):
+                self.offsets[i] = ws_slot_offset(spec.struct.__dict__.get(field))
         self.plain_text = spec.result.kind == ResultKind.TEXT
         if spec.is_async:
             pass
@@ -105,8 +122,13 @@ cdef class Tool:
             if i == self.context_index:
                 stack[n] = <PyObject *> context
                 n += 1
-            value = PyObject_GetAttr(decoded, self.fields[i])
-            stack[n] = <PyObject *> value      # `decoded` keeps it alive, a struct field
+            # `decoded` keeps the value alive: it is one of its slots
+            stack[n] = NULL
+            if self.offsets[i]:
+                stack[n] = (<PyObject **> (<char *> <PyObject *> decoded + self.offsets[i]))[0]
+            if stack[n] == NULL:
+                value = PyObject_GetAttr(decoded, self.fields[i])
+                stack[n] = <PyObject *> value
             n += 1
         if self.context_index == len(self.fields):
             stack[n] = <PyObject *> context

@@ -1,5 +1,5 @@
-"""What tasks.pyx needs of CPython's C API: one step of a coroutine inside a context, the traces that
-a user can leave on a task, and the C functions behind a task's getters.
+"""What tasks.pyx needs of CPython's C API: one step of a coroutine inside a context, the traces
+that a user can leave on a task, and the C functions behind a task's getters.
 """
 
 from cpython.object cimport PyObject

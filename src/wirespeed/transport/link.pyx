@@ -4,8 +4,6 @@ An Endpoint (a server's or a client's connection) owns the session and looks at 
 moves the bytes. Links tell endpoints what happened; endpoints tell links that something is queued.
 """
 
-cimport cython
-
 from wirespeed._core.session cimport Session
 
 
@@ -34,6 +32,14 @@ cdef class Link:
         self.endpoint = endpoint
         endpoint.link = self
         self.flush_callback = self._flush_soon
+
+    def start(self):
+        """Begin to read."""
+        raise TypeError("a link must say how it begins")
+
+    def close(self):
+        """Stop now; what is queued is dropped. `Endpoint.on_lost(None)` follows at once."""
+        raise TypeError("a link must say how it ends")
 
     cdef int wrote_c(self) except -1:
         """Something was queued: send it at the end of this tick, with whatever else comes."""

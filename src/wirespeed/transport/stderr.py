@@ -86,8 +86,7 @@ class _Lines:
 
     def _emit(self, line: bytearray) -> None:
         text = line.decode("utf-8", "replace")
-        if text.endswith("\r"):
-            text = text[:-1]
+        text = text.removesuffix("\r")
         with self._guard:
             self._call(text)
 
@@ -146,7 +145,9 @@ class _Guard:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: type[BaseException] | None, exc: Any, _tb: object) -> bool:
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, _tb: object
+    ) -> bool:
         if kind is None or not issubclass(kind, Exception):
             return False
         if not self._logged:

@@ -95,9 +95,7 @@ def non_blocking(*fds: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def signals_drain(
-    loop: asyncio.AbstractEventLoop, connection: ServerConnection
-) -> Iterator[None]:
+def signals_drain(loop: asyncio.AbstractEventLoop, connection: ServerConnection) -> Iterator[None]:
     """SIGTERM and SIGINT let the server finish what is in flight; a second one ends it at once."""
 
     def end(number: int) -> None:
@@ -138,6 +136,7 @@ async def serve_stdio(server: Server) -> None:
                 lambda endpoint: FileLink(loop, endpoint, read_fd, write_fd), loop=loop, pool=pool
             )
         stack.enter_context(signals_drain(loop, connection))
+        assert connection.link is not None  # `connect` made it
         try:
             connection.link.start()
             await connection.closed

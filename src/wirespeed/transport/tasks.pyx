@@ -35,7 +35,8 @@ from cpython.object cimport PyObject
 from wirespeed.transport._task_api cimport (
     PyCFunction, PyContext_Copy, PyContext_CopyCurrent, PyCoro_CheckExact, PyErr_Clear,
     PYGEN_ERROR, PYGEN_NEXT, PYGEN_RETURN, PyGetSetDef, PySendResult, ws_call0, ws_call2, ws_get,
-    ws_getter, ws_has_attributes, ws_method, ws_refs, ws_step, ws_take_error, ws_try_call2, ws_weakrefs,
+    ws_getter, ws_has_attributes, ws_method, ws_refs, ws_step, ws_take_error, ws_try_call2,
+    ws_weakrefs,
 )
 
 import asyncio

@@ -23,7 +23,7 @@ class Lab:
         loop.set_exception_handler(lambda loop, context: self.faults.append(context))
 
     def begin(self, coro):
-        """Start at once, outside of the current task; (Running or None, future of (result, exc))."""
+        """Start at once, outside the current task: (Running or None, future of (result, exc))."""
         outcome = self.loop.create_future()
         task = asyncio.current_task()
         asyncio.tasks._leave_task(self.loop, task)

@@ -196,7 +196,7 @@ def test_a_deferred_start_can_be_cancelled(run):
         outcome = lab.loop.create_future()
         handle = lab.pool.start(handler(), lambda *args: outcome.set_result(args))
         assert handle.cancel("why") is True
-        result, exc = await outcome
+        _, exc = await outcome
         assert type(exc) is asyncio.CancelledError and exc.args == ("why",)
         assert handle.cancel() is False
 

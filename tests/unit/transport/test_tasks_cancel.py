@@ -28,7 +28,7 @@ def test_cancel_while_suspended(run, steps):
         handle, outcome = lab.begin(handler(log))
         await turns(steps)
         assert handle.cancel("stop") is True
-        result, exc = await outcome
+        _, exc = await outcome
         assert type(exc) is asyncio.CancelledError and exc.args == ("stop",)
         assert log == [*range(min(steps, 2) + 1), ("stop",)] and handle.done()
 
@@ -254,10 +254,8 @@ def test_a_second_cancel_is_not_swallowed(run):
 def test_cancel_a_handler_that_swallows_it(run):
     async def handler():
         for _ in range(2):
-            try:
+            with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(10)
-            except asyncio.CancelledError:
-                pass
         return asyncio.current_task().cancelling()
 
     async def main(lab):

@@ -18,8 +18,8 @@ from wirespeed._core.slab cimport Slab, give_slab, take_slab
 from wirespeed._core.span cimport Span
 
 cdef enum:
-    MIN_READ = 32 * 1024          # room a read should find
-    READ_SIZE = 128 * 1024
+    MIN_READ = 32768          # room a read should find
+    READ_SIZE = 131072
 
 
 @cython.final

@@ -1,0 +1,197 @@
+"""Exit codes, and how failures are told: one line that says what to do, or a JSON object."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from enum import IntEnum
+from typing import Any, NoReturn
+
+from wirespeed.errors import (
+    CallTimeout,
+    InvalidResponse,
+    RemoteError,
+    WirespeedError,
+)
+
+# How wirespeed.transport.process goes on in the second line: the end of the server's stderr.
+_STDERR_ENDS = "; its stderr ends:"
+_ELSEWHERE = "; its stderr was inherited, so look for its messages there"
+
+
+class Exit(IntEnum):
+    """Exit codes that scripts may rely on; ``wirespeed --help`` lists them."""
+
+    OK = 0
+    TOOL_FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    REMOTE = 4
+    TIMEOUT = 5
+    FAULT = 70
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+
+
+class Failure(WirespeedError):
+    """A failure with its own exit code; the text is for people and says what to do."""
+
+    def __init__(self, text: str, code: Exit, kind: str = "Failure") -> None:
+        super().__init__(text)
+        self.code = code
+        self.kind = kind
+
+
+class Terminated(Exception):  # noqa: N818
+    """A signal other than SIGINT asked this process to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+def usage(text: str) -> Failure:
+    """The command line cannot be understood."""
+    return Failure(text, Exit.USAGE, "UsageError")
+
+
+def cannot_start(text: str) -> Failure:
+    """There is nothing to start or to connect to."""
+    return Failure(text, Exit.UNREACHABLE, "TargetError")
+
+
+def exit_code(exc: BaseException) -> int:
+    """The exit code that an exception stands for."""
+    if isinstance(exc, Failure):
+        return exc.code
+    if isinstance(exc, CallTimeout):
+        return Exit.TIMEOUT
+    if isinstance(exc, RemoteError | InvalidResponse):
+        return Exit.REMOTE
+    if isinstance(exc, WirespeedError):
+        return Exit.UNREACHABLE
+    if isinstance(exc, KeyboardInterrupt):
+        return Exit.INTERRUPTED
+    if isinstance(exc, Terminated):
+        return 128 + exc.number
+    return Exit.FAULT
+
+
+def printable(text: str, *, lines: bool = False) -> str:
+    r"""``text`` without what a terminal would obey: control characters as ``\x1b``.
+
+    ``lines``: newlines and tabs stay.
+    """
+    keep = "\n\t" if lines else ""
+    if text.isprintable():
+        return text
+    return "".join(c if c in keep or not _controls(c) else _escaped(c) for c in text)
+
+
+def _controls(char: str) -> bool:
+    """Control characters (Cc), and the marks that reorder the text around them."""
+    return char < " " or "\x7f" <= char < "\xa0" or char in "\u2028\u2029" or (
+        "\u202a" <= char <= "\u202e" or "\u2066" <= char <= "\u2069"
+    )
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape").decode()
+
+
+def describe(exc: BaseException) -> tuple[str, list[str]]:
+    """One line for people, and the end of the server's stderr where it was kept."""
+    if not isinstance(exc, WirespeedError):
+        kind = type(exc).__name__
+        return f"a fault of wirespeed itself: {kind}: {exc}; --debug shows where", []
+    if isinstance(exc, RemoteError):
+        text = f"the server answered with error {exc.code}: {exc.message}"
+    else:
+        text = str(exc) or type(exc).__name__
+    first, *rest = text.split("\n    ")
+    # A line of the peer's words is still one line; the stderr is told apart from it.
+    if rest and first.endswith(_STDERR_ENDS):
+        return printable(first.removesuffix(_STDERR_ENDS)), rest
+    return printable(text.removesuffix(_ELSEWHERE)), []
+
+
+def as_object(exc: BaseException) -> dict[str, Any]:
+    """The failure for ``--json``."""
+    text, stderr = describe(exc)
+    kind = exc.kind if isinstance(exc, Failure) else type(exc).__name__
+    error: dict[str, Any] = {"type": kind, "message": text, "exit_code": int(exit_code(exc))}
+    if isinstance(exc, RemoteError):
+        error |= {"message": exc.message, "code": exc.code}
+        if exc.data is not None:
+            error["data"] = exc.data
+    if stderr:
+        error["stderr"] = stderr
+    return {"error": error}
+
+
+def report(exc: BaseException, *, json: bool, debug: bool, seen_stderr: bool = False) -> int:
+    """Tell a failure and give its exit code.
+
+    ``seen_stderr``: the server's stderr was passed through, so its end is not repeated.
+    """
+    code = exit_code(exc)
+    if debug:
+        import traceback
+
+        traceback.print_exception(exc)
+    if isinstance(exc, KeyboardInterrupt | Terminated):
+        if json:
+            print_json({"error": {"type": "Interrupted", "message": "interrupted",
+                                  "exit_code": code}})
+        else:
+            complain("interrupted" if code == Exit.INTERRUPTED else f"ended by {exc}")
+        return code
+    if json:
+        print_json(as_object(exc))
+        return code
+    text, stderr = describe(exc)
+    if stderr and not seen_stderr:
+        complain(text + "; its stderr ends:")
+        for line in stderr:
+            sys.stderr.write(f"    {printable(line)}\n")
+    else:
+        complain(text)
+    return code
+
+
+def coloured(stream: Any) -> bool:
+    """Whether to colour what goes to ``stream``: a terminal, and the user did not say no."""
+    return bool(
+        stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    )
+
+
+def complain(text: str, *, level: str = "error") -> None:
+    """One line on stderr."""
+    prefix = "wirespeed:"
+    if coloured(sys.stderr):
+        prefix = f"\x1b[1;{31 if level == 'error' else 33}m{prefix}\x1b[0m"
+    sys.stdout.flush()
+    sys.stderr.write(f"{prefix} {text}\n")
+
+
+def print_json(value: Any) -> None:
+    """One JSON value on stdout: on one line, or indented for a person at a terminal."""
+    import msgspec
+
+    data = msgspec.json.encode(value, enc_hook=str)
+    if sys.stdout.isatty():
+        data = msgspec.json.format(data)
+    # ASCII only where the encoding of stdout demands it
+    text = data.decode()
+    if sys.stdout.isatty():
+        text = printable(text, lines=True)
+    sys.stdout.write(text + "\n")
+
+
+def broken_pipe() -> NoReturn:
+    """Whoever read our output is gone: end as SIGPIPE would, without a word."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)  # what is still buffered must not fail again at exit
+    raise SystemExit(int(Exit.BROKEN_PIPE))

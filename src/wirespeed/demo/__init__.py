@@ -1,0 +1,1 @@
+"""Servers to try things with: see `wirespeed.demo.calculator`."""
