@@ -9,15 +9,14 @@ import os
 import sys
 from pathlib import Path
 
-from setuptools import Extension, setup
-from setuptools.command.build_ext import build_ext as _build_ext
-from setuptools.command.build_py import build_py as _build_py
-
 if sys.platform == "win32":
     sys.exit("wirespeed does not support Windows yet: it needs Linux or macOS (WSL works).")
 
 from Cython.Build import cythonize
 from Cython.Compiler import Options
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext as _build_ext
+from setuptools.command.build_py import build_py as _build_py
 
 MODES = ("release", "debug", "trace", "asan")
 MODE = os.environ.get("WIRESPEED_BUILD") or "release"
@@ -43,6 +42,7 @@ DIRECTIVES = {
 }
 # Flags that gcc and clang both know. They follow Python's own, so they win over its -O and NDEBUG.
 CFLAGS = ["-std=c11", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter"]
+CFLAGS += ["-Werror=int-conversion", "-Werror=incompatible-pointer-types"]  # as newer ones do
 LDFLAGS: list[str] = []
 MACROS: list[tuple[str, str | None]] = []
 if MODE == "release":

@@ -33,8 +33,10 @@ cdef class BatchReply:
         return 0
 
 
-cdef inline bint blank(uint8_t c) noexcept:
-    return c == 0x20 or c == 0x0A or c == 0x0D or c == 0x09
+cdef inline size_t skip_blank(const uint8_t *p, size_t i, size_t n) noexcept:
+    while i < n and (p[i] == 0x20 or p[i] == 0x0A or p[i] == 0x0D or p[i] == 0x09):
+        i += 1
+    return i
 
 
 cdef list split_c(Message batch, Py_ssize_t max_length, uint32_t max_depth):
@@ -50,33 +52,29 @@ cdef list split_c(Message batch, Py_ssize_t max_length, uint32_t max_depth):
     cdef size_t i = 1
     cdef size_t n = batch.n
     cdef bint too_long = False
-    while i < n and blank(p[i]):
-        i += 1
+    i = skip_blank(p, i, n)
     if i < n and p[i] == c']':
         i += 1
     else:
         while True:
             element = Message.new()
-            if not element.read_element_c(batch.slab, p + i, n - i, max(1, max_depth - 1)):
-                batch.invalid_c(element.fault_c, element.reason)
+            if not element.read_element_c(batch, i, max_depth):
                 return None
-            i += element.scan.end
+            i += element.n
             if len(elements) == max_length:
                 too_long = True     # but it may still turn out not to be JSON
             else:
                 elements.append(element)
-            while i < n and blank(p[i]):
-                i += 1
+            i = skip_blank(p, i, n)
             if i < n and p[i] == c',':
-                i += 1
+                i = skip_blank(p, i + 1, n)
                 continue
             break
         if i >= n or p[i] != c']':
             batch.invalid_c(FAULT_PARSE, f"not JSON at byte {i}")
             return None
         i += 1
-    while i < n and blank(p[i]):
-        i += 1
+    i = skip_blank(p, i, n)
     if i < n:
         batch.invalid_c(FAULT_PARSE, f"not JSON at byte {i}")
     elif too_long:

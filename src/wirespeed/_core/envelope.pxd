@@ -1,8 +1,8 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp
+from libc.string cimport memchr, memcmp
 
-from wirespeed._core._simd cimport ws_scan, ws_status
+from wirespeed._core._simd cimport WS_METHOD, ws_scan, ws_status
 from wirespeed._core.slab cimport Lease, Slab
 from wirespeed._core.span cimport Span
 
@@ -40,11 +40,10 @@ cdef class Message:
     cdef int lost_c(self, str reason) except -1
     cdef int hold_c(self, Slab slab, const uint8_t *p, size_t n) except -1
     cdef int read_c(self, Slab slab, const uint8_t *p, size_t n, uint32_t max_depth) except -1
-    cdef int refuse_c(self, ws_status status, uint32_t max_depth) except -1
+    cdef int refuse_c(self, ws_status status, uint32_t max_depth, size_t at) except -1
     cdef bint version_c(self) except -1
-    cdef int read_element_c(
-        self, Slab slab, const uint8_t *p, size_t n, uint32_t max_depth
-    ) except -1
+    cdef int read_element_c(self, Message batch, size_t at, uint32_t max_depth) except -1
+    cdef int classify_duplicates_c(self) except -1
     cdef int invalid_c(self, Fault fault, str reason) except -1
     cdef int classify_c(self) except -1
     cdef int drop_c(self) noexcept
@@ -66,6 +65,16 @@ cdef inline bint poi_is(Message m, int which, bytes text) noexcept:
     return s.n == <size_t> PyBytes_GET_SIZE(text) and memcmp(
         s.p, PyBytes_AS_STRING(text), s.n
     ) == 0
+
+
+cdef inline bint method_is(Message m, bytes text, str name) except -1:
+    """Whether the method is `name`; `text` is its JSON. It may be spelled with escapes: some
+    encoders write "tools\\/call"."""
+    cdef Span s
+    if poi_is(m, WS_METHOD, text):
+        return True
+    s = span_of(m, WS_METHOD)
+    return memchr(s.p, c'\\', s.n) is not NULL and m.text_c(WS_METHOD) == name
 
 
 cdef inline bint valid_id(Message m) noexcept:

@@ -19,6 +19,7 @@ from wirespeed._core._simd cimport (
     WS_ID,
     WS_ID_ABSENT,
     WS_ID_INTEGER,
+    WS_ID_INVALID,
     WS_ID_STRING,
     WS_JSONRPC,
     WS_METHOD,
@@ -28,6 +29,8 @@ from wirespeed._core._simd cimport (
     WS_RESULT,
     WS_ROOT_ARRAY,
     WS_ROOT_OBJECT,
+    WS_ROOT_OTHER,
+    WS_SYNTAX,
     WS_UTF8,
     kernels,
     ws_scan,
@@ -75,7 +78,6 @@ cdef tuple FAULT_NAMES = (
 
 
 @cython.final
-@cython.no_gc
 @cython.freelist(64)
 cdef class Message:
     """One JSON-RPC message, read in place.
@@ -97,6 +99,9 @@ cdef class Message:
         if self.slab is not None:
             self.slab.n_leases -= 1
             self.slab = None
+        self.ref = 0
+        self.token = None
+        self.reason = None
         return 0
 
     cdef int invalid_c(self, Fault fault, str reason) except -1:
@@ -109,8 +114,6 @@ cdef class Message:
         """Be an invalid message whose text was not kept."""
         self.drop_c()
         self.n = 0
-        self.ref = 0
-        self.token = None
         memset(&self.scan, 0, sizeof(ws_scan))
         return self.invalid_c(FAULT_REQUEST, reason)
 
@@ -132,28 +135,30 @@ cdef class Message:
         slab.n_leases += 1
         self.p = p
         self.n = n
-        self.ref = 0
-        self.token = None
         status = kernels.json(p, n, max_depth, &self.scan)
         if status == WS_OK:
             return self.classify_c()
-        return self.refuse_c(status, max_depth)
+        return self.refuse_c(status, max_depth, self.scan.error_at)
 
-    cdef int read_element_c(
-        self, Slab slab, const uint8_t *p, size_t n, uint32_t max_depth
-    ) except -1:
-        """Read the value at p as one message. 1: it is JSON and ends at p + scan.end."""
+    cdef int read_element_c(self, Message batch, size_t at, uint32_t max_depth) except -1:
+        """Read the value that starts at `at` in a batch as one message. 1: it is JSON, and `n`
+        bytes long. 0: it is not, and the batch is invalid."""
         cdef ws_status status
         self.drop_c()
-        self.slab = slab
-        slab.n_leases += 1
-        self.p = p
-        self.ref = 0
-        self.token = None
-        status = kernels.json_prefix(p, n, max_depth, &self.scan)
+        self.slab = batch.slab
+        self.slab.n_leases += 1
+        self.p = batch.p + at
+        # the array around it is a level too
+        status = kernels.json_prefix(
+            self.p, batch.n - at, max_depth - 1 if max_depth > 1 else 1, &self.scan
+        )
+        if status == WS_OK and max_depth == 1 and self.scan.root != WS_ROOT_OTHER:
+            status = WS_DEPTH
+            self.scan.error_at = 0
         if status != WS_OK:
-            self.n = n
-            self.refuse_c(status, max_depth)
+            batch.refuse_c(
+                WS_SYNTAX if status == WS_EMPTY else status, max_depth, at + self.scan.error_at
+            )
             return 0
         self.n = self.scan.end
         self.classify_c()
@@ -161,10 +166,9 @@ cdef class Message:
             self.invalid_c(FAULT_REQUEST, "a batch inside a batch")
         return 1
 
-    cdef int refuse_c(self, ws_status status, uint32_t max_depth) except -1:
-        cdef uint32_t at = self.scan.error_at
+    cdef int refuse_c(self, ws_status status, uint32_t max_depth, size_t at) except -1:
         memset(&self.scan, 0, sizeof(ws_scan))
-        self.scan.error_at = at
+        self.scan.error_at = <uint32_t> at
         if status == WS_DEPTH:
             return self.invalid_c(FAULT_REQUEST, f"nested deeper than {max_depth} levels")
         if status == WS_UTF8:
@@ -187,9 +191,7 @@ cdef class Message:
                 return 0
             return self.invalid_c(FAULT_REQUEST, "not a JSON object")
         if self.scan.duplicates & ENVELOPE_BITS:
-            # the id is not to be trusted either: nothing of it is echoed
-            self.scan.id_kind = WS_ID_ABSENT
-            return self.invalid_c(FAULT_REQUEST, "a member of the message stands there twice")
+            return self.classify_duplicates_c()
         if has_method and not has_result and not has_error:
             s = span_of(self, WS_METHOD)
             if not good_id and id_kind != WS_ID_ABSENT:
@@ -231,6 +233,19 @@ cdef class Message:
         self.kind_c = RESULT
         return 0
 
+    cdef int classify_duplicates_c(self) except -1:
+        """A member of the message stands there twice: parsers disagree about what it says, but
+        not about who is owed an answer."""
+        cdef Fault fault = FAULT_REQUEST
+        if self.scan.duplicates >> WS_ID & 1:
+            self.scan.id_kind = WS_ID_INVALID       # which one is meant? none is echoed
+        if self.scan.poi[WS_METHOD].len:
+            if self.scan.id_kind == WS_ID_ABSENT:
+                fault = FAULT_NOTIFICATION
+        elif self.scan.poi[WS_RESULT].len or self.scan.poi[WS_ERROR].len:
+            fault = FAULT_RESPONSE
+        return self.invalid_c(fault, "a member of the message stands there twice")
+
     cdef bint version_c(self) except -1:
         if poi_is(self, WS_JSONRPC, b'"2.0"'):
             return True
@@ -266,7 +281,10 @@ cdef class Message:
 
     @property
     def id(self):
-        """The id as int or str; None when there is none that may be echoed."""
+        """The id as int or str; None when there is none that may be echoed.
+
+        ValueError for an integer of more digits than int() takes; `raw_id` has it.
+        """
         if self.scan.id_kind == WS_ID_INTEGER:
             return int(self.raw_id)
         if self.scan.id_kind == WS_ID_STRING:
@@ -322,8 +340,12 @@ cdef class Message:
     def __repr__(self):
         if self.kind_c == INVALID:
             return f"<Message invalid: {self.reason}>"
-        what = self.method if self.kind_c in (REQUEST, NOTIFICATION) else ""
-        return f"<Message {self.kind} id={self.id!r} {what} {self.n} bytes>"
+        parts = ["<Message", self.kind]
+        if valid_id(self):
+            parts.append(f"id={self.raw_id[:40].decode('utf-8', 'replace')}")
+        if self.kind_c in (REQUEST, NOTIFICATION):
+            parts.append(self.method[:80])
+        return f"{' '.join(parts)}, {self.n} bytes>"
 
 
 def parse(data, /, *, uint32_t max_depth=128):

@@ -10,7 +10,6 @@ cdef struct InFlightSlot:
     uint64_t hash
     uint8_t *long_id             # ids longer than INLINE_ID; else NULL
     void *batch                  # strong reference to the BatchReply it belongs to, or NULL
-    void *token                  # strong reference to the handler's token, or NULL
     uint32_t id_len              # 0: the slot is free
     uint32_t generation
     uint32_t next_free
@@ -19,6 +18,7 @@ cdef struct InFlightSlot:
 
 cdef class InFlight:
     cdef InFlightSlot *slots
+    cdef list tokens             # by slot, the handlers' tokens; a list, for the cycle collector
     cdef uint32_t room
     cdef uint32_t used
     cdef uint32_t free_head      # slot + 1; 0: none
@@ -30,6 +30,8 @@ cdef class InFlight:
     cdef uint64_t find_c(self, Span id) noexcept
     cdef InFlightSlot *slot_c(self, uint64_t ref) noexcept
     cdef int remove_c(self, uint64_t ref) except -1
+    cdef int set_token_c(self, uint64_t ref, object token) except -1
+    cdef object token_c(self, uint64_t ref)
     cdef int rehash_c(self, uint32_t size) except -1
 
 

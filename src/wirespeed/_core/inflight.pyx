@@ -42,6 +42,7 @@ cdef class InFlight:
     """The table of unanswered inbound requests. A `ref` is a slot and its generation, never 0."""
 
     def __cinit__(self):
+        self.tokens = []
         self.rehash_c(64)
 
     def __dealloc__(self):
@@ -51,8 +52,6 @@ cdef class InFlight:
                 PyMem_RawFree(self.slots[i].long_id)
                 if self.slots[i].batch is not NULL:
                     Py_DECREF(<object> self.slots[i].batch)
-                if self.slots[i].token is not NULL:
-                    Py_DECREF(<object> self.slots[i].token)
         PyMem_RawFree(self.slots)
         PyMem_RawFree(self.table)
 
@@ -148,7 +147,6 @@ cdef class InFlight:
         slot.id_len = <uint32_t> id.n
         slot.hash = h
         slot.batch = NULL
-        slot.token = NULL
         self.table[at] = i + 1
         self.live += 1
         return (<uint64_t> slot.generation << 32) | (i + 1)
@@ -158,7 +156,6 @@ cdef class InFlight:
         cdef InFlightSlot *slot = self.slot_c(ref)
         cdef uint32_t i, at, hole, home
         cdef void *batch
-        cdef void *token
         if slot is NULL:
             return 0
         i = <uint32_t> ref - 1
@@ -184,14 +181,30 @@ cdef class InFlight:
         self.free_head = i + 1
         self.live -= 1
         batch = slot.batch
-        token = slot.token
-        slot.batch = slot.token = NULL
-        # last: these may run anything
+        slot.batch = NULL
+        # last: the end of these may run anything
         if batch is not NULL:
             Py_DECREF(<object> batch)
-        if token is not NULL:
-            Py_DECREF(<object> token)
+        if i < len(self.tokens):
+            self.tokens[<Py_ssize_t> i] = None
         return 1
+
+    cdef int set_token_c(self, uint64_t ref, object token) except -1:
+        """Remember who works on a request. 1 when it is in flight."""
+        cdef Py_ssize_t i = <Py_ssize_t> (ref & 0xFFFFFFFF) - 1
+        if self.slot_c(ref) is NULL:
+            return 0
+        while len(self.tokens) <= i:
+            self.tokens.append(None)
+        self.tokens[i] = token
+        return 1
+
+    cdef object token_c(self, uint64_t ref):
+        """Who works on a request; None when nobody said so."""
+        cdef Py_ssize_t i = <Py_ssize_t> (ref & 0xFFFFFFFF) - 1
+        if self.slot_c(ref) is NULL or i >= len(self.tokens):
+            return None
+        return self.tokens[i]
 
     # -- for Python ----------------------------------------------------------------------------
 

@@ -26,6 +26,10 @@ cdef class Payload:
     cdef Py_buffer view          # somebody's bytes, exported until they are sent
 
 
+cdef object payload_of(object data)
+cdef object json_line(object data)
+
+
 cdef class Outbox:
     cdef Segment *segments
     cdef size_t first            # oldest segment not sent

@@ -19,6 +19,8 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
 
+from wirespeed._core._simd cimport kernels
+
 cdef enum:
     BLOCK_SIZE = 65536
     COPY_BELOW = 4096     # under this a copy costs less than one more entry of the gather list
@@ -54,6 +56,29 @@ cdef class Payload:
 
     def __dealloc__(self):
         PyBuffer_Release(&self.view)
+
+
+cdef object payload_of(object data):
+    """A payload that `write_object_c` cannot refuse any more, so that nothing is half written."""
+    return data if type(data) is bytes or type(data) is Payload else Payload(data)
+
+
+cdef object json_line(object data):
+    """As `payload_of`, for JSON text from outside: what would break the framing is refused."""
+    cdef const uint8_t *p
+    cdef size_t n
+    if type(data) is bytes:
+        p = <const uint8_t *> PyBytes_AS_STRING(data)
+        n = <size_t> PyBytes_GET_SIZE(data)
+    else:
+        data = Payload(data)
+        p = <const uint8_t *> (<Payload> data).view.buf
+        n = <size_t> (<Payload> data).view.len
+    if n == 0:
+        raise ValueError("no JSON text")
+    if kernels.find_newline(p, n) != n:
+        raise ValueError("JSON text with a raw newline cannot be sent in a line")
+    return data
 
 
 @cython.final
@@ -134,7 +159,7 @@ cdef class Outbox:
             self.push_c(<const uint8_t *> PyBytes_AS_STRING(data), n, data)
             self.size += n
             return 0
-        payload = Payload(data)
+        payload = <Payload> data if type(data) is Payload else Payload(data)
         n = <size_t> payload.view.len
         if n < self.copy_below:
             self.bytes_copied += <long long> n
@@ -210,6 +235,7 @@ cdef class Outbox:
         cdef Segment *s
         if n > self.size:
             raise ValueError("more bytes consumed than were queued")
+        self.close_segment_c()
         self.size -= n
         while n:
             s = &self.segments[self.first]

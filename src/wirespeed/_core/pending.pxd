@@ -4,10 +4,8 @@ from wirespeed._core.span cimport Span
 
 
 cdef struct PendingSlot:
-    void *token                  # strong reference to the caller's token; NULL when free
-    double deadline              # caller's clock, seconds; infinity for none
     uint32_t generation          # how often the slot was used before
-    uint32_t next_free
+    uint32_t next_free           # OUTSTANDING while the slot is in use
 
 
 cdef struct Deadline:
@@ -17,6 +15,7 @@ cdef struct Deadline:
 
 cdef class Pending:
     cdef PendingSlot *slots      # slot 0 is never used: ids start at 1
+    cdef list tokens             # by slot, the callers' tokens; a list, for the cycle collector
     cdef uint32_t room
     cdef uint32_t used           # slots ever used, slot 0 included
     cdef uint32_t free_head      # 0: none

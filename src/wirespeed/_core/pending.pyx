@@ -7,7 +7,6 @@ never uses an id twice in a session).
 
 cimport cython
 from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
-from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.math cimport INFINITY
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
@@ -16,6 +15,10 @@ from wirespeed._core.span cimport Span
 cdef enum:
     SLOT_BITS = 20
     SLOT_MASK = 0xFFFFF
+
+
+# In `next_free` of a slot whose id is outstanding.
+cdef uint32_t OUTSTANDING = 0xFFFFFFFF
 
 
 @cython.final
@@ -27,12 +30,9 @@ cdef class Pending:
             raise ValueError(f"limit must be 1 to {SLOT_MASK}")
         self.limit = limit
         self.used = 1
+        self.tokens = [None]
 
     def __dealloc__(self):
-        cdef uint32_t i
-        for i in range(1, self.used):
-            if self.slots[i].token is not NULL:
-                Py_DECREF(<object> self.slots[i].token)
         PyMem_RawFree(self.slots)
         PyMem_RawFree(self.heap)
 
@@ -44,6 +44,8 @@ cdef class Pending:
         cdef uint32_t slot, room
         cdef PendingSlot *grown
         cdef int64_t id
+        if deadline != deadline:
+            raise ValueError("a deadline cannot be NaN")
         if self.live >= self.limit:
             raise OverflowError(f"{self.limit} requests are outstanding already")
         slot = self.free_head
@@ -57,17 +59,17 @@ cdef class Pending:
                 self.slots = grown
                 self.room = room
             self.slots[slot].generation = 0
-            self.slots[slot].token = NULL
+            self.slots[slot].next_free = 0
         id = (<int64_t> self.slots[slot].generation << SLOT_BITS) | slot
         if deadline != INFINITY:
             self.push_deadline_c(deadline, id)
         if slot == self.used:
+            self.tokens.append(token)
             self.used += 1
         else:
+            self.tokens[slot] = token
             self.free_head = self.slots[slot].next_free
-        self.slots[slot].deadline = deadline
-        Py_INCREF(token)
-        self.slots[slot].token = <void *> token
+        self.slots[slot].next_free = OUTSTANDING
         self.live += 1
         return id
 
@@ -76,29 +78,27 @@ cdef class Pending:
         return (
             id > 0
             and 0 < slot < self.used
-            and self.slots[slot].token is not NULL
-            and self.slots[slot].generation == <uint32_t> (id >> SLOT_BITS)
+            and self.slots[slot].next_free == OUTSTANDING
+            and <int64_t> self.slots[slot].generation == id >> SLOT_BITS
         )
 
     cdef object peek_c(self, int64_t id):
         """The token of an outstanding id, or None."""
         if not self.is_live_c(id):
             return None
-        return <object> self.slots[id & SLOT_MASK].token
+        return self.tokens[<Py_ssize_t> (id & SLOT_MASK)]
 
     cdef object take_c(self, int64_t id):
         """The token of an outstanding id, which is outstanding no more; or None."""
-        cdef PendingSlot *slot
+        cdef uint32_t slot = <uint32_t> (id & SLOT_MASK)
         cdef object token
         if not self.is_live_c(id):
             return None
-        slot = &self.slots[id & SLOT_MASK]
-        token = <object> slot.token
-        Py_DECREF(token)
-        slot.token = NULL
-        slot.generation += 1
-        slot.next_free = self.free_head
-        self.free_head = <uint32_t> (id & SLOT_MASK)
+        token = self.tokens[<Py_ssize_t> slot]
+        self.tokens[<Py_ssize_t> slot] = None
+        self.slots[slot].generation += 1
+        self.slots[slot].next_free = self.free_head
+        self.free_head = slot
         self.live -= 1
         return token
 
@@ -210,7 +210,7 @@ cdef class Pending:
         cdef uint32_t slot
         cdef int64_t id
         for slot in range(1, self.used):
-            if self.slots[slot].token is not NULL:
+            if self.slots[slot].next_free == OUTSTANDING:
                 id = (<int64_t> self.slots[slot].generation << SLOT_BITS) | slot
                 all_of_them.append((id, self.take_c(id)))
         self.n_heap = 0

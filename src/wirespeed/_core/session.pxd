@@ -18,6 +18,7 @@ cdef class Session:
     cdef object waiting                  # deque: requests held back by flow control
     cdef size_t n_waiting
     cdef size_t n_waiting_bytes
+    cdef size_t n_gone                   # of the waiting: in flight no more, or faults
     cdef Message spare                   # the last message made; used again if nobody kept it
     cdef list elements                   # of the batch being worked through, last first
     cdef BatchReply batch                # that they belong to
@@ -38,8 +39,11 @@ cdef class Session:
     cdef Message next_frame_c(self)
     cdef bint has_room_c(self) noexcept
     cdef bint must_stop_c(self) noexcept
+    cdef bint is_flooded_c(self) noexcept
     cdef bint want_read_c(self) noexcept
     cdef int register_c(self, Message m) except -1
+    cdef bint leave_queue_c(self, Message m) except -1
+    cdef int wait_c(self, Message m) except -1
     cdef int respond_c(self, Message m) except -1
     cdef int notice_c(self, Message m) except -1
     cdef int fault_c(self, Message m) except -1

@@ -23,7 +23,7 @@ from libc.math cimport INFINITY
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from cpython.ref cimport Py_DECREF, Py_INCREF, Py_REFCNT
+from cpython.ref cimport Py_INCREF, Py_REFCNT
 
 from collections import deque
 
@@ -40,13 +40,13 @@ from wirespeed._core.envelope cimport (
     NOTIFICATION,
     REQUEST,
     Message,
-    poi_is,
+    method_is,
     span_of,
     valid_id,
 )
 from wirespeed._core.framing.line cimport FRAME_MORE, FRAME_OVERSIZE, LineFramer
 from wirespeed._core.inflight cimport InFlight, InFlightSlot, inflight_id
-from wirespeed._core.outbox cimport Outbox
+from wirespeed._core.outbox cimport Outbox, json_line, payload_of
 from wirespeed._core.pending cimport Pending
 from wirespeed._core.slab cimport slabs_live
 from wirespeed._core.span cimport Span
@@ -62,6 +62,7 @@ cdef enum:
     OVERLOADED = -31000       # ours: outside the ranges that JSON-RPC and MCP reserve
 
 cdef const char *HEAD = b'{"jsonrpc":"2.0","id":'
+cdef object WAITS = object()      # the token of a request that waits for room
 
 
 @cython.final
@@ -73,7 +74,7 @@ cdef class Session:
         role: "server" answers bad input with error responses, "client" only reports it.
     """
 
-    def __init__(self, *, limits=None, str role="server"):
+    def __cinit__(self, *, limits=None, str role="server"):
         if role not in ("server", "client"):
             raise ValueError('role must be "server" or "client"')
         limits = Limits() if limits is None else limits
@@ -105,10 +106,27 @@ cdef class Session:
     def receive_data(self, data, /):
         """Take in the next bytes of the stream: a contiguous bytes-like object.
 
-        It is read in place and stays exported until its last message is dropped.
+        It is read in place and stays exported until its last message is dropped. RuntimeError
+        after `receive_eof`, and while a buffer is lent by `get_buffer`.
         """
-        self.framer.feed_c(data)
-        self.bytes_in += len(data)
+        self.bytes_in += self.framer.feed_c(data)
+
+    def get_buffer(self):
+        """Where to read the next bytes of the stream to: a writable memoryview.
+
+        For ``asyncio.BufferedProtocol`` and ``sock_recv_into``; `buffer_updated` takes it back.
+        The memory stays valid as long as somebody holds on to it. RuntimeError while bytes given
+        to `receive_data` wait for `next_event`.
+        """
+        return self.framer.lend_c()
+
+    def buffer_updated(self, Py_ssize_t n, /):
+        """n bytes were read into what `get_buffer` gave, which is not to be used any more.
+
+        ValueError when they are more than it had room for; RuntimeError when none is lent.
+        """
+        self.framer.take_back_c(n)
+        self.bytes_in += n
 
     def receive_eof(self):
         """No more bytes will come. What stands unfinished is taken as the last line."""
@@ -136,9 +154,14 @@ cdef class Session:
     cdef bint has_room_c(self) noexcept:
         """Whether one more request may be worked on."""
         return (
-            self.inflight.live - self.n_waiting + self.n_cancelled < self.max_in_flight
+            self.inflight.live + self.n_gone + <size_t> self.n_cancelled
+            < self.n_waiting + self.max_in_flight
             and self.outbox.size < self.output_high
         )
+
+    cdef bint is_flooded_c(self) noexcept:
+        """Whether even short errors must wait, because the peer reads none."""
+        return self.outbox.size >= 2 * self.output_high and self.batch is None
 
     cdef bint must_stop_c(self) noexcept:
         """Whether as many requests wait as may."""
@@ -147,6 +170,8 @@ cdef class Session:
         )
 
     cdef bint want_read_c(self) noexcept:
+        if self.elements and self.outbox.size >= 2 * self.output_high:
+            return False           # the errors of a batch cannot wait by themselves
         return not self.must_stop_c() or (
             self.pending.live != 0 and self.outbox.size < 2 * self.output_high
         )
@@ -160,18 +185,20 @@ cdef class Session:
         """The next event, or None."""
         cdef Message m
         while True:
-            if self.elements:
+            if self.batch is not None and not self.elements:
+                self.finish_batch_c()
+            if self.elements and self.want_read_c():
                 m = <Message> self.elements.pop()
             elif self.n_waiting and self.has_room_c():
                 m = <Message> self.waiting.popleft()
                 self.n_waiting -= 1
                 self.n_waiting_bytes -= m.n
-                if self.inflight.slot_c(m.ref) is NULL:
-                    continue       # cancelled while it waited
-                return m
+                if self.leave_queue_c(m):
+                    return m
+                continue
+            elif self.elements:
+                return None
             else:
-                if self.batch is not None:
-                    self.finish_batch_c()
                 m = self.next_frame_c()
                 if m is None:
                     return None
@@ -185,6 +212,9 @@ cdef class Session:
                 self.notice_c(m)
                 return m
             elif m.kind_c == INVALID:
+                if self.answers_faults and self.is_flooded_c():
+                    self.wait_c(m)
+                    continue
                 self.fault_c(m)
                 return m
             elif self.respond_c(m):
@@ -236,13 +266,17 @@ cdef class Session:
         cdef uint64_t ref
         cdef Span id = span_of(m, WS_ID)
         cdef InFlightSlot *slot
-        if self.batch is not None and poi_is(m, WS_METHOD, b'"initialize"'):
+        if self.batch is not None and method_is(m, b'"initialize"', "initialize"):
             self.faults += 1
             self.write_error_c(
                 self.batch, id, INVALID_REQUEST, "initialize cannot be part of a batch", None
             )
             return 0
         ref = self.inflight.add_c(id)
+        if ref == 0 and self.is_flooded_c():
+            m.ref = 0
+            self.wait_c(m)
+            return 0
         if ref == 0:
             self.duplicate_ids += 1
             self.write_error_c(
@@ -258,7 +292,7 @@ cdef class Session:
             self.batch.n_open += 1
         if self.n_waiting == 0 and self.has_room_c():
             return 1
-        if poi_is(m, WS_METHOD, b'"ping"') and self.outbox.size < 2 * self.output_high:
+        if method_is(m, b'"ping"', "ping") and self.outbox.size < 2 * self.output_high:
             return 1
         if self.must_stop_c():
             # we wait for the peer ourselves: its answer may lie behind this request
@@ -268,6 +302,34 @@ cdef class Session:
                 f"too many requests at once (the limit is {self.max_in_flight})", None,
             )
             return 0
+        self.set_token_c(ref, WAITS)
+        self.wait_c(m)
+        return 0
+
+    cdef bint leave_queue_c(self, Message m) except -1:
+        """A message has waited. False: nothing of it is left to be shown."""
+        cdef BatchReply batch
+        if m.ref and self.inflight.slot_c(m.ref) is not NULL:
+            self.inflight.set_token_c(m.ref, None)
+            return True
+        self.n_gone -= 1
+        if m.ref:
+            return False           # cancelled meanwhile
+        # of no batch; one may be open
+        batch = self.batch
+        self.batch = None
+        try:
+            if m.kind_c == INVALID:
+                self.fault_c(m)
+                return True
+            return self.register_c(m)      # its id was taken when it came
+        finally:
+            self.batch = batch
+
+    cdef int wait_c(self, Message m) except -1:
+        """Hold a message back until there is room."""
+        if m.ref == 0:
+            self.n_gone += 1
         self.waiting.append(m)
         self.n_waiting += 1
         self.n_waiting_bytes += m.n
@@ -289,25 +351,27 @@ cdef class Session:
         """A notification came in: give it the token of what it is about."""
         cdef uint64_t ref
         cdef int64_t id
-        cdef InFlightSlot *slot
         cdef Span raw
-        if poi_is(m, WS_METHOD, b'"notifications/cancelled"'):
+        cdef object token
+        if method_is(m, b'"notifications/cancelled"', "notifications/cancelled"):
             raw = span_of(m, WS_REQUEST_ID)
             if raw.n == 0:
                 return 0
             ref = self.inflight.find_c(raw)
             if ref:
                 self.cancelled_in += 1
-                slot = self.inflight.slot_c(ref)
+                token = self.inflight.token_c(ref)
                 m.ref = ref
-                if slot.token is not NULL:
-                    m.token = <object> slot.token
+                if token is WAITS:
+                    self.n_gone += 1
+                elif token is not None:
+                    m.token = token
                     self.n_cancelled += 1
                 self.drop_inbound_c(ref)
             else:
                 # the other direction: the server ends a subscription of ours
                 m.token = self.pending.peek_c(self.pending.find_c(raw))
-        elif poi_is(m, WS_METHOD, b'"notifications/progress"'):
+        elif method_is(m, b'"notifications/progress"', "notifications/progress"):
             id = self.pending.find_c(span_of(m, WS_PROGRESS_TOKEN))
             if id:
                 m.token = self.pending.peek_c(id)
@@ -384,11 +448,12 @@ cdef class Session:
 
     cdef int result_c(self, uint64_t ref, object body) except -1:
         """Answer with a result, the JSON text of an object. 0: the request is gone."""
+        cdef object payload = payload_of(body)
         cdef Outbox out = self.open_reply_c(ref)
         if out is None:
             return 0
         out.text_c(b'"result":')
-        out.write_object_c(body)
+        out.write_object_c(payload)
         self.close_reply_c(ref)
         return 1
 
@@ -427,16 +492,7 @@ cdef class Session:
 
     cdef int set_token_c(self, uint64_t ref, object token) except -1:
         """Remember who works on a request, for its cancellation."""
-        cdef InFlightSlot *slot = self.inflight.slot_c(ref)
-        cdef void *old
-        if slot is NULL:
-            return 0
-        old = slot.token
-        Py_INCREF(token)
-        slot.token = <void *> token
-        if old is not NULL:
-            Py_DECREF(<object> old)
-        return 1
+        return self.inflight.set_token_c(ref, token)
 
     cdef int cancelled_done_c(self) except -1:
         """The handler of a cancelled request has ended."""
@@ -448,10 +504,11 @@ cdef class Session:
         """Answer a request (its message, or its `ref`) with a result: the JSON text of an object,
         as a bytes-like object.
 
-        Short bodies are copied, longer ones are sent from where they lie. False: the request was
-        cancelled or answered before, and nothing is sent.
+        Short bodies are copied, longer ones are sent from where they lie and must not change
+        until then. False: the request was cancelled or answered before, and nothing is sent.
+        ValueError for a body that is empty or holds a raw newline.
         """
-        return self.result_c(ref_of(request), body) == 1
+        return self.result_c(ref_of(request), json_line(body)) == 1
 
     def send_error(self, request, int code, str message, data=None, /):
         """Answer a request with an error; `data` is any JSON-encodable value. False as above."""
@@ -459,7 +516,7 @@ cdef class Session:
 
     def set_token(self, request, token, /):
         """Remember who works on a request: a later cancellation shows this as its token, and the
-        request counts against `max_in_flight` until `handler_done`."""
+        request counts against `max_in_flight` until `cancelled_done`."""
         return self.set_token_c(ref_of(request), token) == 1
 
     def cancelled_done(self):
@@ -476,8 +533,9 @@ cdef class Session:
     def send_reserved(self, int64_t id, str method not None, params=None, /):
         """Send the request that an id was reserved for. `params`: JSON text, or None."""
         cdef bytes name = encode(method)
+        cdef object payload = None if params is None else json_line(params)
         self.open_request_c(id)
-        self.write_call_c(name, params)
+        self.write_call_c(name, payload)
 
     cdef Outbox open_request_c(self, int64_t id):
         """Begin a request, up to behind its id: the caller writes ``"method":...`` and all the
@@ -511,11 +569,13 @@ cdef class Session:
     def send_notification(self, str method not None, params=None, /):
         """Send a notification. `params`: JSON text, or None."""
         cdef bytes name = encode(method)
+        cdef object payload = None if params is None else json_line(params)
         self.outbox.text_c(b'{"jsonrpc":"2.0",')
-        self.write_call_c(name, params)
+        self.write_call_c(name, payload)
         self.messages_out += 1
 
     cdef int write_call_c(self, bytes method, object params) except -1:
+        # params: None, bytes or a Payload, which cannot fail any more
         cdef Outbox out = self.outbox
         out.text_c(b'"method":')
         out.write_c(<const char *> method, len(method))

@@ -5,6 +5,7 @@ cdef class Slab:
     cdef uint8_t *base            # first byte; NULL once released
     cdef size_t capacity          # bytes at base
     cdef Py_ssize_t n_leases      # leases that pin this slab
+    cdef bint big                 # pages of its own (bigmem.h)
     cdef bint foreign             # base belongs to `source`, not to us: read-only, fixed
     cdef Py_buffer source
 
@@ -24,6 +25,15 @@ cdef class Lease:
 
     @staticmethod
     cdef Lease of(Slab slab, const uint8_t *p, size_t n)
+
+
+cdef class ReadBuffer:
+    cdef Slab slab                # pinned owner
+    cdef uint8_t *p
+    cdef Py_ssize_t n
+
+    @staticmethod
+    cdef ReadBuffer of(Slab slab, uint8_t *p, size_t n)
 
 
 cdef Slab take_slab(size_t capacity)

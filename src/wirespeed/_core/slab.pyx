@@ -15,8 +15,18 @@ from cpython.buffer cimport (
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from libc.stdint cimport uint8_t
+from libc.string cimport memcpy
 
 # Spare slabs of the common size, shared by all sessions of the process (under the GIL).
+
+
+cdef extern from "bigmem.h" nogil:
+    size_t WS_BIG_FROM
+    size_t ws_big_size(size_t n)
+    void *ws_big_alloc(size_t n)
+    void *ws_big_grow(void *p, size_t old, size_t n)
+    void ws_big_free(void *p, size_t n)
+
 
 cdef size_t SPARE_CAPACITY = 128 * 1024
 cdef enum:
@@ -38,14 +48,22 @@ cdef class Slab:
         if self.foreign:
             PyBuffer_Release(&self.source)
         elif self.base is not NULL:
-            PyMem_RawFree(self.base)
+            if self.big:
+                ws_big_free(self.base, self.capacity)
+            else:
+                PyMem_RawFree(self.base)
             n_live -= 1
 
     @staticmethod
     cdef Slab allocate(size_t capacity):
         global n_live
         cdef Slab slab = Slab.__new__(Slab)
-        slab.base = <uint8_t *> PyMem_RawMalloc(capacity)
+        if capacity >= WS_BIG_FROM:
+            slab.big = True
+            capacity = ws_big_size(capacity)
+            slab.base = <uint8_t *> ws_big_alloc(capacity)
+        else:
+            slab.base = <uint8_t *> PyMem_RawMalloc(capacity)
         if slab.base is NULL:
             raise MemoryError(f"no memory for an input slab of {capacity} bytes")
         n_live += 1
@@ -65,10 +83,22 @@ cdef class Slab:
     cdef int grow_c(self, size_t capacity) except -1:
         """Make room; the bytes may move, so no lease may be out."""
         cdef uint8_t *grown
+        cdef bint big = capacity >= WS_BIG_FROM
         assert self.n_leases == 0 and not self.foreign
-        grown = <uint8_t *> PyMem_RawRealloc(self.base, capacity)
+        if big:
+            capacity = ws_big_size(capacity)
+        if self.big:
+            grown = <uint8_t *> ws_big_grow(self.base, self.capacity, capacity)
+        elif big:
+            grown = <uint8_t *> ws_big_alloc(capacity)
+            if grown is not NULL:
+                memcpy(grown, self.base, self.capacity)
+                PyMem_RawFree(self.base)
+        else:
+            grown = <uint8_t *> PyMem_RawRealloc(self.base, capacity)
         if grown is NULL:
             raise MemoryError(f"no memory for an input slab of {capacity} bytes")
+        self.big = big
         self.base = grown
         self.capacity = capacity
         return 0
@@ -82,7 +112,7 @@ cdef class Lease:
 
     Supports the buffer protocol: ``msgspec.json.decode(lease)``, ``bytes(lease)``,
     ``orjson.loads(memoryview(lease))``. It pins the block of input memory it points into; keep it
-    for long only after `copy`, or release it early with `release` or a ``with`` block.
+    for long only after :meth:`copy`.
     """
 
     def __init__(self):
@@ -145,6 +175,34 @@ cdef class Lease:
         if self.slab is not None:
             self.slab.n_leases -= 1
             self.slab = None
+
+
+@cython.final
+@cython.no_gc
+cdef class ReadBuffer:
+    """Input memory lent to a transport to read into; it stays valid as long as a view is alive."""
+
+    def __init__(self):
+        raise TypeError("read buffers are made by the session")
+
+    @staticmethod
+    cdef ReadBuffer of(Slab slab, uint8_t *p, size_t n):
+        cdef ReadBuffer buffer = ReadBuffer.__new__(ReadBuffer)
+        buffer.slab = slab
+        buffer.p = p
+        buffer.n = <Py_ssize_t> n
+        slab.n_leases += 1
+        return buffer
+
+    def __dealloc__(self):
+        if self.slab is not None:
+            self.slab.n_leases -= 1
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.p, self.n, 0, flags)
+
+    def __len__(self):
+        return self.n
 
 
 cdef Slab take_slab(size_t capacity):

@@ -43,7 +43,7 @@ class Failure(WirespeedError):
         self.kind = kind
 
 
-class Terminated(Exception):  # noqa: N818
+class Terminated(Exception):
     """A signal other than SIGINT asked this process to end."""
 
     def __init__(self, number: int) -> None:
@@ -91,8 +91,11 @@ def printable(text: str, *, lines: bool = False) -> str:
 
 def _controls(char: str) -> bool:
     """Control characters (Cc), and the marks that reorder the text around them."""
-    return char < " " or "\x7f" <= char < "\xa0" or char in "\u2028\u2029" or (
-        "\u202a" <= char <= "\u202e" or "\u2066" <= char <= "\u2069"
+    return (
+        char < " "
+        or "\x7f" <= char < "\xa0"
+        or char in "\u2028\u2029"
+        or ("\u202a" <= char <= "\u202e" or "\u2066" <= char <= "\u2069")
     )
 
 
@@ -142,8 +145,9 @@ def report(exc: BaseException, *, json: bool, debug: bool, seen_stderr: bool = F
         traceback.print_exception(exc)
     if isinstance(exc, KeyboardInterrupt | Terminated):
         if json:
-            print_json({"error": {"type": "Interrupted", "message": "interrupted",
-                                  "exit_code": code}})
+            print_json(
+                {"error": {"type": "Interrupted", "message": "interrupted", "exit_code": code}}
+            )
         else:
             complain("interrupted" if code == Exit.INTERRUPTED else f"ended by {exc}")
         return code
@@ -182,12 +186,10 @@ def print_json(value: Any) -> None:
 
     data = msgspec.json.encode(value, enc_hook=str)
     if sys.stdout.isatty():
-        data = msgspec.json.format(data)
-    # ASCII only where the encoding of stdout demands it
-    text = data.decode()
-    if sys.stdout.isatty():
-        text = printable(text, lines=True)
-    sys.stdout.write(text + "\n")
+        sys.stdout.write(printable(msgspec.json.format(data).decode(), lines=True) + "\n")
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data + b"\n")  # JSON is UTF-8, whatever the locale says
 
 
 def broken_pipe() -> NoReturn:

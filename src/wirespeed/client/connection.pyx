@@ -11,7 +11,6 @@ import logging
 
 import msgspec
 
-from wirespeed._core._simd cimport WS_METHOD
 from wirespeed._core.envelope cimport (
     ERROR,
     INVALID,
@@ -19,7 +18,7 @@ from wirespeed._core.envelope cimport (
     REQUEST,
     RESULT,
     Message,
-    poi_is,
+    method_is,
 )
 from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.session cimport Session
@@ -300,7 +299,9 @@ cdef class ClientConnection(Endpoint):
 
     def notification(self, Message m not None):
         cdef Waiter waiter
-        if m.token is not None and poi_is(m, WS_METHOD, b'"notifications/progress"'):
+        if m.token is not None and method_is(
+            m, b'"notifications/progress"', "notifications/progress"
+        ):
             waiter = <Waiter> m.token
             if waiter.on_progress is not None and not waiter.future.done():
                 try:
@@ -314,7 +315,7 @@ cdef class ClientConnection(Endpoint):
 
     def inbound(self, Message m not None):
         """A request of the server (legacy only)."""
-        if poi_is(m, WS_METHOD, b'"ping"'):
+        if method_is(m, b'"ping"', "ping"):
             self.session.result_c(m.ref, b"{}")
         else:
             self.session.error_c(

@@ -57,6 +57,7 @@ cdef class ServerConnection(Endpoint):
     cdef int send_content_c(
         self, Call call, bytes content, bytes structured, bint is_error, bytes meta
     ) except -1
+    cdef int pin_modern_c(self) except -1
     cdef int tail_c(self, Outbox out, bint modern) except -1
     cdef Tool find_tool_c(self, Message m)
     cdef int check_drained_c(self) except -1

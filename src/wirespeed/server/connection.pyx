@@ -31,6 +31,7 @@ from wirespeed._core.envelope cimport (
     NOTIFICATION,
     REQUEST,
     Message,
+    method_is,
     poi_is,
     span_of,
 )
@@ -120,6 +121,7 @@ cdef class ServerConnection(Endpoint):
         if self.modern is not None:
             self.modern_version = msgspec.json.encode(self.modern.version)
         self.modern_tail = server._modern_tail
+        self.session.null_ids = server._null_ids
         self.running = set()
         self.forget_tools()
         self.listens = {}
@@ -209,6 +211,8 @@ cdef class ServerConnection(Endpoint):
             revision = self.revision_for_c(m)
             return self.call_tool_c(m, revision)
         method = m.method
+        if method == "tools/call":          # spelled with escapes
+            return self.call_tool_c(m, self.revision_for_c(m))
         handler = methods.HANDLERS.get(method)
         if handler is None:
             raise ProtocolError(codes.METHOD_NOT_FOUND, f"Method not found: {method}")
@@ -219,7 +223,13 @@ cdef class ServerConnection(Endpoint):
         if result is not None:
             self.session.result_c(m.ref, result)
         if revision is not None and revision.modern and method != "server/discover":
-            self.pinned_modern = True
+            self.pin_modern_c()
+        return 0
+
+    cdef int pin_modern_c(self) except -1:
+        """A modern request was served: this connection stays modern."""
+        self.pinned_modern = True
+        self.session.null_ids = False
         return 0
 
     cdef bint is_modern_c(self, Message m) noexcept:
@@ -238,7 +248,7 @@ cdef class ServerConnection(Endpoint):
         else:
             revision = self.revision
             if revision is None:
-                if poi_is(m, WS_METHOD, b'"ping"'):
+                if m.method == "ping":
                     return methods.LATEST_LEGACY_REVISION      # allowed before the handshake
                 methods.refuse_uninitialized(self, m)
         if not poi_is(m, WS_METHOD, b'"tools/call"') and m.method not in revision.requests:
@@ -268,7 +278,7 @@ cdef class ServerConnection(Endpoint):
             raise ProtocolError(
                 codes.INVALID_PARAMS, "io.modelcontextprotocol/clientInfo must be an object"
             )
-        if self.revision is not None and not poi_is(m, WS_METHOD, b'"server/discover"'):
+        if self.revision is not None and m.method != "server/discover":
             raise ProtocolError(
                 codes.INVALID_REQUEST,
                 f"this connection was initialized for {self.revision.version}",
@@ -323,8 +333,8 @@ cdef class ServerConnection(Endpoint):
         call.ref = m.ref
         call.revision = revision
         call.modern = revision is not self.revision
-        if call.modern:
-            self.pinned_modern = True
+        if call.modern and not self.pinned_modern:
+            self.pin_modern_c()
         try:
             decoded = tool.decode_c(arguments)
         except (msgspec.DecodeError, RecursionError) as exc:
@@ -335,8 +345,11 @@ cdef class ServerConnection(Endpoint):
             context = call.context = Context(call, m)
         try:
             value = tool.invoke_c(decoded, context)
-        except Exception as exc:
-            return self.finish_c(call, None, exc)
+        except BaseException as exc:
+            self.finish_c(call, None, exc)
+            if isinstance(exc, (KeyboardInterrupt, SystemExit)):
+                raise
+            return 0
         if tool.how == INLINE:
             return self.finish_c(call, value, None)
         decoded = arguments = None      # the input memory may go before the handler ends
@@ -402,13 +415,20 @@ cdef class ServerConnection(Endpoint):
             )
             return 0
         if isinstance(exc, ProtocolError):
-            self.session.error_c(call.ref, exc.code, exc.message, exc.data)
+            try:
+                self.session.error_c(call.ref, exc.code, exc.message, exc.data)
+            except Exception:
+                logger.exception("tool %s: its error cannot be sent", call.tool.name)
+                self.session.error_c(call.ref, codes.INTERNAL_ERROR, "Internal error", None)
             return 0
         if call.timed_out:
             text = f"Tool {call.tool.name} timed out after {call.tool.timeout:g} s"
             logger.warning("%s", text)
         elif isinstance(exc, CancelledError):
             text = f"Tool {call.tool.name} was cancelled"
+        elif isinstance(exc, (KeyboardInterrupt, SystemExit)):
+            text = f"Tool {call.tool.name} ended the server"
+            logger.error("tool %s ended the server: %r", call.tool.name, exc)
         else:
             text = describe(exc)
             logger.error("tool %s failed", call.tool.name, exc_info=exc)
@@ -479,7 +499,7 @@ cdef class ServerConnection(Endpoint):
         """A notification: never answered, whatever it holds."""
         if m.token is not None and m.ref:
             m.token.cancel()           # notifications/cancelled of a request in flight
-        elif poi_is(m, WS_METHOD, b'"notifications/initialized"'):
+        elif method_is(m, b'"notifications/initialized"', "notifications/initialized"):
             self.state.initialized = True
 
     # -- shutting down -------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
@@ -62,6 +63,8 @@ class Context:
         self._raw_id = message.raw_id
         token = message.lease("params._meta.progressToken")
         self._token: bytes | None = None if token is None else token.copy()
+        if self._token is not None and self._token[0] not in b'"-0123456789':
+            self._token = None  # neither string nor number
         self._progress: float | None = None
         if call.revision.modern:
             level = message.text("params._meta.io.modelcontextprotocol/logLevel")
@@ -117,6 +120,8 @@ class Context:
         """
         if self._token is None or (self._progress is not None and progress <= self._progress):
             return _READY
+        if not math.isfinite(progress) or not (total is None or math.isfinite(total)):
+            raise ValueError("progress and total must be finite numbers")
         self._progress = progress
         params = b'{"progressToken":%b,"progress":%b' % (self._token, _encode(progress))
         if total is not None:

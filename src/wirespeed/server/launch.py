@@ -11,12 +11,13 @@ import contextvars
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+from wirespeed.transport.workers import Workers
 
 Names = tuple[str, ...] | None
 
-_executor: ThreadPoolExecutor | None = None
+_executor: Workers | None = None
 
 
 def is_coroutine_function(function: Callable[..., Any]) -> bool:
@@ -36,11 +37,11 @@ def call(function: Callable[..., Any], values: list[Any], names: Names) -> Any:
     return function(*values[:split], **dict(zip(names, values[split:], strict=True)))
 
 
-def executor() -> ThreadPoolExecutor:
+def executor() -> Workers:
     """The threads for blocking handlers: as many as the interpreter's default."""
     global _executor
     if _executor is None:
-        _executor = ThreadPoolExecutor(thread_name_prefix="wirespeed-tool")
+        _executor = Workers()
     return _executor
 
 

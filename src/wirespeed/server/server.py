@@ -114,6 +114,7 @@ class Server:
         self.legacy_versions = tuple(v for v in LEGACY_VERSIONS if v in wanted)
         self.modern_versions = tuple(v for v in MODERN_VERSIONS if v in wanted)
         self.versions = self.modern_versions[::-1] + self.legacy_versions[::-1]
+        self._null_ids = any(REVISIONS[v].null_error_ids for v in self.versions)
         info: dict[str, Any] = {"name": name, "version": version}
         more = {
             "title": title,
@@ -300,7 +301,7 @@ class Server:
         return tool
 
     def _tools_changed(self) -> None:
-        self._pages.clear()
+        self._pages = {}
         for connection in list(self._connections):
             connection.forget_tools()
             connection.schedule_tools_changed()
@@ -324,23 +325,27 @@ class Server:
         """One page of tools/list, encoded once. The cursor names the last tool of the page before,
         so that it needs no state and survives changes elsewhere in the list."""
         key = (revision.version, cursor)
-        page = self._pages.get(key)
+        pages = self._pages  # a change meanwhile, in another thread, gives the server new ones
+        page = pages.get(key)
         if page is not None:
             return page
         names = list(self._tools)
         start = 0
         if cursor is not None:
             try:
-                start = names.index(base64.urlsafe_b64decode(cursor.encode()).decode()) + 1
+                last = base64.urlsafe_b64decode(cursor.encode()).decode()
+                start = names.index(last) + 1
             except ValueError:
                 raise ProtocolError(codes.INVALID_PARAMS, "Invalid cursor") from None
+            if _cursor(last) != cursor:  # decoding is lenient: one spelling only
+                raise ProtocolError(codes.INVALID_PARAMS, "Invalid cursor")
         end = len(names) if self.page_size is None else start + self.page_size
         tools = [self._tools[name].entry for name in names[start:end]]
         result: dict[str, Any] = {"tools": [_entry_for(entry, revision) for entry in tools]}
         if end < len(names):
-            result["nextCursor"] = base64.urlsafe_b64encode(names[end - 1].encode()).decode()
+            result["nextCursor"] = _cursor(names[end - 1])
         page = self._modern_result(result | self._hints) if revision.modern else _encode(result)
-        self._pages[key] = page
+        pages[key] = page
         return page
 
     # -- running ---------------------------------------------------------------------------------
@@ -372,6 +377,10 @@ class Server:
         from wirespeed.transport.loop import run
 
         run(self.serve(url))
+
+
+def _cursor(name: str) -> str:
+    return base64.urlsafe_b64encode(name.encode()).decode()
 
 
 def _for_revision(info: dict[str, Any], revision: Revision) -> dict[str, Any]:

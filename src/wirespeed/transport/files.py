@@ -30,14 +30,17 @@ class FileLink(Link):
         self._may_read = threading.Event()
         self._may_read.set()
         self._to_write: queue.SimpleQueue[list[Any] | None] = queue.SimpleQueue()
+        self._writer = threading.Thread(
+            target=self._write_all, name="wirespeed-writer", daemon=True
+        )
         self._writing = False
         self._lost = False
         self._saw_eof = False
 
     def start(self) -> None:
         """Begin to read and write."""
-        for target, name in ((self._read_all, "reader"), (self._write_all, "writer")):
-            threading.Thread(target=target, name=f"wirespeed-{name}", daemon=True).start()
+        threading.Thread(target=self._read_all, name="wirespeed-reader", daemon=True).start()
+        self._writer.start()
 
     # -- in the threads --------------------------------------------------------------------------
 
@@ -63,7 +66,7 @@ class FileLink(Link):
                 return
             # one read at a time: the session says whether it wants another
             self._may_read.clear()
-            if not self._call(self._received, data) or not data:
+            if self._lost or not self._call(self._received, data) or not data:
                 return
 
     def _write_all(self) -> None:
@@ -137,3 +140,9 @@ class FileLink(Link):
     def close(self) -> None:
         """Stop now; ``on_lost(None)`` follows at once."""
         self._lose(None)
+
+    def join(self, seconds: float) -> None:
+        """After the end: wait until nothing is written any more, so that the descriptors may be
+        closed. A write that blocks longer than this is left behind."""
+        if self._writer.is_alive():
+            self._writer.join(seconds)

@@ -43,6 +43,9 @@ cdef class Link:
 
     cdef int wrote_c(self) except -1:
         """Something was queued: send it at the end of this tick, with whatever else comes."""
+        cdef Session session = self.endpoint.session
+        if session.outbox.size >= session.output_high:
+            self.was_full = True       # somebody may wait from now on
         if not self.flush_scheduled and not self.corked:
             self.flush_scheduled = True
             self.loop.call_soon(self.flush_callback)
@@ -61,12 +64,16 @@ cdef class Link:
 
     cdef int deliver_c(self) except -1:
         """Let the endpoint look at its events; what it queues leaves in one write."""
+        cdef Session session = self.endpoint.session
         self.corked = True
         try:
             self.endpoint.on_data()
         finally:
             self.corked = False
         self.flush()
+        if self.endpoint.link is self and session.n_waiting and session.has_room_c():
+            # all of it has left already: go on, but let the loop have its turn
+            self.wrote_c()
         self.update_reading()
         return 0
 

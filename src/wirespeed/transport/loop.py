@@ -7,6 +7,10 @@ import os
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from wirespeed.transport.workers import Workers
+
+LAST_WAIT = 1.0  # seconds that cancelled tasks get at the end
+
 T = TypeVar("T")
 
 
@@ -26,6 +30,33 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end on a new loop."""
+    """Run a coroutine to its end on a new loop.
+
+    Unlike `asyncio.run` it ends although tasks ignore their cancellation, or threads of
+    `asyncio.to_thread` are busy.
+    """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(main)
+        loop = runner.get_loop()
+        loop.set_default_executor(Workers())
+        try:
+            return runner.run(main)
+        finally:
+            _end_tasks(loop)
+
+
+def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel what is left. A task that does not end in time is not waited for any more."""
+    tasks = asyncio.all_tasks(loop)
+    if not tasks:
+        return
+    for task in tasks:
+        task.cancel()
+    _, stubborn = loop.run_until_complete(asyncio.wait(tasks, timeout=LAST_WAIT))
+    for task in stubborn:
+        forget_task(task)
+
+
+def forget_task(task: asyncio.Task[Any]) -> None:
+    """Take a task off the list of those that the end of its loop waits for."""
+    asyncio.tasks._unregister_task(task)
+    task._log_destroy_pending = False  # type: ignore[attr-defined]

@@ -38,7 +38,8 @@ class MemoryLink(Link):
             session.receive_data(self._inbox.popleft())
             self.deliver()
         if not self._inbox:
-            self.peer.flush()  # it may have been held back
+            if not self.peer._lost:
+                self.peer.pump()  # it may have been held back
             if self._ended and not self._inbox and not self._lost:
                 self._ended = False
                 session.receive_eof()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import stat
@@ -24,12 +25,17 @@ if TYPE_CHECKING:
     from wirespeed.server.connection import ServerConnection
     from wirespeed.server.server import Server
 
+logger = logging.getLogger("wirespeed.server")
+
+LAST_WAIT = 0.25  # seconds that handlers get after their cancellation
+
 
 @contextlib.contextmanager
 def claimed() -> Iterator[tuple[int, int]]:
-    """Take descriptors 0 and 1 as the wire: (read, write). Both are put back at the end."""
-    if sys.stdout is not None:
-        sys.stdout.flush()
+    """Take descriptors 0 and 1 as the wire: (read, write). Both are put back at the end.
+
+    What ``print()`` left in the buffer of ``sys.stdout`` before goes to stderr, too.
+    """
     saved_in = _duplicate(0)
     try:
         saved_out = _duplicate(1)
@@ -136,10 +142,25 @@ async def serve_stdio(server: Server) -> None:
                 lambda endpoint: FileLink(loop, endpoint, read_fd, write_fd), loop=loop, pool=pool
             )
         stack.enter_context(signals_drain(loop, connection))
-        assert connection.link is not None  # `connect` made it
+        link = connection.link
+        assert link is not None  # `connect` made it
         try:
-            connection.link.start()
+            link.start()
             await connection.closed
         finally:
-            connection.abort()
-            await pool.aclose()
+            if connection.link is not None:  # we are cancelled: what is answered may still leave
+                link.flush()
+                connection.abort()
+            await _close(pool)
+            if isinstance(link, FileLink):
+                link.join(LAST_WAIT)
+
+
+async def _close(pool: TaskPool) -> None:
+    """End the handlers; those that ignore it are left behind."""
+    closing = asyncio.ensure_future(pool.aclose())
+    await asyncio.wait([closing], timeout=LAST_WAIT)
+    if not closing.done():
+        closing.cancel()
+        await asyncio.wait([closing])
+        logger.warning("%d tools ignore their cancellation and are left behind", pool.abandon())

@@ -393,6 +393,21 @@ cdef class TaskPool:
             else:
                 await asyncio.sleep(0)
 
+    def abandon(self):
+        """After `aclose` has been called: wait no longer for handlers that ignore it.
+
+        Their tasks are listed by `asyncio.all_tasks` no more, so that the end of the loop does not
+        wait for them either. Returns how many there are.
+        """
+        cdef _Worker worker
+        cdef Py_ssize_t n = 0
+        for worker in tuple(self._workers):
+            if worker.phase != ENDING:
+                n += 1
+                asyncio.tasks._unregister_task(worker.task)
+                self._workers.discard(worker)
+        return n
+
 
 @cython.final
 cdef class _Worker:

@@ -10,11 +10,12 @@ goes on where it stopped.
 """
 
 cimport cython
+from cpython.memoryview cimport PyMemoryView_FromObject
 from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memcpy, memmove
 
 from wirespeed._core._simd cimport kernels
-from wirespeed._core.slab cimport Slab, give_slab, take_slab
+from wirespeed._core.slab cimport ReadBuffer, Slab, give_slab, take_slab
 from wirespeed._core.span cimport Span
 
 cdef enum:
@@ -35,10 +36,9 @@ cdef class LineFramer:
     @property
     def buffered(self):
         """Bytes taken in and not framed yet."""
-        cdef Slab chunk
         cdef size_t n = self.end - self.start
-        for chunk in self.chunks:
-            n += chunk.capacity
+        for chunk in self.chunks[self.n_taken:]:
+            n += (<Slab> chunk).capacity
         return n - self.chunk_at
 
     cdef int drop_slab_c(self) except -1:
@@ -102,11 +102,45 @@ cdef class LineFramer:
         self.end += n
         return 0
 
-    cdef int feed_c(self, object data) except -1:
-        cdef Slab chunk = Slab.borrow(data)
+    cdef object lend_c(self):
+        """`get_buffer_c` for Python: a memoryview whose memory outlives any use of it."""
+        cdef uint8_t *p = NULL
+        cdef size_t n = 0
+        self.end_loan_c()
+        self.get_buffer_c(&p, &n)
+        self.lent = PyMemoryView_FromObject(ReadBuffer.of(self.slab, p, n))
+        return self.lent
+
+    cdef int take_back_c(self, Py_ssize_t n) except -1:
+        """`commit_c` for Python: n bytes were read into what was lent, which is lent no more."""
+        if self.lent is None:
+            raise RuntimeError("buffer_updated() without get_buffer()")
+        if n < 0:
+            raise ValueError("a negative number of bytes")
+        self.commit_c(<size_t> n)
+        return self.end_loan_c()
+
+    cdef int end_loan_c(self) except -1:
+        cdef object lent = self.lent
+        self.lent = None
+        if lent is not None:
+            try:
+                lent.release()
+            except BufferError:
+                pass        # still exported: its memory stays pinned until that ends
+        return 0
+
+    cdef Py_ssize_t feed_c(self, object data) except -1:
+        """Take in a chunk; returns its length in bytes."""
+        cdef Slab chunk
+        if self.lent is not None:
+            raise RuntimeError("receive_data() between get_buffer() and buffer_updated()")
+        if self.eof:
+            raise RuntimeError("receive_data() after receive_eof()")
+        chunk = Slab.borrow(data)
         if chunk.capacity:
             self.chunks.append(chunk)
-        return 0
+        return <Py_ssize_t> chunk.capacity
 
     cdef int take_chunk_c(self) except -1:
         """Look at the next chunk fed. 1: there was one.
@@ -118,7 +152,7 @@ cdef class LineFramer:
         cdef size_t n, pending = self.end - self.start
         if not self.chunks:
             return 0
-        chunk = <Slab> self.chunks[0]
+        chunk = <Slab> self.chunks[self.n_taken]
         if pending == 0:
             self.drop_slab_c()
             self.slab = chunk
@@ -134,18 +168,24 @@ cdef class LineFramer:
             self.chunk_at += n
             if self.chunk_at < chunk.capacity:
                 return 1
-        self.chunks.pop(0)
         self.chunk_at = 0
+        self.chunks[self.n_taken] = None
+        self.n_taken += 1
+        # popping them one by one would be quadratic
+        if 2 * self.n_taken >= len(self.chunks):
+            del self.chunks[:self.n_taken]
+            self.n_taken = 0
         return 1
 
     cdef int next_frame_c(self, Span *frame) except -1:
         """FRAME_READY with the frame in `self.slab`, FRAME_MORE, or FRAME_OVERSIZE."""
         cdef const uint8_t *p
         cdef size_t n, at
+        cdef bint last                # no byte will ever follow those in the slab
         while True:
             if self.scanned == self.end:
                 if not self.chunks:
-                    if self.start == self.end and self.end:
+                    if self.start == self.end and self.end and self.lent is None:
                         # nothing pending: an idle connection holds no memory
                         self.drop_slab_c()
                     if self.eof and self.start < self.end:
@@ -167,6 +207,7 @@ cdef class LineFramer:
                 self.start = self.scanned = at + 1
                 continue
             n = at - self.start
+            last = self.eof and not self.chunks
             if n > self.max_frame:
                 # a line within the limit may still carry one '\r' more
                 if n > self.max_frame + 1 or self.slab.base[at - 1] != 0x0D:
@@ -174,9 +215,10 @@ cdef class LineFramer:
                         self.start = self.scanned = at + 1
                     else:
                         self.start = self.scanned = self.end
-                        self.discarding = not self.eof
+                        self.discarding = not last
+                    self.at_start = False
                     return FRAME_OVERSIZE
-            if at == self.end and not self.eof:
+            if at == self.end and not last:
                 self.scanned = self.end
                 continue
             p = self.slab.base + self.start

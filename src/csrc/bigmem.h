@@ -1,0 +1,66 @@
+/* Blocks of several MiB straight from the system: they grow by moving pages, not bytes, and ask for
+ * huge pages, because most of the cost of a long message is otherwise its page faults. */
+#ifndef WS_BIGMEM_H
+#define WS_BIGMEM_H
+
+#ifdef __linux__
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#endif
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#if defined(WIRESPEED_DEBUG)
+/* Sanitizers see only what comes from malloc. */
+#define WS_BIG_FROM ((size_t)-1)
+#else
+#define WS_BIG_FROM ((size_t)4 << 20)
+#endif
+#define WS_BIG_UNIT ((size_t)2 << 20)
+
+static inline size_t ws_big_size(size_t n) {
+    return (n + WS_BIG_UNIT - 1) & ~(WS_BIG_UNIT - 1);
+}
+
+static inline void ws_big_advise(void *p, size_t n) {
+#ifdef MADV_HUGEPAGE
+    madvise(p, n, MADV_HUGEPAGE); /* only advice: what it answers does not matter */
+#else
+    (void)p, (void)n;
+#endif
+}
+
+/* n: a multiple of WS_BIG_UNIT. NULL: no memory. */
+static inline void *ws_big_alloc(size_t n) {
+    void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    ws_big_advise(p, n);
+    return p;
+}
+
+static inline void ws_big_free(void *p, size_t n) {
+    munmap(p, n);
+}
+
+/* The block with room for n bytes, maybe elsewhere. NULL: no memory, and p is as it was. */
+static inline void *ws_big_grow(void *p, size_t old, size_t n) {
+    void *q;
+#ifdef MREMAP_MAYMOVE
+    q = mremap(p, old, n, MREMAP_MAYMOVE);
+    if (q == MAP_FAILED)
+        return NULL;
+    ws_big_advise(q, n);
+#else
+    q = ws_big_alloc(n);
+    if (q == NULL)
+        return NULL;
+    memcpy(q, p, old);
+    ws_big_free(p, old);
+#endif
+    return q;
+}
+
+#endif

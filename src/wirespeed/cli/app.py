@@ -1,0 +1,358 @@
+"""The grammar of the command line: commands, options, where a command for ``--`` begins and ends.
+
+What a command does is in the other modules, loaded when it runs, so that ``--help`` is quick.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from wirespeed import __version__
+from wirespeed.cli import failures
+from wirespeed.cli.failures import Exit, usage
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_ERAS = ("auto", "legacy", "modern")
+# wirespeed.protocol.revisions.LOG_LEVELS, which a test compares; importing it would cost more
+# than all of --help.
+LOG_LEVELS = (
+    "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency",
+)  # fmt: skip
+
+_TARGET_HELP = """
+\b
+TARGET is one of
+  server.py[:NAME]   a file with a wirespeed Server: started with "wirespeed serve"
+  file.json[#NAME]   a server of a mcpServers configuration
+  -- COMMAND ARGS…   a program, with this shell's environment
+"""
+
+_EPILOG = """
+\b
+Exit codes:
+    0  done
+    1  the tool failed (its result has isError), or the demo got a wrong answer
+    2  the command line is wrong
+    3  the server cannot be started or reached, or ended too early
+    4  the server answered with an error, or with what is no valid answer
+    5  timed out
+   70  a fault of wirespeed itself; --debug shows where
+  130  interrupted (Ctrl-C); 128 + N for another signal N
+\b
+With --json the result, or {"error": {"type", "message", "exit_code", …}}, is on stdout.
+\b
+Shell completion:
+  bash   eval "$(_WIRESPEED_COMPLETE=bash_source wirespeed)"
+  zsh    eval "$(_WIRESPEED_COMPLETE=zsh_source wirespeed)"
+  fish   _WIRESPEED_COMPLETE=fish_source wirespeed | source
+"""
+
+
+# -- click's classes, with our errors --------------------------------------------------------------
+
+
+class Command(click.Command):
+    """A command that gives its exit code; failures of its work are told here."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        json = bool(ctx.params.get("as_json"))
+        debug = bool(ctx.params.pop("debug", False))
+        seen = not ctx.params.get("quiet_server", True)
+        try:
+            status = super().invoke(ctx)
+            sys.stdout.flush()
+            return int(status)
+        except BrokenPipeError:
+            failures.broken_pipe()
+        except click.exceptions.Exit:
+            raise
+        except (Exception, KeyboardInterrupt) as exc:
+            _hint(exc, ctx)
+            return failures.report(exc, json=json, debug=debug, seen_stderr=seen)
+
+
+def _hint(exc: BaseException, ctx: click.Context) -> None:
+    """Let a usage error say where the usage is explained."""
+    if isinstance(exc, failures.Failure) and exc.code == Exit.USAGE:
+        exc.args = (f"{exc}; see {ctx.command_path} --help",)
+
+
+class TargetCommand(Command):
+    """A command whose arguments may have ``-- COMMAND``.
+
+    ``ends``: a last ``--`` ends the command, and the words behind it are the other arguments;
+    otherwise the command goes on to the end of the line. Either way the command itself may have
+    ``--`` in it. ``command`` in the parameters is the list of its words, or None.
+    """
+
+    ends = False
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words, command = args, None
+        if "--" in args:
+            first = args.index("--")
+            last = len(args) - 1 - args[::-1].index("--")
+            if not self.ends:
+                words, command = args[:first], args[first + 1 :]
+            elif last > first:
+                words, command = [*args[:first], *args[last + 1 :]], args[first + 1 : last]
+            # one alone only ends the options, as it does anywhere
+        ctx.meta["wirespeed.command"] = command
+        return super().parse_args(ctx, list(words))
+
+
+class CallCommand(TargetCommand):
+    """``call``, whose TOOL and JSON stand behind the command."""
+
+    ends = True
+
+
+class Group(click.Group):
+    """The commands, in the order that they are met; an unknown one is answered with a near one."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if self.get_command(ctx, name) is None and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(name, self.commands, n=1)
+            guess = f"did you mean {near[0]}?" if near else f"there are {', '.join(self.commands)}"
+            raise click.UsageError(f"there is no command {name!r}: {guess}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run the command line and give its exit code."""
+    try:
+        status = cli.main(list(argv), prog_name="wirespeed", standalone_mode=False)
+        return int(status or 0)
+    except click.ClickException as exc:
+        ctx = exc.ctx if isinstance(exc, click.UsageError) else None
+        failure = usage(exc.format_message().rstrip("."))
+        if ctx is not None:
+            _hint(failure, ctx)
+        return failures.report(failure, json=_wants_json(argv), debug=False)
+    except click.Abort:
+        return failures.report(KeyboardInterrupt(), json=False, debug=False)
+
+
+def _wants_json(argv: Sequence[str]) -> bool:
+    """Whether a line that could not be parsed asks for JSON, outside the server's command."""
+    words = list(argv)
+    if "--" in words:
+        first, last = words.index("--"), len(words) - 1 - words[::-1].index("--")
+        words = words[:first] + (words[last + 1 :] if last > first else [])
+    return "--json" in words
+
+
+# -- options ---------------------------------------------------------------------------------------
+
+
+def _complete_target(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[click.shell_completion.CompletionItem]:
+    return [click.shell_completion.CompletionItem(incomplete, type="file")]
+
+
+def _seconds(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not 0 <= value <= 1e9:
+        raise click.BadParameter("expected seconds, or 0 for no limit", ctx, param)
+    return value
+
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_debug_option = click.option("--debug", is_flag=True, help="Show the traceback of a failure.")
+
+
+def _takes(arguments: str) -> Callable[[F], F]:
+    """The options of what talks to a server, and ``command``, the words behind ``--``."""
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def passes(*args: Any, **kwargs: Any) -> Any:
+            ctx = click.get_current_context()
+            return function(*args, command=ctx.meta["wirespeed.command"], **kwargs)
+
+        for option in (
+            _debug_option,
+            click.option(
+                "--quiet-server", is_flag=True, help="Show the server's stderr only if it fails."
+            ),
+            click.option(
+                "--log-level",
+                type=click.Choice(LOG_LEVELS),
+                metavar="LEVEL",
+                help=f"Ask for the server's log messages: {', '.join(LOG_LEVELS)}.",
+            ),
+            click.option(
+                "--era",
+                type=click.Choice(_ERAS),
+                help="The protocol's era; by default found out (auto).",
+            ),
+            click.option(
+                "--timeout",
+                type=float,
+                metavar="SECONDS",
+                callback=_seconds,
+                help="Time for the handshake and for each request; default 60, 0 for no limit.",
+            ),
+            _json_option,
+            click.argument("words", nargs=-1, metavar=arguments, shell_complete=_complete_target),
+        ):
+            passes = option(passes)
+        return passes  # type: ignore[return-value]
+
+    return decorate
+
+
+def _options(command: list[str] | None, word: str | None, settings: dict[str, Any]) -> Any:
+    from wirespeed.cli.session import Options
+
+    return Options(word, command, **settings)
+
+
+def _target_only(words: tuple[str, ...], command: list[str] | None, name: str) -> str | None:
+    """The one word that names the target; None if it is a command."""
+    if command is not None:
+        if words:
+            raise usage(f"give a TARGET or a command behind --, not both ({words[0]!r})")
+        return None
+    if not words:
+        raise usage("TARGET is missing")
+    if len(words) > 1:
+        line = " ".join(words)
+        raise usage(f"one TARGET is enough; to start a program: wirespeed {name} -- {line}")
+    return words[0]
+
+
+# -- commands --------------------------------------------------------------------------------------
+
+
+@click.group(
+    cls=Group,
+    epilog=_EPILOG,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="wirespeed", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """MCP tools at wire speed: serve them, list them, call them."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+        ctx.exit(Exit.USAGE)
+
+
+@cli.command(cls=Command, short_help="Serve a file's tools on stdio.")
+@click.argument("file", metavar="FILE.py[:NAME]", type=str, shell_complete=_complete_target)
+@_debug_option
+def serve(file: str) -> int:
+    """Serve the tools of a Python file on stdin and stdout.
+
+    The file is imported, not run as __main__. NAME is the variable that holds the Server; it may
+    be left out if there is only one, or one called server, mcp or app.
+    """
+    from wirespeed.cli.serve import serve as work
+
+    return work(file)
+
+
+@cli.command(
+    "list",
+    cls=TargetCommand,
+    short_help="List the tools of a server.",
+    options_metavar="[OPTIONS]",
+    epilog="\b\nExamples:\n"
+    "  wirespeed list server.py\n"
+    "  wirespeed list mcp.json#time\n"
+    "  wirespeed list --json -- npx -y some-server --its-option",
+)
+@_takes("TARGET")
+def list_(words: tuple[str, ...], command: list[str] | None, as_json: bool, **settings: Any) -> int:
+    """List the tools of a server: name, parameters, description."""
+    word = _target_only(words, command, "list")
+    from wirespeed.cli.tools import list_tools
+
+    return list_tools(_options(command, word, settings), as_json=as_json)
+
+
+@cli.command(
+    cls=CallCommand,
+    short_help="Call a tool of a server.",
+    epilog="\b\nExamples:\n"
+    '  wirespeed call server.py add \'{"a": 1, "b": 2}\'\n'
+    "  wirespeed call mcp.json#time get_current_time @arguments.json\n"
+    '  wirespeed call -- python server.py -- add \'{"a": 1, "b": 2}\'',
+)
+@_takes("TARGET TOOL [JSON]")
+def call(words: tuple[str, ...], command: list[str] | None, as_json: bool, **settings: Any) -> int:
+    """Call a tool and print the content of its result.
+
+    JSON is the arguments, an object: as text, - for stdin, @FILE for a file; {} if left out.
+    A command behind the first -- ends at the last --; TOOL and JSON follow. Options stand before
+    the first -- or behind the last.
+    """
+    rest = list(words)
+    word = None
+    if command is None:
+        if not rest:
+            raise usage(
+                "TARGET and TOOL are missing; a command as TARGET ends with a second --, as in "
+                "wirespeed call -- COMMAND… -- TOOL JSON"
+            )
+        word = rest.pop(0)
+    if not rest:
+        raise usage("TOOL is missing; wirespeed list TARGET shows the tools")
+    tool = rest.pop(0)
+    if len(rest) > 1:
+        raise usage(f"unexpected {rest[1]!r} behind JSON; quote JSON as one word, '{{\"a\": 1}}'")
+    from wirespeed.cli.tools import call as work
+
+    options = _options(command, word, settings)
+    return work(options, tool, rest[0] if rest else None, as_json=as_json)
+
+
+@cli.command(cls=TargetCommand, short_help="Show versions and limits, or facts about a server.")
+@_takes("[TARGET]")
+def info(words: tuple[str, ...], command: list[str] | None, as_json: bool, **settings: Any) -> int:
+    """Show what is installed here; with TARGET, what the server says of itself."""
+    from wirespeed.cli.info import info as work
+
+    if command is None and not words:
+        return work(None, as_json=as_json)
+    word = _target_only(words, command, "info")
+    return work(_options(command, word, settings), as_json=as_json)
+
+
+@cli.command(cls=Command, short_help="Call a bundled server 20,000 times, and measure.")
+@click.option(
+    "--calls", type=click.IntRange(1, 10_000_000), default=20_000, show_default=True, metavar="N",
+    help="How many calls.",
+)  # fmt: skip
+@click.option(
+    "--in-flight", type=click.IntRange(1, 10_000), default=64, show_default=True, metavar="W",
+    help="How many of them at once.",
+)  # fmt: skip
+@_json_option
+@_debug_option
+def demo(calls: int, in_flight: int, as_json: bool) -> int:
+    """Start the bundled calculator server as a child, list its tools, call one, then make many
+    calls multiplexed on the one link: throughput, and a histogram of the latency."""
+    from wirespeed.cli.demo import demo as work
+
+    return work(calls, in_flight, as_json=as_json)
+
+
+for _command in (list_, call, info):
+    _command.help = f"{inspect.cleandoc(_command.help or '')}\n{_TARGET_HELP}"

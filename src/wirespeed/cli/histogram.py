@@ -1,0 +1,66 @@
+"""Latencies in words: exact percentiles, and a histogram of text bars."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import pairwise
+from math import ceil, floor, log10
+
+PERCENTILES = (50.0, 90.0, 99.0)
+
+# The edges within a decade: about equally wide on a log scale, and readable.
+_STEPS = (1.0, 1.25, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.3, 8.0)
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """The nearest-rank percentile of values that are sorted and not empty."""
+    return ordered[max(0, ceil(percent / 100 * len(ordered)) - 1)]
+
+
+def bins(ordered: Sequence[float], rows: int) -> list[tuple[float, float, int]]:
+    """At most ``rows`` rows (low, high, count) that hold every value once: low <= v < high.
+
+    The values are sorted, positive and not empty. The steps are as fine as the rows allow; where
+    even the coarsest are too many, the last row is open at its end and holds all the rest.
+    """
+    for stride in (1, 2, 5, 10):
+        edges = _edges(ordered[0], ordered[-1], stride)
+        if len(edges) - 1 <= rows:
+            break
+    else:
+        edges = [*edges[:rows], edges[-1]]
+    found = []
+    before = 0
+    for low, high in pairwise(edges):
+        upto = bisect_left(ordered, high) if high < edges[-1] else len(ordered)
+        found.append((low, high, upto - before))
+        before = upto
+    return found
+
+
+def _edges(smallest: float, largest: float, stride: int) -> list[float]:
+    """Steps from one at or below the smallest value to one above the largest."""
+    steps = _STEPS[::stride]
+    at = floor(log10(smallest)) * len(steps)
+    while _edge(at + 1, steps) <= smallest:
+        at += 1
+    edges = [_edge(at, steps)]
+    while edges[-1] <= largest:
+        at += 1
+        edges.append(_edge(at, steps))
+    return edges
+
+
+def _edge(at: int, steps: Sequence[float]) -> float:
+    decade, step = divmod(at, len(steps))
+    return float(f"{steps[step]}e{decade}")
+
+
+def bar(share: float, width: int, *, blocks: bool) -> str:
+    """A bar of at most ``width`` characters; what is above 0 shows."""
+    eighths = max(round(share * width * 8), 1 if share > 0 else 0)
+    if not blocks:
+        return "#" * max(round(eighths / 8), 1 if share > 0 else 0)
+    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()

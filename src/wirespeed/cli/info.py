@@ -1,0 +1,125 @@
+"""``wirespeed info``: what is installed here, or what a server says of itself."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from wirespeed.cli import show
+from wirespeed.cli.failures import Exit, print_json, printable
+from wirespeed.cli.session import Options, connected, run
+
+if TYPE_CHECKING:
+    from wirespeed.client import Client
+
+
+def info(options: Options | None, *, as_json: bool) -> int:
+    """Print facts about this installation, or with a target about the server."""
+    facts = installation() if options is None else run(_server(options))
+    if as_json:
+        print_json(facts)
+    else:
+        _print(facts)
+    return Exit.OK
+
+
+def installation() -> dict[str, Any]:
+    """Versions, and the choices made at run time."""
+    import msgspec
+    import orjson
+
+    from wirespeed import __version__, core
+    from wirespeed._core import _simd
+    from wirespeed.limits import Limits
+    from wirespeed.protocol.revisions import REVISIONS
+
+    return {
+        "wirespeed": __version__,
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "core": {
+            "built with": _cython(core.simd_level),
+            "file": _simd.__file__,
+        },
+        "simd": {
+            "level": core.simd_level(),
+            "available": list(_simd.levels()),
+            "cap": os.environ.get("WIRESPEED_SIMD"),
+        },
+        "loop": _loop(),
+        "msgspec": msgspec.__version__,
+        "orjson": orjson.__version__,
+        "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "cpus": os.cpu_count(),
+        "revisions": list(REVISIONS),
+        "limits": msgspec.to_builtins(Limits()),
+    }
+
+
+def _cython(function: Any) -> str:
+    """Cython's version, which is in the name of the module that its function type lives in."""
+    module = type(function).__module__
+    return f"Cython {'.'.join(module.split('_')[2:5])}" if module.startswith("_cython_") else module
+
+
+def _loop() -> str:
+    from wirespeed.cli.failures import usage
+    from wirespeed.transport.loop import loop_factory
+
+    try:
+        factory = loop_factory()
+    except ValueError as exc:
+        raise usage(str(exc)) from None
+    home = factory.__module__.partition(".")[0]
+    return f"{home} {getattr(sys.modules[home], '__version__', '')}".strip()
+
+
+async def _server(options: Options) -> dict[str, Any]:
+    began = time.perf_counter()
+    async with connected(options) as client:
+        return _facts(client, time.perf_counter() - began)
+
+
+def _facts(client: Client, seconds: float) -> dict[str, Any]:
+    from wirespeed.protocol.revisions import REVISIONS
+
+    version = client.protocol_version
+    return {
+        "server": client.server_info,
+        "revision": version,
+        "era": "modern" if REVISIONS[version].modern else "legacy",
+        "capabilities": client.server_capabilities,
+        "instructions": client.instructions,
+        "ready_seconds": round(seconds, 4),
+    }
+
+
+def _print(facts: dict[str, Any]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(overflow="fold")
+    for key, value in facts.items():
+        if value is not None:
+            table.add_row(key.replace("_", " "), Text(printable(_words(key, value), lines=True)))
+    show.console().print(table)
+
+
+def _words(key: str, value: Any) -> str:
+    """A fact for people."""
+    if key == "ready_seconds":
+        return show.duration(value)
+    if key == "simd":
+        cap = f", capped by WIRESPEED_SIMD={value['cap']}" if value["cap"] else ""
+        return f"{value['level']} (of {', '.join(value['available'])}{cap})"
+    if isinstance(value, dict):
+        return "\n".join(f"{name}: {_words('', item)}" for name, item in value.items()) or "none"
+    if isinstance(value, list):
+        return ", ".join(_words("", item) for item in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)

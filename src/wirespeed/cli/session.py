@@ -1,0 +1,116 @@
+"""A client for one command: opened, used and closed within the exit codes' rules."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from wirespeed.cli import targets
+from wirespeed.cli.failures import Terminated, complain, printable, usage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from wirespeed.client import Client, LogMessage
+    from wirespeed.client.client import Era
+
+T = TypeVar("T")
+
+_DEFAULT_TIMEOUT = 60.0
+_PROBE = 10.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the commands that talk to a server have in common."""
+
+    word: str | None
+    command: Sequence[str] | None
+    timeout: float | None = None
+    era: str | None = None
+    log_level: str | None = None
+    quiet_server: bool = False
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run it on a new loop. SIGINT, SIGTERM and SIGHUP cancel it, so that the server is ended
+    before this process is."""
+    from wirespeed.transport.loop import loop_factory
+
+    try:
+        factory = loop_factory()
+    except ValueError as exc:
+        main.close()
+        raise usage(str(exc)) from None
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(_until_told(main))
+
+
+async def _until_told(main: Coroutine[Any, Any, T]) -> T:
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+    told: list[int] = []
+
+    def end(number: int) -> None:
+        told.append(number)
+        task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP
+            loop.add_signal_handler(number, end, number)
+    try:
+        return await main
+    except asyncio.CancelledError:
+        if told:
+            raise Terminated(told[0]) from None
+        raise
+
+
+@contextlib.asynccontextmanager
+async def connected(options: Options) -> AsyncIterator[Client]:
+    """The open client of a target."""
+    from wirespeed.client import Client
+
+    stderr = "discard" if options.quiet_server else pass_through
+    target = targets.find(options.word, options.command, stderr=stderr)
+    timeout: float | None = _DEFAULT_TIMEOUT if target.timeout is None else target.timeout
+    if options.timeout is not None:
+        timeout = options.timeout or None
+    era = options.era or target.era
+    async with Client(
+        target.stdio,
+        era=cast("Era", era),
+        timeout=timeout,
+        handshake_timeout=timeout or float("inf"),
+        probe_timeout=min(_PROBE, timeout or _PROBE),
+        name="wirespeed-cli",
+        on_log=show_log,
+    ) as client:
+        if options.log_level is not None:
+            if "logging" in client.server_capabilities:
+                await client.set_log_level(options.log_level)
+            else:
+                complain("the server has no logging, so --log-level does nothing", level="warning")
+        yield client
+
+
+def pass_through(line: str) -> None:
+    """A line of the server's stderr."""
+    sys.stderr.write(line + "\n")
+
+
+def show_log(message: LogMessage) -> None:
+    """A log message of the server."""
+    data = message.data
+    if not isinstance(data, str):
+        import msgspec
+
+        data = msgspec.json.encode(data).decode()
+    source = f" {message.logger}:" if message.logger else ""
+    sys.stderr.write(printable(f"[{message.level}]{source} {data}") + "\n")

@@ -1,0 +1,187 @@
+"""What people see: consoles, parameters of tools, content blocks, numbers."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from wirespeed.cli.failures import coloured, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from wirespeed.client import ToolInfo
+
+_MAX_TYPE = 60
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that writes control codes to terminals only, in the terminal's own colours."""
+    from rich.console import Console
+
+    return Console(
+        stderr=stderr,
+        highlight=False,
+        soft_wrap=False,
+        markup=False,
+        emoji=False,
+        no_color=not coloured(sys.stderr if stderr else sys.stdout),
+    )
+
+
+def unicode_output() -> bool:
+    """Whether stdout can show more than ASCII."""
+    return (sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf")
+
+
+def plural(count: int, word: str) -> str:
+    """``1 tool``, ``2 tools``."""
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def wire(value: Any) -> dict[str, Any]:
+    """A result's members as they are on the wire, without those that are absent."""
+    import msgspec
+
+    members = msgspec.to_builtins(value)
+    return {key: item for key, item in members.items() if item is not None}
+
+
+# -- tools ----------------------------------------------------------------------------------------
+
+
+def tool_table(tools: list[ToolInfo]) -> Any:
+    """A table of tools: name, parameters, the first paragraph of the description."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    table.add_column("tool", style="cyan", overflow="fold", max_width=32)
+    table.add_column("parameters", overflow="fold", ratio=1)
+    table.add_column("description", overflow="fold", ratio=1)
+    for tool in tools:
+        described = tool.description or tool.display_name
+        paragraph = " ".join(described.strip().partition("\n\n")[0].split())
+        table.add_row(
+            Text(printable(tool.name)),
+            Text(printable("\n".join(parameters(tool.input_schema)), lines=True)),
+            Text(printable(paragraph)),
+        )
+    return table
+
+
+def parameters(schema: dict[str, Any]) -> list[str]:
+    """Each parameter of an input schema: ``a: integer``, ``n?: integer = 3``.
+
+    The schema is somebody else's: whatever does not look as expected is shown as ``any``.
+    """
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return []
+    required = schema.get("required")
+    required = required if isinstance(required, list) else []
+    lines = []
+    for name, part in properties.items():
+        line = f"{name}{'' if name in required else '?'}: {_type(part, schema, 0)}"
+        if isinstance(part, dict) and part.get("default") is not None:
+            line += f" = {_json(part['default'])}"
+        lines.append(line)
+    return lines
+
+
+def _json(value: Any) -> str:
+    import msgspec
+
+    return _cut(msgspec.json.encode(value).decode())
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_TYPE else text[: _MAX_TYPE - 1] + "…"
+
+
+def _type(schema: Any, root: dict[str, Any], depth: int) -> str:
+    """A short name for what a schema allows."""
+    if not isinstance(schema, dict) or depth > 8:
+        return "any"
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        return _referred(reference, root, depth)
+    values = schema.get("enum")
+    if isinstance(values, list) and values:
+        return _cut(" | ".join(map(_json, values)))
+    if "const" in schema:
+        return _json(schema["const"])
+    for key in ("anyOf", "oneOf"):
+        options = schema.get(key)
+        if isinstance(options, list) and options:
+            return _union([_type(option, root, depth + 1) for option in options])
+    kind = schema.get("type")
+    if isinstance(kind, list) and kind:
+        return _union([str(item) for item in kind])
+    if kind == "array" and "items" in schema:
+        return f"array of {_type(schema['items'], root, depth + 1)}"
+    if isinstance(kind, str):
+        return kind
+    return "object" if "properties" in schema else "any"
+
+
+def _union(names: list[str]) -> str:
+    unique = list(dict.fromkeys(names))
+    if "number" in unique and "integer" in unique:
+        unique.remove("integer")  # every integer is a number
+    return _cut(" | ".join(unique))
+
+
+def _referred(reference: str, root: dict[str, Any], depth: int) -> str:
+    name = reference.rpartition("/")[2]
+    for key in ("$defs", "definitions"):
+        definitions = root.get(key)
+        if isinstance(definitions, dict) and name in definitions:
+            kind = _type(definitions[name], root, depth + 1)
+            return name if kind == "object" else kind
+    return name or "any"
+
+
+# -- content --------------------------------------------------------------------------------------
+
+
+def block_text(block: Any) -> str:
+    """A content block for people: text as it is, everything else described."""
+    from wirespeed.server.content import Audio, EmbeddedResource, Image, ResourceLink, Text
+
+    if isinstance(block, Text):
+        return block.text
+    if isinstance(block, Image | Audio):
+        kind = "image" if isinstance(block, Image) else "audio"
+        return f"[{kind}: {block.mime_type}, {plural(len(block.data), 'byte')}]"
+    if isinstance(block, EmbeddedResource):
+        resource = block.resource
+        media = f", {resource.mime_type}" if resource.mime_type else ""
+        if isinstance(resource.text, str):
+            return f"[resource: {resource.uri}{media}]\n{resource.text}"
+        size = len(resource.blob) if isinstance(resource.blob, bytes) else 0
+        return f"[resource: {resource.uri}{media}, {plural(size, 'byte')}]"
+    if isinstance(block, ResourceLink):
+        media = f", {block.mime_type}" if block.mime_type else ""
+        return f"[link: {block.title or block.name}{media}] {block.uri}"
+    return f"[{block.data.get('type', 'unknown')}: a kind of content not known here; see --json]"
+
+
+# -- numbers --------------------------------------------------------------------------------------
+
+
+def duration(seconds: float) -> str:
+    """Three digits and a unit: ``9.12 µs``, ``412 µs``, ``1.25 ms``, ``2.08 s``."""
+    micro = "µs" if unicode_output() else "us"
+    for unit, scale in ((micro, 1e6), ("ms", 1e3)):
+        if seconds * scale < 999.5:
+            return f"{three_digits(seconds * scale)} {unit}"
+    return f"{three_digits(seconds)} s"
+
+
+def three_digits(value: float) -> str:
+    """A number of at most three digits, or of as many as stand before the point."""
+    if value >= 99.95:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"

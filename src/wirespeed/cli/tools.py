@@ -1,0 +1,182 @@
+"""``wirespeed list`` and ``wirespeed call``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any, Self
+
+from wirespeed.cli import show
+from wirespeed.cli.failures import Exit, complain, print_json, printable, usage
+from wirespeed.cli.session import Options, connected, run
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from wirespeed.client import CallToolResult
+
+
+# -- list -----------------------------------------------------------------------------------------
+
+
+def list_tools(options: Options, *, as_json: bool) -> int:
+    """Print a server's tools."""
+    return run(_list(options, as_json))
+
+
+async def _list(options: Options, as_json: bool) -> int:
+    async with connected(options) as client:
+        tools = await client.list_tools()
+    if as_json:
+        print_json({"tools": [show.wire(tool) for tool in tools]})
+    elif tools:
+        show.console().print(show.tool_table(tools))
+    else:
+        complain("the server has no tools", level="warning")
+    return Exit.OK
+
+
+# -- call -----------------------------------------------------------------------------------------
+
+
+def call(options: Options, tool: str, text: str | None, *, as_json: bool) -> int:
+    """Call a tool and print its result; exit code 1 if the tool failed."""
+    return run(_call(options, tool, read_arguments(text), as_json))
+
+
+async def _call(options: Options, tool: str, arguments: bytes, as_json: bool) -> int:
+    watched = sys.stderr.isatty()
+    with ProgressLine(tool) as progress:
+        async with connected(options) as client:
+            result = await client.call_tool(
+                tool, arguments, on_progress=progress.update if watched else None
+            )
+    if as_json:
+        print_json(as_wire(result))
+    elif result.is_error:
+        text = "\n".join(map(show.block_text, result.content)).strip()
+        complain(f"tool {printable(tool)} failed: {printable(text, lines=True) or 'no reason'}")
+    else:
+        write(result)
+    return Exit.TOOL_FAILED if result.is_error else Exit.OK
+
+
+def as_wire(result: CallToolResult) -> dict[str, Any]:
+    """A result as the server sent it."""
+    from wirespeed.client import UnknownContent
+
+    members = show.wire(result)
+    del members["resultType"]  # says that this is a result, which it is
+    # the blocks' own encoding has "type", and leaves absent members out
+    members["content"] = [
+        block.data if isinstance(block, UnknownContent) else block for block in result.content
+    ]
+    return members
+
+
+def write(result: CallToolResult) -> None:
+    """The content on stdout: text as it is, except that a terminal gets no control characters."""
+    terminal = sys.stdout.isatty()
+    if not result.content and result.structured_content is not None:
+        print_json(result.structured_content)
+        return
+    for block in result.content:
+        text = show.block_text(block)
+        if terminal:
+            text = printable(text, lines=True)
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+def read_arguments(text: str | None) -> bytes:
+    """JSON of the command line, of stdin (``-``) or of a file (``@FILE``): one object.
+
+    Numbers stay as they are written. Failure (2) says what is wrong with it.
+    """
+    import msgspec
+
+    if text is None:
+        return b"{}"
+    source = "JSON"
+    try:
+        if text == "-":
+            source = "the JSON on stdin"
+            data = sys.stdin.buffer.read().decode("utf-8-sig")
+        elif text.startswith("@"):
+            source = text[1:]
+            with open(text[1:], "rb") as file:
+                data = file.read().decode("utf-8-sig")
+        else:
+            data = text
+            data.encode()  # bytes of argv that are no UTF-8 came as surrogates
+    except OSError as exc:
+        raise usage(f"cannot read {source or 'the file behind @'}: {exc.strerror}") from None
+    except UnicodeError:
+        raise usage(f"{source} is not UTF-8") from None
+    try:
+        value = json.loads(data, parse_constant=_refuse)
+    except json.JSONDecodeError as exc:
+        where = f"line {exc.lineno} column {exc.colno}"
+        raise usage(f"{source} is not valid ({where}: {exc.msg}); {_EXAMPLE}") from None
+    except (ValueError, RecursionError) as exc:
+        raise usage(f"{source} is not valid: {exc}") from None
+    if not isinstance(value, dict):
+        raise usage(f"{source} must be an object, not {_KINDS[type(value)]}; {_EXAMPLE}")
+    # One line, because a message is one; the text of strings and numbers is kept.
+    return msgspec.json.format(data.encode(), indent=-1)
+
+
+_EXAMPLE = "write the tool's arguments as in '{\"a\": 1}'"
+_KINDS = {
+    list: "an array",
+    str: "a string",
+    int: "a number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+}
+
+
+def _refuse(word: str) -> Any:
+    raise ValueError(f"{word} is not JSON")
+
+
+class ProgressLine:
+    """A progress bar on stderr, which appears when the server first tells its progress."""
+
+    def __init__(self, tool: str) -> None:
+        self._tool = tool
+        self._bar: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def update(self, progress: float, total: float | None, message: str | None) -> None:
+        """What a progress notification says."""
+        if self._bar is None:
+            self._start()
+        self._bar.update(
+            0, completed=progress, total=total, words=printable(message or f"{progress:g}")
+        )
+
+    def _start(self) -> None:
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+        self._bar = Progress(
+            TextColumn("{task.description}", style="cyan", markup=False),
+            BarColumn(bar_width=24),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[words]}", markup=False),
+            console=show.console(stderr=True),
+            transient=True,
+        )
+        self._bar.add_task(printable(self._tool), total=None, words="")
+        self._bar.start()

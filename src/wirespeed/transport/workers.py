@@ -1,0 +1,95 @@
+"""Threads for blocking work, which never hold up the end of a process.
+
+`concurrent.futures.ThreadPoolExecutor` joins its threads when the interpreter exits, so that one
+blocked handler keeps a server alive whose client is long gone. These are daemon threads, and
+`Workers.shutdown` does not wait for those that are busy.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import Empty, SimpleQueue
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_Job = tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+
+_numbers = itertools.count(1)
+
+
+def _default_size() -> int:
+    """As many threads as the standard library takes by default."""
+    return min(32, (os.cpu_count() or 1) + 4)
+
+
+class Workers(ThreadPoolExecutor):
+    """An executor of at most `max_workers` daemon threads, started when they are needed.
+
+    It is a ``ThreadPoolExecutor`` because event loops take no other as their default one; nothing
+    of that class but ``map`` and the context manager is used.
+    """
+
+    def __init__(self, max_workers: int | None = None) -> None:
+        size = _default_size() if max_workers is None else max_workers
+        super().__init__(size)
+        self._size = size
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._guard = threading.Lock()
+        self._free = threading.Semaphore(0)  # idle threads that no job is meant for
+        self._started = 0
+        self._ended = False
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Run ``fn(*args, **kwargs)`` in a thread. RuntimeError after `shutdown`."""
+        future: Future[T] = Future()
+        with self._guard:
+            if self._ended:
+                raise RuntimeError("cannot schedule new futures after shutdown")
+            self._jobs.put((future, fn, args, kwargs))
+            if not self._free.acquire(blocking=False) and self._started < self._size:
+                name = f"wirespeed-worker-{next(_numbers)}"
+                threading.Thread(target=self._work, name=name, daemon=True).start()
+                self._started += 1
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Take no more work; idle threads end. ``wait`` is not heeded: that is what this class
+        is for."""
+        with self._guard:
+            if self._ended:
+                return
+            self._ended = True
+            if cancel_futures:
+                self._cancel_queued()
+            for _ in range(self._started):
+                self._jobs.put(None)
+
+    def _cancel_queued(self) -> None:
+        while True:
+            try:
+                job = self._jobs.get_nowait()
+            except Empty:
+                return
+            if job is not None:
+                job[0].cancel()
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            future, fn, args, kwargs = job
+            if future.set_running_or_notify_cancel():
+                try:
+                    result = fn(*args, **kwargs)
+                except BaseException as exc:
+                    future.set_exception(exc)
+                else:
+                    future.set_result(result)
+                    del result
+            # an idle thread keeps nothing alive
+            del job, future, fn, args, kwargs
+            self._free.release()

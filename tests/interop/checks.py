@@ -1,0 +1,324 @@
+"""What every session must show, whoever speaks: a function a feature.
+
+`DIFFERENT` has the places where a peer does otherwise than the specification or than we do, and
+why; each entry is checked too, so that it goes when the peer changes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pairings import LATEST_LEGACY, MODERN, Held
+
+TOOLS = {
+    "add",
+    "blocks",
+    "chatter",
+    "count",
+    "echo",
+    "fail",
+    "grow",
+    "noticed",
+    "person",
+    "wait",
+    "whoami",
+}
+ARGUMENT_ERRORS_SINCE = LATEST_LEGACY
+
+# (peer that serves, feature): what it does, and why that is not what we expect of a server
+DIFFERENT: dict[tuple[str, str], str] = {
+    ("python2", "unknown"): "MCPServer answers isError where every revision has -32602",
+    ("python1", "unknown"): "FastMCP answers isError where every revision has -32602",
+    ("python1", "cancel"): 'answers a cancelled request with error 0 "Request cancelled"',
+}
+
+MODERN_ONLY = ("resultType", "ttlMs", "cacheScope")
+
+
+def seen(held: Held, step: str) -> Any:
+    """What a step reported; it must have ended."""
+    assert "connect_error" not in held.report, held.report["connect_error"]
+    assert "failed" not in held.report, held.report["failed"]
+    value = held.report[step]
+    assert not (isinstance(value, dict) and "failed" in value), value["failed"]
+    return value
+
+
+def differs(held: Held, feature: str) -> bool:
+    return not held.pairing.serving and (held.pairing.peer, feature) in DIFFERENT
+
+
+def check_handshake(held: Held) -> None:
+    pairing = held.pairing
+    assert seen(held, "version") == pairing.version
+    info = seen(held, "server_info")
+    assert (info["name"], info["version"]) == ("interop", "1.2.3")
+    assert held.report["instructions"] == "Call the tools."
+    assert "tools" in held.report["capabilities"]
+    sent = [
+        message["method"]
+        for side, message in held.run.messages
+        if side == ">" and "method" in message
+    ]
+    if pairing.modern:
+        assert not {"initialize", "notifications/initialized", "ping"} & set(sent)
+    else:
+        start = sent.index("initialize")
+        assert sent[:start] in ([], ["server/discover"])
+        assert sent[start + 1] == "notifications/initialized"
+    if pairing.probes:
+        assert sent[0] == "server/discover"
+    if not pairing.serving:
+        assert (sent[0] == "server/discover") == pairing.probes
+
+
+def check_tools(held: Held) -> None:
+    tools = {tool["name"]: tool for tool in seen(held, "tools")}
+    assert set(tools) == TOOLS
+    schema = tools["person"]["inputSchema"]
+    assert schema["type"] == "object"
+    assert schema["required"] == ["name"]
+    properties = schema["properties"]
+    assert properties["name"]["type"] == "string"
+    assert properties["age"]["type"] == "integer"
+    assert properties["age"]["default"] == 30
+    assert "red" in json.dumps(properties["colour"])
+    expected = held.pairing.version >= "2025-06-18" or not held.pairing.serving
+    assert ("outputSchema" in tools["person"]) == expected
+    assert "outputSchema" not in tools["echo"]
+    if held.pairing.serving:
+        pages = held.run.requests("tools/list")
+        cursors = [(page.get("params") or {}).get("cursor") for page in pages]
+        assert cursors.count(None) >= 1
+        assert len(set(cursors)) == (len(TOOLS) + 2) // 2  # two on a page, also with "late"
+
+
+def check_structured(held: Held) -> None:
+    add, person = seen(held, "add"), seen(held, "person")
+    value = {"name": "Ada", "age": 30, "colour": "green", "tags": ["a", "b"]}
+    assert add["text"] == "5"
+    assert person["text"] == value
+    if held.pairing.serving and held.pairing.version < "2025-06-18":
+        assert add["structured"] is None and person["structured"] is None
+    else:
+        assert add["structured"] == {"result": 5}
+        assert person["structured"] == value
+
+
+def check_blocks(held: Held) -> None:
+    blocks = [{k: v for k, v in block.items() if k != "_meta"} for block in seen(held, "blocks")]
+    expected: list[dict[str, Any]] = [
+        {"type": "text", "text": "text"},
+        {"type": "image", "data": "iVBORw0K", "mimeType": "image/png"},
+        {"type": "audio", "data": "UklGRg==", "mimeType": "audio/wav"},
+        {
+            "type": "resource_link",
+            "uri": "file:///link.txt",
+            "name": "link",
+            "mimeType": "text/plain",
+        },
+        {
+            "type": "resource",
+            "resource": {"uri": "file:///a.txt", "mimeType": "text/plain", "text": "inside"},
+        },
+        {"type": "resource", "resource": {"uri": "file:///b.bin", "blob": "AAECAw=="}},
+    ]
+    if held.pairing.serving:  # a block that the revision lacks is told in words
+        if held.pairing.version < "2025-03-26":
+            expected[2] = {"type": "text", "text": "[audio: audio/wav, 4 bytes]"}
+        if held.pairing.version < "2025-06-18":
+            expected[3] = {"type": "text", "text": "[resource: link] file:///link.txt"}
+    assert blocks == expected
+
+
+def check_tool_error(held: Held) -> None:
+    outcome = seen(held, "fail")
+    assert outcome["is_error"] is True
+    assert "boom" in outcome["text"]
+    assert "Traceback" not in outcome["text"]
+
+
+def check_unknown_tool(held: Held) -> None:
+    outcome = seen(held, "unknown")
+    if differs(held, "unknown"):
+        assert outcome["is_error"] is True
+        return
+    assert outcome["code"] == -32602
+    assert "no such tool" in outcome["message"]
+
+
+def check_bad_arguments(held: Held) -> None:
+    outcome = seen(held, "bad_arguments")
+    if held.pairing.serving and held.pairing.version < ARGUMENT_ERRORS_SINCE:
+        assert outcome["code"] == -32602
+        assert "`a`" in outcome["message"] or "arguments.a" in outcome["message"]
+    else:
+        assert outcome["is_error"] is True
+        assert "add" in outcome["text"]
+
+
+def check_identity(held: Held) -> None:
+    said = seen(held, "whoami")
+    assert said["client"] == "peer"
+    assert said.get("version", held.pairing.version) == held.pairing.version
+
+
+def check_unicode(held: Held) -> None:
+    assert seen(held, "unicode") is True
+
+
+def check_large(held: Held) -> None:
+    assert seen(held, "big") is True
+    assert max(len(line) for _, line in held.run.wire) > 1 << 19
+
+
+def check_many(held: Held) -> None:
+    assert seen(held, "many") == 100
+
+
+def check_progress(held: Held) -> None:
+    messages = held.pairing.version >= "2025-03-26" or not held.pairing.serving
+    for n, values in seen(held, "progress").items():
+        total = int(n)
+        assert values == [
+            [i, total, f"step {i}" if messages else None] for i in range(1, total + 1)
+        ]
+    tokens = {}
+    for request in held.run.requests("tools/call"):
+        params = request["params"]
+        token = (params.get("_meta") or {}).get("progressToken")
+        if token is not None:
+            assert token not in tokens
+            tokens[token] = (request["id"], params["name"])
+    answered = set()
+    for side, message in held.run.messages:
+        if side == "<" and "method" not in message:
+            answered.add(message.get("id"))
+        elif message.get("method") == "notifications/progress":
+            assert side == "<"
+            request_id, name = tokens[message["params"]["progressToken"]]
+            assert name in ("count", "wait")
+            assert request_id not in answered
+
+
+def check_logging(held: Held) -> None:
+    assert seen(held, "logging") == [
+        [level, {"said": level}, "chatter"] for level in ("warning", "error")
+    ]
+    levels = held.run.requests("logging/setLevel")
+    assert len(levels) == (0 if held.pairing.modern else 1)
+
+
+def check_cancellation(held: Held) -> None:
+    assert seen(held, "cancel") == ["mine"]
+    (request,) = (
+        r for r in held.run.requests("tools/call") if r["params"]["name"] == "wait"
+    )
+    cancels = [
+        m for m in held.run.requests("notifications/cancelled")
+        if m["params"]["requestId"] == request["id"]
+    ]
+    assert len(cancels) == 1
+    answers = held.run.responses(request["id"])
+    if differs(held, "cancel"):
+        assert [a["error"]["code"] for a in answers] == [0]
+        return
+    assert answers == []
+
+
+def check_list_changed(held: Held) -> None:
+    assert set(seen(held, "list_changed")) == TOOLS | {"late"}
+    told = held.run.requests("notifications/tools/list_changed")
+    assert told
+    if not held.pairing.modern:
+        return
+    (listen,) = held.run.requests("subscriptions/listen")
+    key = "io.modelcontextprotocol/subscriptionId"
+    (ack,) = held.run.requests("notifications/subscriptions/acknowledged")
+    assert ack["params"]["notifications"] == {"toolsListChanged": True}
+    for message in [ack, *told]:
+        tag = message["params"]["_meta"][key]
+        assert tag == listen["id"] and type(tag) is type(listen["id"])
+
+
+def check_ping(held: Held) -> None:
+    assert seen(held, "ping") == (None if held.pairing.modern else "pong")
+
+
+def check_shutdown(held: Held) -> None:
+    assert held.report["closing"] is True
+    assert held.run.exit == 0
+    assert not held.report.get("stray"), held.report["stray"]
+    assert not held.report.get("spy_said"), held.report["spy_said"]
+
+
+# On the server's stderr: what only a protocol error, or a fault in ours, writes there.
+SIGNS = (
+    "bad input",
+    "internal error",
+    "never retrieved",
+    "never awaited",
+    "was destroyed",
+    "are dropped",
+    "Failed to parse",
+    "Failed to validate",
+    "Message that failed validation",
+    "unknown message",
+    "Received exception from stream",
+    "\nerror: ",
+)
+
+
+def check_no_protocol_errors(held: Held) -> None:
+    for run in held.runs:
+        for sign in SIGNS:
+            assert sign not in f"\n{run.stderr}"
+        for side, line in run.wire:
+            assert isinstance(json.loads(line), dict), (side, line[:200])
+        for error in run.errors():
+            (asked,) = (
+                m for s, m in run.messages if m.get("id") == error["id"] and "method" in m
+            )
+            code = error["error"]["code"]
+            if asked["method"] == "server/discover":
+                assert not held.pairing.modern  # a probe of a server that has none
+            elif code == 0:
+                assert differs(held, "cancel")
+            else:
+                assert (asked["method"], code) == ("tools/call", -32602)
+
+
+def check_era_fields(held: Held) -> None:
+    """Each era's results have their own members and not the other's."""
+    requests = {
+        json.dumps(m.get("id")): m["method"]
+        for side, m in held.run.messages
+        if side == ">" and "method" in m
+    }
+    for side, message in held.run.messages:
+        if side != "<" or "result" not in message:
+            continue
+        result, method = message["result"], requests[json.dumps(message["id"])]
+        if not held.pairing.modern:
+            if method != "server/discover":
+                assert not set(MODERN_ONLY) & set(result), method
+            continue
+        if held.pairing.serving:
+            assert result["resultType"] == "complete", method
+            assert "io.modelcontextprotocol/serverInfo" in result["_meta"], method
+        if method in ("tools/list", "server/discover"):
+            assert {"ttlMs", "cacheScope"} <= set(result), method
+    if held.pairing.modern and not held.pairing.serving:
+        for side, message in held.run.messages:
+            if side == ">" and "id" in message:
+                meta = message["params"]["_meta"]
+                assert meta["io.modelcontextprotocol/protocolVersion"] == MODERN
+                assert meta["io.modelcontextprotocol/clientCapabilities"] == {}
+
+
+CHECKS = {
+    name.removeprefix("check_"): value
+    for name, value in list(globals().items())
+    if name.startswith("check_")
+}

@@ -1,0 +1,129 @@
+"""Installs what others wrote, so that it can be spoken with; `pins.toml` says which versions.
+
+Each peer is installed once into a folder named after its pins, under $WIRESPEED_INTEROP_CACHE or
+the system's folder for temporary files. A mark in the folder says that it is complete; a lock
+beside it lets test runs share the cache.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PROGRAMS = HERE / "programs"
+PINS = tomllib.loads((HERE / "pins.toml").read_text())
+INSTALL_SECONDS = 600
+
+
+class PeerUnavailable(Exception):
+    """A peer cannot be installed; the text has the command and what it said."""
+
+
+def cache() -> Path:
+    """Where the peers are, made when it is missing, and only our own."""
+    place = os.environ.get("WIRESPEED_INTEROP_CACHE")
+    folder = Path(place or Path(tempfile.gettempdir()) / f"wirespeed-interop-{os.getuid()}")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise PeerUnavailable(f"{folder} belongs to someone else; set WIRESPEED_INTEROP_CACHE")
+    return folder.resolve()
+
+
+@functools.cache
+def python(peer: str) -> str:
+    """The interpreter of a Python peer's own virtual environment."""
+    pins: list[str] = PINS["python"][peer]
+    version = "{}.{}".format(*sys.version_info)
+
+    def install(folder: Path) -> None:
+        _run([sys.executable, "-m", "venv", str(folder)])
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+        _run([*pip, "install", "--quiet", "--no-input", *pins])
+
+    folder = _installed(f"{peer}-py{version}", [sys.prefix, *pins], install)
+    return str(folder / "bin" / "python")
+
+
+@functools.cache
+def npm() -> Path:
+    """The folder whose ``node_modules`` has the TypeScript peers and node itself."""
+    pins: dict[str, str] = PINS["npm"]
+
+    def install(folder: Path) -> None:
+        folder.mkdir()
+        (folder / "package.json").write_text(
+            json.dumps({"private": True, "type": "module", "dependencies": pins})
+        )
+        _run(
+            ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"],
+            cwd=folder,
+        )
+
+    return _installed("npm", [f"{name}@{version}" for name, version in pins.items()], install)
+
+
+def node(program: str) -> list[str]:
+    """The command that runs one of the .mjs programs with its packages in reach.
+
+    Modules are looked up from where a program lies, so it is copied beside them.
+    """
+    folder = npm()
+    source = PROGRAMS / program
+    data = source.read_bytes()
+    copy = folder / f"{source.stem}-{hashlib.sha256(data).hexdigest()[:12]}.mjs"
+    if not copy.exists():
+        scratch = folder / f".{copy.name}.{os.getpid()}"
+        scratch.write_bytes(data)
+        scratch.rename(copy)
+    return [str(folder / "node_modules" / ".bin" / "node"), str(copy)]
+
+
+def _installed(name: str, pins: list[str], install: Callable[[Path], None]) -> Path:
+    key = hashlib.sha256("\n".join(pins).encode()).hexdigest()[:12]
+    home = cache()
+    folder = home / f"{name}-{key}"
+    with _locked(home / f"{name}-{key}.lock"):
+        if (folder / ".complete").exists():
+            return folder
+        # Scripts of a virtual environment hold its path, so it cannot be renamed: a mark instead.
+        shutil.rmtree(folder, ignore_errors=True)
+        install(folder)
+        (folder / ".complete").touch()
+    return folder
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _run(command: list[str], cwd: Path | None = None) -> None:
+    try:
+        done = subprocess.run(
+            command,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=INSTALL_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise PeerUnavailable(f"{' '.join(command)}: {exc}") from exc
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip()[-2000:]
+        raise PeerUnavailable(f"{' '.join(command)} exited with {done.returncode}:\n{said}")

@@ -1,0 +1,141 @@
+"""The server of the interoperation tests, in wirespeed: what every *_server program offers.
+
+    python our_server.py [--versions 2025-11-25,…]
+"""
+
+import asyncio
+import json
+import sys
+from dataclasses import dataclass, field
+from typing import Literal
+
+from wirespeed import Context, Server
+from wirespeed.server import (
+    Audio,
+    EmbeddedResource,
+    Image,
+    ResourceContents,
+    ResourceLink,
+    Text,
+)
+
+versions = None
+if sys.argv[1:2] == ["--versions"]:
+    versions = sys.argv[2].split(",")
+
+server = Server(
+    "interop",
+    version="1.2.3",
+    instructions="Call the tools.",
+    page_size=2,
+    versions=versions,
+    shutdown_grace=2.0,
+)
+cancelled: list[str] = []
+
+
+@dataclass
+class Person:
+    name: str
+    age: int
+    colour: Literal["red", "green"]
+    tags: list[str] = field(default_factory=list)
+
+
+@server.tool
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@server.tool
+async def echo(text: str, ms: int = 0) -> str:
+    """Give the text back, after some milliseconds."""
+    if ms:
+        await asyncio.sleep(ms / 1000)
+    return text
+
+
+@server.tool
+async def person(
+    name: str, age: int = 30, colour: Literal["red", "green"] = "red", tags: list[str] | None = None
+) -> Person:
+    """Make a person."""
+    return Person(name, age, colour, tags or [])
+
+
+@server.tool
+async def blocks() -> list[Text | Image | Audio | ResourceLink | EmbeddedResource]:
+    """Give one block of each kind."""
+    return [
+        Text(text="text"),
+        Image(data=b"\x89PNG\r\n", mime_type="image/png"),
+        Audio(data=b"RIFF", mime_type="audio/wav"),
+        ResourceLink(uri="file:///link.txt", name="link", mime_type="text/plain"),
+        EmbeddedResource(
+            resource=ResourceContents(uri="file:///a.txt", mime_type="text/plain", text="inside")
+        ),
+        EmbeddedResource(resource=ResourceContents(uri="file:///b.bin", blob=b"\0\1\2\3")),
+    ]
+
+
+@server.tool
+async def fail() -> str:
+    """Fail."""
+    raise ValueError("boom")
+
+
+@server.tool
+async def count(n: int, ctx: Context) -> str:
+    """Report progress n times."""
+    for i in range(1, n + 1):
+        await ctx.progress(i, n, f"step {i}")
+    return str(n)
+
+
+@server.tool
+async def chatter(ctx: Context) -> str:
+    """Log at four levels."""
+    for level in ("debug", "info", "warning", "error"):
+        await ctx.log(level, {"said": level}, "chatter")
+    return "said"
+
+
+@server.tool
+async def wait(tag: str, ctx: Context) -> str:
+    """Report progress once, then wait to be cancelled."""
+    await ctx.progress(1)
+    try:
+        await asyncio.sleep(30)
+    except asyncio.CancelledError:
+        cancelled.append(tag)
+        raise
+    return "waited"
+
+
+@server.tool
+async def noticed() -> str:
+    """Tell which waits were cancelled."""
+    return json.dumps(cancelled)
+
+
+@server.tool
+async def grow(name: str) -> str:
+    """Add a tool."""
+
+    async def late() -> str:
+        return "late"
+
+    server.add_tool(late, name=name)
+    return name
+
+
+@server.tool
+async def whoami(ctx: Context) -> str:
+    """Tell what the client said of itself."""
+    info = ctx.client_info or {}
+    return json.dumps({"client": info.get("name"), "version": ctx.protocol_version})
+
+
+if __name__ == "__main__":
+    server.run()

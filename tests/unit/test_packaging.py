@@ -1,0 +1,202 @@
+"""What is shipped: the source distribution, the wheel made of it, and the door for `cimport`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+import wirespeed
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "wirespeed"
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+GENERATED = ("*.so", "*.c", "*.html", "*.egg-info", "__pycache__")
+
+BACKEND = "import sys; from setuptools import build_meta; print(build_meta.{hook}(sys.argv[1]))"
+
+
+def run(*command: str | Path, cwd: Path, **env: str) -> str:
+    """Standard output of a command that must succeed; its own words when it does not."""
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env=os.environ | env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}:\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+def build(hook: str, cwd: Path, out: Path, **env: str) -> Path:
+    """Call the build backend as pip does, without the isolated environment."""
+    out.mkdir()
+    said = run(sys.executable, "-c", BACKEND.format(hook=hook), out, cwd=cwd, **env)
+    return out / said.splitlines()[-1]
+
+
+def sources(*patterns: str) -> set[str]:
+    """Files of the package in the tree, as paths below src."""
+    found = {path for pattern in patterns for path in PACKAGE.rglob(pattern)}
+    return {path.relative_to(ROOT / "src").as_posix() for path in found}
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source distribution, unpacked."""
+    tmp = tmp_path_factory.mktemp("sdist")
+    tree = tmp / "tree"
+    tree.mkdir()
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tree)
+    for name in ("src", "tests"):
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns(*GENERATED))
+    # csrc is C by hand
+    shutil.copytree(ROOT / "src" / "csrc", tree / "src" / "csrc", dirs_exist_ok=True)
+    archive = build("build_sdist", tree, tmp / "out")
+    with tarfile.open(archive) as tar:
+        tar.extractall(tmp / "unpacked", filter="data")
+    (top,) = (tmp / "unpacked").iterdir()
+    return top
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """The wheel that the sdist gives. Of the compiled modules only one, to save time."""
+    out = tmp_path_factory.mktemp("wheel") / "out"
+    return zipfile.ZipFile(build("build_wheel", sdist, out, WIRESPEED_ONLY="wirespeed._core._simd"))
+
+
+def test_the_sdist_holds_every_source_and_nothing_generated(sdist: Path) -> None:
+    shipped = {path.relative_to(sdist).as_posix() for path in sdist.rglob("*") if path.is_file()}
+    wanted = {f"src/{name}" for name in sources("*.py", "*.pyx", "*.pxd", "*.pyi", "py.typed")}
+    wanted |= {f"src/csrc/{path.name}" for path in (ROOT / "src" / "csrc").iterdir()}
+    wanted |= {"pyproject.toml", "setup.py", "README.md", "LICENSE", "tests/conftest.py"}
+    assert wanted - shipped == set()
+    assert {name for name in shipped if name.endswith((".so", ".pyc", ".o", ".html"))} == set()
+    assert {name for name in shipped if name.startswith("src/wirespeed/")} == {
+        name for name in wanted if name.startswith("src/wirespeed/")
+    }
+
+
+def test_the_wheel_holds_what_users_and_cython_need_and_no_more(wheel: zipfile.ZipFile) -> None:
+    shipped = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    compiled = {name for name in shipped if name.endswith(".so")}
+    wanted = sources("*.py", "*.pxd", "*.pyi", "py.typed") | {"wirespeed/include/scan.h"}
+    assert shipped - compiled == wanted
+    assert [name.split(".")[0] for name in compiled] == ["wirespeed/_core/_simd"]
+
+
+def test_every_compiled_module_has_a_stub() -> None:
+    modules = {name.removesuffix(".pyx") for name in sources("*.pyx")}
+    assert modules
+    assert modules - {name.removesuffix(".pyi") for name in sources("*.pyi")} == set()
+
+
+def test_every_package_folder_can_be_cimported_from() -> None:
+    folders = {str(Path(name).parent) for name in sources("*.pxd")}
+    assert folders - {str(Path(name).parent) for name in sources("__init__.pxd")} == set()
+
+
+def test_the_metadata(wheel: zipfile.ZipFile) -> None:
+    (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    metadata = Parser().parsestr(wheel.read(name).decode())
+    assert metadata["Name"] == "wirespeed"
+    assert metadata["Version"] == wirespeed.__version__ == PYPROJECT["project"]["version"]
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert metadata["License-Expression"] == "MIT"
+    folder = name.removesuffix("METADATA")
+    assert "wirespeed contributors" in wheel.read(f"{folder}licenses/LICENSE").decode()
+    assert b"wirespeed = wirespeed.cli:main" in wheel.read(f"{folder}entry_points.txt")
+
+
+def test_windows_is_refused_in_plain_words() -> None:
+    code = "import runpy, sys; sys.platform = 'win32'; runpy.run_path('setup.py')"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "wirespeed does not support Windows yet: it needs Linux or macOS (WSL works)."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("WIRESPEED_BUILD", "fast", "is not one of release, debug, trace, asan"),
+        ("WIRESPEED_ONLY", "wirespeed.nothing", "names no module of this package"),
+    ],
+)
+def test_a_build_setting_that_does_not_exist_is_refused(
+    variable: str, value: str, message: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "setup.py", "--version"],
+        cwd=ROOT,
+        env=os.environ | {variable: value},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert message in done.stderr.splitlines()[-1]
+
+
+THIRD_PARTY = {
+    "third.pyx": '''
+from wirespeed._core._simd cimport WS_METHOD, kernels
+from wirespeed._core.envelope cimport REQUEST, Message, span_of
+from wirespeed._core.span cimport Span, span_byte
+
+
+def method_of(Message message not None):
+    """The raw method of a request, read through the C structs; None of anything else."""
+    cdef Span s
+    if message.kind_c != REQUEST:
+        return None
+    s = span_of(message, WS_METHOD)
+    assert span_byte(s, s.n) == -1
+    return s.p[:s.n]
+
+
+def newline_in(bytes data not None):
+    """Offset of the first newline, by the kernel of this machine."""
+    return kernels.find_newline(data, len(data))
+''',
+    "setup.py": """
+import wirespeed
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+third = Extension("third", ["third.pyx"], include_dirs=[wirespeed.get_include()])
+setup(name="third", py_modules=[], ext_modules=cythonize([third], language_level=3))
+""",
+    "use.py": r"""
+import third
+from wirespeed.core import parse
+
+request = parse(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}')
+answer = parse(b'{"jsonrpc":"2.0","id":1,"result":{}}')
+print(third.method_of(request), third.method_of(answer), third.newline_in(b"ab\ncd"))
+""",
+}
+
+
+def test_another_project_can_cimport_the_core(tmp_path: Path) -> None:
+    for name, text in THIRD_PARTY.items():
+        (tmp_path / name).write_text(text)
+    run(sys.executable, "setup.py", "-q", "build_ext", "--inplace", cwd=tmp_path)
+    said = run(sys.executable, "use.py", cwd=tmp_path)
+    assert said == "b'\"tools/call\"' None 2\n"
