@@ -8,10 +8,12 @@ ws_level ws_cpu_level(void)
 {
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi")
-        || !__builtin_cpu_supports("bmi2") || !__builtin_cpu_supports("pclmul"))
+        || !__builtin_cpu_supports("bmi2") || !__builtin_cpu_supports("pclmul")
+        || !__builtin_cpu_supports("popcnt"))
         return WS_LEVEL_SSE2;
     if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw")
-        || !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512vbmi"))
+        || !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512vbmi")
+        || !__builtin_cpu_supports("avx512vbmi2"))
         return WS_LEVEL_AVX2;
     return WS_LEVEL_AVX512;
 }

@@ -24,6 +24,9 @@ ws_id_kind ws_id_kind_of(const uint8_t *p, size_t len);
 /* Bytes of the well-formed UTF-8 sequence at p (1 to 4), or 0. n: bytes there are, at least 1. */
 size_t ws_utf8_sequence(const uint8_t *p, size_t n);
 
+/* Bytes of the escape at p, which is a backslash, or 0. n: bytes there are, at least 1. */
+size_t ws_escape_length(const uint8_t *p, size_t n);
+
 ws_status ws_scalar_json(const uint8_t *p, size_t n, uint32_t max_depth, ws_scan *out);
 ws_status ws_scalar_json_prefix(const uint8_t *p, size_t n, uint32_t max_depth, ws_scan *out);
 size_t ws_scalar_json_escape(uint8_t *dst, const uint8_t *p, size_t n);

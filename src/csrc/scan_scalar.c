@@ -96,6 +96,20 @@ static int hex_value(uint8_t c)
     return -1;
 }
 
+size_t ws_escape_length(const uint8_t *p, size_t n)
+{
+    if (n < 2 || p[1] == '\0')
+        return 0;
+    if (p[1] != 'u')
+        return strchr("\"\\/bfnrt", p[1]) != NULL ? 2 : 0;
+    if (n < 6)
+        return 0;
+    for (int digit = 2; digit < 6; digit++)
+        if (hex_value(p[digit]) < 0)
+            return 0;
+    return 6;
+}
+
 /* 1 when the JSON string [p, p + len) decodes to name. All known names are ASCII. */
 static int decodes_to(const uint8_t *p, size_t len, const char *name, size_t name_len)
 {

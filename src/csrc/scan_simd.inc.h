@@ -1,4 +1,4 @@
-/* The vector kernels, written once for every level. A level includes this file after it defined
+/* Vector kernels, written once for every level; scan_walk.inc.h is the second half. A level includes this file after it defined
  * WS_TARGET (attribute of its functions), V(name) (its prefix) and these primitives on a block of
  * 64 bytes, whose masks hold byte i in bit i:
  *
@@ -18,14 +18,13 @@
  *                                   before them; only where WS_HAS_NUMBER_PAIRS is defined
  *   V(special)(b)                   not 0: some byte is '"', '\\', below 0x20 or from 0x80
  *
- * The JSON scan checks the grammar by masks instead of visiting tokens. Outside strings a token is
+ * An array or object is checked by masks instead of visiting tokens. Outside strings a token is
  * allowed or not by the token before it ("adjacency", over whitespace), and by the separator
  * (comma, colon, bracket) before it ("alternation", over everything else). Both kinds of "next
  * after" are one addition that lets a bit ripple over a run of ones. What is left is context: a
  * walk over the brackets gives a mask of the positions whose innermost container is an object.
  *
- * Masks that look at the byte before carry one bit from block to block. Text that fails any check
- * is given to the scalar kernel, which says what the fault is: here it is only found. */
+ * Masks that look at the byte before carry one bit from block to block. */
 
 #define WS_INLINE static inline __attribute__((always_inline)) WS_TARGET
 
@@ -236,35 +235,23 @@ WS_INLINE int V(check_scalars)(V(scalars) *c, V(block) b, V(block) before, uint6
     return 1;
 }
 
-WS_INLINE ws_status V(scan)(const uint8_t *p, size_t n, uint32_t max_depth, const int prefix,
-                            ws_scan *out)
+/* Validate the array or object at p[from]; its depth, itself counted, may be up to limit. Returns
+ * the offset behind it, or 0 when the text has a fault, here or just behind, or is deeper than 64. */
+static __attribute__((noinline)) WS_TARGET size_t V(container)(const uint8_t *p, size_t n,
+                                                               size_t from, uint32_t limit)
 {
-    size_t base = 0;
-    while (base < n && ws_is_space(p[base]))
-        base++;
-    if (base == n || (p[base] | 0x20) != '{')
-        goto slow; /* no container: nothing to gain */
-
-    memset(out, 0, sizeof *out);
-    out->value.off = (uint32_t)base;
-    out->root = p[base] == '{' ? WS_ROOT_OBJECT : WS_ROOT_ARRAY;
-
-    ws_members members = {.member = {WS_MEMBER_ROOT}};
-    const uint32_t limit = max_depth < 64 ? max_depth : 64; /* bits in `kinds` */
     uint32_t depth = 0;
-    uint32_t object = WS_IN_NONE; /* innermost open object with points of interest */
     uint64_t kinds = 0;     /* a bit for each open level, 1: object; innermost lowest */
     uint64_t in_object = 0; /* all ones when the innermost is an object */
     uint64_t in_string = 0; /* all ones when the block starts inside a string */
-    uint64_t backslashes = 0;
-    uint64_t want_operand = 1, want_colon = 0; /* carries */
-    size_t last_open = base, last_comma = base; /* before the block, while keys are looked for */
-    int utf8_open = 0;
+    uint64_t want_operand = 1, want_colon = 0, utf8_open = 0; /* carries */
     V(escapes) escapes = {0, 0};
     V(scalars) scalars = {0};
     V(block) before = V(load_part)(p, 0);
 
-    for (; base < n; base += 64) {
+    if (limit > 64)
+        limit = 64; /* bits in `kinds` */
+    for (size_t base = from; base < n; base += 64) {
         const size_t left = n - base;
         const V(block) b = WS_LIKELY(left >= 64) ? V(load)(p + base) : V(load_part)(p + base, left);
         uint64_t err = 0;
@@ -272,20 +259,18 @@ WS_INLINE ws_status V(scan)(const uint8_t *p, size_t n, uint32_t max_depth, cons
         /* strings */
         const uint64_t backslash = V(eq)(b, '\\');
         uint64_t quote = V(eq)(b, '"');
-        if (WS_UNLIKELY((backslash | escapes.escaped | escapes.hex) != 0)) {
-            backslashes |= backslash;
+        if (WS_UNLIKELY((backslash | escapes.escaped | escapes.hex) != 0))
             quote &= ~V(find_escaped)(&escapes, b, backslash, &err);
-        }
         const uint64_t inside = V(prefix_xor)(quote) ^ in_string; /* with the opening quote */
         const uint64_t string = inside | quote;
-        const uint64_t open = quote & inside;
+        const uint64_t high = V(high)(b);
         in_string = (uint64_t)((int64_t)inside >> 63);
         err |= V(control)(b) & inside;
-        if (WS_UNLIKELY(V(high)(b) != 0 || utf8_open)) {
+        if (WS_UNLIKELY((high | utf8_open) != 0)) {
             if (V(utf8_bad)(b, before))
-                goto slow;
+                return 0;
             utf8_open = left >= 64 && V(utf8_open)(p + base + 64);
-            err |= V(high)(b) & ~string;
+            err |= high & ~string;
         }
 
         /* the other tokens */
@@ -294,14 +279,12 @@ WS_INLINE ws_status V(scan)(const uint8_t *p, size_t n, uint32_t max_depth, cons
         const uint64_t opener = V(eq_folded)(b, '{') & ~string;
         const uint64_t closer = V(eq_folded)(b, '}') & ~string;
         const uint64_t space = V(space)(b) & ~string;
-        const uint64_t brackets = opener | closer;
-        const uint64_t separator = brackets | colon | comma;
-        const uint64_t scalar = ~(string | space | separator);
+        const uint64_t scalar = ~(string | space | opener | closer | colon | comma);
         const uint64_t starts = scalar & ~(scalar << 1 | scalars.scalar);
         if ((scalar | scalars.scalar) != 0) {
             scalars.scalar = scalar >> 63;
             if (!V(check_scalars)(&scalars, b, before, scalar, starts, p + base, left, &err))
-                goto slow;
+                return 0;
         }
         before = b;
 
@@ -309,8 +292,8 @@ WS_INLINE ws_status V(scan)(const uint8_t *p, size_t n, uint32_t max_depth, cons
         const uint64_t operand = V(next_after)(colon | comma | opener, space, &want_operand);
         const uint64_t member = V(next_after)(opener | comma, string | space, &want_colon);
         uint64_t empty = closer & operand; /* then the token before must be an opener */
-        uint64_t element = member & ~(colon | empty); /* legal in arrays only */
-        err |= (open | starts | opener) & ~operand;
+        const uint64_t element = member & ~(colon | empty); /* legal in arrays only */
+        err |= ((quote & inside) | starts | opener) & ~operand;
         err |= (comma | colon) & operand;
         err |= colon & ~member;
         for (; WS_UNLIKELY(empty != 0); empty &= empty - 1) {
@@ -322,91 +305,45 @@ WS_INLINE ws_status V(scan)(const uint8_t *p, size_t n, uint32_t max_depth, cons
         }
 
         /* context */
-        const ws_members_block block = {p, n, base, open, comma, last_open, last_comma, backslashes};
         const uint64_t curly = V(has_bit)(b, 0x20);
-        uint64_t todo = brackets;
-        uint64_t object_mask = in_object; /* innermost container just before each position */
-        uint64_t segment = ~UINT64_C(0);  /* positions behind the bracket before */
-        uint64_t mismatch = 0;
         const uint32_t openers = (uint32_t)__builtin_popcountll(opener);
         const uint32_t closers = (uint32_t)__builtin_popcountll(closer);
-        if (depth > object + closers && depth + openers <= limit) {
-            /* too deep for a member of interest, too shallow for the limit */
-            depth += openers - closers;
-            while (todo != 0) {
-                const uint64_t bit = todo & -todo;
-                const uint64_t kind = (curly & bit) != 0;
-                if (opener & bit) {
-                    kinds = kinds << 1 | kind;
-                } else {
-                    mismatch |= kinds ^ kind;
-                    kinds >>= 1;
-                }
-                const uint64_t now = -(kinds & 1);
-                object_mask ^= (in_object ^ now) & -bit & ~bit;
-                in_object = now;
-                todo &= todo - 1;
-            }
-            segment = 0;
-        }
+        uint64_t object_mask = in_object; /* innermost container just before each position */
+        uint64_t mismatch = 0;
+        uint64_t todo = opener | closer;
+        const int careful = depth <= closers || depth + openers > limit;
+        uint64_t value = ~UINT64_C(0); /* positions in the container */
         while (todo != 0) {
-            const unsigned i = (unsigned)__builtin_ctzll(todo);
             const uint64_t bit = todo & -todo;
-            const uint64_t kind = curly >> i & 1;
-            const uint64_t opens = opener >> i & 1;
-            todo &= todo - 1;
-            if (depth == object) {
-                const uint64_t keys = colon & segment & (bit - 1);
-                if (keys != 0)
-                    ws_members_note(&members, object, keys, out, block);
-                const uint32_t member_read = members.member[object];
-                if (opens) {
-                    if (kind && member_read == ws_entered_by[object])
-                        members.member[++object] = WS_MEMBER_NONE;
-                } else {
-                    if (member_read < WS_POI_COUNT)
-                        ws_members_end(&members, object, member_read, out, p, base + i);
-                    object--;
-                }
+            const uint64_t kind = (curly & bit) != 0;
+            if (opener & bit) {
+                kinds = kinds << 1 | kind;
+            } else {
+                mismatch |= kinds ^ kind;
+                kinds >>= 1;
             }
-            mismatch |= ~opens & (kinds ^ kind);
-            kinds = opens ? kinds << 1 | kind : kinds >> 1;
-            depth += (uint32_t)(2 * opens) - 1;
-            segment = ~bit & -bit;
             const uint64_t now = -(kinds & 1);
-            object_mask ^= (in_object ^ now) & segment;
+            object_mask ^= (in_object ^ now) & -bit & ~bit;
             in_object = now;
-            if (WS_UNLIKELY(depth - 1 >= limit)) {
-                if (depth != 0)
-                    goto slow;
-                segment = bit | (bit - 1); /* the root value ends here */
-                err |= colon & ~object_mask;
-                err |= element & object_mask;
-                if ((err & segment) != 0 || (mismatch & 1) || (!prefix && (~space & ~segment) != 0))
-                    goto slow;
-                out->end = (uint32_t)(base + i + 1);
-                out->value.len = out->end - out->value.off;
-                if (!prefix)
-                    for (size_t k = base + 64; k < n; k++)
-                        if (!ws_is_space(p[k]))
-                            goto slow;
-                return WS_OK;
+            todo &= todo - 1;
+            if (careful) {
+                depth += opener & bit ? 1 : -1u;
+                if (depth > limit)
+                    return 0;
+                if (depth == 0) {
+                    value = bit | (bit - 1);
+                    break;
+                }
             }
         }
         err |= colon & ~object_mask;
         err |= element & object_mask;
-        err |= mismatch & 1;
-        if (WS_UNLIKELY(err != 0))
-            goto slow;
-        if (depth == object) {
-            const uint64_t keys = colon & segment;
-            if (keys != 0)
-                ws_members_note(&members, object, keys, out, block);
-            if (open != 0)
-                last_open = base + 63 - (size_t)__builtin_clzll(open);
-            if (comma != 0)
-                last_comma = base + 63 - (size_t)__builtin_clzll(comma);
-        }
+        if (WS_UNLIKELY((err & value) != 0 || (mismatch & 1)))
+            return 0;
+        if (!careful)
+            depth += openers - closers;
+        else if (depth == 0)
+            return base + 64 - (size_t)__builtin_clzll(value);
 
         /* A block full of string: likely a long one. No carry but in_string and want_colon can be
          * set in it. */
@@ -426,28 +363,5 @@ WS_INLINE ws_status V(scan)(const uint8_t *p, size_t n, uint32_t max_depth, cons
             }
         }
     }
-slow:
-    return prefix ? ws_scalar_json_prefix(p, n, max_depth, out)
-                  : ws_scalar_json(p, n, max_depth, out);
+    return 0;
 }
-
-static WS_TARGET ws_status V(json)(const uint8_t *p, size_t n, uint32_t max_depth, ws_scan *out)
-{
-    return V(scan)(p, n, max_depth, 0, out);
-}
-
-static WS_TARGET ws_status V(json_prefix)(const uint8_t *p, size_t n, uint32_t max_depth,
-                                          ws_scan *out)
-{
-    return V(scan)(p, n, max_depth, 1, out);
-}
-
-const ws_kernels V(table) = {
-    .find_newline = V(find_newline),
-    .utf8_valid = V(utf8_valid),
-    .json = V(json),
-    .json_prefix = V(json_prefix),
-    .json_escape = V(json_escape),
-    .level = WS_LEVEL,
-    .name = WS_LEVEL_NAME,
-};

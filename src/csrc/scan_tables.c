@@ -12,6 +12,11 @@ _Alignas(64) const uint8_t ws_repeated[128][64] = {
     ROW('f'), ROW('n'), ROW('r'),  ROW('t'), ROW('u'),  ROW('{'), ROW('}'), ROW('\\'),
 };
 
+#define FROM(i) i, i + 1, i + 2, i + 3, i + 4, i + 5, i + 6, i + 7
+_Alignas(64) const uint8_t ws_positions[64] = {
+    FROM(0), FROM(8), FROM(16), FROM(24), FROM(32), FROM(40), FROM(48), FROM(56),
+};
+
 /* EDGE: may stand around a number. What is left 0 is allowed nowhere in a number or behind it. */
 enum { DIGIT = 1, MINUS = 2, PLUS = 4, DOT = 8, EXP = 16, EDGE = 32 };
 

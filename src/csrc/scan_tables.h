@@ -87,7 +87,14 @@ static const uint8_t ws_spaces[16] = {
     [0xC] = 0xF0, [0xD] = '\r', [0xE] = 0xF0, [0xF] = 0xF0,
 };
 
+/* By low nibble: the comma, colon or bracket with that nibble, with bit 0x20 set, else 0, which no
+ * byte with that bit is. */
+static const uint8_t ws_operators[16] = {[0xA] = ':', [0xB] = '{', [0xC] = ',', [0xD] = '}'};
+
 #if defined(__x86_64__)
+/* 0 to 63. */
+extern const uint8_t ws_positions[64];
+
 /* ws_repeated[c]: 64 times c, for the bytes that the kernels look for. */
 extern const uint8_t ws_repeated[128][64];
 

@@ -4,8 +4,10 @@
 
 #include <immintrin.h>
 
-#include "scan_members.h"
+#include "scan_tokens.h"
 #include "scan_tables.h"
+
+#define WS_PATIENCE 96
 
 /* ---- SSE2 ---- */
 
@@ -153,6 +155,23 @@ SSE2 int sse2_special(sse2_block x)
 #undef F
 }
 
+SSE2 size_t sse2_special16(const uint8_t *p)
+{
+    const __m128i y = _mm_loadu_si128((const __m128i *)(const void *)p);
+    const __m128i plain = _mm_cmpgt_epi8(y, _mm_set1_epi8(0x1F)); /* signed */
+    const __m128i other = _mm_or_si128(_mm_cmpeq_epi8(y, _mm_set1_epi8('"')),
+                                       _mm_cmpeq_epi8(y, _mm_set1_epi8('\\')));
+    const unsigned hits = (unsigned)_mm_movemask_epi8(_mm_andnot_si128(other, plain)) ^ 0xFFFF;
+    return (size_t)__builtin_ctz(hits | 0x10000);
+}
+
+SSE2 size_t sse2_digits16(const uint8_t *p)
+{
+    const __m128i y = _mm_loadu_si128((const __m128i *)(const void *)p);
+    const unsigned hits = (unsigned)_mm_movemask_epi8(sse2_range(y, '0', 9)) ^ 0xFFFF;
+    return (size_t)__builtin_ctz(hits | 0x10000);
+}
+
 /* There is no byte shuffle in SSE2: go sequence by sequence through the two blocks at text, from
  * the one that reaches into the second. One that goes on behind it is checked with the next block,
  * but what is there must be tails: the block may be padded. */
@@ -190,6 +209,8 @@ SSE2 int sse2_utf8_bad(sse2_block x, sse2_block before)
 }
 
 #include "scan_simd.inc.h"
+#include "scan_walk.inc.h"
+#include "scan_json.inc.h"
 
 #undef WS_TARGET
 #undef V
@@ -198,7 +219,7 @@ SSE2 int sse2_utf8_bad(sse2_block x, sse2_block before)
 
 /* ---- AVX2 ---- */
 
-#define WS_TARGET __attribute__((target("avx2,bmi,bmi2,pclmul")))
+#define WS_TARGET __attribute__((target("avx2,popcnt,bmi,bmi2,pclmul")))
 #define V(name) avx2_##name
 #define WS_LEVEL WS_LEVEL_AVX2
 #define WS_LEVEL_NAME "avx2"
@@ -325,6 +346,16 @@ AVX2 uint64_t avx2_prefix_xor(uint64_t m)
     return (uint64_t)_mm_cvtsi128_si64(product);
 }
 
+AVX2 size_t avx2_special16(const uint8_t *p)
+{
+    return sse2_special16(p);
+}
+
+AVX2 size_t avx2_digits16(const uint8_t *p)
+{
+    return sse2_digits16(p);
+}
+
 AVX2 int avx2_special(avx2_block x)
 {
     const __m256i quote = _mm256_set1_epi8('"'), backslash = _mm256_set1_epi8('\\');
@@ -365,15 +396,17 @@ AVX2 int avx2_utf8_bad(avx2_block x, avx2_block before)
 }
 
 #include "scan_simd.inc.h"
+#include "scan_walk.inc.h"
+#include "scan_json.inc.h"
 
 #undef WS_TARGET
 #undef V
 #undef WS_LEVEL
 #undef WS_LEVEL_NAME
 
-/* ---- AVX-512 F, BW, VL and VBMI ---- */
+/* ---- AVX-512 F, BW, VL, VBMI and VBMI2 ---- */
 
-#define WS_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx2,bmi,bmi2,pclmul")))
+#define WS_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,avx2,popcnt,bmi,bmi2,pclmul")))
 #define V(name) avx512_##name
 #define WS_LEVEL WS_LEVEL_AVX512
 #define WS_LEVEL_NAME "avx512"
@@ -470,11 +503,34 @@ AVX512 uint64_t avx512_space(avx512_block x)
     return avx512_integer(_mm512_cmpeq_epi8_mask(x, avx512_lookup(ws_spaces, x)));
 }
 
+AVX512 uint64_t avx512_operator(avx512_block x)
+{
+    const __m512i folded = _mm512_or_si512(x, avx512_all(' '));
+    return avx512_integer(_mm512_cmpeq_epi8_mask(folded, avx512_lookup(ws_operators, x)));
+}
+
+AVX512 size_t avx512_positions(uint8_t *index, uint64_t m, unsigned base)
+{
+    const __m512i all = _mm512_add_epi8(_mm512_load_si512(ws_positions), _mm512_set1_epi8((char)base));
+    _mm512_storeu_si512(index, _mm512_maskz_compress_epi8(m, all));
+    return (size_t)__builtin_popcountll(m);
+}
+
 AVX512 uint64_t avx512_prefix_xor(uint64_t m)
 {
     const __m128i product =
         _mm_clmulepi64_si128(_mm_cvtsi64_si128((long long)m), _mm_set1_epi8(-1), 0);
     return (uint64_t)_mm_cvtsi128_si64(product);
+}
+
+AVX512 size_t avx512_special16(const uint8_t *p)
+{
+    return sse2_special16(p);
+}
+
+AVX512 size_t avx512_digits16(const uint8_t *p)
+{
+    return sse2_digits16(p);
 }
 
 AVX512 int avx512_special(avx512_block x)
@@ -514,7 +570,11 @@ AVX512 uint64_t avx512_bad_number_pairs(avx512_block x, avx512_block before)
     return avx512_integer(_mm512_testn_epi8_mask(kinds, next));
 }
 
+#define WS_HAS_INDEX
 #include "scan_simd.inc.h"
+#include "scan_walk.inc.h"
+#include "scan_short.inc.h"
+#include "scan_json.inc.h"
 
 #else
 typedef int ws_no_x86; /* ISO C wants a declaration */

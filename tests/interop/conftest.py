@@ -13,6 +13,8 @@ import pytest
 import wire
 from pairings import Held, Pairing
 
+pytest.register_assert_rewrite("checks")
+
 Validate = Callable[[wire.Run, str], list[str]]
 
 

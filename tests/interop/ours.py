@@ -103,7 +103,7 @@ class Session:
             self.ping,
         ]
 
-    async def call(self, name: str, **arguments: Any) -> CallToolResult:
+    async def call(self, name: str, /, **arguments: Any) -> CallToolResult:
         return await self.client.call_tool(name, arguments)
 
     async def outcome(self, name: str, arguments: dict[str, Any]) -> Any:
@@ -114,7 +114,8 @@ class Session:
         return {"is_error": result.is_error, "text": result.text}
 
     async def tools(self) -> Any:
-        return [msgspec.to_builtins(tool) for tool in await self.client.list_tools()]
+        tools = [msgspec.to_builtins(tool) for tool in await self.client.list_tools()]
+        return [{k: v for k, v in tool.items() if v is not None} for tool in tools]
 
     async def add(self) -> Any:
         result = await self.call("add", a=2, b=3)

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 _ROWS = 12
 _TIMEOUT = 60.0
-# Bytes of one histogram line that are not its bar.
-_MARGIN = 40
+# Columns of a histogram line that are neither bar nor digits of a count, and the widest line.
+_MARGIN = 26
+_WIDEST = 100
 
 
 def demo(calls: int, in_flight: int, *, as_json: bool) -> int:
@@ -175,23 +176,25 @@ class Load:
 
 
 def _introduce(out: Console, client: Client, ready: float, tools: list[ToolInfo]) -> None:
+    from rich.text import Text
+
     from wirespeed import __version__
+    from wirespeed.cli.info import installation
 
     info = client.server_info or {}
     name = printable(str(info.get("title") or info.get("name")))
-    out.print(f"wirespeed {__version__}", style="bold")
+    facts = installation()
+    line = Text.assemble(
+        (f"wirespeed {__version__}", "bold"),
+        f"  {facts['python']}, {facts['loop']}, {facts['simd']['level']}",
+    )
+    out.print(line)
     out.print()
     _step(out, f"{name} started as a child, MCP {client.protocol_version}", show.duration(ready))
     _step(out, show.plural(len(tools), "tool"), "")
     out.print()
-    out.print(_indented(show.tool_table(tools)))
+    show.put(out, show.tool_table(tools), indent=2)
     out.print()
-
-
-def _indented(item: Any) -> Any:
-    from rich.padding import Padding
-
-    return Padding(item, (0, 0, 0, 2))
 
 
 def _step(out: Console, text: str, value: str) -> None:
@@ -218,8 +221,8 @@ def _conclude(out: Console, load: Load, facts: dict[str, Any]) -> None:
         line.append(f"  {name} ").append(show.duration(latency[name]), "bold")
     out.print(line)
     out.print()
-    for row in histogram(sorted(load.latencies), max(20, min(out.width, 100) - _MARGIN)):
-        out.print(Text.assemble(row[0], (row[1], "cyan"), row[2]))
+    for row in histogram(sorted(load.latencies), max(20, min(out.width, _WIDEST) - _MARGIN)):
+        out.print(Text.assemble(row[0], (row[1], "cyan")))
     out.print()
     counted = facts["counters"]
     copied = counted["payload_bytes_copied"]
@@ -231,14 +234,14 @@ def _conclude(out: Console, load: Load, facts: dict[str, Any]) -> None:
     )
 
 
-def histogram(ordered: list[float], width: int) -> list[tuple[str, str, str]]:
-    """Lines as (range, bar, count): the bar is as long as the share of the fullest row."""
+def histogram(ordered: list[float], width: int) -> list[tuple[str, str]]:
+    """Lines as (range and count, bar): the bar is as long as the share of the fullest row."""
     rows = bins(ordered, _ROWS)
     fullest = max(count for _, _, count in rows)
     blocks = show.unicode_output()
+    digits = len(f"{fullest:,}")
     lines = []
     for low, high, count in rows:
-        length = bar(count / fullest, width, blocks=blocks)
-        label = f"  {show.duration(low):>7} - {show.duration(high):>7}  "
-        lines.append((label, length, f" {count:,}" if count else ""))
+        label = f"  {show.duration(low):>7} - {show.duration(high):>7}  {count:>{digits},}  "
+        lines.append((label, bar(count / fullest, width - digits, blocks=blocks)))
     return lines

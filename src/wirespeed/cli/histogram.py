@@ -10,7 +10,13 @@ from math import ceil, floor, log10
 PERCENTILES = (50.0, 90.0, 99.0)
 
 # The edges within a decade: about equally wide on a log scale, and readable.
-_STEPS = (1.0, 1.25, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.3, 8.0)
+_STEPS = (
+    *(1.0, 1.12, 1.25, 1.4, 1.6, 1.8, 2.0, 2.24, 2.5, 2.8),
+    *(3.15, 3.55, 4.0, 4.5, 5.0, 5.6, 6.3, 7.1, 8.0, 9.0),
+)
+_STRIDES = (1, 2, 4, 10, 20)
+# Values above this percentile share the last row, so that one straggler does not flatten the rest.
+_TAIL = 99.5
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
@@ -22,19 +28,23 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 def bins(ordered: Sequence[float], rows: int) -> list[tuple[float, float, int]]:
     """At most ``rows`` rows (low, high, count) that hold every value once: low <= v < high.
 
-    The values are sorted, positive and not empty. The steps are as fine as the rows allow; where
-    even the coarsest are too many, the last row is open at its end and holds all the rest.
+    The values are sorted, positive and not empty; ``rows`` is at least 2. The steps are as fine as
+    the rows allow; the few values above most others share a last row that ends at the largest.
     """
-    for stride in (1, 2, 5, 10):
-        edges = _edges(ordered[0], ordered[-1], stride)
-        if len(edges) - 1 <= rows:
+    largest = ordered[-1]
+    usual = percentile(ordered, _TAIL)
+    edges: list[float] = []
+    for stride in _STRIDES:
+        edges = _edges(ordered[0], usual, stride)
+        if len(edges) - 1 < rows:
             break
-    else:
-        edges = [*edges[:rows], edges[-1]]
+    edges = edges[:rows]
+    if edges[-1] <= largest:
+        edges.append(largest)
     found = []
     before = 0
     for low, high in pairwise(edges):
-        upto = bisect_left(ordered, high) if high < edges[-1] else len(ordered)
+        upto = len(ordered) if high == edges[-1] else bisect_left(ordered, high)
         found.append((low, high, upto - before))
         before = upto
     return found

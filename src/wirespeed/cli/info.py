@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -40,8 +41,8 @@ def installation() -> dict[str, Any]:
         "wirespeed": __version__,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "core": {
-            "built with": _cython(core.simd_level),
-            "file": _simd.__file__,
+            "cython": _cython(core.simd_level),
+            "path": os.path.dirname(_simd.__file__),
         },
         "simd": {
             "level": core.simd_level(),
@@ -59,9 +60,9 @@ def installation() -> dict[str, Any]:
 
 
 def _cython(function: Any) -> str:
-    """Cython's version, which is in the name of the module that its function type lives in."""
+    """The version of Cython that built a function: its type's module is named by it."""
     module = type(function).__module__
-    return f"Cython {'.'.join(module.split('_')[2:5])}" if module.startswith("_cython_") else module
+    return ".".join(re.findall(r"\d+", module)) or module
 
 
 def _loop() -> str:
@@ -105,8 +106,12 @@ def _print(facts: dict[str, Any]) -> None:
     table.add_column(overflow="fold")
     for key, value in facts.items():
         if value is not None:
-            table.add_row(key.replace("_", " "), Text(printable(_words(key, value), lines=True)))
-    show.console().print(table)
+            words = printable(_words(key, value), lines=True)
+            table.add_row(_LABELS.get(key, key), Text(words))
+    show.put(show.console(), table)
+
+
+_LABELS = {"ready_seconds": "ready in"}
 
 
 def _words(key: str, value: Any) -> str:
@@ -116,10 +121,19 @@ def _words(key: str, value: Any) -> str:
     if key == "simd":
         cap = f", capped by WIRESPEED_SIMD={value['cap']}" if value["cap"] else ""
         return f"{value['level']} (of {', '.join(value['available'])}{cap})"
+    if key == "core":
+        return f"compiled by Cython {value['cython']}, in {value['path']}"
+    if key == "capabilities":
+        return ", ".join(_capability(name, value[name]) for name in value) or "none"
     if isinstance(value, dict):
-        return "\n".join(f"{name}: {_words('', item)}" for name, item in value.items()) or "none"
+        return "\n".join(f"{name} {_words('', item)}" for name, item in value.items())
     if isinstance(value, list):
         return ", ".join(_words("", item) for item in value)
-    if isinstance(value, bool):
-        return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _capability(name: str, value: Any) -> str:
+    """``tools (listChanged)``."""
+    members = value.items() if isinstance(value, dict) else ()
+    parts = [key for key, item in members if item is not False]
+    return f"{name} ({', '.join(parts)})" if parts else name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine
@@ -77,6 +78,7 @@ async def connected(options: Options) -> AsyncIterator[Client]:
     """The open client of a target."""
     from wirespeed.client import Client
 
+    logging.getLogger("wirespeed").addHandler(_Warnings())
     stderr = "discard" if options.quiet_server else pass_through
     target = targets.find(options.word, options.command, stderr=stderr)
     timeout: float | None = _DEFAULT_TIMEOUT if target.timeout is None else target.timeout
@@ -98,6 +100,16 @@ async def connected(options: Options) -> AsyncIterator[Client]:
             else:
                 complain("the server has no logging, so --log-level does nothing", level="warning")
         yield client
+
+
+class _Warnings(logging.Handler):
+    """What the library has to say, such as that the server printed what is no message."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        complain(printable(record.getMessage()), level="warning")
 
 
 def pass_through(line: str) -> None:

@@ -29,6 +29,20 @@ def console(*, stderr: bool = False) -> Console:
     )
 
 
+def put(out: Console, table: Any, *, indent: int = 0) -> None:
+    """Print a table; where it is not a terminal that reads it, without spaces at line ends."""
+    from rich.padding import Padding
+
+    item = Padding(table, (0, 0, 0, indent), expand=False) if indent else table
+    if out.is_terminal:
+        out.print(item)
+        return
+    with out.capture() as captured:
+        out.print(item)
+    for line in captured.get().splitlines():
+        sys.stdout.write(line.rstrip() + "\n")
+
+
 def unicode_output() -> bool:
     """Whether stdout can show more than ASCII."""
     return (sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf")

@@ -30,7 +30,7 @@ async def _list(options: Options, as_json: bool) -> int:
     if as_json:
         print_json({"tools": [show.wire(tool) for tool in tools]})
     elif tools:
-        show.console().print(show.tool_table(tools))
+        show.put(show.console(), show.tool_table(tools))
     else:
         complain("the server has no tools", level="warning")
     return Exit.OK

@@ -29,6 +29,7 @@ cdef class ServerConnection(Endpoint):
     cdef readonly object loop
     cdef TaskPool pool
     cdef dict tools                    # the server's: name -> Tool
+    cdef Call spare_call               # used again when its handler ended at once
     cdef list hot_tools                # found lately, by a hash of the name; or None
     cdef object modern                 # the newest modern Revision, or None
     cdef bytes modern_version          # its version as JSON text

@@ -6,6 +6,7 @@ the others; the rules for serving both on one stdio connection are in docs/archi
 """
 
 cimport cython
+from cpython.ref cimport Py_REFCNT
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
@@ -166,6 +167,7 @@ cdef class ServerConnection(Endpoint):
         for call in list(self.running):
             call.cancel()
         self.listens.clear()
+        self.spare_call = None
         self._release_waiters()
         self.server._connections.discard(self)
         if not self.closed.done():
@@ -327,8 +329,13 @@ cdef class ServerConnection(Endpoint):
             if s.p[0] != c'{':
                 raise ProtocolError(codes.INVALID_PARAMS, "params.arguments must be an object")
             arguments = Lease.of(m.slab, s.p, s.n)
-        call = Call.__new__(Call)
-        call.connection = self
+        call = self.spare_call
+        if call is None or Py_REFCNT(call) != 2:
+            call = self.spare_call = Call.__new__(Call)
+            call.connection = self
+        else:
+            call.context = None        # nobody kept the last one, and it ended at once
+            call.ended = False
         call.tool = tool
         call.ref = m.ref
         call.revision = revision
@@ -355,6 +362,7 @@ cdef class ServerConnection(Endpoint):
         decoded = arguments = None      # the input memory may go before the handler ends
         call.running = self.pool.start_c(value, call)
         if call.running is not None:
+            self.spare_call = None
             self.running.add(call)
             self.session.set_token_c(call.ref, call)
             if tool.timeout is not None:

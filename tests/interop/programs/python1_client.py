@@ -100,7 +100,7 @@ class Session:
             self.ping,
         ]
 
-    async def call(self, name: str, **arguments: Any) -> types.CallToolResult:
+    async def call(self, name: str, /, **arguments: Any) -> types.CallToolResult:
         return await self.client.call_tool(name, arguments)
 
     async def outcome(self, name: str, arguments: dict[str, Any]) -> Any:

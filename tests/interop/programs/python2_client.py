@@ -73,7 +73,9 @@ class Session:
             failures, rest = group.split(MCPError)
             if rest is not None or failures is None:
                 raise
-            self.report["connect_error"] = str(failures.exceptions[0])
+            while isinstance(failures, BaseExceptionGroup):
+                failures = failures.exceptions[0]
+            self.report["connect_error"] = str(failures)
         except MCPError as exc:
             self.report["connect_error"] = str(exc)
 
@@ -97,7 +99,7 @@ class Session:
             self.ping,
         ]
 
-    async def call(self, name: str, **arguments: Any) -> types.CallToolResult:
+    async def call(self, name: str, /, **arguments: Any) -> types.CallToolResult:
         return await self.client.call_tool(name, arguments)
 
     async def outcome(self, name: str, arguments: dict[str, Any]) -> Any:

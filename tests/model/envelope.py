@@ -1,0 +1,147 @@
+"""What one JSON text is as a JSON-RPC message, rule by rule."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Literal
+
+from model.json_text import BLANK, Fault, Reader, Value
+
+MEMBERS = ("jsonrpc", "id", "method", "params", "result", "error")
+IN_PARAMS = ("name", "uri", "arguments", "requestId", "progressToken", "_meta")
+IN_META = (
+    "progressToken",
+    *(
+        f"io.modelcontextprotocol/{name}"
+        for name in (
+            "protocolVersion",
+            "clientCapabilities",
+            "clientInfo",
+            "logLevel",
+            "subscriptionId",
+        )
+    ),
+)
+
+Kind = Literal["request", "notification", "result", "error", "batch", "invalid"]
+Wrong = Literal["parse", "request", "response", "notification"]
+
+
+@dataclass
+class Envelope:
+    kind: Kind
+    fault: Wrong | None = None
+    text: bytes = b""
+    id: bytes | None = None  # its JSON text, when it may be echoed
+    points: dict[str, bytes] = field(default_factory=dict)
+
+    def string(self, point: str) -> str | None:
+        """The string at a point of interest, decoded."""
+        text = self.points.get(point, b"")
+        return json.loads(text) if text.startswith(b'"') else None
+
+
+def points_of(root: Value) -> tuple[dict[str, bytes], set[str]]:
+    """The points of interest, and the names that stand somewhere twice."""
+    points: dict[str, bytes] = {}
+    twice: set[str] = set()
+
+    def note(owner: Value | None, prefix: str, names: tuple[str, ...]) -> None:
+        if owner is None or owner.kind != "object":
+            return
+        for name in names:
+            value = owner.first(name)
+            if value is not None:
+                points[prefix + name] = value.text
+            if owner.count(name) > 1:
+                twice.add(prefix + name)
+
+    note(root, "", MEMBERS)
+    params = root.first("params")
+    note(params, "params.", IN_PARAMS)
+    note(params.first("_meta") if params else None, "params._meta.", IN_META)
+    return points, twice
+
+
+def read(text: bytes, max_depth: int) -> Envelope:
+    """A whole text as one message; an array is a "batch"."""
+    try:
+        return classify(Reader(text, max_depth).whole())
+    except Fault as fault:
+        return Envelope("invalid", "request" if fault.what == "depth" else "parse", text)
+
+
+def classify(root: Value) -> Envelope:
+    if root.kind == "array":
+        return Envelope("batch", text=root.text)
+    if root.kind != "object":
+        return Envelope("invalid", "request", root.text)
+    points, twice = points_of(root)
+    id_value = root.first("id")
+    good_id = id_value is not None and id_value.kind in ("string", "integer")
+    message = Envelope("invalid", text=root.text, points=points)
+    if good_id and "id" not in twice:
+        message.id = points["id"]
+    message.kind, message.fault = verdict(root, twice, good_id)
+    return message
+
+
+def verdict(root: Value, twice: set[str], good_id: bool) -> tuple[Kind, Wrong | None]:
+    call, result, error = (root.first(name) for name in ("method", "result", "error"))
+    has_id = root.first("id") is not None
+    version = root.first("jsonrpc")
+    version_good = (
+        version is not None and version.kind == "string" and json.loads(version.text) == "2.0"
+    )
+    if twice.intersection(MEMBERS):
+        if call is None and (result or error):
+            return "invalid", "response"
+        return "invalid", "request" if has_id or call is None else "notification"
+    if call is None and result is None and error is None:
+        return "invalid", "request"
+    if call is not None and (result or error):
+        return "invalid", "request"
+    if call is None:
+        if not version_good or (result and error):
+            return "invalid", "response"
+        if error:
+            return ("error", None) if error.kind == "object" else ("invalid", "response")
+        return ("result", None) if good_id else ("invalid", "response")
+    if has_id and not good_id:
+        return "invalid", "request"
+    owed: Wrong = "request" if has_id else "notification"
+    if not version_good:
+        return "invalid", owed
+    if call.kind != "string":
+        return "invalid", "request"
+    params = root.first("params")
+    if params is not None and params.kind != "object":
+        return "invalid", owed
+    if twice:
+        return "invalid", owed
+    return ("request" if has_id else "notification"), None
+
+
+def split(text: bytes, max_length: int, max_depth: int) -> list[Envelope] | Envelope:
+    """The messages of a batch; or, when it is none, what the whole of it is."""
+    try:
+        Reader(text, max_depth).whole()
+    except Fault as fault:
+        return Envelope("invalid", "request" if fault.what == "depth" else "parse", text)
+    elements: list[Envelope] = []
+    reader = Reader(text, max_depth)
+    reader.open(1)
+    while reader.peek() != b"]":
+        element = classify(reader.value(1))
+        if element.kind == "batch":
+            element = Envelope("invalid", "request", element.text)
+        elements.append(element)
+        reader.blanks()
+        if reader.peek() == b",":
+            reader.at += 1
+            reader.blanks()
+    assert not reader.text[reader.at + 1 :].strip(BLANK)
+    if 1 <= len(elements) <= max_length:
+        return elements
+    return Envelope("invalid", "request", text)

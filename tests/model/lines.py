@@ -1,0 +1,29 @@
+"""Newline-delimited framing: what a stream of bytes holds, however it was cut into chunks."""
+
+from __future__ import annotations
+
+OVERSIZE = None
+
+
+def frames(stream: bytes, eof: bool, max_frame: int) -> list[bytes | None]:
+    """The lines that are not blank, without what surrounds them; OVERSIZE for one too long.
+
+    A line too long counts as soon as it is, and the last line counts at the end of the stream.
+    """
+    *lines, rest = stream.split(b"\n")
+    found: list[bytes | None] = []
+    for i, line in enumerate([*lines, rest]):
+        finished = i < len(lines)
+        # a carriage return before the newline is not part of the message
+        allowed = max_frame + 1 if line.endswith(b"\r") else max_frame
+        if len(line) > allowed:
+            found.append(OVERSIZE)
+            continue
+        if not finished and not eof:
+            continue
+        if i == 0:
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        line = line.strip(b" \t\r")
+        if line:
+            found.append(line)
+    return found

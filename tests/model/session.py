@@ -1,0 +1,299 @@
+"""One JSON-RPC peer, as lists and dicts: who waits, who is owed an answer, what goes out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from model.envelope import Envelope, read, split
+from model.lines import OVERSIZE, frames
+
+from wirespeed.limits import Limits
+
+PARSE_ERROR, INVALID_REQUEST, OVERLOADED = -32700, -32600, -31000
+
+
+@dataclass(eq=False)
+class Batch:
+    """Answers are joined once every request of it was answered or cancelled."""
+
+    answers: list[bytes] = field(default_factory=list)
+    open: int = 0
+    read_through: bool = False
+
+
+@dataclass(eq=False)
+class Request:
+    """A request of the peer, from when it came in to its answer or its cancellation."""
+
+    id: bytes
+    batch: Batch | None
+    token: object = None
+    waits: bool = False
+
+
+@dataclass(eq=False)
+class Event:
+    message: Envelope
+    request: Request | None = None  # of a request; of the one that a cancellation ends
+    token: object = None
+
+
+@dataclass(eq=False)
+class Held:
+    """A message that flow control holds back."""
+
+    message: Envelope
+    request: Request | None  # None: a fault, or a request whose id was in flight
+
+    @property
+    def size(self) -> int:
+        return len(self.message.text)
+
+
+class ModelSession:
+    def __init__(self, limits: Limits, role: str, batches: bool, null_ids: bool) -> None:
+        self.limits = limits
+        self.is_server = role == "server"
+        self.batches = batches
+        self.null_ids = null_ids
+        self.stream = b""
+        self.eof = False
+        self.n_frames = 0
+        self.queue: list[Held] = []
+        self.elements: list[Envelope] = []
+        self.batch: Batch | None = None
+        self.in_flight: dict[bytes, Request] = {}
+        self.n_cancelled = 0  # handlers of cancelled requests that still run
+        self.outstanding: dict[int, object] = {}
+        self.out = b""
+
+    # -- flow control --------------------------------------------------------------------------
+
+    def has_room(self) -> bool:
+        working = sum(not request.waits for request in self.in_flight.values())
+        return (
+            working + self.n_cancelled < self.limits.max_in_flight
+            and len(self.out) < self.limits.output_high
+        )
+
+    def is_full(self) -> bool:
+        """Whether as many wait as may."""
+        return (
+            len(self.queue) >= self.limits.max_waiting
+            or sum(held.size for held in self.queue) >= self.limits.max_waiting_bytes
+        )
+
+    def is_flooded(self) -> bool:
+        """Whether the peer reads nothing at all."""
+        return len(self.out) >= 2 * self.limits.output_high
+
+    def want_read(self) -> bool:
+        if self.elements and self.is_flooded():
+            return False
+        return not self.is_full() or (bool(self.outstanding) and not self.is_flooded())
+
+    # -- events --------------------------------------------------------------------------------
+
+    def next_event(self) -> Event | None:
+        while True:
+            if self.batch is not None and not self.elements:
+                self.batch.read_through = True
+                self.join(self.batch)
+                self.batch = None
+            if self.elements and self.want_read():
+                event = self.take_in(self.elements.pop(0), self.batch)
+            elif self.queue and self.has_room():
+                event = self.resume(self.queue.pop(0))
+            elif self.elements or not self.want_read():
+                return None
+            else:
+                found = frames(self.stream, self.eof, self.limits.max_message)
+                if len(found) == self.n_frames:
+                    return None
+                self.n_frames += 1
+                event = self.line(found[self.n_frames - 1])
+            if event is not None:
+                return event
+
+    def line(self, text: bytes | None) -> Event | None:
+        if text is OVERSIZE:
+            return self.take_in(Envelope("invalid", "request"), None)
+        if self.batches and text.startswith(b"["):
+            parts = split(text, self.limits.max_batch, self.limits.max_depth)
+            if isinstance(parts, Envelope):
+                return self.take_in(parts, None)
+            self.elements, self.batch = parts, Batch()
+            return None
+        message = read(text, self.limits.max_depth)
+        if message.kind == "batch":
+            message = Envelope("invalid", "request", text)
+        return self.take_in(message, None)
+
+    def resume(self, held: Held) -> Event | None:
+        if held.message.kind == "invalid":
+            return self.faulty(held.message, None)
+        if held.request is None:
+            return self.request(held.message, None)
+        if held.request not in self.in_flight.values():
+            return None  # cancelled meanwhile
+        held.request.waits = False
+        return Event(held.message, held.request)
+
+    def take_in(self, message: Envelope, batch: Batch | None) -> Event | None:
+        match message.kind:
+            case "request":
+                return self.request(message, batch)
+            case "notification":
+                return self.notification(message)
+            case "invalid":
+                if self.is_server and self.is_flooded() and batch is None:
+                    self.queue.append(Held(message, None))
+                    return None
+                return self.faulty(message, batch)
+            case _:
+                return self.response(message)
+
+    def request(self, message: Envelope, batch: Batch | None) -> Event | None:
+        assert message.id is not None
+        method = message.string("method")
+        if batch is not None and method == "initialize":
+            self.refuse(batch, message.id, INVALID_REQUEST)
+            return None
+        if message.id in self.in_flight:
+            if self.is_flooded() and batch is None:
+                self.queue.append(Held(message, None))
+            else:
+                self.refuse(batch, message.id, INVALID_REQUEST)
+            return None
+        can_start = not self.queue and self.has_room()
+        request = self.in_flight[message.id] = Request(message.id, batch)
+        if batch is not None:
+            batch.open += 1
+        if can_start or (method == "ping" and not self.is_flooded()):
+            return Event(message, request)
+        if self.is_full():
+            self.answer(request, error(OVERLOADED))
+            return None
+        request.waits = True
+        self.queue.append(Held(message, request))
+        return None
+
+    def notification(self, message: Envelope) -> Event:
+        event = Event(message)
+        match message.string("method"):
+            case "notifications/cancelled":
+                raw = message.points.get("params.requestId", b"")
+                request = self.in_flight.pop(raw, None)
+                if request is None:
+                    event.token = self.outstanding.get(our_id(raw))
+                    return event
+                event.request = request
+                event.token = request.token
+                if request.token is not None:
+                    self.n_cancelled += 1
+                self.settle(request)
+            case "notifications/progress":
+                raw = message.points.get("params.progressToken", b"")
+                event.token = self.outstanding.get(our_id(raw))
+        return event
+
+    def response(self, message: Envelope) -> Event | None:
+        if message.id is None:
+            return Event(message)
+        if our_id(message.id) not in self.outstanding:
+            return None
+        return Event(message, token=self.outstanding.pop(our_id(message.id)))
+
+    def faulty(self, message: Envelope, batch: Batch | None) -> Event:
+        answers_nothing = message.fault == "response" or (
+            message.fault == "request" and "method" not in message.points
+        )
+        if answers_nothing and message.id and our_id(message.id) in self.outstanding:
+            message.fault = "response"
+            return Event(message, token=self.outstanding.pop(our_id(message.id)))
+        if self.is_server and message.fault == "parse":
+            self.refuse(batch, None, PARSE_ERROR)
+        elif self.is_server and message.fault == "request":
+            self.refuse(batch, message.id, INVALID_REQUEST)
+        return Event(message)
+
+    # -- out -----------------------------------------------------------------------------------
+
+    def refuse(self, batch: Batch | None, id: bytes | None, code: int) -> None:
+        """An error that answers no request in flight."""
+        if id is None and self.null_ids:
+            id = b"null"
+        head = b"" if id is None else b'"id":' + id + b","
+        text = b'{"jsonrpc":"2.0",' + head + error(code) + b"}"
+        if batch is None:
+            self.out += text + b"\n"
+        else:
+            batch.answers.append(text)
+
+    def answer(self, request: Request, body: bytes) -> bool:
+        """Answer a request with ``"result":...`` or ``"error":...``; False: it is gone."""
+        if self.in_flight.get(request.id) is not request:
+            return False
+        del self.in_flight[request.id]
+        text = b'{"jsonrpc":"2.0","id":' + request.id + b"," + body + b"}"
+        if request.batch is None:
+            self.out += text + b"\n"
+        else:
+            request.batch.answers.append(text)
+        self.settle(request)
+        return True
+
+    def settle(self, request: Request) -> None:
+        if request.batch is not None:
+            request.batch.open -= 1
+            self.join(request.batch)
+
+    def join(self, batch: Batch) -> None:
+        if batch.read_through and not batch.open and batch.answers:
+            self.out += b"[" + b",".join(batch.answers) + b"]\n"
+            batch.answers = []
+
+    def call(self, id: int | None, method: str, params: bytes | None, token: object = None) -> None:
+        """A request of ours with this id, or a notification."""
+        head = b""
+        if id is not None:
+            assert id not in self.outstanding
+            self.outstanding[id] = token
+            head = b'"id":%d,' % id
+        tail = b"" if params is None else b',"params":' + params
+        name = json.dumps(method).encode()
+        self.out += b'{"jsonrpc":"2.0",' + head + b'"method":' + name + tail + b"}\n"
+
+    def data_to_send(self) -> bytes:
+        out, self.out = self.out, b""
+        return out
+
+
+def our_id(raw: bytes) -> int:
+    """The id of ours that is exactly this text; 0, which is none, otherwise."""
+    return int(raw) if raw.isdigit() and not raw.startswith(b"0") and len(raw) < 20 else 0
+
+
+def error(code: int, message: str = "") -> bytes:
+    return b'"error":' + json.dumps(
+        {"code": code, "message": message}, separators=(",", ":")
+    ).encode()
+
+
+def without_texts(chunks: Sequence[bytes]) -> bytes:
+    """What was sent, with the texts for people left out: they are not part of the model."""
+    lines = b"".join(chunks).split(b"\n")
+    return b"\n".join(map(line_without_texts, lines))
+
+
+def line_without_texts(line: bytes) -> bytes:
+    mark = b'"message":"'
+    head, *rest = line.split(mark)
+    for part in rest:
+        at = 0
+        while part[at : at + 1] != b'"':
+            at += 2 if part[at : at + 1] == b"\\" else 1
+        head += mark + part[at:]
+    return head

@@ -1,0 +1,63 @@
+"""Servers in this thread, on both event loops."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import uvloop
+from server_lab import LEGACY, MODERN, Peer
+
+from wirespeed import Server
+from wirespeed.transport.tasks import TaskPool
+
+Connect = Callable[..., Peer]
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def runner(request: pytest.FixtureRequest) -> Iterator[asyncio.Runner]:
+    factory = asyncio.new_event_loop if request.param == "asyncio" else uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        yield runner
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server("lab", "1.0")
+
+
+@pytest.fixture
+def connect(runner: asyncio.Runner, server: Server) -> Iterator[Connect]:
+    """Makes connections to the server; with a version, after the handshake for it."""
+    peers: list[Peer] = []
+    made = TaskPool(runner.get_loop())
+
+    def connect(version: str | None = None, *, to: Server | None = None) -> Peer:
+        peer = Peer(server if to is None else to, runner, made)
+        peers.append(peer)
+        if version is not None:
+            peer.handshake(version)
+        return peer
+
+    yield connect
+
+    async def close() -> None:
+        await asyncio.wait_for(made.aclose(), 20)
+
+    for peer in peers:
+        peer.close()
+    runner.run(close())
+
+
+@pytest.fixture
+def peer(connect: Connect) -> Any:
+    """A connection after the handshake for 2025-06-18."""
+    return connect("2025-06-18")
+
+
+@pytest.fixture(params=[*LEGACY, MODERN])
+def version(request: pytest.FixtureRequest) -> str:
+    value: str = request.param
+    return value
