@@ -101,6 +101,7 @@ class Session:
             self.cancel,
             self.list_changed,
             self.ping,
+            self.asked,
         ]
 
     async def call(self, name: str, /, **arguments: Any) -> CallToolResult:
@@ -192,3 +193,8 @@ class Session:
             return None
         await self.client.ping()
         return "pong"
+
+    async def asked(self) -> Any:
+        if self.client.protocol_version > "2026":
+            return None  # a modern server asks nothing
+        return (await self.call("ask")).text

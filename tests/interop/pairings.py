@@ -51,6 +51,11 @@ class Pairing:
         return self.version == MODERN
 
     @property
+    def pinned(self) -> bool:
+        """The client was told the version and asks the server nothing."""
+        return self.peer == "python2" and self.mode == MODERN
+
+    @property
     def group(self) -> tuple[str, bool]:
         return self.peer, self.serving
 

@@ -37,7 +37,7 @@ AGREE = [
 REFUSE = [
     serving("python2", "legacy", "", options=only(MODERN), error=MODERN),
     serving("python1", "legacy", "", options=only(MODERN), error=MODERN),
-    calling("python1", "modern", "", error="RemoteError"),
+    calling("python1", "modern", "", error="VersionMismatch"),
 ]
 
 

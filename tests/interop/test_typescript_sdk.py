@@ -40,7 +40,7 @@ REFUSE = [
     serving("ts2", MODERN, "", options=only(ALL_LEGACY), error=MODERN),
     serving("ts1", "legacy", "", options=only(MODERN), error=MODERN),
     calling("ts2", "legacy", "", options=("--modern",), error=MODERN),
-    calling("ts1", "modern", "", error="RemoteError"),
+    calling("ts1", "modern", "", error="VersionMismatch"),
 ]
 
 

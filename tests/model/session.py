@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from model.envelope import Envelope, read, split
 from model.lines import OVERSIZE, frames
-
 from wirespeed.limits import Limits
 
 PARSE_ERROR, INVALID_REQUEST, OVERLOADED = -32700, -32600, -31000
@@ -277,9 +276,9 @@ def our_id(raw: bytes) -> int:
 
 
 def error(code: int, message: str = "") -> bytes:
-    return b'"error":' + json.dumps(
-        {"code": code, "message": message}, separators=(",", ":")
-    ).encode()
+    return (
+        b'"error":' + json.dumps({"code": code, "message": message}, separators=(",", ":")).encode()
+    )
 
 
 def without_texts(chunks: Sequence[bytes]) -> bytes:

@@ -19,7 +19,7 @@ cdef class Session:
     cdef size_t n_waiting
     cdef size_t n_waiting_bytes
     cdef size_t n_gone                   # of the waiting: in flight no more, or faults
-    cdef Message spare                   # the last message made; used again if nobody kept it
+    cdef Message spare, spare_next       # messages made lately; used again if nobody kept them
     cdef list elements                   # of the batch being worked through, last first
     cdef BatchReply batch                # that they belong to
     cdef readonly bint answers_faults    # a server answers bad input, a client only reports it

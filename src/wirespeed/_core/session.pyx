@@ -230,13 +230,18 @@ cdef class Session:
         cdef Message m
         if not self.want_read_c():
             return None
+        # two in turn: while an iteration still holds one, the other is free
         m = self.spare
-        if m is None or Py_REFCNT(m) != 2:
-            m = self.spare = Message.new()
+        self.spare = self.spare_next
+        if m is None or Py_REFCNT(m) != 1:
+            m = Message.new()
         else:
-            m.drop_c()         # nobody kept the last one
+            m.drop_c()
+        self.spare_next = m
         got = self.framer.next_frame_c(&frame)
         if got == FRAME_MORE:
+            if self.spare is not None and Py_REFCNT(self.spare) == 1:
+                self.spare.drop_c()        # it would keep the input memory
             return None
         if got == FRAME_OVERSIZE:
             m.lost_c(f"longer than the limit of {self.limits.max_message} bytes")

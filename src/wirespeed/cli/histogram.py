@@ -16,7 +16,7 @@ _STEPS = (
 )
 _STRIDES = (1, 2, 4, 10, 20)
 # Values above this percentile share the last row, so that one straggler does not flatten the rest.
-_TAIL = 99.5
+_TAIL = 98.0
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 

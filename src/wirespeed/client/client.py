@@ -26,13 +26,11 @@ from wirespeed.errors import (
     ChildExited,
     ConnectionClosed,
     InvalidResponse,
-    RemoteError,
     TransportError,
     WirespeedError,
 )
 from wirespeed.limits import Limits
-from wirespeed.protocol import codes
-from wirespeed.protocol.revisions import LOG_LEVELS
+from wirespeed.protocol.revisions import LOG_LEVELS, MODERN_VERSIONS
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -204,8 +202,8 @@ class Client:
             await self._connect()
         try:
             return await self._negotiate(self._legacy())
-        except RemoteError as exc:
-            if exc.code != codes.UNSUPPORTED_PROTOCOL_VERSION:
+        except handshake.VersionMismatch as exc:
+            if not set(exc.supported) & set(MODERN_VERSIONS):
                 raise
             # that is what a modern server says to initialize: it was only slow before
             return await self._negotiate(self._modern(fall_back=False))

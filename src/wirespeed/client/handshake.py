@@ -111,9 +111,15 @@ async def modern(
                     f"this client {', '.join(MODERN_VERSIONS)}",
                     supported,
                 ) from exc
-            if fall_back and exc.code not in MODERN_ERRORS:
+            if exc.code in MODERN_ERRORS:
+                raise
+            if fall_back:
                 raise FallBack from exc
-            raise
+            raise VersionMismatch(
+                f"the server speaks no {' or '.join(MODERN_VERSIONS)}: "
+                f"it answered server/discover with {exc}",
+                [],
+            ) from exc
         except (CallTimeout, InvalidResponse) as exc:
             if fall_back:
                 raise FallBack from exc
@@ -140,7 +146,9 @@ async def modern(
 async def legacy(
     connection: ClientConnection, identity: Identity, timeout: float, version: str = LATEST_LEGACY
 ) -> Agreement:
-    """The initialize handshake. It is never cancelled on the wire."""
+    """The initialize handshake. It is never cancelled on the wire. VersionMismatch, too, when the
+    server refuses with an error that names its versions (2024-11-05 basic/lifecycle and 2026-07-28
+    basic/versioning)."""
     connection.use(REVISIONS[version], b"")
     connection.session.batches = True
     params = {
@@ -153,6 +161,13 @@ async def legacy(
     )
     try:
         result: InitializeResult = await waiter.future
+    except RemoteError as exc:
+        supported = _supported(exc)
+        if not supported:
+            raise
+        raise VersionMismatch(
+            f"the server speaks {', '.join(supported)}; initialize offers {version}", supported
+        ) from exc
     except BaseException:
         if not waiter.future.done() or waiter.future.cancelled():
             connection.abandon(waiter)

@@ -32,6 +32,7 @@ server = Server(
     shutdown_grace=2.0,
 )
 cancelled: list[str] = []
+going: dict[int, asyncio.Event] = {}
 
 
 @dataclass
@@ -86,11 +87,20 @@ async def fail() -> str:
 
 
 @server.tool
-async def count(n: int, ctx: Context) -> str:
-    """Report progress n times."""
+async def count(n: int, ctx: Context, hold: bool = False) -> str:
+    """Report progress n times; with hold, end only after go."""
+    let_go = going.setdefault(n, asyncio.Event())
     for i in range(1, n + 1):
         await ctx.progress(i, n, f"step {i}")
+    if hold:
+        await let_go.wait()
     return str(n)
+
+
+@server.tool
+async def go(n: int) -> None:
+    """Let a held count end."""
+    going[n].set()
 
 
 @server.tool

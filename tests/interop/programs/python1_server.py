@@ -10,6 +10,7 @@ from typing import Any, Literal
 import anyio
 import mcp.server.session
 import mcp.types as types
+from mcp import McpError
 from mcp.server.fastmcp import Context, FastMCP
 from pydantic import AnyUrl, BaseModel
 
@@ -129,6 +130,18 @@ async def whoami(ctx: Context) -> str:
     """Tell what the client said of itself."""
     said = ctx.session.client_params
     return json.dumps({"client": said.clientInfo.name if said is not None else None})
+
+
+@server.tool(structured_output=False)
+async def ask(ctx: Context) -> str:
+    """Ask the client something, and then what it cannot answer (legacy)."""
+    session = ctx.request_context.session
+    await session.send_ping()
+    try:
+        await session.list_roots()
+    except McpError as exc:
+        return str(exc.error.code)
+    return "answered"
 
 
 @server._mcp_server.set_logging_level()

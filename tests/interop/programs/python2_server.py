@@ -11,8 +11,10 @@ from typing import Any, Literal
 
 import anyio
 import mcp_types as types
+from mcp import MCPError
 from mcp.server import runner
 from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel
 
 server: MCPServer[Any] = MCPServer(
@@ -77,7 +79,7 @@ async def blocks() -> list[Any]:
 @server.tool(structured_output=False)
 async def fail() -> str:
     """Fail."""
-    raise ValueError("boom")
+    raise ToolError("boom")  # the words of other exceptions are not shown
 
 
 @server.tool(structured_output=False)
@@ -143,6 +145,18 @@ async def whoami(ctx: Context) -> str:
             "version": session.protocol_version,
         }
     )
+
+
+@server.tool(structured_output=False)
+async def ask(ctx: Context) -> str:
+    """Ask the client something, and then what it cannot answer (legacy)."""
+    session = ctx.request_context.session
+    await session.send_ping()
+    try:
+        await session.list_roots()
+    except MCPError as exc:
+        return str(exc.code)
+    return "answered"
 
 
 async def set_level(ctx: Any, params: types.SetLevelRequestParams) -> types.EmptyResult:

@@ -100,6 +100,16 @@ server.registerTool('grow', { inputSchema: { name: z.string() } }, async ({ name
   server.registerTool(name, { description: 'Came late.' }, async () => text('late'));
   return text(name);
 });
+server.registerTool('ask', {}, async () => {
+  // the client is asked something, and then what it cannot answer (legacy)
+  await server.server.ping();
+  try {
+    await server.server.listRoots();
+  } catch (error) {
+    return text(String(error.code));
+  }
+  return text('answered');
+});
 server.registerTool('whoami', {}, async () =>
   text(JSON.stringify({ client: server.server.getClientVersion()?.name ?? null }))
 );

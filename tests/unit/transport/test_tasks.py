@@ -376,12 +376,12 @@ def test_anyio_tools(run):
 
     async def done_waiter():
         # anyio does not cancel a task whose waiter is done: the item must not be lost.
-        send, receive = anyio.create_memory_object_stream(1)
-        with send, receive, anyio.CancelScope() as scope:
-            loop = asyncio.get_running_loop()
-            loop.call_soon(send.send_nowait, "item")
+        loop = asyncio.get_running_loop()
+        with anyio.CancelScope() as scope:
+            item = loop.create_future()
+            loop.call_soon(item.set_result, "item")
             loop.call_soon(scope.cancel)
-            return await receive.receive()
+            return await item
 
     async def failing():
         async with anyio.create_task_group() as tg:
