@@ -18,6 +18,20 @@ def new_session(max_message: int = 128 << 20) -> Any:
     return core.Session(limits=limits, role="server")
 
 
+def new_reader() -> Any:
+    """Framing and envelopes alone: what the rival loop does.  Not timed."""
+    return core.MessageReader(limits=core.Limits(max_message=128 << 20))
+
+
+def consume_messages(reader: Any, chunk: bytes) -> int:
+    """Feeds a chunk and takes its messages; how many came.  Timed."""
+    reader.receive_data(chunk)
+    count = 0
+    for _message in reader:
+        count += 1
+    return count
+
+
 def consume(session: Any, chunk: bytes) -> int:
     """Feeds a chunk and takes its events; how many came.  Timed."""
     session.receive_data(chunk)

@@ -1,5 +1,7 @@
 #include "cpu.h"
 
+#include "scan_internal.h"
+
 #if defined(__x86_64__)
 
 /* __builtin_cpu_supports also asks XGETBV whether the kernel saves the wide registers. Each level
@@ -18,7 +20,7 @@ ws_level ws_cpu_level(void)
     return WS_LEVEL_AVX512;
 }
 
-#elif defined(__aarch64__) && defined(__ARM_NEON)
+#elif defined(WS_NEON)
 
 ws_level ws_cpu_level(void)
 {

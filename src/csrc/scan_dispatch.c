@@ -10,7 +10,7 @@ static const ws_kernels *const tables[] = {
     &ws_kernels_sse2,
     &ws_kernels_avx2,
     &ws_kernels_avx512,
-#elif defined(__aarch64__) && defined(__ARM_NEON)
+#elif defined(WS_NEON)
     &ws_kernels_neon,
 #endif
 };

@@ -6,6 +6,11 @@
 
 #include "scan.h"
 
+/* The vector kernels are written for little-endian machines. */
+#if defined(__aarch64__) && defined(__ARM_NEON) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define WS_NEON
+#endif
+
 #define WS_LIKELY(x) __builtin_expect(!!(x), 1)
 #define WS_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
@@ -21,8 +26,38 @@ int ws_key_poi(int object, const uint8_t *key, size_t len);
 /* Kind of an id from its raw text, which must be one valid JSON value. */
 ws_id_kind ws_id_kind_of(const uint8_t *p, size_t len);
 
-/* Bytes of the well-formed UTF-8 sequence at p (1 to 4), or 0. n: bytes there are, at least 1. */
-size_t ws_utf8_sequence(const uint8_t *p, size_t n);
+static inline int ws_is_tail(uint8_t c)
+{
+    return (c & 0xC0) == 0x80;
+}
+
+/* Bytes of the well-formed UTF-8 sequence at p (1 to 4; RFC 3629, section 4), or 0. n: bytes there
+ * are, at least 1. */
+static inline size_t ws_utf8_sequence(const uint8_t *p, size_t n)
+{
+    const uint8_t c = p[0];
+    if (c < 0x80)
+        return 1;
+    if (c < 0xC2) /* a tail, or an overlong form of ASCII */
+        return 0;
+    if (c < 0xE0)
+        return n >= 2 && ws_is_tail(p[1]) ? 2 : 0;
+    if (c < 0xF0) {
+        if (n < 3 || !ws_is_tail(p[1]) || !ws_is_tail(p[2]))
+            return 0;
+        if ((c == 0xE0 && p[1] < 0xA0) || (c == 0xED && p[1] > 0x9F))
+            return 0; /* overlong; surrogate */
+        return 3;
+    }
+    if (c < 0xF5) {
+        if (n < 4 || !ws_is_tail(p[1]) || !ws_is_tail(p[2]) || !ws_is_tail(p[3]))
+            return 0;
+        if ((c == 0xF0 && p[1] < 0x90) || (c == 0xF4 && p[1] > 0x8F))
+            return 0; /* overlong; above U+10FFFF */
+        return 4;
+    }
+    return 0;
+}
 
 /* Bytes of the escape at p, which is a backslash, or 0. n: bytes there are, at least 1. */
 size_t ws_escape_length(const uint8_t *p, size_t n);
@@ -58,7 +93,7 @@ extern const ws_kernels ws_kernels_scalar;
 extern const ws_kernels ws_kernels_sse2;
 extern const ws_kernels ws_kernels_avx2;
 extern const ws_kernels ws_kernels_avx512;
-#elif defined(__aarch64__) && defined(__ARM_NEON)
+#elif defined(WS_NEON)
 extern const ws_kernels ws_kernels_neon;
 #endif
 

@@ -4,38 +4,7 @@
 
 #include "scan_internal.h"
 
-/* ---- UTF-8 (RFC 3629, section 4) ---- */
-
-static int is_tail(uint8_t c)
-{
-    return (c & 0xC0) == 0x80;
-}
-
-size_t ws_utf8_sequence(const uint8_t *p, size_t n)
-{
-    const uint8_t c = p[0];
-    if (c < 0x80)
-        return 1;
-    if (c < 0xC2) /* a tail, or an overlong form of ASCII */
-        return 0;
-    if (c < 0xE0)
-        return n >= 2 && is_tail(p[1]) ? 2 : 0;
-    if (c < 0xF0) {
-        if (n < 3 || !is_tail(p[1]) || !is_tail(p[2]))
-            return 0;
-        if ((c == 0xE0 && p[1] < 0xA0) || (c == 0xED && p[1] > 0x9F))
-            return 0; /* overlong; surrogate */
-        return 3;
-    }
-    if (c < 0xF5) {
-        if (n < 4 || !is_tail(p[1]) || !is_tail(p[2]) || !is_tail(p[3]))
-            return 0;
-        if ((c == 0xF0 && p[1] < 0x90) || (c == 0xF4 && p[1] > 0x8F))
-            return 0; /* overlong; above U+10FFFF */
-        return 4;
-    }
-    return 0;
-}
+/* ---- UTF-8, newline ---- */
 
 static int scalar_utf8_valid(const uint8_t *p, size_t n)
 {

@@ -9,13 +9,12 @@
  *   V(eq_folded)(b, c)              mask of bytes equal to c once bit 0x20 is set in them
  *   V(has_bit)(b, bit)              mask of bytes with that bit
  *   V(control)(b), V(high)(b)       masks of bytes below 0x20, of bytes from 0x80
- *   V(above_digits)(b)              mask of bytes above '9'
+ *   V(above_digits)(b)              mask of bytes above '9'; not where WS_HAS_TRIPLES is defined
  *   V(digit)(b), V(hex)(b)          masks of 0-9, of 0-9 a-f A-F
  *   V(space)(b)                     mask of JSON whitespace
+ *   V(escapable)(b)                 mask of what may follow a backslash: " / b f n r t u \ itself
  *   V(prefix_xor)(m)                bit i = parity of bits 0..i of m
  *   V(utf8_bad)(b, before)          not 0: a fault of UTF-8 ends in b; before: the block before b
- *   V(bad_number_pairs)(b, before)  mask of bytes that do not continue a number after the byte
- *                                   before them; only where WS_HAS_NUMBER_PAIRS is defined
  *   V(special)(b)                   not 0: some byte is '"', '\\', below 0x20 or from 0x80
  *
  * An array or object is checked by masks instead of visiting tokens. Outside strings a token is
@@ -149,9 +148,7 @@ WS_INLINE uint64_t V(find_escaped)(V(escapes) *c, V(block) b, uint64_t backslash
     c->escaped = (codes & backslash) >> 63;
 
     const uint64_t u = V(eq)(b, 'u') & escaped;
-    const uint64_t simple = V(eq)(b, '"') | backslash | V(eq)(b, '/') | V(eq)(b, 'b')
-                            | V(eq)(b, 'f') | V(eq)(b, 'n') | V(eq)(b, 'r') | V(eq)(b, 't');
-    *err |= escaped & ~(simple | u);
+    *err |= escaped & ~V(escapable)(b);
     if ((u | c->hex) != 0) {
         *err |= (u << 1 | u << 2 | u << 3 | u << 4 | c->hex) & ~V(hex)(b);
         c->hex = u >> 63 | u >> 62 | u >> 61 | u >> 60;
@@ -159,98 +156,21 @@ WS_INLINE uint64_t V(find_escaped)(V(escapes) *c, V(block) b, uint64_t backslash
     return escaped;
 }
 
-/* Carries of the check of numbers and literals: what the byte before is. */
-typedef struct {
-    uint64_t scalar;      /* part of a scalar */
-    uint64_t word;        /* not the byte before: bits of the next bytes that end a literal */
-    uint64_t word_before; /* part of a literal */
-    uint64_t sign;        /* the minus that starts a number */
-    uint64_t zero;        /* the zero that starts a number */
-    uint64_t in_fraction; /* ripple over the digits behind a dot */
-    uint64_t in_exponent; /* ripple over the digits of an exponent */
-#ifdef WS_HAS_NUMBER_PAIRS
-    uint64_t number; /* part of a number */
-#else
-    uint64_t digit;
-    uint64_t e;
-    uint64_t want_digit; /* a sign or dot */
-#endif
-} V(scalars);
-
-/* Check the numbers and literals of a block. scalar: mask of their bytes. starts: of the first
- * byte of each. Returns 0 when the text ends too early to tell. */
-WS_INLINE int V(check_scalars)(V(scalars) *c, V(block) b, V(block) before, uint64_t scalar,
-                               uint64_t starts, const uint8_t *at, size_t left, uint64_t *err)
-{
-    uint64_t word_starts = starts & V(above_digits)(b);
-    uint64_t word = c->word;
-    uint64_t bad = 0;
-
-    c->word = 0;
-    while (word_starts != 0) {
-        const unsigned i = (unsigned)__builtin_ctzll(word_starts);
-        word_starts &= word_starts - 1;
-        if (WS_UNLIKELY(left < i + 5))
-            return 0;
-        uint32_t four;
-        memcpy(&four, at + i, 4);
-        const ws_word *known = &ws_words[at[i] >> 3 & 3];
-        bad |= (four ^ known->four) | ((at[i + 4] ^ 'e') & known->fifth);
-        word |= known->bits << i;
-        c->word = known->bits >> 1 >> (63 - i); /* only the last one can reach over the end */
-    }
-    bad = bad != 0 ? ~UINT64_C(0) : 0;
-
-    /* Which byte may follow which. */
-    const uint64_t number = scalar & ~word;
-    const uint64_t dot = V(eq)(b, '.') & number;
-    const uint64_t e = V(eq_folded)(b, 'e') & number;
-    const uint64_t minus = V(eq)(b, '-') & number;
-    bad |= number & V(shifted)(word, &c->word_before);
-#ifdef WS_HAS_NUMBER_PAIRS
-    bad |= V(bad_number_pairs)(b, before) & (number | V(shifted)(number, &c->number));
-#else
-    (void)before;
-    const uint64_t digit = V(digit)(b) & number;
-    const uint64_t signs = minus | (V(eq)(b, '+') & number);
-    const uint64_t behind_e = V(shifted)(e, &c->e);
-    bad |= number & ~(digit | signs | dot | e);
-    bad |= signs & ~((starts & minus) | behind_e);
-    bad |= behind_e & ~(digit | signs);
-    bad |= (dot | e) & ~V(shifted)(digit, &c->digit);
-    bad |= V(shifted)(signs | dot, &c->want_digit) & ~digit;
-#endif
-    /* No digit behind a leading zero. */
-    const uint64_t others = number & ~(dot | e);
-    const uint64_t sign = minus & starts;
-    const uint64_t first = starts | V(shifted)(sign, &c->sign);
-    const uint64_t zero = V(eq)(b, '0') & first;
-    bad |= V(shifted)(zero, &c->zero) & others;
-    /* No second dot, no second e, no dot behind the e. */
-    if ((dot | e | c->in_fraction | c->in_exponent) != 0) {
-        bad |= V(next_after)(dot, others, &c->in_fraction) & dot;
-        bad |= V(next_after)(e, others, &c->in_exponent) & (dot | e);
-    }
-    *err |= bad;
-    return 1;
-}
+#include "scan_scalars.inc.h"
+#include "scan_nest.inc.h"
 
 /* Validate the array or object at p[from]; its depth, itself counted, may be up to limit. Returns
- * the offset behind it, or 0 when the text has a fault, here or just behind, or is deeper than 64. */
+ * the offset behind it, or 0 when the text has a fault, here or just behind, or is deeper than 63. */
 static __attribute__((noinline)) WS_TARGET size_t V(container)(const uint8_t *p, size_t n,
                                                                size_t from, uint32_t limit)
 {
-    uint32_t depth = 0;
-    uint64_t kinds = 0;     /* a bit for each open level, 1: object; innermost lowest */
-    uint64_t in_object = 0; /* all ones when the innermost is an object */
+    V(nesting) nesting = {.limit = limit < 63 ? limit : 63}; /* bits there are for it */
     uint64_t in_string = 0; /* all ones when the block starts inside a string */
     uint64_t want_operand = 1, want_colon = 0, utf8_open = 0; /* carries */
     V(escapes) escapes = {0, 0};
     V(scalars) scalars = {0};
     V(block) before = V(load_part)(p, 0);
 
-    if (limit > 64)
-        limit = 64; /* bits in `kinds` */
     for (size_t base = from; base < n; base += 64) {
         const size_t left = n - base;
         const V(block) b = WS_LIKELY(left >= 64) ? V(load)(p + base) : V(load_part)(p + base, left);
@@ -281,11 +201,9 @@ static __attribute__((noinline)) WS_TARGET size_t V(container)(const uint8_t *p,
         const uint64_t space = V(space)(b) & ~string;
         const uint64_t scalar = ~(string | space | opener | closer | colon | comma);
         const uint64_t starts = scalar & ~(scalar << 1 | scalars.scalar);
-        if ((scalar | scalars.scalar) != 0) {
-            scalars.scalar = scalar >> 63;
-            if (!V(check_scalars)(&scalars, b, before, scalar, starts, p + base, left, &err))
-                return 0;
-        }
+        if ((scalar | scalars.scalar) != 0
+            && !V(check_scalars)(&scalars, b, before, scalar, starts, p + base, left, &err))
+            return 0;
         before = b;
 
         /* adjacency and alternation */
@@ -304,45 +222,11 @@ static __attribute__((noinline)) WS_TARGET size_t V(container)(const uint8_t *p,
                 err |= empty & -empty;
         }
 
-        /* context */
-        const uint64_t curly = V(has_bit)(b, 0x20);
-        const uint32_t openers = (uint32_t)__builtin_popcountll(opener);
-        const uint32_t closers = (uint32_t)__builtin_popcountll(closer);
-        uint64_t object_mask = in_object; /* innermost container just before each position */
-        uint64_t mismatch = 0;
-        uint64_t todo = opener | closer;
-        const int careful = depth <= closers || depth + openers > limit;
-        uint64_t value = ~UINT64_C(0); /* positions in the container */
-        while (todo != 0) {
-            const uint64_t bit = todo & -todo;
-            const uint64_t kind = (curly & bit) != 0;
-            if (opener & bit) {
-                kinds = kinds << 1 | kind;
-            } else {
-                mismatch |= kinds ^ kind;
-                kinds >>= 1;
-            }
-            const uint64_t now = -(kinds & 1);
-            object_mask ^= (in_object ^ now) & -bit & ~bit;
-            in_object = now;
-            todo &= todo - 1;
-            if (careful) {
-                depth += opener & bit ? 1 : -1u;
-                if (depth > limit)
-                    return 0;
-                if (depth == 0) {
-                    value = bit | (bit - 1);
-                    break;
-                }
-            }
-        }
-        err |= colon & ~object_mask;
-        err |= element & object_mask;
-        if (WS_UNLIKELY((err & value) != 0 || (mismatch & 1)))
+        const uint64_t value =
+            V(follow)(&nesting, opener, closer, V(has_bit)(b, 0x20), colon, element);
+        if (WS_UNLIKELY(value == 0 || (err & value) != 0))
             return 0;
-        if (!careful)
-            depth += openers - closers;
-        else if (depth == 0)
+        if (nesting.depth == 0)
             return base + 64 - (size_t)__builtin_clzll(value);
 
         /* A block full of string: likely a long one. No carry but in_string and want_colon can be

@@ -17,29 +17,54 @@ _Alignas(64) const uint8_t ws_positions[64] = {
     FROM(0), FROM(8), FROM(16), FROM(24), FROM(32), FROM(40), FROM(48), FROM(56),
 };
 
-/* EDGE: may stand around a number. What is left 0 is allowed nowhere in a number or behind it. */
-enum { DIGIT = 1, MINUS = 2, PLUS = 4, DOT = 8, EXP = 16, EDGE = 32 };
-
-#define DIGITS(x)                                                                               \
+#define DIGITS(x)                                                                             \
     ['0'] = x, ['1'] = x, ['2'] = x, ['3'] = x, ['4'] = x, ['5'] = x, ['6'] = x, ['7'] = x, \
     ['8'] = x, ['9'] = x
-#define EDGES(x)                                                                                \
-    ['\t'] = x, ['\n'] = x, ['\r'] = x, [' '] = x, ['"'] = x, [','] = x, [':'] = x, ['['] = x, \
+/* What stands around numbers and literals. */
+#define EDGES(x)                                                                         \
+    ['\t'] = x, ['\n'] = x, ['\r'] = x, [' '] = x, [','] = x, [':'] = x, ['['] = x,      \
     [']'] = x, ['{'] = x, ['}'] = x
+#define ALL(x) EIGHT(x), EIGHT(x), EIGHT(x), EIGHT(x), EIGHT(x), EIGHT(x), EIGHT(x), EIGHT(x)
 
-_Alignas(64) const uint8_t ws_number_kind[128] = {
-    DIGITS(DIGIT), EDGES(EDGE),  ['-'] = MINUS, ['+'] = PLUS,
-    ['.'] = DOT,   ['e'] = EXP, ['E'] = EXP,
+/* Rules by name: first, middle, last byte. */
+enum {
+    START = 1,  /* any, edge, t f n digit minus */
+    SECOND = 2, /* edge, t f n, r a u: wrong pairs are in no other rule */
+    TRU = 4,
+    NUL = 8,
+    FAL = 16,
+    RUE = 32,
+    ULL = 64,
+    ALS = 128
+};
+enum {
+    LL_ = 1,     /* l, l, edge */
+    LSE = 2,     /* l, s, e */
+    E_ = 4,      /* u s, e, edge */
+    DIGIT = 8,   /* any, digit, digit dot e E edge */
+    BEFORE = 16, /* any, minus plus dot, digit */
+    EXP = 32     /* digit, e E, digit minus plus */
 };
 
-_Alignas(64) const uint8_t ws_number_next[128] = {
-    DIGITS(DIGIT | DOT | EXP | EDGE),
-    EDGES(DIGIT | MINUS),
-    ['-'] = DIGIT,
-    ['+'] = DIGIT,
-    ['.'] = DIGIT,
-    ['e'] = DIGIT | MINUS | PLUS,
-    ['E'] = DIGIT | MINUS | PLUS,
+const ws_triple_rules ws_triples[2] = {
+    {
+        .first = {EDGES(SECOND), ['t'] = TRU, ['n'] = NUL, ['f'] = FAL, ['r'] = RUE, ['u'] = ULL,
+                  ['a'] = ALS},
+        .middle = {EDGES(START), ['t'] = SECOND, ['f'] = SECOND, ['n'] = SECOND, ['r'] = TRU,
+                   ['u'] = NUL | RUE, ['a'] = FAL, ['l'] = ULL | ALS},
+        .last = {DIGITS(START), ['-'] = START, ['t'] = START, ['f'] = START, ['n'] = START,
+                 ['r'] = SECOND, ['a'] = SECOND, ['u'] = SECOND | TRU, ['l'] = NUL | FAL | ULL,
+                 ['e'] = RUE, ['s'] = ALS},
+        .any_first = {ALL(START)},
+    },
+    {
+        .first = {DIGITS(EXP), ['l'] = LL_ | LSE, ['u'] = E_, ['s'] = E_},
+        .middle = {DIGITS(DIGIT), ['-'] = BEFORE, ['+'] = BEFORE, ['.'] = BEFORE, ['l'] = LL_,
+                   ['s'] = LSE, ['e'] = E_ | EXP, ['E'] = EXP},
+        .last = {DIGITS(DIGIT | BEFORE | EXP), EDGES(LL_ | E_ | DIGIT), ['.'] = DIGIT,
+                 ['e'] = LSE | DIGIT, ['E'] = DIGIT, ['-'] = EXP, ['+'] = EXP},
+        .any_first = {ALL(DIGIT | BEFORE)},
+    },
 };
 
 #else

@@ -87,6 +87,18 @@ static const uint8_t ws_spaces[16] = {
     [0xC] = 0xF0, [0xD] = '\r', [0xE] = 0xF0, [0xF] = 0xF0,
 };
 
+/* What may follow a backslash, by high and low nibble: the bytes whose two entries share a bit. */
+static const uint8_t ws_escapable_high[16] = {[0x2] = 1, [0x5] = 2, [0x6] = 4, [0x7] = 8};
+static const uint8_t ws_escapable_low[16] = {
+    [0x2] = 1 | 4 | 8, /* " b r */
+    [0xF] = 1,         /* / */
+    [0xC] = 2,         /* backslash */
+    [0x6] = 4,         /* f */
+    [0xE] = 4,         /* n */
+    [0x4] = 8,         /* t */
+    [0x5] = 8,         /* u */
+};
+
 /* By low nibble: the comma, colon or bracket with that nibble, with bit 0x20 set, else 0, which no
  * byte with that bit is. */
 static const uint8_t ws_operators[16] = {[0xA] = ':', [0xB] = '{', [0xC] = ',', [0xD] = '}'};
@@ -98,10 +110,16 @@ extern const uint8_t ws_positions[64];
 /* ws_repeated[c]: 64 times c, for the bytes that the kernels look for. */
 extern const uint8_t ws_repeated[128][64];
 
-/* By ASCII byte: the kind of byte that it is in a number (one bit), and the kinds that may follow
- * it (several). */
-extern const uint8_t ws_number_kind[128];
-extern const uint8_t ws_number_next[128];
+/* Which three bytes may stand in a row in a number or literal, with the bytes around it. Each bit
+ * is a rule: the bytes that may come first, in the middle, and last. The rules need two sets. */
+typedef struct {
+    _Alignas(64) uint8_t first[128]; /* by ASCII byte, besides any_first */
+    uint8_t middle[128];
+    uint8_t last[128];
+    uint8_t any_first[64]; /* 64 times: the rules where any byte may come first */
+} ws_triple_rules;
+
+extern const ws_triple_rules ws_triples[2];
 #endif
 
 #endif

@@ -4,10 +4,6 @@
 
 #include "scan_internal.h"
 
-#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "the vector kernels are written for little-endian machines"
-#endif
-
 #define WS_FOUR(a, b, c, d) \
     ((uint32_t)(a) | (uint32_t)(b) << 8 | (uint32_t)(c) << 16 | (uint32_t)(d) << 24)
 #define WS_EIGHT(a, b, c, d, e, f, g, h) \

@@ -39,7 +39,7 @@ WS_INLINE size_t V(string)(const uint8_t *p, size_t n, size_t i, size_t patience
                 if (len == 0)
                     return 0;
                 i += len;
-            } while (i < n && p[i] >= 0x80);
+            } while (i < n && p[i] >= 0x80 && i <= patience);
         } else if (p[i] == '\\') {
             const size_t len = ws_escape_length(p + i, n - i);
             if (len == 0)
@@ -85,7 +85,13 @@ WS_INLINE size_t V(number)(const uint8_t *p, size_t n, size_t i, int *integer)
     return i;
 }
 
-/* An array or object of which only the first bytes are walked before this gives up. */
+/* How many bytes of an array or object are walked token by token: about where V(container) starts
+ * to be faster in spite of what it costs to enter. */
+#ifndef WS_PATIENCE
+#define WS_PATIENCE 96
+#endif
+
+/* An array or object; gives up where it is longer than that. */
 WS_INLINE size_t V(short_container)(const uint8_t *p, size_t n, size_t i, uint32_t limit)
 {
     const size_t patience = i + WS_PATIENCE;

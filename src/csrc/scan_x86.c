@@ -7,8 +7,6 @@
 #include "scan_tokens.h"
 #include "scan_tables.h"
 
-#define WS_PATIENCE 96
-
 /* ---- SSE2 ---- */
 
 #define WS_TARGET
@@ -129,6 +127,12 @@ SSE2 uint64_t sse2_space(sse2_block x)
                  sse2_range(y, '\t', 1))
     return SSE2_EACH(F);
 #undef F
+}
+
+SSE2 uint64_t sse2_escapable(sse2_block x)
+{
+    return sse2_eq(x, '"') | sse2_eq(x, '\\') | sse2_eq(x, '/') | sse2_eq(x, 'b') | sse2_eq(x, 'f')
+           | sse2_eq(x, 'n') | sse2_eq(x, 'r') | sse2_eq(x, 't') | sse2_eq(x, 'u');
 }
 
 SSE2 uint64_t sse2_prefix_xor(uint64_t m)
@@ -339,6 +343,21 @@ AVX2 uint64_t avx2_space(avx2_block x)
 #undef F
 }
 
+/* Not 0 where the nibbles of a byte have a bit in common; bytes from 0x80 have none. */
+AVX2 __m256i avx2_escapables(__m256i y)
+{
+    const __m256i high = _mm256_and_si256(_mm256_srli_epi16(y, 4), _mm256_set1_epi8(0x0F));
+    return _mm256_and_si256(avx2_lookup(ws_escapable_low, y), avx2_lookup(ws_escapable_high, high));
+}
+
+AVX2 uint64_t avx2_escapable(avx2_block x)
+{
+    const __m256i zero = _mm256_setzero_si256();
+#define F(y) _mm256_cmpeq_epi8(avx2_escapables(y), zero)
+    return ~AVX2_EACH(F);
+#undef F
+}
+
 AVX2 uint64_t avx2_prefix_xor(uint64_t m)
 {
     const __m128i product =
@@ -482,11 +501,6 @@ AVX512 uint64_t avx512_digit(avx512_block x)
     return avx512_range(x, '0', 9);
 }
 
-AVX512 uint64_t avx512_above_digits(avx512_block x)
-{
-    return avx512_integer(_mm512_cmpgt_epu8_mask(x, avx512_all('9')));
-}
-
 AVX512 uint64_t avx512_hex(avx512_block x)
 {
     return avx512_digit(x) | avx512_range(_mm512_or_si512(x, avx512_all(' ')), 'a', 5);
@@ -503,6 +517,12 @@ AVX512 uint64_t avx512_space(avx512_block x)
     return avx512_integer(_mm512_cmpeq_epi8_mask(x, avx512_lookup(ws_spaces, x)));
 }
 
+#define WS_HAS_PEXT
+AVX512 uint64_t avx512_pext(uint64_t m, uint64_t of)
+{
+    return _pext_u64(m, of);
+}
+
 AVX512 uint64_t avx512_operator(avx512_block x)
 {
     const __m512i folded = _mm512_or_si512(x, avx512_all(' '));
@@ -514,6 +534,13 @@ AVX512 size_t avx512_positions(uint8_t *index, uint64_t m, unsigned base)
     const __m512i all = _mm512_add_epi8(_mm512_load_si512(ws_positions), _mm512_set1_epi8((char)base));
     _mm512_storeu_si512(index, _mm512_maskz_compress_epi8(m, all));
     return (size_t)__builtin_popcountll(m);
+}
+
+AVX512 uint64_t avx512_escapable(avx512_block x)
+{
+    const __m512i high = _mm512_and_si512(_mm512_srli_epi16(x, 4), _mm512_set1_epi8(0x0F));
+    return avx512_integer(_mm512_test_epi8_mask(avx512_lookup(ws_escapable_low, x),
+                                                avx512_lookup(ws_escapable_high, high)));
 }
 
 AVX512 uint64_t avx512_prefix_xor(uint64_t m)
@@ -558,16 +585,28 @@ AVX512 int avx512_utf8_bad(avx512_block x, avx512_block before)
     return _mm512_cmpneq_epi8_mask(tail, pair) != 0;
 }
 
-#define WS_HAS_NUMBER_PAIRS
-
-AVX512 uint64_t avx512_bad_number_pairs(avx512_block x, avx512_block before)
+#define WS_HAS_TRIPLES
+AVX512 __m512i avx512_ascii(const uint8_t *entries, __m512i by)
 {
-    const __m512i x1 = _mm512_alignr_epi8(x, _mm512_alignr_epi64(x, before, 6), 15);
-    const __m512i kinds = _mm512_permutex2var_epi8(_mm512_load_si512(ws_number_kind), x,
-                                                   _mm512_load_si512(ws_number_kind + 64));
-    const __m512i next = _mm512_permutex2var_epi8(_mm512_load_si512(ws_number_next), x1,
-                                                  _mm512_load_si512(ws_number_next + 64));
-    return avx512_integer(_mm512_testn_epi8_mask(kinds, next));
+    return _mm512_permutex2var_epi8(_mm512_load_si512(entries), by,
+                                    _mm512_load_si512(entries + 64));
+}
+
+AVX512 uint64_t avx512_bad_triples(avx512_block x, avx512_block before)
+{
+    const __m512i across = _mm512_alignr_epi64(x, before, 6);
+    const __m512i x1 = _mm512_alignr_epi8(x, across, 15);
+    const __m512i x2 = _mm512_alignr_epi8(x, across, 14);
+    const __m512i a = _mm512_and_si512(avx512_ascii(ws_triples[0].last, x),
+                                       avx512_ascii(ws_triples[0].middle, x1));
+    const __m512i b = _mm512_and_si512(avx512_ascii(ws_triples[1].last, x),
+                                       avx512_ascii(ws_triples[1].middle, x1));
+    const __m512i a2 = _mm512_or_si512(avx512_ascii(ws_triples[0].first, x2),
+                                       _mm512_load_si512(ws_triples[0].any_first));
+    const __m512i b2 = _mm512_or_si512(avx512_ascii(ws_triples[1].first, x2),
+                                       _mm512_load_si512(ws_triples[1].any_first));
+    const __m512i right = _mm512_or_si512(_mm512_and_si512(a, a2), _mm512_and_si512(b, b2));
+    return avx512_integer(_mm512_testn_epi8_mask(right, right));
 }
 
 #define WS_HAS_INDEX

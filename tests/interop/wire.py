@@ -33,8 +33,18 @@ class Run:
             if side == "<" and "method" not in message and message.get("id") == request_id
         ]
 
-    def errors(self) -> list[dict[str, Any]]:
-        return [message for _, message in self.messages if "error" in message]
+    def errors(self) -> list[tuple[str, int]]:
+        """What was refused: methods, and the codes of the errors."""
+        found = []
+        asked: dict[tuple[str, str], str] = {}
+        for side, message in self.messages:
+            key = json.dumps(message.get("id"))
+            if "method" in message:
+                asked[side, key] = message["method"]
+            elif "error" in message:
+                other = "<" if side == ">" else ">"
+                found.append((asked.get((other, key), "?"), message["error"]["code"]))
+        return found
 
 
 def runs(folder: Path) -> list[Run]:

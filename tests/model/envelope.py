@@ -35,6 +35,7 @@ class Envelope:
     text: bytes = b""
     id: bytes | None = None  # its JSON text, when it may be echoed
     points: dict[str, bytes] = field(default_factory=dict)
+    reason: str = ""
 
     def string(self, point: str) -> str | None:
         """The string at a point of interest, decoded."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from model.envelope import Envelope, read, split
 from model.lines import OVERSIZE, frames
 from wirespeed.limits import Limits
 
+IN_BATCH = "initialize cannot be part of a batch"
+TWICE = "a request with this id is in flight already"
 PARSE_ERROR, INVALID_REQUEST, OVERLOADED = -32700, -32600, -31000
 
 
@@ -52,7 +54,18 @@ class Held:
 
 
 class ModelSession:
-    def __init__(self, limits: Limits, role: str, batches: bool, null_ids: bool) -> None:
+    """`explain` gives the text for people of a fault, which is not part of the model, though its
+    length counts for flow control: of a line, or of an element of a batch."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        role: str,
+        batches: bool,
+        null_ids: bool,
+        explain: Callable[[bytes, bool], str],
+    ) -> None:
+        self.explain = explain
         self.limits = limits
         self.is_server = role == "server"
         self.batches = batches
@@ -118,7 +131,8 @@ class ModelSession:
 
     def line(self, text: bytes | None) -> Event | None:
         if text is OVERSIZE:
-            return self.take_in(Envelope("invalid", "request"), None)
+            reason = f"longer than the limit of {self.limits.max_message} bytes"
+            return self.take_in(Envelope("invalid", "request", reason=reason), None)
         if self.batches and text.startswith(b"["):
             parts = split(text, self.limits.max_batch, self.limits.max_depth)
             if isinstance(parts, Envelope):
@@ -147,6 +161,8 @@ class ModelSession:
             case "notification":
                 return self.notification(message)
             case "invalid":
+                if not message.reason:
+                    message.reason = self.explain(message.text, batch is not None)
                 if self.is_server and self.is_flooded() and batch is None:
                     self.queue.append(Held(message, None))
                     return None
@@ -158,13 +174,13 @@ class ModelSession:
         assert message.id is not None
         method = message.string("method")
         if batch is not None and method == "initialize":
-            self.refuse(batch, message.id, INVALID_REQUEST)
+            self.refuse(batch, message.id, INVALID_REQUEST, IN_BATCH)
             return None
         if message.id in self.in_flight:
             if self.is_flooded() and batch is None:
                 self.queue.append(Held(message, None))
             else:
-                self.refuse(batch, message.id, INVALID_REQUEST)
+                self.refuse(batch, message.id, INVALID_REQUEST, TWICE)
             return None
         can_start = not self.queue and self.has_room()
         request = self.in_flight[message.id] = Request(message.id, batch)
@@ -173,7 +189,8 @@ class ModelSession:
         if can_start or (method == "ping" and not self.is_flooded()):
             return Event(message, request)
         if self.is_full():
-            self.answer(request, error(OVERLOADED))
+            text = f"too many requests at once (the limit is {self.limits.max_in_flight})"
+            self.answer(request, error(OVERLOADED, text))
             return None
         request.waits = True
         self.queue.append(Held(message, request))
@@ -213,23 +230,24 @@ class ModelSession:
             message.fault = "response"
             return Event(message, token=self.outstanding.pop(our_id(message.id)))
         if self.is_server and message.fault == "parse":
-            self.refuse(batch, None, PARSE_ERROR)
+            self.refuse(batch, None, PARSE_ERROR, "Parse error: " + message.reason)
         elif self.is_server and message.fault == "request":
-            self.refuse(batch, message.id, INVALID_REQUEST)
+            text = "Invalid request: " + message.reason
+            self.refuse(batch, message.id, INVALID_REQUEST, text)
         return Event(message)
 
     # -- out -----------------------------------------------------------------------------------
 
-    def refuse(self, batch: Batch | None, id: bytes | None, code: int) -> None:
+    def refuse(self, batch: Batch | None, id: bytes | None, code: int, text: str) -> None:
         """An error that answers no request in flight."""
         if id is None and self.null_ids:
             id = b"null"
         head = b"" if id is None else b'"id":' + id + b","
-        text = b'{"jsonrpc":"2.0",' + head + error(code) + b"}"
+        answer = b'{"jsonrpc":"2.0",' + head + error(code, text) + b"}"
         if batch is None:
-            self.out += text + b"\n"
+            self.out += answer + b"\n"
         else:
-            batch.answers.append(text)
+            batch.answers.append(answer)
 
     def answer(self, request: Request, body: bytes) -> bool:
         """Answer a request with ``"result":...`` or ``"error":...``; False: it is gone."""
@@ -275,24 +293,10 @@ def our_id(raw: bytes) -> int:
     return int(raw) if raw.isdigit() and not raw.startswith(b"0") and len(raw) < 20 else 0
 
 
-def error(code: int, message: str = "") -> bytes:
+def error(code: int, message: str) -> bytes:
     return (
-        b'"error":' + json.dumps({"code": code, "message": message}, separators=(",", ":")).encode()
+        b'"error":'
+        + json.dumps(
+            {"code": code, "message": message}, separators=(",", ":"), ensure_ascii=False
+        ).encode()
     )
-
-
-def without_texts(chunks: Sequence[bytes]) -> bytes:
-    """What was sent, with the texts for people left out: they are not part of the model."""
-    lines = b"".join(chunks).split(b"\n")
-    return b"\n".join(map(line_without_texts, lines))
-
-
-def line_without_texts(line: bytes) -> bytes:
-    mark = b'"message":"'
-    head, *rest = line.split(mark)
-    for part in rest:
-        at = 0
-        while part[at : at + 1] != b'"':
-            at += 2 if part[at : at + 1] == b"\\" else 1
-        head += mark + part[at:]
-    return head

@@ -124,6 +124,8 @@ cdef class Message:
         slab.n_leases += 1
         self.p = p
         self.n = n
+        self.ref = 0
+        self.token = None
         memset(&self.scan, 0, sizeof(ws_scan))
         return 0
 
@@ -247,7 +249,8 @@ cdef class Message:
         return self.invalid_c(fault, "a member of the message stands there twice")
 
     cdef bint version_c(self) except -1:
-        if poi_is(self, WS_JSONRPC, b'"2.0"'):
+        cdef Span s = span_of(self, WS_JSONRPC)
+        if s.n == 5 and s.p[1] == b'2' and s.p[2] == b'.' and s.p[3] == b'0' and s.p[0] == b'"':
             return True
         return self.text_c(WS_JSONRPC) == "2.0"
 

@@ -1,19 +1,20 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
 from wirespeed._core.span cimport Span
 
 cdef enum:
-    INLINE_ID = 24
+    INLINE_ID = 28               # so that a slot is 64 bytes
 
 
 cdef struct InFlightSlot:
     uint64_t hash
-    uint8_t *long_id             # ids longer than INLINE_ID; else NULL
     void *batch                  # strong reference to the BatchReply it belongs to, or NULL
+    void *token                  # strong reference to the handler's token, or NULL
     uint32_t id_len              # 0: the slot is free
     uint32_t generation
     uint32_t next_free
-    uint8_t short_id[INLINE_ID]
+    uint8_t id[INLINE_ID]        # the id, or where it is when it is longer than this
 
 
 cdef class InFlight:
@@ -22,11 +23,12 @@ cdef class InFlight:
     cdef uint32_t room
     cdef uint32_t used
     cdef uint32_t free_head      # slot + 1; 0: none
-    cdef uint32_t *table         # open addressing: slot + 1, or 0
+    cdef uint64_t *table         # open addressing: low half of the hash, slot + 1; or 0
     cdef uint32_t mask
     cdef readonly uint32_t live
 
     cdef uint64_t add_c(self, Span id) except? 0
+    cdef uint64_t lookup_c(self, Span id, uint64_t h, uint32_t *free_at) noexcept
     cdef uint64_t find_c(self, Span id) noexcept
     cdef InFlightSlot *slot_c(self, uint64_t ref) noexcept
     cdef int remove_c(self, uint64_t ref) except -1
@@ -36,7 +38,11 @@ cdef class InFlight:
 
 
 cdef inline Span inflight_id(InFlightSlot *slot) noexcept:
+    """The id's text, valid while the table is not changed."""
     cdef Span s
-    s.p = slot.long_id if slot.long_id is not NULL else slot.short_id
     s.n = slot.id_len
+    if s.n <= INLINE_ID:
+        s.p = slot.id
+    else:
+        memcpy(&s.p, slot.id, sizeof(s.p))
     return s

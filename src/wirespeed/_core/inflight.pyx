@@ -37,6 +37,15 @@ cdef inline uint64_t hash_id(Span id) noexcept:
     return h ^ (h >> 32)
 
 
+cdef inline uint64_t table_entry(uint64_t h, uint32_t i) noexcept:
+    return (<uint64_t> <uint32_t> h << 32) | (i + 1)
+
+
+cdef inline void free_id(InFlightSlot *slot) noexcept:
+    if slot.id_len > INLINE_ID:
+        PyMem_RawFree(<void *> inflight_id(slot).p)
+
+
 @cython.final
 cdef class InFlight:
     """The table of unanswered inbound requests. A `ref` is a slot and its generation, never 0."""
@@ -49,7 +58,7 @@ cdef class InFlight:
         cdef uint32_t i
         for i in range(self.used):
             if self.slots[i].id_len:
-                PyMem_RawFree(self.slots[i].long_id)
+                free_id(&self.slots[i])
                 if self.slots[i].batch is not NULL:
                     Py_DECREF(<object> self.slots[i].batch)
         PyMem_RawFree(self.slots)
@@ -59,7 +68,7 @@ cdef class InFlight:
         return self.live
 
     cdef int rehash_c(self, uint32_t size) except -1:
-        cdef uint32_t *table = <uint32_t *> PyMem_RawCalloc(size, sizeof(uint32_t))
+        cdef uint64_t *table = <uint64_t *> PyMem_RawCalloc(size, sizeof(uint64_t))
         cdef uint32_t i, at
         if table is NULL:
             raise MemoryError("no memory for the table of requests in flight")
@@ -68,7 +77,7 @@ cdef class InFlight:
                 at = <uint32_t> self.slots[i].hash & (size - 1)
                 while table[at]:
                     at = (at + 1) & (size - 1)
-                table[at] = i + 1
+                table[at] = table_entry(self.slots[i].hash, i)
         PyMem_RawFree(self.table)
         self.table = table
         self.mask = size - 1
@@ -83,43 +92,44 @@ cdef class InFlight:
             return NULL
         return &self.slots[i]
 
+    cdef uint64_t lookup_c(self, Span id, uint64_t h, uint32_t *free_at) noexcept:
+        """The ref of the request with this id and hash; else 0, and where it would stand."""
+        cdef uint32_t at = <uint32_t> h & self.mask
+        cdef uint64_t entry
+        cdef InFlightSlot *slot
+        while True:
+            entry = self.table[at]
+            if entry == 0:
+                free_at[0] = at
+                return 0
+            if <uint32_t> (entry >> 32) == <uint32_t> h:
+                slot = &self.slots[<uint32_t> entry - 1]
+                if (
+                    slot.hash == h
+                    and slot.id_len == id.n
+                    and memcmp(inflight_id(slot).p, id.p, id.n) == 0
+                ):
+                    return (<uint64_t> slot.generation << 32) | <uint32_t> entry
+            at = (at + 1) & self.mask
+
     cdef uint64_t find_c(self, Span id) noexcept:
         """The ref of the request with this id, or 0."""
-        cdef uint64_t h = hash_id(id)
-        cdef uint32_t at = <uint32_t> h & self.mask
-        cdef InFlightSlot *slot
-        while self.table[at]:
-            slot = &self.slots[self.table[at] - 1]
-            if (
-                slot.hash == h
-                and slot.id_len == id.n
-                and memcmp(inflight_id(slot).p, id.p, id.n) == 0
-            ):
-                return (<uint64_t> slot.generation << 32) | self.table[at]
-            at = (at + 1) & self.mask
-        return 0
+        cdef uint32_t at = 0
+        return self.lookup_c(id, hash_id(id), &at)
 
     cdef uint64_t add_c(self, Span id) except? 0:
         """A ref for a new request; 0 when its id is in flight already."""
         cdef uint64_t h = hash_id(id)
-        cdef uint32_t at = <uint32_t> h & self.mask
+        cdef uint32_t at = 0
         cdef uint32_t i, room
         cdef InFlightSlot *slot
         cdef InFlightSlot *grown
-        while self.table[at]:
-            slot = &self.slots[self.table[at] - 1]
-            if (
-                slot.hash == h
-                and slot.id_len == id.n
-                and memcmp(inflight_id(slot).p, id.p, id.n) == 0
-            ):
-                return 0
-            at = (at + 1) & self.mask
+        cdef uint8_t *copy
+        if self.lookup_c(id, h, &at):
+            return 0
         if 2 * self.live > self.mask:
-            self.rehash_c(2 * (self.mask + 1))
-            at = <uint32_t> h & self.mask
-            while self.table[at]:
-                at = (at + 1) & self.mask
+            self.rehash_c(4 * (self.mask + 1))
+            self.lookup_c(id, h, &at)
         i = self.free_head - 1 if self.free_head else self.used
         if i == self.room:
             room = max(<uint32_t> 32, 2 * self.room)
@@ -132,14 +142,14 @@ cdef class InFlight:
         if i == self.used:
             slot.generation = 0
             slot.id_len = 0
-        slot.long_id = NULL
         if id.n > INLINE_ID:
-            slot.long_id = <uint8_t *> PyMem_RawMalloc(id.n)
-            if slot.long_id is NULL:
+            copy = <uint8_t *> PyMem_RawMalloc(id.n)
+            if copy is NULL:
                 raise MemoryError("no memory for the id of a request")
-            memcpy(slot.long_id, id.p, id.n)
+            memcpy(copy, id.p, id.n)
+            memcpy(slot.id, &copy, sizeof(copy))
         else:
-            memcpy(slot.short_id, id.p, id.n)
+            memcpy(slot.id, id.p, id.n)
         if i == self.used:
             self.used += 1
         else:
@@ -147,7 +157,7 @@ cdef class InFlight:
         slot.id_len = <uint32_t> id.n
         slot.hash = h
         slot.batch = NULL
-        self.table[at] = i + 1
+        self.table[at] = table_entry(h, i)
         self.live += 1
         return (<uint64_t> slot.generation << 32) | (i + 1)
 
@@ -160,7 +170,7 @@ cdef class InFlight:
             return 0
         i = <uint32_t> ref - 1
         at = <uint32_t> slot.hash & self.mask
-        while self.table[at] != i + 1:
+        while <uint32_t> self.table[at] != i + 1:
             at = (at + 1) & self.mask
         # close the gap: move up whatever probed past it
         hole = at
@@ -168,13 +178,12 @@ cdef class InFlight:
             at = (at + 1) & self.mask
             if self.table[at] == 0:
                 break
-            home = <uint32_t> self.slots[self.table[at] - 1].hash & self.mask
+            home = <uint32_t> (self.table[at] >> 32) & self.mask
             if ((at - home) & self.mask) >= ((at - hole) & self.mask):
                 self.table[hole] = self.table[at]
                 hole = at
         self.table[hole] = 0
-        PyMem_RawFree(slot.long_id)
-        slot.long_id = NULL
+        free_id(slot)
         slot.id_len = 0
         slot.generation += 1
         slot.next_free = self.free_head

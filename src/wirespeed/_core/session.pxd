@@ -6,12 +6,14 @@ from wirespeed._core.framing.line cimport LineFramer
 from wirespeed._core.inflight cimport InFlight
 from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.pending cimport Pending
+from wirespeed._core.reader cimport MessageReader
 from wirespeed._core.span cimport Span
 
 
 cdef class Session:
     cdef readonly object limits
-    cdef LineFramer framer
+    cdef MessageReader reader
+    cdef LineFramer framer               # the reader's
     cdef readonly Outbox outbox
     cdef readonly Pending pending        # requests of ours
     cdef readonly InFlight inflight      # requests of the peer
@@ -19,14 +21,10 @@ cdef class Session:
     cdef size_t n_waiting
     cdef size_t n_waiting_bytes
     cdef size_t n_gone                   # of the waiting: in flight no more, or faults
-    cdef Message spare, spare_next       # messages made lately; used again if nobody kept them
-    cdef list elements                   # of the batch being worked through, last first
     cdef BatchReply batch                # that they belong to
     cdef readonly bint answers_faults    # a server answers bad input, a client only reports it
-    cdef public bint batches             # 2025-03-26 was negotiated
     cdef public bint null_ids            # errors without a readable id carry "id": null
     cdef readonly Py_ssize_t n_cancelled  # cancelled requests whose handlers still run
-    cdef uint32_t max_depth
     cdef size_t max_in_flight, max_waiting, max_waiting_bytes, output_high
     # counters
     cdef readonly long long messages_in, messages_out, bytes_in, bytes_out
@@ -36,7 +34,6 @@ cdef class Session:
     cdef int commit_c(self, size_t n) except -1
     cdef int sent_c(self, size_t n) except -1
     cdef Message next_c(self)
-    cdef Message next_frame_c(self)
     cdef bint has_room_c(self) noexcept
     cdef bint must_stop_c(self) noexcept
     cdef bint is_flooded_c(self) noexcept

@@ -23,14 +23,14 @@ from libc.math cimport INFINITY
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from cpython.ref cimport Py_INCREF, Py_REFCNT
+from cpython.ref cimport Py_INCREF
 
 from collections import deque
 
 import msgspec
 
 from wirespeed._core._simd cimport WS_ID, WS_METHOD, WS_PROGRESS_TOKEN, WS_REQUEST_ID
-from wirespeed._core.batch cimport BatchReply, split_c
+from wirespeed._core.batch cimport BatchReply
 from wirespeed._core.envelope cimport (
     BATCH,
     FAULT_PARSE,
@@ -44,10 +44,10 @@ from wirespeed._core.envelope cimport (
     span_of,
     valid_id,
 )
-from wirespeed._core.framing.line cimport FRAME_MORE, FRAME_OVERSIZE, LineFramer
 from wirespeed._core.inflight cimport InFlight, InFlightSlot, inflight_id
 from wirespeed._core.outbox cimport Outbox, json_line, payload_of
 from wirespeed._core.pending cimport Pending
+from wirespeed._core.reader cimport MessageReader
 from wirespeed._core.slab cimport slabs_live
 from wirespeed._core.span cimport Span
 
@@ -81,17 +81,25 @@ cdef class Session:
         self.limits = limits
         self.answers_faults = role == "server"
         self.null_ids = True
-        self.max_depth = limits.max_depth
         self.max_in_flight = limits.max_in_flight
         self.max_waiting = limits.max_waiting
         self.max_waiting_bytes = limits.max_waiting_bytes
         self.output_high = limits.output_high
-        self.framer = LineFramer(limits.max_message)
+        self.reader = MessageReader(limits=limits)
+        self.framer = self.reader.framer
         self.outbox = Outbox()
         self.pending = Pending(limits.max_outstanding)
         self.inflight = InFlight()
         self.waiting = deque()
-        self.elements = []
+
+    @property
+    def batches(self):
+        """Whether arrays are batches: 2025-03-26 was negotiated."""
+        return self.reader.batches
+
+    @batches.setter
+    def batches(self, bint value):
+        self.reader.batches = value
 
     # -- bytes in ------------------------------------------------------------------------------
 
@@ -170,7 +178,7 @@ cdef class Session:
         )
 
     cdef bint want_read_c(self) noexcept:
-        if self.elements and self.outbox.size >= 2 * self.output_high:
+        if self.reader.elements and self.outbox.size >= 2 * self.output_high:
             return False           # the errors of a batch cannot wait by themselves
         return not self.must_stop_c() or (
             self.pending.live != 0 and self.outbox.size < 2 * self.output_high
@@ -185,10 +193,10 @@ cdef class Session:
         """The next event, or None."""
         cdef Message m
         while True:
-            if self.batch is not None and not self.elements:
+            if self.batch is not None and not self.reader.elements:
                 self.finish_batch_c()
-            if self.elements and self.want_read_c():
-                m = <Message> self.elements.pop()
+            if self.reader.elements and self.want_read_c():
+                m = <Message> self.reader.elements.pop()
             elif self.n_waiting and self.has_room_c():
                 m = <Message> self.waiting.popleft()
                 self.n_waiting -= 1
@@ -196,13 +204,17 @@ cdef class Session:
                 if self.leave_queue_c(m):
                     return m
                 continue
-            elif self.elements:
+            elif self.reader.elements:
                 return None
             else:
-                m = self.next_frame_c()
+                if not self.want_read_c():
+                    return None
+                m = self.reader.next_c()
                 if m is None:
                     return None
                 if m.kind_c == BATCH:
+                    self.batch = BatchReply.new()
+                    self.batch.n_open = 1      # until all elements were looked at
                     continue
             self.messages_in += 1
             if m.kind_c == REQUEST:
@@ -219,45 +231,6 @@ cdef class Session:
                 return m
             elif self.respond_c(m):
                 return m
-
-    cdef Message next_frame_c(self):
-        """The next line as a message; None when there is no whole one, or it must wait.
-
-        Of kind BATCH only when its elements are now in `self.elements`.
-        """
-        cdef Span frame
-        cdef int got
-        cdef Message m
-        if not self.want_read_c():
-            return None
-        # two in turn: while an iteration still holds one, the other is free
-        m = self.spare
-        self.spare = self.spare_next
-        if m is None or Py_REFCNT(m) != 1:
-            m = Message.new()
-        else:
-            m.drop_c()
-        self.spare_next = m
-        got = self.framer.next_frame_c(&frame)
-        if got == FRAME_MORE:
-            if self.spare is not None and Py_REFCNT(self.spare) == 1:
-                self.spare.drop_c()        # it would keep the input memory
-            return None
-        if got == FRAME_OVERSIZE:
-            m.lost_c(f"longer than the limit of {self.limits.max_message} bytes")
-        elif frame.p[0] == c'[' and self.batches:
-            m.hold_c(self.framer.slab, frame.p, frame.n)
-            m.kind_c = BATCH
-            self.elements = split_c(m, self.limits.max_batch, self.max_depth)
-            if self.elements is not None:
-                self.elements.reverse()
-                self.batch = BatchReply.new()
-                self.batch.n_open = 1      # until all elements were looked at
-        else:
-            m.read_c(self.framer.slab, frame.p, frame.n, self.max_depth)
-            if m.kind_c == BATCH:
-                m.invalid_c(FAULT_REQUEST, "batches are not part of this protocol revision")
-        return m
 
     cdef int finish_batch_c(self) except -1:
         cdef BatchReply batch = self.batch

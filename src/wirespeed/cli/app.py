@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import io
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -30,24 +31,27 @@ LOG_LEVELS = (
 _TARGET_HELP = """
 \b
 TARGET is one of
-  server.py[:NAME]   a file with a wirespeed Server: started with "wirespeed serve"
+  server.py[:NAME]   a file with a Server: started by "wirespeed serve"
   file.json[#NAME]   a server of a mcpServers configuration
-  -- COMMAND ARGS…   a program, with this shell's environment
+  -- COMMAND ARGS…   a program; it gets this shell's environment
 """
 
 _EPILOG = """
 \b
 Exit codes:
     0  done
-    1  the tool failed (its result has isError), or the demo got a wrong answer
+    1  the tool failed (isError), or the demo got a wrong answer
     2  the command line is wrong
     3  the server cannot be started or reached, or ended too early
     4  the server answered with an error, or with what is no valid answer
     5  timed out
    70  a fault of wirespeed itself; --debug shows where
+   74  the output cannot be written
   130  interrupted (Ctrl-C); 128 + N for another signal N
+
 \b
-With --json the result, or {"error": {"type", "message", "exit_code", …}}, is on stdout.
+With --json, stdout has the result or {"error": {"type", "message", …}}.
+
 \b
 Shell completion:
   bash   eval "$(_WIRESPEED_COMPLETE=bash_source wirespeed)"
@@ -70,11 +74,12 @@ class Command(click.Command):
             status = super().invoke(ctx)
             sys.stdout.flush()
             return int(status)
-        except BrokenPipeError:
-            failures.broken_pipe()
         except click.exceptions.Exit:
             raise
         except (Exception, KeyboardInterrupt) as exc:
+            lost = failures.output_lost(exc) if isinstance(exc, OSError) else None
+            if lost is not None:
+                return lost
             _hint(exc, ctx)
             return failures.report(exc, json=json, debug=debug, seen_stderr=seen)
 
@@ -134,6 +139,9 @@ class Group(click.Group):
 
 def run(argv: Sequence[str]) -> int:
     """Run the command line and give its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a locale that lacks a character is no failure
+            stream.reconfigure(errors="backslashreplace")
     try:
         status = cli.main(list(argv), prog_name="wirespeed", standalone_mode=False)
         return int(status or 0)

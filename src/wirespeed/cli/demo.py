@@ -73,12 +73,10 @@ async def _one(client: Client) -> float:
 def _check(what: str, result: Any, right: int) -> None:
     """Failure (1) for a wrong answer: both the text and the structured content must be right."""
     if result.structured_content != {"result": right} or result.text != str(right):
-        said = result.text if result.is_error else result.structured_content
-        raise Failure(
-            f"a wrong answer: {what} gave {said!r} ({result.text!r}), not {right}",
-            Exit.TOOL_FAILED,
-            "WrongAnswer",
-        )
+        said = f"gave {result.structured_content} as {result.text!r}, not {right}"
+        if result.is_error:
+            said = f"failed: {result.text}"
+        raise Failure(f"a wrong answer: {what} {said}", Exit.TOOL_FAILED, "WrongAnswer")
 
 
 class Load:
@@ -242,6 +240,7 @@ def histogram(ordered: list[float], width: int) -> list[tuple[str, str]]:
     digits = len(f"{fullest:,}")
     lines = []
     for low, high, count in rows:
-        label = f"  {show.duration(low):>7} - {show.duration(high):>7}  {count:>{digits},}  "
-        lines.append((label, bar(count / fullest, width - digits, blocks=blocks)))
+        label = f"  {show.duration(low):>7} - {show.duration(high):>7}  {count:>{digits},}"
+        length = bar(count / fullest, width - digits, blocks=blocks)
+        lines.append((label, f"  {length}" if length else ""))
     return lines

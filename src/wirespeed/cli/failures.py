@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
 from enum import IntEnum
-from typing import Any, NoReturn
+from typing import Any
 
 from wirespeed.errors import (
     CallTimeout,
@@ -30,6 +31,7 @@ class Exit(IntEnum):
     REMOTE = 4
     TIMEOUT = 5
     FAULT = 70
+    OUTPUT = 74
     INTERRUPTED = 130
     BROKEN_PIPE = 141
 
@@ -171,11 +173,14 @@ def coloured(stream: Any) -> bool:
     )
 
 
+_COLOURS = {"error": 31, "warning": 33, "note": 36}
+
+
 def complain(text: str, *, level: str = "error") -> None:
-    """One line on stderr."""
+    """One line on stderr; ``level`` is error, warning or note."""
     prefix = "wirespeed:"
     if coloured(sys.stderr):
-        prefix = f"\x1b[1;{31 if level == 'error' else 33}m{prefix}\x1b[0m"
+        prefix = f"\x1b[1;{_COLOURS[level]}m{prefix}\x1b[0m"
     sys.stdout.flush()
     sys.stderr.write(f"{prefix} {text}\n")
 
@@ -192,8 +197,20 @@ def print_json(value: Any) -> None:
     sys.stdout.buffer.write(data + b"\n")  # JSON is UTF-8, whatever the locale says
 
 
-def broken_pipe() -> NoReturn:
-    """Whoever read our output is gone: end as SIGPIPE would, without a word."""
+def output_lost(exc: OSError) -> int | None:
+    """The exit code if it says that stdout takes no more; None for any other failure.
+
+    A reader that is gone is no failure: it ends us as SIGPIPE would, without a word.
+    """
+    if exc.errno not in _OUTPUT_ERRORS or exc.filename is not None:
+        return None
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)  # what is still buffered must not fail again at exit
-    raise SystemExit(int(Exit.BROKEN_PIPE))
+    os.close(null)
+    if exc.errno == errno.EPIPE:
+        return Exit.BROKEN_PIPE
+    complain(f"cannot write the output: {exc.strerror}")
+    return Exit.OUTPUT
+
+
+_OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)

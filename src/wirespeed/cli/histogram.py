@@ -54,6 +54,8 @@ def _edges(smallest: float, largest: float, stride: int) -> list[float]:
     """Steps from one at or below the smallest value to one above the largest."""
     steps = _STEPS[::stride]
     at = floor(log10(smallest)) * len(steps)
+    if _edge(at, steps) > smallest:  # log10 rounds
+        at -= 1
     while _edge(at + 1, steps) <= smallest:
         at += 1
     edges = [_edge(at, steps)]

@@ -10,7 +10,8 @@ import traceback
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING
 
-from wirespeed.cli.failures import cannot_start, usage
+from wirespeed.cli.failures import cannot_start, complain, usage
+from wirespeed.cli.show import plural
 from wirespeed.cli.targets import check_file, python_file
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ def serve(word: str) -> int:
     with claimed():
         module = load(path)
     server = pick(module, path, name)
+    if sys.stdin.isatty():
+        tools = plural(len(server.tools), "tool")
+        complain(f"serving {server.name} ({tools}) on stdio; Ctrl-D ends it", level="note")
     server.run()
     return 0
 

@@ -19,7 +19,11 @@ def console(*, stderr: bool = False) -> Console:
     """A console that writes control codes to terminals only, in the terminal's own colours."""
     from rich.console import Console
 
-    return Console(
+    class OurConsole(Console):
+        def on_broken_pipe(self) -> None:
+            raise
+
+    return OurConsole(
         stderr=stderr,
         highlight=False,
         soft_wrap=False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from wirespeed.server import Server
     from wirespeed.transport.process import Child
     from wirespeed.transport.tasks import TaskPool
+
+
+logger = logging.getLogger("wirespeed.client")
 
 
 class Channel(Protocol):
@@ -51,8 +55,9 @@ class StdioChannel:
     async def failure(self, reason: str) -> TransportError | ConnectionClosed:
         if self.child is None:
             return ConnectionClosed(reason)
-        await self.child.settle()
-        return self.child.error(reason)
+        if await self.child.settle():
+            return self.child.error(reason)
+        return TransportError(self.child.failure(reason))
 
     async def close(self) -> None:
         if self.child is not None:
@@ -88,12 +93,18 @@ class MemoryChannel:
         return ConnectionClosed(reason)
 
     async def close(self) -> None:
+        # nobody would get what is still worked on: no grace time
         if self._served is not None:
-            self._served.drain()
-            await asyncio.wait([self._served.closed], timeout=self.server.shutdown_grace + 1)
             self._served.abort()
-        if self._pool is not None:
-            await self._pool.aclose()
+        if self._pool is None:
+            return
+        closing = asyncio.ensure_future(self._pool.aclose())
+        await asyncio.wait((closing,), timeout=self.server.shutdown_grace)
+        if not closing.done():
+            n = self._pool.abandon()
+            logger.warning("%d handlers of %s ignore their cancellation", n, self.server.name)
+            closing.cancel()
+            await asyncio.wait((closing,))
 
 
 def channel_for(target: Any) -> Channel:

@@ -21,12 +21,14 @@ cdef class ClientConnection(Endpoint):
     cdef dict names                    # JSON text of tool names
     cdef object timer                  # of the earliest deadline
     cdef double timer_at
-    cdef list room_waiters
+    cdef object room_waiters           # deque of futures
+    cdef public bint probing           # the only request is server/discover, the first one
     cdef public object lost_error      # why the link is gone: what calls fail with
 
     cdef Waiter waiter_c(self, str method, object decode, object on_progress, bint cancellable,
                          double timeout)
     cdef int resolve_c(self, Message m) except -1
     cdef int refuse_c(self, Message m) except -1
+    cdef int progress_c(self, Waiter waiter, Message m) except -1
     cdef int arm_c(self, double at) except -1
     cdef int write_meta_c(self, Waiter waiter, bint first) except -1

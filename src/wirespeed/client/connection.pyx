@@ -6,11 +6,23 @@ is above (`wirespeed.client.client`).
 
 cimport cython
 from libc.math cimport INFINITY
+from libc.stdint cimport uint8_t, uint32_t
 
 import logging
+from collections import deque
+from collections.abc import Mapping
 
 import msgspec
 
+from wirespeed._core._simd cimport (
+    WS_DEPTH,
+    WS_OK,
+    WS_ROOT_OBJECT,
+    WS_UTF8,
+    kernels,
+    ws_scan,
+    ws_status,
+)
 from wirespeed._core.envelope cimport (
     ERROR,
     INVALID,
@@ -19,13 +31,20 @@ from wirespeed._core.envelope cimport (
     RESULT,
     Message,
     method_is,
+    valid_id,
 )
 from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.session cimport Session
 from wirespeed.transport.link cimport Endpoint
 
 from wirespeed.client.results import Progress, decode_call_result
-from wirespeed.errors import CallTimeout, ConnectionClosed, InvalidResponse, RemoteError
+from wirespeed.errors import (
+    CallTimeout,
+    ConnectionClosed,
+    InvalidResponse,
+    LimitExceeded,
+    RemoteError,
+)
 from wirespeed.protocol import codes
 from wirespeed.protocol.messages import ErrorObject
 
@@ -56,7 +75,8 @@ cdef class ClientConnection(Endpoint):
     Args:
         loop: The loop that everything happens on.
         limits: What the connection may take.
-        owner: An object with ``on_notification(message)`` and ``on_link_lost(exc)``.
+        owner: Gets ``on_notification(message)``, ``on_bad_line(message)``, ``on_outcome(value)``
+            with what a progress callback returned, ``on_link_eof()`` and ``on_link_lost(exc)``.
     """
 
     def __init__(self, loop, limits, owner):
@@ -67,7 +87,7 @@ cdef class ClientConnection(Endpoint):
         self.meta = b""
         self.names = {}
         self.timer_at = INFINITY
-        self.room_waiters = []
+        self.room_waiters = deque()
 
     # -- calls ---------------------------------------------------------------------------------
 
@@ -83,6 +103,13 @@ cdef class ClientConnection(Endpoint):
         cdef double deadline = INFINITY
         if self.link is None:
             raise self.error()
+        if timeout != timeout:
+            raise ValueError("timeout is not a number of seconds")
+        if self.session.pending.live >= self.session.pending.limit:
+            raise LimitExceeded(
+                f"{self.session.pending.limit} requests wait for their answers already"
+                " (max_outstanding)"
+            )
         waiter = Waiter.__new__(Waiter)
         waiter.method = method
         waiter.decode = decode
@@ -113,8 +140,9 @@ cdef class ClientConnection(Endpoint):
     def call_tool(self, str name not None, arguments, double timeout, on_progress):
         """Start tools/call; a `Waiter` whose future becomes a `CallToolResult`.
 
-        `arguments`: a mapping or struct, JSON text as bytes, or None. OverflowError when too many
-        calls are outstanding; ConnectionClosed or ChildExited when the link is gone.
+        `arguments`: a mapping or struct, JSON text as bytes, or None; TypeError or ValueError for
+        what cannot be sent. LimitExceeded when too many requests are outstanding; ConnectionClosed
+        or ChildExited when the link is gone. Nothing is sent then.
         """
         cdef Waiter waiter
         cdef Outbox out
@@ -124,10 +152,7 @@ cdef class ClientConnection(Endpoint):
             name_json = encode(name)
             if len(self.names) < MAX_NAMES:
                 self.names[name] = name_json
-        if arguments is None or isinstance(arguments, RAW_TYPES):
-            body = arguments
-        else:
-            body = encode(arguments)
+        body = None if arguments is None else arguments_text(arguments, self.session.max_depth)
         waiter = self.waiter_c("tools/call", decode_call_result, on_progress, True, timeout)
         out = self.session.open_request_c(waiter.id)
         out.text_c(b'"method":"tools/call","params":{"name":')
@@ -144,7 +169,8 @@ cdef class ClientConnection(Endpoint):
                 on_progress=None, bint cancellable=True):
         """Start any request; a `Waiter` whose future becomes what `decode` makes of the result.
 
-        `params` is the JSON text of an object without ``_meta``, or None.
+        `params` is the JSON text of an object without ``_meta``, on one line, or None. Errors as of
+        `call_tool`.
         """
         cdef bytes method_json = encode(method)
         cdef Waiter waiter = self.waiter_c(method, decode, on_progress, cancellable, timeout)
@@ -190,17 +216,25 @@ cdef class ClientConnection(Endpoint):
         return self.session.outbox.size >= self.session.output_high and self.link is not None
 
     def wait_for_room(self):
-        """A future: the server has read on, or the link is gone."""
+        """A future: the server has read on, or the link is gone. Look at `full` again then."""
         waiter = self.loop.create_future()
         self.room_waiters.append(waiter)
         return waiter
 
     cpdef object on_drained(self):
-        cdef list waiters = self.room_waiters
-        self.room_waiters = []
-        for waiter in waiters:
-            if not waiter.done():
+        """Let callers go on in their order, one after another while there is room: many that wait
+        with large requests are not all woken for the few that fit."""
+        while self.room_waiters:
+            waiter = self.room_waiters.popleft()
+            if not waiter.done():          # not cancelled
                 waiter.set_result(None)
+                # behind the caller, which writes when its task goes on
+                self.loop.call_soon(self._more_room)
+                return
+
+    def _more_room(self):
+        if self.room_waiters and not self.full:
+            self.on_drained()
 
     # -- deadlines -----------------------------------------------------------------------------
 
@@ -265,6 +299,10 @@ cdef class ClientConnection(Endpoint):
             waiter.future.set_exception(
                 InvalidResponse(f"the result of {waiter.method} is not valid: {exc}")
             )
+        except StopIteration as exc:       # which futures refuse
+            waiter.future.set_exception(RuntimeError(f"decode of {waiter.method} raised {exc!r}"))
+        except Exception as exc:
+            waiter.future.set_exception(exc)
         else:
             waiter.future.set_result(result)
         return 0
@@ -272,11 +310,15 @@ cdef class ClientConnection(Endpoint):
     cdef int refuse_c(self, Message m) except -1:
         """An error response, or something that is no message."""
         cdef Waiter waiter
+        if m.token is None and self.probing and m.kind_c == ERROR and not valid_id(m):
+            for _, m.token in self.session.fail_all():
+                pass                       # the probe is the only one
         if m.token is None:
             if m.kind_c == ERROR:
-                logger.warning("the server reports an error: %s", bytes(m.error)[:500])
+                logger.warning(
+                    "the server reports an error: %r", bytes(memoryview(m.error)[:500])
+                )
             else:
-                logger.warning("skipped what is no message (%s)", m.reason)
                 self.owner.on_bad_line(m)
             return 0
         waiter = <Waiter> m.token
@@ -298,20 +340,38 @@ cdef class ClientConnection(Endpoint):
         return 0
 
     def notification(self, Message m not None):
+        """A notification of the server."""
         cdef Waiter waiter
-        if m.token is not None and method_is(
-            m, b'"notifications/progress"', "notifications/progress"
-        ):
+        if m.token is not None:
             waiter = <Waiter> m.token
-            if waiter.on_progress is not None and not waiter.future.done():
-                try:
-                    progress = decode_progress(m.params)
-                except msgspec.DecodeError as exc:
-                    logger.warning("a progress notification is not valid: %s", exc)
-                    return
-                waiter.on_progress(progress.progress, progress.total, progress.message)
+            if method_is(m, b'"notifications/progress"', "notifications/progress"):
+                if waiter.on_progress is not None and not waiter.future.done():
+                    self.progress_c(waiter, m)
+            elif waiter.method == "subscriptions/listen":
+                # its end, on stdio; the result that should follow may be missing
+                self.session.forget(waiter.id)
+                if not waiter.future.done():
+                    waiter.future.set_result(None)
             return
         self.owner.on_notification(m)
+
+    cdef int progress_c(self, Waiter waiter, Message m) except -1:
+        cdef object outcome
+        try:
+            progress = decode_progress(m.params)
+        except msgspec.DecodeError as exc:
+            logger.warning("a progress notification is not valid: %s", exc)
+            return 0
+        try:
+            outcome = waiter.on_progress(progress.progress, progress.total, progress.message)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:
+            logger.exception("the progress callback of a call failed")
+            return 0
+        if outcome is not None:
+            self.owner.on_outcome(outcome)
+        return 0
 
     def inbound(self, Message m not None):
         """A request of the server (legacy only)."""
@@ -341,3 +401,37 @@ cdef class ClientConnection(Endpoint):
             if not waiter.future.done():
                 waiter.future.set_exception(self.error())
         self.on_drained()
+
+
+cdef bytes arguments_text(object arguments, uint32_t max_depth):
+    """The arguments of a call as the JSON text of an object, on one line."""
+    cdef bytes text
+    cdef ws_scan scan
+    cdef ws_status status
+    if type(arguments) is not dict:
+        if isinstance(arguments, RAW_TYPES):
+            # a copy of what may change before it is sent
+            text = arguments if type(arguments) is bytes else bytes(arguments)
+            if len(text) > 0x7FFFFFFF:
+                raise ValueError("arguments of more than 2 GiB")
+            status = kernels.json(
+                <const uint8_t *> <const char *> text, len(text), max_depth, &scan
+            )
+            if status == WS_DEPTH:
+                raise ValueError(f"the arguments are nested deeper than {max_depth} levels")
+            if status == WS_UTF8:
+                raise ValueError(f"the arguments are not UTF-8 at byte {scan.error_at}")
+            if status != WS_OK:
+                raise ValueError(f"the arguments are not JSON at byte {scan.error_at}")
+            if scan.root != WS_ROOT_OBJECT:
+                raise TypeError("the arguments must be a JSON object")
+            # in JSON a raw newline is only ever white space
+            return text.replace(b"\n", b" ") if b"\n" in text else text
+        if isinstance(arguments, Mapping):
+            arguments = dict(arguments)
+    text = encode(arguments)
+    if text[0] != c"{":
+        raise TypeError(
+            f"arguments must be a mapping, a struct or bytes, not {type(arguments).__name__}"
+        )
+    return text

@@ -6,10 +6,12 @@ basic/lifecycle of the others.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from wirespeed.client.results import complete
 from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.messages import DiscoverResult, InitializeResult
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from wirespeed.client.connection import ClientConnection
 
 encode = msgspec.json.Encoder().encode
-_discovered = msgspec.json.Decoder(DiscoverResult).decode
 _initialized = msgspec.json.Decoder(InitializeResult).decode
 
 # Errors that only a modern server gives ("recognised modern error" is not enumerated by the
@@ -45,6 +46,19 @@ MODERN_ERRORS = frozenset(
 )
 
 
+class _Discovered(DiscoverResult):
+    resultType: str = "complete"  # noqa: N815
+
+
+_discovery = msgspec.json.Decoder(_Discovered).decode
+
+
+def _discovered(data: Any) -> DiscoverResult:
+    result = _discovery(data)
+    complete(result.resultType)
+    return result
+
+
 class VersionMismatch(WirespeedError):
     """Client and server have no revision in common; ``supported`` is what the server speaks."""
 
@@ -54,6 +68,10 @@ class VersionMismatch(WirespeedError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class ModernServer(VersionMismatch):
+    """A server refuses ``initialize`` as only a modern one does."""
 
 
 class Agreement(msgspec.Struct):
@@ -85,17 +103,24 @@ class Identity(msgspec.Struct):
 
 
 class FallBack(Exception):
-    """The probe says: a legacy server. ``waited`` tells that it only stayed silent."""
+    """The probe says: a legacy server."""
 
 
 async def modern(
     connection: ClientConnection, identity: Identity, timeout: float, *, fall_back: bool
 ) -> Agreement:
-    """Probe with server/discover. `FallBack` (where asked for) when the server is a legacy one."""
+    """Ask with server/discover. `FallBack` (where asked for) when the server is a legacy one.
+
+    As a probe it is not cancelled on the wire: a legacy server must not get even more that it does
+    not know before ``initialize``. An error without an id can only be about this first request.
+    """
     version = LATEST_MODERN
     for _ in MODERN_VERSIONS:
         connection.use(REVISIONS[version], identity.meta(version))
-        waiter = connection.request("server/discover", None, _discovered, timeout=timeout)
+        connection.probing = True
+        waiter = connection.request(
+            "server/discover", None, _discovered, timeout=timeout, cancellable=not fall_back
+        )
         try:
             result: DiscoverResult = await waiter.future
         except RemoteError as exc:
@@ -106,11 +131,7 @@ async def modern(
                     continue
                 if fall_back and _newest(supported, LEGACY_VERSIONS):
                     raise FallBack from exc
-                raise VersionMismatch(
-                    f"the server speaks {', '.join(supported) or 'no version it names'}; "
-                    f"this client {', '.join(MODERN_VERSIONS)}",
-                    supported,
-                ) from exc
+                raise VersionMismatch(_speaks(supported, MODERN_VERSIONS), supported) from exc
             if exc.code in MODERN_ERRORS:
                 raise
             if fall_back:
@@ -125,53 +146,50 @@ async def modern(
                 raise FallBack from exc
             raise
         except BaseException:
-            if not waiter.future.done() or waiter.future.cancelled():
+            if waiter.future.cancelled():
                 connection.abandon(waiter)
             raise
+        finally:
+            connection.probing = False
         chosen = _newest(result.supportedVersions, MODERN_VERSIONS)
         if not chosen:
             if fall_back:
                 raise FallBack
-            raise VersionMismatch(
-                f"the server speaks {', '.join(result.supportedVersions)}; "
-                f"this client {', '.join(MODERN_VERSIONS)}",
-                result.supportedVersions,
-            )
+            supported = result.supportedVersions
+            raise VersionMismatch(_speaks(supported, MODERN_VERSIONS), supported)
         connection.use(REVISIONS[chosen], identity.meta(chosen))
         info = result.meta.get(META_SERVER_INFO)
-        return Agreement(REVISIONS[chosen], info, result.capabilities, result.instructions)
+        return Agreement(
+            REVISIONS[chosen],
+            info if isinstance(info, dict) else None,
+            result.capabilities,
+            result.instructions,
+        )
     raise VersionMismatch("the server refuses every version it names", [])
 
 
 async def legacy(
     connection: ClientConnection, identity: Identity, timeout: float, version: str = LATEST_LEGACY
 ) -> Agreement:
-    """The initialize handshake. It is never cancelled on the wire. VersionMismatch, too, when the
-    server refuses with an error that names its versions (2024-11-05 basic/lifecycle and 2026-07-28
-    basic/versioning)."""
-    connection.use(REVISIONS[version], b"")
-    connection.session.batches = True
-    params = {
-        "protocolVersion": version,
-        "capabilities": identity.capabilities,
-        "clientInfo": identity.info,
-    }
-    waiter = connection.request(
-        "initialize", encode(params), _initialized, timeout=timeout, cancellable=False
-    )
+    """The initialize handshake. It is never cancelled on the wire.
+
+    A server that refuses with an error that names its versions, instead of offering one (2024-11-05
+    basic/lifecycle, "Error Handling"), is asked once more, for one of them. VersionMismatch: there
+    is none in common. `ModernServer`: it refuses as 2026-07-28 basic/versioning has it.
+    """
     try:
-        result: InitializeResult = await waiter.future
+        result = await _initialize(connection, identity, timeout, version)
     except RemoteError as exc:
         supported = _supported(exc)
-        if not supported:
+        if not supported and exc.code != codes.UNSUPPORTED_PROTOCOL_VERSION:
             raise
-        raise VersionMismatch(
-            f"the server speaks {', '.join(supported)}; initialize offers {version}", supported
-        ) from exc
-    except BaseException:
-        if not waiter.future.done() or waiter.future.cancelled():
-            connection.abandon(waiter)
-        raise
+        text = _speaks(supported, LEGACY_VERSIONS) + " for initialize"
+        if not supported or _newest(supported, MODERN_VERSIONS):
+            raise ModernServer(text, supported) from exc
+        other = _newest(supported, LEGACY_VERSIONS, exclude=version)
+        if not other:
+            raise VersionMismatch(text, supported) from exc
+        result = await _initialize(connection, identity, timeout, other)
     if result.protocolVersion not in LEGACY_VERSIONS:
         raise VersionMismatch(
             f"the server wants protocol version {result.protocolVersion!r}; "
@@ -182,6 +200,34 @@ async def legacy(
     connection.use(revision, b"")
     connection.notify("notifications/initialized")
     return Agreement(revision, result.serverInfo, result.capabilities, result.instructions)
+
+
+async def _initialize(
+    connection: ClientConnection, identity: Identity, timeout: float, version: str
+) -> InitializeResult:
+    connection.use(REVISIONS[version], b"")
+    connection.session.batches = True  # its answer may come in one: 2025-03-26 is not excluded yet
+    params = {
+        "protocolVersion": version,
+        "capabilities": identity.capabilities,
+        "clientInfo": identity.info,
+    }
+    waiter = connection.request(
+        "initialize", encode(params), _initialized, timeout=timeout, cancellable=False
+    )
+    try:
+        result: InitializeResult = await waiter.future
+    except asyncio.CancelledError:
+        connection.abandon(waiter)
+        raise
+    return result
+
+
+def _speaks(supported: list[str], ours: tuple[str, ...]) -> str:
+    return (
+        f"the server speaks {', '.join(supported) or 'no version it names'}; "
+        f"this client {', '.join(ours)}"
+    )
 
 
 def _supported(exc: RemoteError) -> list[str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import contextlib
 import threading
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from wirespeed.client.client import Client, OnProgress
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_FROM_A_CALLBACK = "a callback cannot block its own client: call from another thread"
+
 
 class SyncClient:
     """A `Client` on a loop in a thread of its own; the arguments are the same.
@@ -33,6 +37,10 @@ class SyncClient:
         self._client = Client(target, **options)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._ending: threading.Thread | None = None  # of the loop before
+        # Held while work is handed to the loop: what was handed over before `close` took the loop
+        # away is ended by it, and nothing is handed over after.
+        self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
         self.open()
@@ -48,17 +56,20 @@ class SyncClient:
 
     def open(self) -> None:
         """As `Client.open`."""
-        if self._loop is None:
-            loop = loop_factory()()
-            self._thread = threading.Thread(
-                target=self._serve, args=(loop,), name="wirespeed-client", daemon=True
-            )
-            self._loop = loop
-            self._thread.start()
+        if self._ending is not None:
+            self._ending.join()
+        with self._lock:
+            if self._loop is None:
+                self._loop = loop_factory()()
+                self._thread = threading.Thread(
+                    target=self._serve, args=(self._loop,), name="wirespeed-client", daemon=True
+                )
+                self._thread.start()
         try:
             self._run(self._client.open())
         except BaseException:
-            self.close()
+            if threading.current_thread() is not self._thread:
+                self.close()
             raise
 
     @staticmethod
@@ -77,27 +88,36 @@ class SyncClient:
 
     def close(self) -> None:
         """As `Client.close`."""
-        loop, thread = self._loop, self._thread
-        if loop is None or thread is None:
-            return
-        try:
-            self._run(self._client.close())
-        finally:
+        with self._lock:
+            if threading.current_thread() is self._thread:
+                raise RuntimeError(_FROM_A_CALLBACK)
+            loop, thread = self._loop, self._thread
+            if loop is None or thread is None:
+                return
             self._loop = self._thread = None
+            self._ending = thread
+            future = asyncio.run_coroutine_threadsafe(self._client.close(), loop)
+        try:
+            future.result()
+        finally:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        loop = self._loop
-        if loop is None:
+        try:
+            with self._lock:
+                if self._loop is None:
+                    raise ConnectionClosed("the client is not open")
+                if threading.current_thread() is self._thread:
+                    raise RuntimeError(_FROM_A_CALLBACK)
+                future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except BaseException:
             work.close()
-            raise ConnectionClosed("the client is not open")
-        if threading.current_thread() is self._thread:
-            work.close()
-            raise RuntimeError("a callback cannot block its own client: call from another thread")
-        future = asyncio.run_coroutine_threadsafe(work, loop)
+            raise
         try:
             return future.result()
+        except concurrent.futures.CancelledError:
+            raise ConnectionClosed("the client was closed") from None
         except BaseException:
             future.cancel()
             raise
@@ -126,11 +146,12 @@ class SyncClient:
     def iter_tools(self, *, timeout: float | None = -1.0) -> Iterator[ToolInfo]:
         """As `Client.iter_tools`."""
         items = self._client.iter_tools(timeout=timeout)
-        while True:
-            try:
-                yield self._run(_next(items))
-            except StopAsyncIteration:
-                return
+        try:
+            while (tool := self._run(_next(items))) is not None:
+                yield tool
+        finally:
+            with contextlib.suppress(ConnectionClosed):  # then the loop's end has closed it
+                self._run(items.aclose())
 
     def list_tools_page(
         self, cursor: str | None = None, *, timeout: float | None = -1.0
@@ -176,5 +197,5 @@ class SyncClient:
         return self._client.counters
 
 
-async def _next(items: Any) -> Any:
-    return await anext(items)
+async def _next(items: AsyncGenerator[ToolInfo, None]) -> ToolInfo | None:
+    return await anext(items, None)

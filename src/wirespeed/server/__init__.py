@@ -11,13 +11,14 @@ if TYPE_CHECKING:
         EmbeddedResource,
         Icon,
         Image,
+        RawResult,
         ResourceContents,
         ResourceLink,
         Text,
         ToolResult,
     )
     from wirespeed.server.context import Context
-    from wirespeed.server.server import RawResult, Server
+    from wirespeed.server.server import Server
     from wirespeed.server.signature import SignatureError
 
 __all__ = [
@@ -38,7 +39,6 @@ __all__ = [
 
 _HOMES = dict.fromkeys(__all__, "content") | {
     "Context": "context",
-    "RawResult": "server",
     "Server": "server",
     "SignatureError": "signature",
 }

@@ -55,6 +55,8 @@ cdef class ServerConnection(Endpoint):
     cdef int finish_c(self, Call call, object value, object exc) except -1
     cdef int fail_c(self, Call call, object exc) except -1
     cdef int send_text_c(self, Call call, str text) except -1
+    cdef object call_inline_c(self, Tool tool, object decoded, object context)
+    cdef int send_raw_c(self, Call call, object data) except -1
     cdef int send_content_c(
         self, Call call, bytes content, bytes structured, bint is_error, bytes meta
     ) except -1

@@ -6,6 +6,7 @@ the others; the rules for serving both on one stdio connection are in docs/archi
 """
 
 cimport cython
+from cpython.contextvars cimport PyContext_Copy, PyContext_Enter, PyContext_Exit
 from cpython.ref cimport Py_REFCNT
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport uint8_t
@@ -25,7 +26,11 @@ from wirespeed._core._simd cimport (
     WS_META_PROTOCOL_VERSION,
     WS_METHOD,
     WS_NAME,
+    WS_OK,
+    WS_ROOT_OBJECT,
     kernels,
+    ws_scan,
+    ws_status,
 )
 from wirespeed._core.envelope cimport (
     INVALID,
@@ -48,7 +53,7 @@ from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LOG_LEVELS
 from wirespeed.server import methods
-from wirespeed.server.content import error_content
+from wirespeed.server.content import RawResult, error_content
 from wirespeed.server.context import Context
 from wirespeed.server.schema import describe_validation_error
 
@@ -351,7 +356,10 @@ cdef class ServerConnection(Endpoint):
         if tool.wants_context:
             context = call.context = Context(call, m)
         try:
-            value = tool.invoke_c(decoded, context)
+            if tool.how == INLINE:
+                value = self.call_inline_c(tool, decoded, context)
+            else:
+                value = tool.invoke_c(decoded, context)
         except BaseException as exc:
             self.finish_c(call, None, exc)
             if isinstance(exc, (KeyboardInterrupt, SystemExit)):
@@ -368,6 +376,15 @@ cdef class ServerConnection(Endpoint):
             if tool.timeout is not None:
                 call.timer = self.loop.call_later(tool.timeout, call.expire)
         return 0
+
+    cdef object call_inline_c(self, Tool tool, object decoded, object context):
+        """Call a plain function here and now, with context variables of its own."""
+        cdef object variables = PyContext_Copy(self.pool._base)
+        PyContext_Enter(variables)
+        try:
+            return tool.invoke_c(decoded, context)
+        finally:
+            PyContext_Exit(variables)
 
     def bad_arguments(self, Call call, exc):
         """Arguments that break the tool's schema (SEP-1303: a result, since 2025-11-25)."""
@@ -399,6 +416,8 @@ cdef class ServerConnection(Endpoint):
             self.fail_c(call, exc)
         elif call.tool.plain_text and type(value) is str:
             self.send_text_c(call, <str> value)
+        elif type(value) is RawResult:
+            self.send_raw_c(call, value.data)
         else:
             try:
                 encoded = call.tool.encode(value, call.revision.version)
@@ -468,6 +487,23 @@ cdef class ServerConnection(Endpoint):
         self.session.close_reply_c(call.ref)
         return 0
 
+    cdef int send_raw_c(self, Call call, object data) except -1:
+        """A result that its tool has encoded: checked, for what leaves must be valid."""
+        cdef bytes text
+        cdef ws_scan scan
+        cdef ws_status status
+        try:
+            text = bytes(data).strip()
+        except Exception as exc:
+            return self.fail_c(call, exc)
+        status = kernels.json(<const uint8_t *> <const char *> text, len(text), 1024, &scan)
+        if status != WS_OK or scan.root != WS_ROOT_OBJECT:
+            return self.fail_c(call, ValueError("the tool gave a RawResult that is no JSON object"))
+        if b"\n" in text:
+            text = text.replace(b"\n", b" ")     # in JSON they stand between tokens only
+        self.session.result_c(call.ref, text)
+        return 0
+
     cdef int send_content_c(
         self, Call call, bytes content, bytes structured, bint is_error, bytes meta
     ) except -1:
@@ -508,7 +544,7 @@ cdef class ServerConnection(Endpoint):
         if m.token is not None and m.ref:
             m.token.cancel()           # notifications/cancelled of a request in flight
         elif method_is(m, b'"notifications/initialized"', "notifications/initialized"):
-            self.state.initialized = True
+            self.state.initialized = self.revision is not None
 
     # -- shutting down -------------------------------------------------------------------------
 

@@ -61,6 +61,7 @@ __all__ = [
     "Encoded",
     "Icon",
     "Image",
+    "RawResult",
     "ResourceContents",
     "ResourceLink",
     "ResultError",
@@ -221,6 +222,16 @@ class ToolResult(msgspec.Struct, kw_only=True):
     structured_content: Any = UNSET
     is_error: bool = False
     meta: dict[str, Any] | None = None
+
+
+class RawResult:
+    """A whole result of any tool as JSON text (UTF-8): one object, in 2026-07-28 with its
+    ``resultType``. It is checked and sent as it is, but for newlines, which become spaces."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
 
 
 # -- encoding -------------------------------------------------------------------------------------

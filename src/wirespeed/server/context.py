@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -122,13 +122,18 @@ class Context:
             return _READY
         if not math.isfinite(progress) or not (total is None or math.isfinite(total)):
             raise ValueError("progress and total must be finite numbers")
-        self._progress = progress
         params = b'{"progressToken":%b,"progress":%b' % (self._token, _encode(progress))
         if total is not None:
             params += b',"total":%b' % _encode(total)
         if message is not None and self._call.revision.progress_message:
             params += b',"message":%b' % _encode(message)
-        return self._notify("notifications/progress", params + b"}")
+        return self._on_loop(self._send_progress, progress, params + b"}")
+
+    def _send_progress(self, progress: float, params: bytes) -> None:
+        # looked at here again: threads of the same call may have overtaken each other
+        if self._progress is None or progress > self._progress:
+            self._progress = progress
+            self._call.notify("notifications/progress", params)
 
     def log(self, level: str, data: Any, logger: str | None = None) -> _Ready | Future[None]:
         """Send a log message to the client (server/utilities/logging).
@@ -150,7 +155,7 @@ class Context:
         if logger is not None:
             params += b',"logger":%b' % _encode(logger)
         params += b',"data":%b}' % _encode(data)
-        return self._notify("notifications/message", params)
+        return self._on_loop(self._call.notify, "notifications/message", params)
 
     def debug(self, data: Any) -> _Ready | Future[None]:
         """`log` at level debug."""
@@ -168,15 +173,15 @@ class Context:
         """`log` at level error."""
         return self.log("error", data)
 
-    def _notify(self, method: str, params: bytes) -> _Ready | Future[None]:
+    def _on_loop(self, send: Callable[..., None], *args: Any) -> _Ready | Future[None]:
         connection = self._call.connection
         if threading.get_ident() != connection.thread:
             try:
-                connection.loop.call_soon_threadsafe(self._call.notify, method, params)
+                connection.loop.call_soon_threadsafe(send, *args)
             except RuntimeError:
                 logger.debug("a tool's thread outlived its server's loop")
             return _READY
-        self._call.notify(method, params)
+        send(*args)
         waiter: Future[None] | None = connection.wait_for_room()
         return _READY if waiter is None else waiter
 

@@ -228,7 +228,7 @@ def end_listens(connection: ServerConnection) -> None:
 
 def tools_changed(connection: ServerConnection) -> None:
     """Tell a client that the list of tools is another one now."""
-    if connection.state.initialized and connection.revision is not None:
+    if connection.state.initialized:
         connection.session.send_notification("notifications/tools/list_changed")
         connection.wrote()
     for subscription in list(connection.listens.values()):

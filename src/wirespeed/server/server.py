@@ -48,18 +48,6 @@ class ToolEntry(msgspec.Struct, omit_defaults=True):
     meta: Mapping[str, Any] | None = msgspec.field(name="_meta", default=None)
 
 
-class RawResult:
-    """A whole result as JSON text, from a raw tool: sent as it is.
-
-    It must be one JSON object; in 2026-07-28 with its ``resultType``.
-    """
-
-    __slots__ = ("data",)
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-
-
 class Server:
     """An MCP server.
 
@@ -257,7 +245,7 @@ class Server:
         ``handler(arguments)``, or with ``context=True`` ``handler(arguments, ctx)``, where
         ``arguments`` is a bytes-like view of the JSON object that came in. The view pins input
         memory: keep it only after ``copy()``. ``schema`` is announced, not enforced. The result is
-        treated like that of a function without a return annotation, or is a `RawResult`.
+        treated like that of a function without a return annotation.
         """
         entry = ToolEntry(
             name=name,

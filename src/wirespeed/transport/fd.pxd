@@ -8,6 +8,7 @@ cdef class FdLink(Link):
     cdef bint writing                  # add_writer is in force
     cdef bint lost
     cdef bint saw_eof
+    cdef object broken                 # why nothing can be written, while the rest is read
 
     cdef int read_c(self) except -1
     cdef int lose_c(self, object exc) except -1

@@ -24,6 +24,7 @@ cdef extern from "<sys/uio.h>" nogil:
 
 cdef enum:
     READS_A_TURN = 8       # then the loop gets its turn
+    REST_TURNS = 16        # of what a peer said before it stopped to listen
     MAX_VECTORS = 64
 
 
@@ -103,7 +104,7 @@ cdef class FdLink(Link):
         cdef iovec vectors[MAX_VECTORS]
         cdef int n_vectors
         cdef ssize_t n
-        if self.writing or self.lost:
+        if self.writing or self.lost or self.broken is not None:
             return
         while session.outbox.size:
             n_vectors = session.outbox.gather_c(vectors, MAX_VECTORS)
@@ -117,10 +118,22 @@ cdef class FdLink(Link):
                 self.writing = True
                 self.loop.add_writer(self.write_fd, self._writable)
                 break
+            elif session.pending.live and not self.saw_eof:
+                # the peer takes nothing any more, but may have answered before
+                self.broken = OSError(errno, os.strerror(errno))
+                self.loop.call_soon(self._read_rest)
+                return
             else:
                 self.lose_c(OSError(errno, os.strerror(errno)))
                 return
         self.check_drained_c()
+
+    def _read_rest(self):
+        for _ in range(REST_TURNS):
+            if self.lost or not self.reading:
+                break
+            self.read_c()
+        self.lose_c(self.broken)
 
     def _writable(self):
         self.writing = False

@@ -17,7 +17,7 @@ VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 
 def problems(wire: list[list[str]], writer: str) -> list[str]:
     found = []
-    asked: dict[str, tuple[str, str]] = {}  # id as JSON: method and version
+    asked: dict[str, tuple[str, str]] = {}  # who asked and the id as JSON: method and version
     version = "2025-11-25"
     for side, line in wire:
         try:
@@ -38,27 +38,32 @@ def check(
     if ours:
         jsonrpc_message_adapter.validate_json(line, by_name=False)
     method, params = message.get("method"), message.get("params")
-    key = json.dumps(message.get("id"))
-    if side == ">" and method is not None and "id" in message:
+    other = "<" if side == ">" else ">"
+    number = json.dumps(message.get("id"))
+    if method is not None and "id" in message:
         named = ((params or {}).get("_meta") or {}).get(VERSION_KEY, version)
         if method == "initialize":
             named = "2025-11-25"
-        asked[key] = (method, named)
-        version = named
-        if ours:
-            methods.validate_client_request(method, named, params)
-    elif side == ">" and method is not None:
-        if ours:
-            methods.validate_client_notification(method, version, params)
+        asked[side + number] = (method, named)
+        if side == ">":
+            version = named
+            if ours:
+                methods.validate_client_request(method, named, params)
+        elif ours:
+            methods.parse_server_request(method, named, params)
     elif method is not None:
-        if ours and "id" not in message:
+        if ours and side == ">":
+            methods.validate_client_notification(method, version, params)
+        elif ours:
             methods.parse_server_notification(method, version, params)
     elif "result" in message:
-        of, named = asked.get(key, ("", version))
+        of, named = asked[other + number]
         if of == "initialize":
             version = named = message["result"]["protocolVersion"]
         if ours and side == "<":
             methods.validate_server_result(of, named, message["result"])
+        elif ours:
+            methods.validate_client_result(of, named, message["result"])
     elif ours:
         types.ErrorData.model_validate(message["error"], by_name=False)
     return version

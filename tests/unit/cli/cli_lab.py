@@ -24,7 +24,7 @@ CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 def environment(**changes: str) -> dict[str, str]:
     """This process's environment without what would change the look of the output."""
-    drop = ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "WIRESPEED_LOOP")
+    drop = ("COLUMNS", "NO_COLOR", "FORCE_COLOR")
     return {k: v for k, v in os.environ.items() if k not in drop} | changes
 
 
@@ -47,23 +47,23 @@ def wirespeed(
     )
 
 
-def start(*args: str, cwd: Path | None = None, **env: str) -> subprocess.Popen[bytes]:
+def start(*args: str, stdout: Any = subprocess.PIPE) -> subprocess.Popen[bytes]:
     """``wirespeed ARGS``, running, in a process group of its own."""
     return subprocess.Popen(
         [sys.executable, "-m", "wirespeed", *args],
         stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         stderr=subprocess.PIPE,
-        cwd=cwd,
-        env=environment(**env),
+        env=environment(),
         start_new_session=True,
     )
 
 
-def on_terminal(args: Sequence[str], *, columns: int = 80, **env: str) -> tuple[str, int]:
+def on_terminal(args: Sequence[str], *, typed: bytes = b"", **env: str) -> tuple[str, int]:
     """``wirespeed ARGS`` on a terminal of its own: everything that it wrote, and its status."""
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 80, 0, 0))
+    os.write(ours, typed)
     with subprocess.Popen(
         [sys.executable, "-m", "wirespeed", *args],
         stdin=theirs,
@@ -128,7 +128,7 @@ async def environment(name: str) -> str:
     return os.environ.get(name, "unset")
 
 @server.tool
-async def picture() -> list:
+async def picture():
     """A picture and a word."""
     return [Image(data=b"12345", mime_type="image/png"), "seen"]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from wirespeed.cli import targets
 from wirespeed.cli.failures import Exit, Failure
 from wirespeed.errors import ConfigError

@@ -325,6 +325,7 @@ def test_a_cancelled_listen_ends_silently_and_the_others_go_on(
     server.add_tool(nothing, name="one")
     assert tagged(peer.recv()) == 2
     peer.send(cancel(2), cancel(2))
+    peer.fence()
     server.add_tool(nothing, name="two")
     assert peer.fence() == []
     assert peer.connection.session.counters["requests_in_flight"] == 0

@@ -101,11 +101,6 @@ def test_an_awaited_exception_is_thrown_in(run):
 
 
 def test_no_coroutine_and_other_kinds_of_coroutine(run):
-    @types.coroutine
-    def generator_based():
-        yield
-        return 7
-
     class Handmade:
         """A collections.abc.Coroutine without the C slots."""
 
@@ -130,7 +125,6 @@ def test_no_coroutine_and_other_kinds_of_coroutine(run):
     async def main(lab):
         with pytest.raises(TypeError, match="a coroutine was expected, got 1"):
             lab.begin(1)
-        assert await lab.result(generator_based()) == 7
         assert await lab.result(Handmade()) == 8
         used = asyncio.sleep(0)
         used.close()
@@ -389,9 +383,10 @@ def test_anyio_tools(run):
             raise LookupError
 
     async def main(lab):
-        coros = deadline(), own_scope(), group(), thread(), done_waiter()
+        assert await lab.result(done_waiter()) == "item"
+        coros = deadline(), own_scope(), group(), thread()
         results = await asyncio.gather(*(lab.result(coro) for coro in coros))
-        assert results == [(True, 0), True, True, "unset", "item"]
+        assert results == [(True, 0), True, True, "unset"]
         _, exc = await lab.outcome(failing())
         assert isinstance(exc, ExceptionGroup) and exc.subgroup(LookupError)
 

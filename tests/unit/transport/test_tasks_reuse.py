@@ -312,6 +312,36 @@ def test_aclose(run):
     run(main)
 
 
+def test_abandon_leaves_those_that_ignore_it(new_loop):
+    async def main():
+        loop = asyncio.get_running_loop()
+        lab = Lab(loop)
+        release = asyncio.Event()
+
+        async def ignores():
+            while not release.is_set():
+                try:
+                    await release.wait()
+                except asyncio.CancelledError:
+                    continue
+            return "at last"
+
+        await turns()
+        outcomes = [lab.begin(ignores())[1] for _ in range(2)]
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.005):
+                await lab.pool.aclose()
+        assert (lab.pool.abandon(), lab.pool.abandon()) == (2, 0)
+        assert asyncio.all_tasks() == {asyncio.current_task()} and lab.pool.tasks == 0
+        await lab.pool.aclose()
+        release.set()
+        assert [await outcome for outcome in outcomes] == [("at last", None)] * 2
+        assert lab.faults == []
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main())
+
+
 @pytest.mark.parametrize("state", ["new", "idle", "running", "ending", "deferred"])
 def test_a_loop_that_closes_without_aclose(new_loop, state, caplog, monkeypatch):
     unraisable = []
@@ -397,9 +427,14 @@ def wrapping_factory(loop, coro, **options):
     return Mine(coro, loop=loop, **options)
 
 
+def eager_factory(loop, coro, *, eager_start=None, **options):
+    """asyncio.eager_task_factory, with the argument that loops pass since Python 3.13.3."""
+    return asyncio.Task(coro, loop=loop, eager_start=True, **options)
+
+
 FACTORIES = {"wrapping": wrapping_factory}
 if sys.version_info >= (3, 12):
-    FACTORIES["eager"] = asyncio.eager_task_factory
+    FACTORIES["eager"] = eager_factory
 
 
 @pytest.mark.parametrize("factory", FACTORIES)

@@ -1,0 +1,371 @@
+"""The life of a client's link: opened, lost, explained, opened again, closed.
+
+One `Lifecycle` a client. Everything here happens on the loop's thread. What must outlive a
+cancelled caller (ending a child, starting one again for several callers) runs in tasks of its own,
+and callers wait for those with `asyncio.wait`, which hands on neither their cancellation nor their
+exceptions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Coroutine
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+from wirespeed.client import handshake
+from wirespeed.client.channels import Channel, channel_for
+from wirespeed.client.connection import ClientConnection
+from wirespeed.errors import ConnectionClosed, InvalidResponse, TransportError, WirespeedError
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.client.handshake import Agreement, Identity
+    from wirespeed.limits import Limits
+
+T = TypeVar("T")
+
+logger = logging.getLogger("wirespeed.client")
+
+Era = Literal["auto", "legacy", "modern"]
+
+# Seconds before the second start in a row; doubled for each further one.
+_RESTART_DELAY = 0.1
+_MAX_RESTART_DELAY = 30.0
+# Seconds for callbacks of the user that were cancelled by `close`.
+_PATIENCE = 1.0
+
+
+class Host(Protocol):
+    """What a lifecycle needs of its client."""
+
+    @property
+    def listens(self) -> bool:
+        """Whether something is to be heard from the server even while nothing is called."""
+
+    async def started(
+        self, connection: ClientConnection, agreement: Agreement, again: bool
+    ) -> None:
+        """The handshake is done. ``again``: there was a link before this one."""
+
+    def notified(self, message: Message) -> None:
+        """A notification came in that is not about a call."""
+
+
+class Lifecycle:
+    """One target's links, one after another; at most one at a time."""
+
+    def __init__(
+        self,
+        target: Any,
+        era: Era,
+        identity: Identity,
+        limits: Limits,
+        host: Host,
+        *,
+        handshake_timeout: float,
+        probe_timeout: float,
+    ) -> None:
+        self.target = target
+        self.identity = identity
+        self.live: ClientConnection | None = None  # agreed upon; its link may be lost by now
+        self.agreement: Agreement | None = None
+        self.crashes = 0  # since a call succeeded
+        self._era = era
+        self._limits = limits
+        self._host = host
+        self._handshake_timeout = handshake_timeout
+        self._probe_timeout = probe_timeout
+        # The era is the server's: it is not asked again when the server restarts.
+        self._found: Era | None = None
+        self._started_before = False
+        self._connection: ClientConnection | None = None
+        self._channel: Channel | None = None
+        self._gone: ClientConnection | None = None  # the last one that was lost
+        self._bad_line: bytes | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock: asyncio.Lock | None = None
+        self._starting: asyncio.Future[None] | None = None
+        self._explaining: asyncio.Future[None] | None = None
+        self._reviving: asyncio.Future[None] | None = None
+        self._tasks: set[asyncio.Future[Any]] = set()
+        self._endings: set[asyncio.Future[None]] = set()
+
+    # -- for the client --------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Open a link and agree on a revision, unless that is so already."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            # what is left of another loop, which was closed before this client was, is void
+            self._loop = loop
+            self._lock = asyncio.Lock()
+            self.live = self._connection = self._channel = None
+            self._tasks, self._endings = set(), set()
+        assert self._lock is not None
+        async with self._lock:
+            if self.live is not None and self.live.link is not None:
+                return
+            self.live = None
+            await self._drop("the client was opened anew")
+            self.crashes = 0
+            task = self._starting = asyncio.ensure_future(self._start())
+            try:
+                await asyncio.wait((task,))
+            except asyncio.CancelledError:
+                task.cancel()
+                await asyncio.wait((task,))
+                if not task.cancelled() and task.exception() is None:
+                    await self.close()
+                raise
+            finally:
+                self._starting = None
+            if task.cancelled():
+                raise ConnectionClosed("the client was closed while it was being opened")
+            task.result()
+
+    async def close(self, why: str = "the client was closed") -> None:
+        """End everything; when this returns, nothing is left behind."""
+        me = asyncio.current_task()
+        tasks = [task for task in self._tasks if task is not me]
+        if self._starting is not None:
+            tasks.append(self._starting)
+        self.live = self.agreement = None
+        for task in tasks:
+            task.cancel()
+        await self._drop(why)
+        if tasks:
+            await asyncio.wait(tasks, timeout=_PATIENCE)
+
+    async def ready(self) -> ClientConnection:
+        """The connection, when it is open and has room. A crashed server is started again here,
+        if it may be. The error that a call fails with is raised."""
+        while True:
+            live = self.live
+            if live is None:
+                raise ConnectionClosed("the client is not open")
+            if live.link is not None:
+                if not live.full:
+                    return live
+                await live.wait_for_room()
+            elif self._explaining is not None and not self._explaining.done():
+                await asyncio.wait((self._explaining,))
+            elif self._may_revive():
+                await asyncio.wait((self._revive_soon(live),))
+            else:
+                raise live.error()
+
+    def spawn(self, work: Awaitable[T]) -> asyncio.Future[T]:
+        """Run something beside; `close` cancels it, and what it raises is logged."""
+        task: asyncio.Future[T] = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def spawn_outcome(self, outcome: Any) -> None:
+        """What a callback of the user returned: an awaitable of an async one is run."""
+        if inspect.isawaitable(outcome):
+            self.spawn(outcome)
+
+    def _ended(self, task: asyncio.Future[Any]) -> None:
+        self._tasks.discard(task)
+        self._endings.discard(task)
+        if task.cancelled():
+            return
+        exc = task.exception()
+        if isinstance(exc, WirespeedError):
+            logger.warning("%s", exc)
+        elif exc is not None:
+            logger.error("a task of the client failed", exc_info=exc)
+
+    # -- starting --------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        try:
+            agreement = await self._agree()
+            connection = self._connection
+            assert connection is not None  # whoever takes it away cancels this task
+            await self._host.started(connection, agreement, self._started_before)
+            if connection.lost_error is not None:
+                raise connection.error()
+        except BaseException:
+            await self._drop("the client could not be opened")
+            raise
+        self.live, self.agreement = connection, agreement
+        self._found = "modern" if agreement.revision.modern else "legacy"
+        self._started_before = True
+
+    async def _agree(self) -> Agreement:
+        """Connect, and find out the era (2026-07-28 basic/transports/stdio, "Backward
+        Compatibility")."""
+        await self._connect()
+        if self._era == "legacy":
+            return await self._initialize()
+        if self._era == "modern":
+            return await self._discover(self._handshake_timeout, fall_back=False)
+        if self._found != "legacy":
+            known = self._found == "modern"
+            timeout = self._handshake_timeout if known else self._probe_timeout
+            try:
+                return await self._discover(timeout, fall_back=True)
+            except handshake.FallBack:
+                pass
+            except TransportError:
+                if known:
+                    raise
+                # no verdict: some legacy servers die of a first message they do not know
+                await self._drop("the server is started again")
+                await self._connect()
+        try:
+            return await self._initialize()
+        except handshake.ModernServer:
+            # it was only slow to answer the probe, or is another server than before
+            return await self._discover(self._handshake_timeout, fall_back=False)
+
+    async def _connect(self) -> None:
+        channel = channel_for(self.target)
+        owner = _Owner(self)
+        connection = ClientConnection(asyncio.get_running_loop(), self._limits, owner)
+        owner.connection = connection
+        self._channel, self._connection = channel, connection
+        self._bad_line = None
+        await channel.open(connection)
+
+    async def _discover(self, timeout: float, *, fall_back: bool) -> Agreement:
+        assert self._connection is not None
+        return await self._negotiate(
+            handshake.modern(self._connection, self.identity, timeout, fall_back=fall_back)
+        )
+
+    async def _initialize(self) -> Agreement:
+        assert self._connection is not None
+        return await self._negotiate(
+            handshake.legacy(self._connection, self.identity, self._handshake_timeout)
+        )
+
+    async def _negotiate(self, negotiation: Coroutine[Any, Any, Agreement]) -> Agreement:
+        try:
+            return await negotiation
+        except (TimeoutError, InvalidResponse) as exc:
+            if self._channel is None:
+                raise
+            described = await self._channel.failure(self._with_bad_line(f"no handshake: {exc}"))
+            raise type(exc)(str(described)) from exc
+
+    def _with_bad_line(self, reason: str) -> str:
+        if self._bad_line is None:
+            return reason
+        return f"{reason} (it printed what is no message: {self._bad_line!r})"
+
+    # -- losing ----------------------------------------------------------------------------------
+
+    def lost(self, connection: ClientConnection, reason: str) -> None:
+        """The server ended, or its output is closed: everything that waits will fail."""
+        if connection is not self._connection or connection is self._gone:
+            return
+        self._gone = connection
+        if connection.link is not None:
+            connection.link.close()
+        self._explaining = self.spawn(self._explain(connection, reason))
+
+    async def _explain(self, connection: ClientConnection, reason: str) -> None:
+        channel = self._channel
+        if channel is None or connection is not self._connection:
+            return
+        if connection.session.messages_in == 0:
+            reason = self._with_bad_line(reason)
+        try:
+            error = await channel.failure(reason)
+            connection.fail(error)
+        finally:
+            connection.fail(ConnectionClosed(reason))
+        if connection is self.live:
+            self.crashes += 1
+            logger.warning("%s", error)
+            if self._host.listens and self._may_revive():
+                self._revive_soon(connection)
+        self._end(channel)
+
+    def _may_revive(self) -> bool:
+        restart: int = getattr(self.target, "restart", 0)
+        return 0 < restart >= self.crashes
+
+    def _revive_soon(self, lost: ClientConnection) -> asyncio.Future[None]:
+        if self._reviving is None or self._reviving.done():
+            self._reviving = self.spawn(self._revive(lost))
+        return self._reviving
+
+    async def _revive(self, lost: ClientConnection) -> None:
+        """Start a crashed server again, waiting longer each time it fails in a row."""
+        assert self._lock is not None
+        async with self._lock:
+            while self.live is lost and self._may_revive():
+                if self.crashes > 1:
+                    doubled = min(self.crashes - 2, 20)
+                    await asyncio.sleep(min(_RESTART_DELAY * 2**doubled, _MAX_RESTART_DELAY))
+                await self._drop("the server is started again")
+                try:
+                    await self._start()
+                except WirespeedError as exc:
+                    self.crashes += 1
+                    lost.lost_error = exc
+                    logger.warning("the server cannot be started again: %s", exc)
+
+    # -- ending ----------------------------------------------------------------------------------
+
+    async def _drop(self, why: str) -> None:
+        """End the link there is, and wait until all that ever was is gone."""
+        connection, channel = self._connection, self._channel
+        self._connection = self._channel = None
+        if connection is not None:
+            connection.fail(ConnectionClosed(why))
+            if connection.link is not None:
+                connection.link.flush()  # which may find that it is broken
+            if connection.link is not None:
+                connection.link.close()
+        if channel is not None:
+            self._end(channel)
+        if self._endings:
+            await asyncio.wait(tuple(self._endings))
+
+    def _end(self, channel: Channel) -> None:
+        # in a task: it goes on when the caller is cancelled
+        task = asyncio.ensure_future(channel.close())
+        self._endings.add(task)
+        task.add_done_callback(self._ended)
+
+    def skipped(self, message: Message) -> None:
+        """The server printed what is no message."""
+        raw = message.raw
+        text = b"" if raw is None else bytes(memoryview(raw)[:200])
+        logger.warning("skipped what is no message (%s): %r", message.reason, text)
+        if self._bad_line is None:
+            self._bad_line = text
+
+
+class _Owner:
+    """What one connection tells; nothing of an earlier one reaches its successor."""
+
+    __slots__ = ("_life", "connection")
+
+    connection: ClientConnection
+
+    def __init__(self, life: Lifecycle) -> None:
+        self._life = life
+
+    def on_notification(self, message: Message) -> None:
+        self._life._host.notified(message)
+
+    def on_outcome(self, outcome: object) -> None:
+        self._life.spawn_outcome(outcome)
+
+    def on_bad_line(self, message: Message) -> None:
+        self._life.skipped(message)
+
+    def on_link_eof(self) -> None:
+        self._life.lost(self.connection, "the server closed its output")
+
+    def on_link_lost(self, exc: BaseException | None) -> None:
+        if exc is not None:
+            self._life.lost(self.connection, f"the link to the server broke ({exc})")

@@ -1,0 +1,239 @@
+"""``wirespeed demo``, its histogram, and the bundled calculator."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_lab import CONTROLS, error_of, on_terminal, wirespeed
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wirespeed import Client, Server
+from wirespeed.cli import histogram, show
+from wirespeed.cli.demo import Load
+from wirespeed.cli.failures import Exit, Failure
+from wirespeed.demo import calculator
+from wirespeed.errors import RemoteError
+from wirespeed.transport.loop import run
+
+
+def test_demo_json() -> None:
+    done = wirespeed("demo", "--calls", "500", "--in-flight", "7", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    facts = json.loads(done.stdout)
+    assert (facts["calls"], facts["in_flight"], facts["wrong"]) == (500, 7, 0)
+    counters = facts["counters"]
+    assert (counters["messages_in"], counters["messages_out"]) == (500, 500)
+    assert (counters["payload_bytes_copied"], counters["faults"]) == (0, 0)
+    latency = facts["latency_seconds"]
+    assert 0 < latency["min"] <= latency["p50"] <= latency["p90"] <= latency["p99"]
+    assert latency["p99"] <= latency["max"] <= facts["seconds"]
+    assert facts["calls_per_second"] == pytest.approx(500 / facts["seconds"])
+    assert facts["server"]["name"] == "calculator"
+
+
+def test_demo_in_a_pipe_has_no_control_codes() -> None:
+    done = wirespeed("demo", "--calls", "500")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not CONTROLS.search(done.stdout)
+    lines = done.stdout.splitlines()
+    assert all(len(line) <= 80 and line == line.rstrip() for line in lines)
+    assert "500 calls" in done.stdout
+    assert "64 in flight, every answer right" in done.stdout
+    assert "500 answers" in lines[-1]
+    assert "0 payload bytes copied" in lines[-1]
+    assert re.search(r"p50 .* p90 .* p99 .* max ", done.stdout)
+    rows = re.findall(r"^ +\S+ \S+ - +\S+ \S+ +([\d,]+)  \S", done.stdout, re.MULTILINE)
+    assert sum(int(count.replace(",", "")) for count in rows) == 500
+
+
+def test_demo_on_a_terminal_has_a_progress_bar() -> None:
+    written, status = on_terminal(["demo", "--calls", "30000"])
+    assert status == 0
+    assert "\x1b[?25l" in written
+    assert written.rindex("\x1b[?25h") > written.rindex("\x1b[?25l"), "the cursor is shown again"
+    assert re.search(r"━.*/30000", written)
+    assert "every answer right" in written
+    assert "\x1b[36m" in written
+
+
+def test_demo_without_colour_and_in_ascii() -> None:
+    written, status = on_terminal(["demo", "--calls", "500"], NO_COLOR="1")
+    assert status == 0
+    # bold, and the cursor's moves of the progress bar, but no colour
+    assert not re.search(r"\x1b\[(?:\d+;)*[34]\d", written)
+    done = wirespeed("demo", "--calls", "500", PYTHONIOENCODING="ascii")
+    assert done.returncode == 0
+    assert done.stdout.isascii()
+    assert "#" in done.stdout
+
+
+def test_one_call_is_enough() -> None:
+    done = wirespeed("demo", "--calls", "1")
+    assert done.returncode == 0
+    assert "1 call in" in done.stdout
+    assert "1 in flight" in done.stdout
+
+
+def test_a_demo_that_cannot_start() -> None:
+    error = error_of(wirespeed("demo", "--json", WIRESPEED_LOOP="turbo"))
+    assert error["exit_code"] == Exit.USAGE
+
+
+# -- the load -------------------------------------------------------------------------------------
+
+
+def _load(server: Server, calls: int, in_flight: int = 4) -> Load:
+    async def main() -> Load:
+        async with Client(server) as client:
+            load = Load(client, calls, in_flight)
+            await load.run(watch=False)
+            return load
+
+    return run(main())
+
+
+def _adder(answer: Any) -> Server:
+    server = Server("adder")
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        """Add, more or less."""
+        result: int = answer(a, b)
+        return result
+
+    return server
+
+
+def test_the_load_makes_every_call_once() -> None:
+    seen: list[int] = []
+    load = _load(_adder(lambda a, b: seen.append(a) or a + b), 50, in_flight=200)
+    assert sorted(seen) == list(range(50))
+    assert load.in_flight == 50
+    assert load.answered == 50
+    assert min(load.latencies) > 0
+
+
+def test_a_wrong_answer_ends_it() -> None:
+    with pytest.raises(Failure, match=r"a wrong answer: add\(30, ") as caught:
+        _load(_adder(lambda a, b: a + b + (a == 30)), 10_000)
+    assert caught.value.code == Exit.TOOL_FAILED
+
+
+def test_a_tool_that_fails_ends_it() -> None:
+    with pytest.raises(Failure, match=r"a wrong answer: add\(0, 0\) failed: .* by zero"):
+        _load(_adder(lambda a, b: a // 0), 100)
+
+
+def test_an_error_ends_it() -> None:
+    with pytest.raises(RemoteError):
+        _load(Server("nothing"), 100)
+
+
+# -- the histogram --------------------------------------------------------------------------------
+
+seconds = st.floats(min_value=1e-9, max_value=1e4)
+
+
+@given(st.lists(seconds, min_size=1, max_size=300), st.integers(2, 20))
+def test_bins_hold_every_value_once(values: list[float], rows: int) -> None:
+    ordered = sorted(values)
+    found = histogram.bins(ordered, rows)
+    assert 1 <= len(found) <= rows
+    assert sum(count for _, _, count in found) == len(ordered)
+    assert found[0][0] <= ordered[0]
+    assert found[-1][1] >= ordered[-1]
+    for (low, high, count), following in zip(found, [*found[1:], None], strict=True):
+        assert low < high or following is None
+        assert following is None or following[0] == high
+        inside = [v for v in ordered if low <= v < high or (following is None and v >= low)]
+        assert count == len(inside)
+
+
+def test_percentiles_are_nearest_rank() -> None:
+    ordered = [float(n) for n in range(1, 101)]
+    assert [histogram.percentile(ordered, p) for p in (0, 1, 50, 99, 100)] == [1, 1, 50, 99, 100]
+    assert histogram.percentile([7.0], 99) == 7
+
+
+def test_bars() -> None:
+    assert histogram.bar(1.0, 10, blocks=True) == "█" * 10
+    assert histogram.bar(0.55, 10, blocks=True) == "█████▌"
+    assert histogram.bar(1e-9, 10, blocks=True) == "▏"
+    assert histogram.bar(0.0, 10, blocks=True) == ""
+    assert histogram.bar(0.55, 10, blocks=False) == "######"
+    assert histogram.bar(1e-9, 10, blocks=False) == "#"
+    assert histogram.bar(0.0, 10, blocks=False) == ""
+
+
+def test_durations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(show, "unicode_output", lambda: True)
+    spoken = [show.duration(s) for s in (9.12e-6, 4.12e-4, 9.996e-4, 0.00125, 0.0999, 2.08, 75)]
+    assert spoken == ["9.12 µs", "412 µs", "1.00 ms", "1.25 ms", "99.9 ms", "2.08 s", "75.0 s"]
+
+
+# -- the calculator -------------------------------------------------------------------------------
+
+SUMS: list[tuple[str, dict[str, Any], Any]] = [
+    ("add", {"a": 1, "b": 2}, 3),
+    ("add", {"a": 10**30, "b": 1}, 10**30 + 1),
+    ("add", {"a": 0.5, "b": 1}, 1.5),
+    ("subtract", {"a": 1, "b": 2}, -1),
+    ("multiply", {"a": 6, "b": 7}, 42),
+    ("divide", {"a": 1, "b": 4}, 0.25),
+    ("power", {"base": 2, "exponent": -1}, 0.5),
+    ("sqrt", {"x": 2.25}, 1.5),
+    ("mean", {"numbers": [1, 2, 6]}, 3.0),
+    ("slow_sum", {"numbers": [1, 2.5], "pause": 0}, 3.5),
+]
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("divide", {"a": 1, "b": 0}, "cannot divide by zero"),
+    ("power", {"base": 10, "exponent": 400}, "too large"),
+    ("power", {"base": -1, "exponent": 0.5}, "not a real number"),
+    ("power", {"base": 0, "exponent": -1}, "not a real number"),
+    ("sqrt", {"x": -1}, ">= 0"),
+    ("mean", {"numbers": []}, "length >= 1"),
+    ("statistics", {"numbers": []}, "length >= 1"),
+    ("add", {"a": "1", "b": 2}, "argument 'a'"),
+    ("add", {"a": 1}, "'b'"),
+]
+
+
+def test_the_calculator_is_right() -> None:
+    async def main() -> None:
+        async with Client(calculator.server) as client:
+            for tool, arguments, right in SUMS:
+                result = await client.call_tool(tool, arguments)
+                assert result.structured_content == {"result": right}, tool
+            for tool, arguments, reason in REFUSED:
+                result = await client.call_tool(tool, arguments)
+                assert result.is_error, tool
+                assert reason in result.text
+            result = await client.call_tool("statistics", {"numbers": [2, 4, 9]})
+            assert result.structured_content == {
+                "count": 3,
+                "mean": 5.0,
+                "median": 4.0,
+                "stdev": pytest.approx(3.605551275),
+                "minimum": 2.0,
+                "maximum": 9.0,
+            }
+            single = await client.call_tool("statistics", {"numbers": [2]})
+            assert single.structured_content["stdev"] == 0.0
+            told: list[Any] = []
+            await client.call_tool(
+                "slow_sum",
+                {"numbers": [3, 4], "pause": 0},
+                on_progress=lambda *args: told.append(args),
+            )
+            assert told == [(1, 2, "so far 3"), (2, 2, "so far 7")]
+
+    run(main())
+
+
+def test_the_calculator_is_a_short_example() -> None:
+    assert len(Path(calculator.__file__).read_text().splitlines()) <= 120

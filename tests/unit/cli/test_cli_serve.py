@@ -1,0 +1,135 @@
+"""``wirespeed serve``: which server of a file is meant, and files that cannot be served."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_lab import on_terminal, one_line, wirespeed
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "0"},
+    },
+}
+
+TWO = """
+from wirespeed import Server
+first, second = Server("first"), Server("second")
+"""
+
+
+def served(path: Path | str, *, cwd: Path | None = None) -> str:
+    """The name of the server that answers; its stdout must have the one answer only."""
+    done = wirespeed("serve", str(path), stdin=json.dumps(INITIALIZE) + "\n", cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    name: str = json.loads(line)["result"]["serverInfo"]["name"]
+    return name
+
+
+def refused(path: Path | str) -> str:
+    done = wirespeed("serve", str(path))
+    assert done.returncode == 3
+    return one_line(done)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "tools.py"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("anything = Server('only')", "only"),
+        ("a = b = Server('twice')", "twice"),
+        ("mcp, app, other = map(Server, ['mcp', 'app', 'other'])", "mcp"),
+        ("app, server, mcp = map(Server, ['app', 'server', 'mcp'])", "server"),
+        ("app, z = Server('app'), Server('z')", "app"),
+    ],
+)
+def test_the_server_that_is_meant(file: Path, text: str, name: str) -> None:
+    file.write_text(f"from wirespeed import Server\n{text}\n")
+    assert served(file) == name
+
+
+def test_a_name_chooses(file: Path) -> None:
+    file.write_text(TWO + "class Box:\n    inside = Server('boxed')\n")
+    assert served(f"{file}:second") == "second"
+    assert served(f"{file}:Box.inside") == "boxed"
+
+
+def test_what_is_imported_behaves_like_a_program(tmp_path: Path) -> None:
+    folder = tmp_path / "json"
+    folder.mkdir()
+    # a name of the standard library, neighbours, printing and reading at import, run() unguarded
+    (folder / "helper.py").write_text("NAME = 'helped'\n")
+    (folder / "json.py").write_text(
+        "import os, subprocess, sys, dataclasses\n"
+        "from wirespeed import Server\n"
+        "from helper import NAME\n"
+        "print('loud'); os.write(1, b'louder'); subprocess.run(['echo', 'loudest'])\n"
+        "assert sys.stdin.read() == ''\n"
+        "assert __name__ != '__main__' and sys.modules[__name__].NAME\n"
+        "assert sys.argv == ['json.py']\n"
+        "server = Server(NAME)\n"
+        "server.run()\n"
+    )
+    assert served("json.py", cwd=folder) == "helped"
+
+
+def test_no_server_or_several(file: Path) -> None:
+    assert refused(file) == f"there is no file {file}"
+    file.write_text("server = 'none'\n")
+    assert refused(file) == f"{file} has no Server at module level; make one: Server('a name')"
+    assert refused(f"{file}:server").startswith(f"{file} has no Server called server; it has no")
+    assert refused(f"{file}:x").startswith(f"{file} has nothing called x")
+    file.write_text(TWO)
+    text = f"{file} has several servers, so say which, as in {file}:NAME: first, second"
+    assert refused(file) == text
+    assert refused(f"{file}:third") == f"{file} has nothing called third; it has first, second"
+
+
+def test_an_exception_shows_the_users_part_of_the_traceback(file: Path) -> None:
+    file.write_text("def broken():\n    return {}['x']\n\nbroken()\n")
+    done = wirespeed("serve", str(file))
+    assert (done.returncode, done.stdout) == (3, "")
+    lines = done.stderr.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[1] == f'  File "{file}", line 4, in <module>'
+    assert lines[-1] == f"wirespeed: {file} cannot be imported: KeyError: 'x'"
+    assert "importlib" not in done.stderr
+    assert "cli/serve.py" not in done.stderr
+
+
+def test_a_syntax_error_shows_the_line(file: Path) -> None:
+    file.write_text("def f(:\n")
+    done = wirespeed("serve", str(file))
+    assert done.returncode == 3
+    assert f'File "{file}", line 1' in done.stderr
+    assert done.stderr.splitlines()[-1] == (
+        f"wirespeed: {file} cannot be imported: SyntaxError: invalid syntax"
+    )
+
+
+def test_a_file_that_exits(file: Path) -> None:
+    file.write_text("raise SystemExit('no licence')\n")
+    assert refused(file) == f"{file} ended itself while it was imported: exit(no licence)"
+
+
+def test_a_file_that_is_none(tmp_path: Path) -> None:
+    assert refused(tmp_path) == f"{tmp_path} is not a file"
+
+
+def test_a_terminal_is_told_what_happens(file: Path) -> None:
+    file.write_text("from wirespeed import Server\nserver = Server('lonely')\n")
+    written, status = on_terminal(["serve", str(file)], typed=b"\x04", NO_COLOR="1")
+    assert status == 0
+    assert "wirespeed: serving lonely (0 tools) on stdio; Ctrl-D ends it\r\n" in written

@@ -1,0 +1,202 @@
+"""`get_buffer` and `buffer_updated`: memory lent to a transport, safe whatever is done with it."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+from core_lab import outcomes, request, take
+from wirespeed._core.slab import ReadBuffer, slabs_live
+
+from wirespeed.core import Limits, Session
+
+LINE = request(1)
+
+
+def test_a_read() -> None:
+    session = Session()
+    view = session.get_buffer()
+    assert isinstance(view, memoryview)
+    assert not view.readonly
+    assert view.format == "B"
+    assert view.nbytes >= 32 * 1024
+    view[: len(LINE)] = LINE
+    session.buffer_updated(len(LINE))
+    assert session.counters["bytes_in"] == len(LINE)
+    assert outcomes(session) == ["request"]
+
+
+def test_the_view_is_dead_afterwards() -> None:
+    session = Session()
+    view = session.get_buffer()
+    view[: len(LINE)] = LINE
+    session.buffer_updated(len(LINE))
+    with pytest.raises(ValueError, match="released"):
+        view[0] = 0
+    (message,) = session.events()
+    assert bytes(message.raw) == LINE.rstrip()
+
+
+def test_a_transport_may_hold_its_export_during_the_update() -> None:
+    """asyncio and uvloop release the buffer they got after `buffer_updated`."""
+    session = Session()
+    for i in range(3):
+        view = session.get_buffer()
+        export = memoryview(view)
+        export[: len(LINE)] = request(i)
+        session.buffer_updated(len(LINE))
+        (message,) = session.events()
+        assert message.id == i
+        export.release()
+        view.release()
+
+
+def test_use_after_the_update_harms_nobody() -> None:
+    """An export that outlives the update keeps its memory, and later reads go elsewhere or behind
+    it; what is written to it reaches no other session."""
+    before = slabs_live()
+    session = Session(limits=Limits(max_in_flight=10_000))
+    stale = []
+    for _ in range(50):
+        view = session.get_buffer()
+        stale.append(memoryview(view))
+        view[: len(LINE)] = LINE
+        session.buffer_updated(len(LINE))
+        for message in session.events():
+            session.send_result(message, b"{}")
+        del message
+    del session, view
+    gc.collect()
+    others = [Session() for _ in range(20)]
+    for other in others:
+        view = other.get_buffer()
+        view[:5] = LINE[:5]
+        other.buffer_updated(5)
+    for export in stale:
+        export[:] = b"\xff" * len(export)
+    for other in others:
+        view = other.get_buffer()
+        view[: len(LINE) - 5] = LINE[5:]
+        other.buffer_updated(len(LINE) - 5)
+        assert outcomes(other) == ["request"]
+    for export in stale:
+        export.release()
+    del stale, export, view, other, others
+    gc.collect()
+    assert slabs_live() <= before + 16  # spare ones
+
+
+def test_the_view_outlives_the_session() -> None:
+    session = Session()
+    view = session.get_buffer()
+    del session
+    gc.collect()
+    view[:] = b"\x01" * len(view)
+    assert bytes(view[:2]) == b"\x01\x01"
+
+
+def test_events_between_the_two() -> None:
+    """A task may wait for input while others take events."""
+    session = Session(limits=Limits(max_in_flight=1))
+    session.receive_data(request(1) + request(2))
+    (first,) = take(session)
+    view = session.get_buffer()
+    assert take(session) == []
+    session.send_result(first, b"{}")
+    (second,) = take(session)
+    session.send_result(second, b"{}")
+    assert take(session) == []
+    view[: len(LINE)] = LINE
+    session.buffer_updated(len(LINE))
+    assert outcomes(session) == ["request"]
+    assert session.counters["payload_bytes_copied"] == 0
+
+
+def test_events_between_the_two_with_leases_alive() -> None:
+    session = Session()
+    kept = []
+    for i in range(2000):
+        view = session.get_buffer()
+        kept += take(session)
+        line = request(i % 1000, "m" * (i % 200))
+        view[: len(line)] = line
+        session.buffer_updated(len(line))
+        kept += take(session)
+        if i == 999:
+            for message in kept:
+                session.send_result(message, b"{}")
+    assert [message.id for message in kept] == [*range(1000)] * 2
+    assert [message.method for message in kept] == ["m" * (i % 200) for i in range(2000)]
+
+
+def test_asking_again_takes_the_first_one_back() -> None:
+    """A read that brought nothing is not followed by an update."""
+    session = Session()
+    first = session.get_buffer()
+    second = session.get_buffer()
+    with pytest.raises(ValueError, match="released"):
+        first[0] = 0
+    second[: len(LINE)] = LINE
+    session.buffer_updated(len(LINE))
+    assert outcomes(session) == ["request"]
+
+
+def test_updates_that_cannot_be() -> None:
+    session = Session()
+    with pytest.raises(RuntimeError, match="without get_buffer"):
+        session.buffer_updated(1)
+    room = len(session.get_buffer())
+    for n in (room + 1, -1):
+        with pytest.raises(ValueError, match="bytes"):
+            session.buffer_updated(n)
+    assert session.counters["bytes_in"] == 0
+    session.buffer_updated(0)
+    with pytest.raises(RuntimeError, match="without get_buffer"):
+        session.buffer_updated(0)
+    assert outcomes(session) == []
+
+
+def test_the_doors_do_not_mix() -> None:
+    session = Session()
+    view = session.get_buffer()
+    with pytest.raises(RuntimeError, match="between get_buffer"):
+        session.receive_data(LINE)
+    view[:5] = LINE[:5]
+    session.buffer_updated(5)
+    session.receive_data(LINE[5:])
+    with pytest.raises(RuntimeError, match="before the chunks"):
+        session.get_buffer()
+    assert outcomes(session) == ["request"]
+    session.get_buffer()
+    session.buffer_updated(0)
+
+
+def test_a_full_buffer() -> None:
+    session = Session()
+    view = session.get_buffer()
+    n = len(view)
+    view[:] = b"x" * n
+    session.buffer_updated(n)
+    assert outcomes(session) == []
+    view = session.get_buffer()
+    assert len(view) >= 32 * 1024
+    view[:1] = b"\n"
+    session.buffer_updated(1)
+    assert outcomes(session) == ["invalid parse"]
+
+
+def test_end_of_input_while_a_buffer_is_lent() -> None:
+    session = Session()
+    view = session.get_buffer()
+    view[:5] = LINE[:5]
+    session.buffer_updated(5)
+    session.get_buffer()
+    session.receive_eof()
+    assert outcomes(session) == ["invalid parse"]
+    session.buffer_updated(0)
+    assert outcomes(session) == []
+
+
+def test_read_buffers_are_not_made_by_hand() -> None:
+    with pytest.raises(TypeError):
+        ReadBuffer()

@@ -1,0 +1,670 @@
+"""tools/call: every kind of handler, every kind of end."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import gc
+import logging
+import threading
+import weakref
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from raw import META, call, modern, request
+from server_lab import MODERN, text_of
+
+from wirespeed import Context, Server
+from wirespeed.errors import ProtocolError
+from wirespeed.server import Image, RawResult
+
+
+def tool_call(version: str, id: Any, tool: str, arguments: Any = None) -> Any:
+    if version != MODERN:
+        return call(id, tool, arguments)
+    params = {"name": tool} if arguments is None else {"name": tool, "arguments": arguments}
+    return modern(id, "tools/call", params)
+
+
+def enter(connect: Any, version: str) -> Any:
+    return connect(None if version == MODERN else version)
+
+
+# -- kinds of handlers ----------------------------------------------------------------------------
+
+
+def test_every_kind_of_function_is_a_tool(connect: Any, server: Server, version: str) -> None:
+    main = threading.get_ident()
+
+    @server.tool
+    async def coroutine(n: int) -> int:
+        await asyncio.sleep(0)
+        assert threading.get_ident() == main
+        return n
+
+    @server.tool
+    def thread(n: int) -> int:
+        assert threading.get_ident() != main
+        return n
+
+    @server.tool(inline=True)
+    def inline(n: int) -> int:
+        assert threading.get_ident() == main
+        return n
+
+    @server.tool
+    def generator(n: int) -> Iterator[int]:
+        assert threading.get_ident() != main
+        yield from range(n)
+
+    @server.tool
+    async def async_generator(n: int) -> AsyncIterator[int]:
+        for i in range(n):
+            await asyncio.sleep(0)
+            yield i
+
+    class Callable_:
+        async def __call__(self, n: int) -> int:
+            return n
+
+    server.add_tool(Callable_(), name="object")
+    server.add_tool(functools.partial(coroutine, 3), name="partial")
+
+    @server.tool(name="wrapped")
+    @functools.wraps(coroutine)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        return coroutine(*args, **kwargs)
+
+    peer = enter(connect, version)
+    for id, name in enumerate(("coroutine", "thread", "inline", "object", "wrapped")):
+        assert text_of(peer.result(tool_call(version, id, name, {"n": 3}))) == "3"
+    assert text_of(peer.result(tool_call(version, 9, "partial"))) == "3"
+    for id, name in enumerate(("generator", "async_generator"), 10):
+        assert text_of(peer.result(tool_call(version, id, name, {"n": 3}))) == "[0,1,2]"
+
+
+def test_a_blocking_tool_stalls_no_other(connect: Any, server: Server) -> None:
+    gate = threading.Event()
+
+    @server.tool
+    def block() -> str:
+        gate.wait()
+        return "blocked"
+
+    @server.tool
+    async def fast() -> str:
+        return "fast"
+
+    @server.tool
+    def fast_in_thread() -> str:
+        return "fast"
+
+    peer = connect("2025-06-18")
+    peer.send(call(1, "block"), call(2, "fast"), call(3, "fast_in_thread"))
+    try:
+        assert set(peer.answers(2, 3)) == {2, 3}
+    finally:
+        gate.set()
+    assert text_of(peer.recv()["result"]) == "blocked"
+
+
+def test_inline_is_for_plain_functions_only(server: Server) -> None:
+    async def coroutine() -> None: ...
+
+    def generator() -> Iterator[int]:
+        yield 1
+
+    for function in (coroutine, generator):
+        with pytest.raises(ValueError, match="inline"):
+            server.add_tool(function, inline=True)
+
+
+def test_many_arguments_and_keyword_only_ones(connect: Any, server: Server) -> None:
+    names = [f"a{i}" for i in range(24)]
+    source = f"async def many({', '.join(n + ': int' for n in names)}) -> list[int]:\n"
+    source += f"    return [{', '.join(names)}]\n"
+    space: dict[str, Any] = {}
+    exec(source, space)
+    server.add_tool(space["many"])
+
+    @server.tool
+    async def keywords(ctx: Context, a: int, *, b: int = 2, c: str) -> str:
+        return f"{a} {b} {c} {ctx.request_id}"
+
+    peer = connect("2025-06-18")
+    result = peer.result(call(1, "many", {n: i for i, n in enumerate(names)}))
+    assert result["structuredContent"] == {"result": list(range(24))}
+    assert text_of(peer.result(call("x", "keywords", {"c": "c", "a": 1}))) == "1 2 c x"
+
+
+# -- raw tools ------------------------------------------------------------------------------------
+
+OBJECT = {"type": "object"}
+
+
+def test_a_raw_tool_gets_the_bytes_as_they_came(connect: Any, server: Server) -> None:
+    seen: list[bytes] = []
+
+    async def coroutine(arguments: Any) -> str:
+        seen.append(bytes(arguments))
+        return "ok"
+
+    def thread(arguments: Any) -> str:
+        seen.append(bytes(arguments))
+        return "ok"
+
+    for name, handler, inline in (
+        ("coroutine", coroutine, False), ("thread", thread, False), ("inline", thread, True),
+    ):  # fmt: skip
+        server.tool_raw(name, OBJECT, handler, inline=inline)
+    peer = connect("2025-06-18")
+    odd = b'{ "b" :1.0,"a":[ 1e5 ],"b":2, "x":"\\u00e9"  }'
+    for name in ("coroutine", "thread", "inline"):
+        line = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%b","arguments":%b}}'
+        assert text_of(peer.ask(line % (name.encode(), odd) + b"\n")["result"]) == "ok"
+        assert text_of(peer.result(call(2, name))) == "ok"
+    assert seen == [odd, b"{}"] * 3
+
+
+def test_a_raw_tool_with_its_context(connect: Any, server: Server, version: str) -> None:
+    async def handler(arguments: Any, ctx: Context) -> str:
+        return f"{ctx.request_id!r} {ctx.protocol_version} {len(arguments)}"
+
+    server.tool_raw("raw", OBJECT, handler, context=True)
+    peer = enter(connect, version)
+    assert text_of(peer.result(tool_call(version, "7", "raw", {}))) == f"'7' {version} 2"
+
+
+def test_a_raw_result_is_sent_as_it_is(connect: Any, server: Server) -> None:
+    body = b'{"content":[], "resultType":"complete","com.example/x":[1.0,1e400]}'
+
+    async def handler(arguments: Any) -> RawResult:
+        return RawResult(body)
+
+    server.tool_raw("raw", OBJECT, handler)
+    peer = connect("2025-06-18")
+    peer.send(call(1, "raw"))
+    assert peer.line() == b'{"jsonrpc":"2.0","id":1,"result":%b}' % body
+
+
+def test_a_raw_result_from_a_typed_tool_may_be_pretty(connect: Any, server: Server) -> None:
+    @server.tool
+    async def pretty():  # type: ignore[no-untyped-def]
+        return RawResult(b'\n{\n  "content": [],\r\n "x": "a\\nb"\n}\n')
+
+    peer = connect("2025-06-18")
+    assert peer.result(call(1, "pretty")) == {"content": [], "x": "a\nb"}
+    assert peer.fence() == []
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"null", b"{", b'{"a":NaN}', b'{"a":"\xff"}', 5, None])
+def test_trap_11_a_raw_result_that_is_no_object_is_an_error(
+    data: Any, connect: Any, server: Server
+) -> None:
+    async def handler(arguments: Any) -> RawResult:
+        return RawResult(data)
+
+    server.tool_raw("raw", OBJECT, handler)
+    assert connect("2025-06-18").result(call(1, "raw"))["isError"] is True
+
+
+def test_a_lease_keeps_its_memory_while_the_handler_keeps_it(connect: Any, server: Server) -> None:
+    kept: list[Any] = []
+
+    async def handler(arguments: Any) -> str:
+        kept.append(arguments)
+        await asyncio.sleep(0)
+        return bytes(arguments).decode()
+
+    server.tool_raw("raw", OBJECT, handler)
+    peer = connect("2025-06-18")
+    for i in range(50):
+        assert text_of(peer.result(call(i, "raw", {"n": i, "fill": "x" * 20000})))[:9].startswith(
+            '{"n": %d,' % i
+        )
+    for i, lease in enumerate(kept):
+        assert bytes(lease).startswith(b'{"n": %d,' % i)
+        copy = lease.copy()
+        assert isinstance(copy, bytes)
+        assert copy == bytes(lease)
+
+
+def test_input_memory_goes_when_nobody_keeps_it(connect: Any, server: Server) -> None:
+    async def handler(arguments: Any) -> int:
+        return len(arguments)
+
+    server.tool_raw("raw", OBJECT, handler)
+    peer = connect("2025-06-18")
+    peer.fence()
+    before = peer.connection.session.counters["slabs_live"]
+    for i in range(50):
+        peer.result(call(i, "raw", {"fill": "x" * 200_000}))
+    peer.fence()
+    assert peer.connection.session.counters["slabs_live"] <= before + 1
+
+
+def test_a_raw_schema_that_is_no_json_is_refused_when_it_is_registered(server: Server) -> None:
+    async def handler(arguments: Any) -> None: ...
+
+    with pytest.raises(TypeError):
+        server.tool_raw("raw", {"type": object()}, handler)
+    assert server.tools == {}
+
+
+# -- arguments ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def typed(server: Server) -> Server:
+    @server.tool
+    async def typed(n: int, text: str = "x") -> str:
+        return f"{n}{text}"
+
+    @server.tool
+    async def none() -> str:
+        return "none"
+
+    return server
+
+
+@pytest.mark.parametrize("arguments", [{}, {"n": "1"}, {"n": 1.5}, {"n": None}, {"n": 1, "text": 2}])
+def test_trap_75_arguments_that_do_not_fit(
+    arguments: Any, version: str, connect: Any, typed: Server
+) -> None:
+    answer = enter(connect, version).ask(tool_call(version, 1, "typed", arguments))
+    if version >= "2025-11-25":
+        result = answer["result"]
+        assert result["isError"] is True
+        text = text_of(result)
+    else:
+        assert answer["error"]["code"] == -32602
+        text = answer["error"]["message"]
+    assert "typed" in text
+    assert "n" in text or "text" in text
+
+
+def test_trap_75_an_unknown_tool_is_a_protocol_error_everywhere(
+    version: str, connect: Any, typed: Server
+) -> None:
+    answer = enter(connect, version).ask(tool_call(version, 1, "nope", {}))
+    assert answer["error"] == {"code": -32602, "message": "Unknown tool: nope"}
+
+
+@pytest.mark.parametrize("name", [None, 1, [], {"a": 1}, "ABSENT"])
+def test_a_call_without_a_name_is_a_protocol_error(
+    name: Any, version: str, connect: Any, typed: Server
+) -> None:
+    params = {} if name == "ABSENT" else {"name": name}
+    message = request(1, "tools/call", params)
+    if version == MODERN:
+        message = modern(1, "tools/call", params)
+    code, text = enter(connect, version).error(message)
+    assert code == -32602
+    assert "name" in text
+
+
+@pytest.mark.parametrize("arguments", ["null", "[]", "[1]", '"x"', "1", "true"])
+def test_arguments_that_are_no_object_are_a_protocol_error(
+    arguments: str, connect: Any, typed: Server
+) -> None:
+    peer = connect("2025-11-25")
+    line = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"none","arguments":%s}}'
+    answer = peer.ask((line % arguments).encode() + b"\n")
+    assert answer["error"]["code"] == -32602
+    assert "arguments" in answer["error"]["message"]
+
+
+def test_absent_arguments_are_none(version: str, connect: Any, typed: Server) -> None:
+    peer = enter(connect, version)
+    assert text_of(peer.result(tool_call(version, 1, "none"))) == "none"
+    assert text_of(peer.result(tool_call(version, 2, "none", {}))) == "none"
+
+
+def test_text_of_an_error_from_odd_input_is_valid(connect: Any, typed: Server) -> None:
+    peer = connect("2025-06-18")
+    line = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"\\ud800\\n"}}\n'
+    assert peer.ask(line)["error"]["message"].startswith("Unknown tool: ")
+
+
+# -- results --------------------------------------------------------------------------------------
+
+
+def test_trap_74_structured_null_and_arrays_are_for_2026_only(
+    version: str, connect: Any, server: Server
+) -> None:
+    from wirespeed.server import ToolResult
+
+    @server.tool
+    async def give(what: str) -> ToolResult:
+        values = {"null": None, "array": [1, None], "object": {"a": None}}
+        return ToolResult(structured_content=values[what])
+
+    peer = enter(connect, version)
+    for id, (what, value) in enumerate(
+        {"null": None, "array": [1, None], "object": {"a": None}}.items()
+    ):
+        result = peer.result(tool_call(version, id, "give", {"what": what}))
+        since = "2025-06-18" if what == "object" else MODERN
+        assert ("structuredContent" in result) == (version >= since)
+        if version >= since:
+            assert result["structuredContent"] == value
+        assert text_of(result) in ("null", "[1,null]", '{"a":null}')
+
+
+@pytest.mark.parametrize("loud", [True, False])
+def test_trap_11_nan_never_leaves(loud: bool, connect: Any, server: Server) -> None:
+    @server.tool
+    async def typed() -> float:
+        return float("nan")
+
+    @server.tool
+    async def untyped():  # type: ignore[no-untyped-def]
+        return {"x": float("inf")}
+
+    peer = connect("2025-06-18")
+    if loud:
+        result = peer.result(call(1, "typed"))
+        assert result["isError"] is True
+        assert "NaN" in text_of(result)
+    else:
+        assert peer.result(call(1, "untyped"))["structuredContent"] == {"x": None}
+
+
+@pytest.mark.parametrize("size", [1, 20000])
+def test_trap_11_a_lone_surrogate_never_leaves(size: int, connect: Any, server: Server) -> None:
+    odd = "\ud800" * size
+
+    @server.tool
+    async def text() -> str:
+        return odd
+
+    @server.tool
+    async def inside() -> dict[str, str]:
+        return {"x": odd}
+
+    @server.tool
+    async def raising() -> str:
+        raise ValueError(odd[:1])
+
+    @server.tool
+    async def refusing() -> str:
+        raise ProtocolError(7, odd[:1], {"x": odd[:1]})
+
+    peer = connect("2025-06-18")
+    for id, name in enumerate(("text", "inside", "raising")):
+        result = peer.result(call(id, name))
+        assert result["isError"] is True
+    assert "surrogate" in text_of(peer.result(call(3, "text")))
+    assert peer.error(call(4, "refusing"))[0] == -32603
+
+
+def test_bytes_are_refused_with_a_hint(connect: Any, server: Server) -> None:
+    @server.tool
+    async def data():  # type: ignore[no-untyped-def]
+        return b"x"
+
+    result = connect("2025-06-18").result(call(1, "data"))
+    assert result["isError"] is True
+    assert "Image" in text_of(result)
+
+
+def test_a_huge_result_arrives_whole(connect: Any, server: Server, version: str) -> None:
+    @server.tool
+    async def huge() -> str:
+        return "é\n" * (5 * 1024 * 1024 // 3)
+
+    peer = enter(connect, version)
+    peer.send(tool_call(version, 1, "huge"), tool_call(version, 2, "huge"))
+    got = peer.answers(1, 2)
+    for answer in got.values():
+        assert text_of(answer["result"]) == "é\n" * (5 * 1024 * 1024 // 3)
+
+
+@pytest.mark.parametrize("n", [0, 1, 31, 32, 33, 8191, 8192, 8193, 70000])
+def test_texts_of_all_sizes_are_escaped(n: int, connect: Any, server: Server) -> None:
+    text = ('a"\\\n\x01é\U0001f600\x7f/' * (n // 8 + 1))[:n]
+
+    @server.tool(inline=True)
+    def give() -> str:
+        return text
+
+    assert text_of(connect("2025-06-18").result(call(1, "give"))) == text
+
+
+def test_what_cannot_be_json_is_an_error_of_the_call(connect: Any, server: Server) -> None:
+    @server.tool
+    async def odd():  # type: ignore[no-untyped-def]
+        return object()
+
+    @server.tool
+    async def deep():  # type: ignore[no-untyped-def]
+        value: list[Any] = []
+        for _ in range(100_000):
+            value = [value]
+        return value
+
+    peer = connect("2025-06-18")
+    for id, name in enumerate(("odd", "deep")):
+        assert peer.result(call(id, name))["isError"] is True
+
+
+def test_a_result_with_its_own_meta_keeps_it(version: str, connect: Any, server: Server) -> None:
+    from wirespeed.server import ToolResult
+
+    @server.tool
+    async def give() -> ToolResult:
+        return ToolResult(content=[Image(b"x", "image/png")], meta={"com.example/x": None})
+
+    result = enter(connect, version).result(tool_call(version, 1, "give"))
+    assert result["_meta"]["com.example/x"] is None
+    assert (META + "serverInfo" in result["_meta"]) == (version == MODERN)
+
+
+# -- failures -------------------------------------------------------------------------------------
+
+
+class Silent(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "later", "thread", "inline", "raw"])
+def test_an_exception_is_a_result_and_its_traceback_only_logged(
+    kind: str, connect: Any, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def coroutine() -> str:
+        raise LookupError("what went wrong")
+
+    async def later() -> str:
+        await asyncio.sleep(0)
+        raise LookupError("what went wrong")
+
+    def plain(*arguments: Any) -> str:
+        raise LookupError("what went wrong")
+
+    def thread() -> str:
+        raise LookupError("what went wrong")
+
+    if kind == "raw":
+        server.tool_raw("tool", OBJECT, plain, inline=True)
+    else:
+        function = {"coroutine": coroutine, "later": later}.get(kind, thread)
+        server.add_tool(function, name="tool", inline=kind == "inline")
+    peer = connect("2025-06-18")
+    result = peer.result(call(1, "tool"))
+    assert result == {
+        "content": [{"type": "text", "text": "what went wrong"}], "isError": True
+    }  # fmt: skip
+    (record,) = [r for r in caplog.records if r.levelno == logging.ERROR]
+    assert "tool" in record.getMessage()
+    assert record.exc_info is not None
+    assert record.exc_info[0] is LookupError
+
+
+@pytest.mark.parametrize(
+    "exc, text",
+    [
+        (ValueError(), "ValueError"),
+        (Silent(), "Silent"),
+        (KeyError("k"), "'k'"),
+        (asyncio.CancelledError(), "Tool odd was cancelled"),
+        (asyncio.CancelledError("why"), "Tool odd was cancelled"),
+        (GeneratorExit(), "GeneratorExit"),
+        (StopAsyncIteration("s"), "s"),
+        (TimeoutError(), "TimeoutError"),
+        (ExceptionGroup("two", [ValueError("a"), KeyError("b")]), "two (2 sub-exceptions)"),
+    ],
+)
+@pytest.mark.parametrize("inline", [True, False])
+def test_odd_exceptions_are_results_too(
+    exc: BaseException, text: str, inline: bool, connect: Any, server: Server
+) -> None:
+    def odd() -> str:
+        raise exc
+
+    async def odd_later() -> str:
+        await asyncio.sleep(0)
+        raise exc
+
+    server.add_tool(odd if inline else odd_later, name="odd", inline=inline)
+    peer = connect("2025-06-18")
+    peer.send(call(1, "odd"), request(2, "ping"))
+    got = peer.answers(1, 2)
+    assert got[1]["result"]["isError"] is True
+    assert text_of(got[1]["result"]) == text
+    assert got[2]["result"] == {}
+
+
+def test_a_protocol_error_is_a_protocol_error(version: str, connect: Any, server: Server) -> None:
+    @server.tool
+    async def refuse(data: bool) -> str:
+        raise ProtocolError(4711, "no", {"why": [None]} if data else None)
+
+    peer = enter(connect, version)
+    answer = peer.ask(tool_call(version, 1, "refuse", {"data": True}))
+    assert answer == {
+        "jsonrpc": "2.0", "id": 1, "error": {"code": 4711, "message": "no", "data": {"why": [None]}}
+    }  # fmt: skip
+    answer = peer.ask(tool_call(version, 2, "refuse", {"data": False}))
+    assert answer["error"] == {"code": 4711, "message": "no"}
+
+
+@pytest.mark.parametrize(
+    "exc",
+    [
+        ProtocolError(1, "m", object()),
+        ProtocolError(2**40, "m"),
+        ProtocolError("x", "m"),  # type: ignore[arg-type]
+        ProtocolError(1, b"m"),  # type: ignore[arg-type]
+        ProtocolError(1, "m", {"x": "\udc00"}),
+    ],
+)
+def test_a_protocol_error_that_cannot_be_sent_is_an_internal_error(
+    exc: ProtocolError, connect: Any, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    @server.tool
+    async def refuse() -> str:
+        raise exc
+
+    answer = connect("2025-06-18").ask(call(1, "refuse"))
+    assert answer["error"] == {"code": -32603, "message": "Internal error"}
+    assert "cannot be sent" in caplog.text
+
+
+# -- timeouts -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "thread", "raw"])
+def test_a_timeout_ends_the_call_with_an_error(kind: str, connect: Any, server: Server) -> None:
+    gate = threading.Event()
+    ended: list[str] = []
+
+    async def coroutine() -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("coroutine")
+        return "never"
+
+    def thread() -> str:
+        gate.wait()
+        return "never"
+
+    async def raw(arguments: Any) -> str:
+        return await coroutine()
+
+    if kind == "raw":
+        server.tool_raw("slow", OBJECT, raw, timeout=0.01)
+    else:
+        server.add_tool(coroutine if kind == "coroutine" else thread, name="slow", timeout=0.01)
+    peer = connect("2025-06-18")
+    try:
+        result = peer.result(call(1, "slow"))
+    finally:
+        gate.set()
+    assert result["isError"] is True
+    assert text_of(result) == "Tool slow timed out after 0.01 s"
+    assert peer.fence() == []
+    if kind != "thread":
+        assert ended == ["coroutine"]
+    assert peer.connection.session.counters["requests_in_flight"] == 0
+
+
+def test_a_timeout_that_is_not_reached_leaves_nothing(connect: Any, server: Server) -> None:
+    @server.tool(timeout=1000)
+    async def quick() -> str:
+        await asyncio.sleep(0)
+        return "quick"
+
+    peer = connect("2025-06-18")
+    for i in range(20):
+        assert text_of(peer.result(call(i, "quick"))) == "quick"
+
+
+def test_a_tool_that_answers_in_spite_of_its_timeout_is_heard(
+    connect: Any, server: Server
+) -> None:
+    @server.tool(timeout=0.01)
+    async def late() -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "partial"
+        return "never"
+
+    result = connect("2025-06-18").result(call(1, "late"))
+    assert (text_of(result), "isError" in result) == ("partial", False)
+
+
+def test_a_timeout_inside_the_tool_is_its_own(connect: Any, server: Server) -> None:
+    @server.tool
+    async def slow() -> str:
+        async with asyncio.timeout(0.005):
+            await asyncio.Event().wait()
+        return "never"
+
+    result = connect("2025-06-18").result(call(1, "slow"))
+    assert (text_of(result), result["isError"]) == ("TimeoutError", True)
+
+
+def test_finished_calls_are_not_kept(connect: Any, server: Server) -> None:
+    class Value:
+        pass
+
+    seen: list[weakref.ref[Value]] = []
+
+    @server.tool
+    async def make(ctx: Context) -> str:
+        value = Value()
+        seen.append(weakref.ref(value))
+        await asyncio.sleep(0)
+        return str(ctx.request_id)
+
+    peer = connect("2025-06-18")
+    for i in range(10):
+        peer.result(call(i, "make"))
+    peer.fence()
+    gc.collect()
+    assert [ref for ref in seen if ref() is not None] == []
+    assert len(peer.connection.running) == 0
