@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,3 +28,19 @@ def pytest_report_header(config: pytest.Config) -> str:
         f"wirespeed {wirespeed.__version__} from {Path(wirespeed.__file__).parent}, "
         f"SIMD {core.simd_level()}, loop {loop}, {sys.implementation.cache_tag}"
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ps_without_preload(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Under a sanitizer ps would hang: its own start-up allocates before the library is ready."""
+    ps = shutil.which("ps")
+    if "LD_PRELOAD" not in os.environ or ps is None:
+        yield
+        return
+    folder = tmp_path_factory.mktemp("bin")
+    script = folder / "ps"
+    script.write_text(f'#!/bin/sh\nunset LD_PRELOAD\nexec {ps} "$@"\n')
+    script.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+        yield

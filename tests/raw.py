@@ -115,7 +115,7 @@ class Raw:
             stdin=give[0],
             stdout=give[1],
             stderr=self.errors,
-            env={**os.environ, **(env or {})},
+            env={**surroundings(), **(env or {})},
             start_new_session=group,
         )
         for fd in set(give):
@@ -292,6 +292,11 @@ class Raw:
             capture_output=True, text=True, check=True,
         )  # fmt: skip
         return int(figures.stdout) * 1024
+
+
+def surroundings() -> dict[str, str]:
+    """Our environment without what changes how a Python program buffers its output."""
+    return {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
 
 
 def strict(line: bytes) -> Any:

@@ -74,7 +74,13 @@ typedef struct {
     ws_span poi[WS_POI_COUNT];
 } ws_scan;
 
-typedef enum { WS_LEVEL_SCALAR = 0, WS_LEVEL_SSE2, WS_LEVEL_AVX2, WS_LEVEL_AVX512, WS_LEVEL_NEON } ws_level;
+typedef enum {
+    WS_LEVEL_SCALAR = 0,
+    WS_LEVEL_SSE2,
+    WS_LEVEL_AVX2,
+    WS_LEVEL_AVX512,
+    WS_LEVEL_NEON
+} ws_level;
 
 typedef struct {
     /* Offset of the first '\n' in [p, p+n), or n. */
@@ -85,9 +91,9 @@ typedef struct {
 
     /* Validate the JSON text [p, p+n), n <= UINT32_MAX, and note the points of interest, in one
      * pass. The whole text must be one value with whitespace around it. On any status but WS_OK
-     * and WS_DEPTH only `error_at` is meaningful. On WS_DEPTH `end` is `error_at`, and the points of
-     * interest are those whose values end before it. Only the first params and the first _meta
-     * of it are looked into. max_depth: how many levels of arrays and objects
+     * and WS_DEPTH only `error_at` is meaningful. On WS_DEPTH `end` is `error_at`, and the points
+     * of interest are those whose values end before it. Where params or _meta occur twice, only
+     * the first is looked into. max_depth: how many levels of arrays and objects
      * may be open at once, 1..1024 (a scalar has depth 0). */
     ws_status (*json)(const uint8_t *p, size_t n, uint32_t max_depth, ws_scan *out);
 

@@ -1,6 +1,7 @@
-/* Vector kernels, written once for every level; scan_walk.inc.h is the second half. A level includes this file after it defined
- * WS_TARGET (attribute of its functions), V(name) (its prefix) and these primitives on a block of
- * 64 bytes, whose masks hold byte i in bit i:
+/* Vector kernels, written once for every level. A level includes this file, then scan_walk.inc.h
+ * and scan_json.inc.h, after it defined WS_TARGET (attribute of its functions), V(name) (its
+ * prefix), WS_LEVEL, WS_LEVEL_NAME and these primitives on a block of 64 bytes, whose masks hold
+ * byte i in bit i:
  *
  *   V(block)                        the type, passed by value
  *   V(load)(p)                      64 bytes
@@ -160,7 +161,8 @@ WS_INLINE uint64_t V(find_escaped)(V(escapes) *c, V(block) b, uint64_t backslash
 #include "scan_nest.inc.h"
 
 /* Validate the array or object at p[from]; its depth, itself counted, may be up to limit. Returns
- * the offset behind it, or 0 when the text has a fault, here or just behind, or is deeper than 63. */
+ * the offset behind it, or 0 when the text has a fault, here or just behind, or is deeper than
+ * 63. */
 static __attribute__((noinline)) WS_TARGET size_t V(container)(const uint8_t *p, size_t n,
                                                                size_t from, uint32_t limit)
 {

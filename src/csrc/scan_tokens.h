@@ -130,7 +130,9 @@ static inline size_t ws_long_key(const ws_key_slot *slot, const uint8_t *key, si
 {
     if (slot->poi != WS_META_PROTOCOL_VERSION) {
         *poi = slot->poi;
-        return slot->len <= n && memcmp(key + 8, slot->name + 8, slot->len - 8) == 0 ? slot->len : 0;
+        if (slot->len > n || memcmp(key + 8, slot->name + 8, slot->len - 8) != 0)
+            return 0;
+        return slot->len;
     }
     const size_t prefix = sizeof WS_META_PREFIX; /* the quote counts for the NUL */
     if (n < prefix || memcmp(key + 8, slot->name + 8, prefix - 8) != 0)

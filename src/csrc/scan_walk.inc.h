@@ -5,7 +5,8 @@
  *   V(digits16)(p)    how many of the 16 bytes at p come before the first that is no digit
  *
  * The walk relies on the last byte being a closing bracket: what is skipped byte by byte (space,
- * digits) ends there at the latest, and only behind a value the end must be looked for. All functions return the offset behind what they read, or 0. */
+ * digits) ends there at the latest, and only behind a value the end must be looked for. All
+ * functions return the offset behind what they read, or 0. */
 
 /* The string whose inside starts at p[i]. Behind `patience` only plain ASCII is read. */
 WS_INLINE size_t V(string)(const uint8_t *p, size_t n, size_t i, size_t patience)

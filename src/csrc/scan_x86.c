@@ -425,7 +425,9 @@ AVX2 int avx2_utf8_bad(avx2_block x, avx2_block before)
 
 /* ---- AVX-512 F, BW, VL, VBMI and VBMI2 ---- */
 
-#define WS_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,avx2,popcnt,bmi,bmi2,pclmul")))
+#define WS_TARGET                                                                  \
+    __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,avx2," \
+                          "popcnt,bmi,bmi2,pclmul")))
 #define V(name) avx512_##name
 #define WS_LEVEL WS_LEVEL_AVX512
 #define WS_LEVEL_NAME "avx512"
@@ -531,7 +533,8 @@ AVX512 uint64_t avx512_operator(avx512_block x)
 
 AVX512 size_t avx512_positions(uint8_t *index, uint64_t m, unsigned base)
 {
-    const __m512i all = _mm512_add_epi8(_mm512_load_si512(ws_positions), _mm512_set1_epi8((char)base));
+    const __m512i from0 = _mm512_load_si512(ws_positions);
+    const __m512i all = _mm512_add_epi8(from0, _mm512_set1_epi8((char)base));
     _mm512_storeu_si512(index, _mm512_maskz_compress_epi8(m, all));
     return (size_t)__builtin_popcountll(m);
 }

@@ -1,7 +1,7 @@
 """What every session must show, whoever speaks: a function a feature.
 
 `DIFFERENT` has the places where a peer does otherwise than the specification or than we do, and
-why; each entry is checked too, so that it goes when the peer changes.
+why; the checks expect it there, so an entry goes when its peer changes.
 """
 
 from __future__ import annotations

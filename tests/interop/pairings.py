@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,7 +12,9 @@ from typing import Any
 
 import ours
 import peers
-import wire
+import transcripts
+
+from wirespeed.transport.loop import loop_factory
 
 LATEST_LEGACY = "2025-11-25"
 MODERN = "2026-07-28"
@@ -71,10 +72,10 @@ class Held:
 
     pairing: Pairing
     report: dict[str, Any]
-    runs: list[wire.Run]
+    runs: list[transcripts.Run]
 
     @property
-    def run(self) -> wire.Run:
+    def run(self) -> transcripts.Run:
         """The server's life that counts: some clients ask the first question of another."""
         return self.runs[-1]
 
@@ -110,69 +111,98 @@ def client_command(peer: str) -> list[str]:
     return [peers.python(peer), str(peers.PROGRAMS / f"{peer}_client.py")]
 
 
-def hold(pairings: list[Pairing], folder: Path) -> dict[Pairing, Held]:
-    """Hold the sessions of one group; their wires are written below the folder."""
-    peer, serving = pairings[0].group
-    folders = {pairing: folder / f"{number}" for number, pairing in enumerate(pairings)}
+Outcome = Held | Exception
+Validate = Callable[[transcripts.Run, str], list[str]]
+
+
+def hold(pairings: list[Pairing], folder: Path) -> dict[Pairing, Outcome]:
+    """Hold sessions, two at a time; their wires are written below the folder.
+
+    What fails as a whole, as an installation or a peer's program, is the outcome of each pairing.
+    """
+    groups: dict[tuple[str, bool], dict[Pairing, Path]] = {}
+    for number, pairing in enumerate(pairings):
+        groups.setdefault(pairing.group, {})[pairing] = folder / f"{number}"
+
+    async def main() -> dict[Pairing, Outcome]:
+        two = asyncio.Semaphore(2)
+        held: dict[Pairing, Outcome] = {}
+        tasks = [_hold_group(two, *group, folders) for group, folders in groups.items()]
+        for outcomes in await asyncio.gather(*tasks):
+            held |= outcomes
+        return held
+
+    # no thread of ours may format a traceback while pytest does: CPython 3.11 cannot (gh-106905)
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(main())
+
+
+async def _hold_group(
+    two: asyncio.Semaphore, peer: str, serving: bool, folders: dict[Pairing, Path]
+) -> dict[Pairing, Outcome]:
     for place in folders.values():
         place.mkdir(parents=True)
-    if serving:
-        reports = _their_client(peer, folders, folder)
-    else:
-        command = server_command(peer)
-        jobs = {
-            pairing: ours.Session(_spied(place, command, pairing), pairing.mode).hold
-            for pairing, place in folders.items()
-        }
-        reports = _our_client(jobs)
+    try:
+        async with two:
+            command = await asyncio.to_thread(client_command if serving else server_command, peer)
+            if serving:
+                reports = await _their_client(command, folders)
+        if not serving:
+            tasks = [
+                _our_client(two, spied(place, command, pairing.options), pairing.mode)
+                for pairing, place in folders.items()
+            ]
+            reports = dict(zip(folders, await asyncio.gather(*tasks), strict=True))
+    except Exception as exc:
+        return dict.fromkeys(folders, exc)
     return {
-        pairing: Held(pairing, reports[pairing], wire.runs(place))
+        pairing: Held(pairing, reports[pairing], transcripts.runs(place))
         for pairing, place in folders.items()
     }
 
 
-def _spied(place: Path, command: list[str], pairing: Pairing) -> list[str]:
-    return [*SPY, str(place), *command, *pairing.options]
+def spied(place: Path, command: list[str], options: tuple[str, ...] = ()) -> list[str]:
+    """A server's command, with its wire written down in a folder."""
+    variables = peers.our_variables() if command is OUR_SERVER else []
+    return [*SPY, str(place), *variables, "--", *command, *options]
 
 
-def _their_client(
-    peer: str, folders: dict[Pairing, Path], folder: Path
+async def _our_client(two: asyncio.Semaphore, command: list[str], era: str) -> dict[str, Any]:
+    async with two:
+        return await ours.Session(command, era).hold()
+
+
+async def _their_client(
+    command: list[str], folders: dict[Pairing, Path]
 ) -> dict[Pairing, dict[str, Any]]:
-    job = folder / "job.json"
-    report = folder / "report.json"
+    first = next(iter(folders.values()))
+    job = first.with_suffix(".job.json")
+    report = first.with_suffix(".report.json")
     sessions = [
-        {"name": str(pairing), "mode": pairing.mode, "command": _spied(place, OUR_SERVER, pairing)}
+        {
+            "name": str(pairing),
+            "mode": pairing.mode,
+            "command": spied(place, OUR_SERVER, pairing.options),
+        }
         for pairing, place in folders.items()
     ]
     job.write_text(json.dumps({"sessions": sessions, "report": str(report)}))
-    done = subprocess.run(
-        [*client_command(peer), str(job)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=PROGRAM_SECONDS,
+    child = await asyncio.create_subprocess_exec(
+        *command,
+        str(job),
+        env=peers.environment(),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
     )
-    if done.returncode or not report.exists():
-        raise AssertionError(
-            f"the client of {peer} ended with {done.returncode}:\n{done.stderr[-4000:]}"
-        )
+    try:
+        _, stderr = await asyncio.wait_for(child.communicate(), PROGRAM_SECONDS)
+    except TimeoutError:
+        child.kill()
+        await child.wait()
+        raise
+    if child.returncode or not report.exists():
+        said = stderr.decode(errors="replace")[-4000:]
+        raise AssertionError(f"{command[-1]} ended with {child.returncode}:\n{said}")
     named = json.loads(report.read_text())
     return {pairing: named[str(pairing)] for pairing in folders}
-
-
-def _our_client(
-    jobs: dict[Pairing, Callable[[], Any]],
-) -> dict[Pairing, dict[str, Any]]:
-    async def main() -> dict[Pairing, dict[str, Any]]:
-        two = asyncio.Semaphore(2)
-
-        async def one(hold: Callable[[], Any]) -> dict[str, Any]:
-            async with two:
-                report: dict[str, Any] = await hold()
-                return report
-
-        reports = await asyncio.gather(*map(one, jobs.values()))
-        return dict(zip(jobs, reports, strict=True))
-
-    return asyncio.run(main())

@@ -52,7 +52,7 @@ def python(peer: str) -> str:
         pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
         _run([*pip, "install", "--quiet", "--no-input", *pins])
 
-    folder = _installed(f"{peer}-py{version}", [sys.prefix, *pins], install)
+    folder = _installed(f"{peer}-py{version}", [sys.base_prefix, *pins], install)
     return str(folder / "bin" / "python")
 
 
@@ -90,6 +90,21 @@ def node(program: str) -> list[str]:
     return [str(folder / "node_modules" / ".bin" / "node"), str(copy)]
 
 
+def environment() -> dict[str, str]:
+    """What a peer gets of ours: nothing that is there for the code under test."""
+    return {name: value for name, value in os.environ.items() if not _for_ours(name)}
+
+
+def our_variables() -> list[str]:
+    """What our server needs of our environment, as NAME=VALUE: how it is found and built."""
+    return [f"{name}={value}" for name, value in os.environ.items() if _for_ours(name)]
+
+
+def _for_ours(name: str) -> bool:
+    sanitizer = name == "LD_PRELOAD" or name.endswith("SAN_OPTIONS")
+    return sanitizer or name.startswith(("PYTHON", "WIRESPEED_"))
+
+
 def _installed(name: str, pins: list[str], install: Callable[[Path], None]) -> Path:
     key = hashlib.sha256("\n".join(pins).encode()).hexdigest()[:12]
     home = cache()
@@ -116,6 +131,7 @@ def _run(command: list[str], cwd: Path | None = None) -> None:
         done = subprocess.run(
             command,
             cwd=cwd,
+            env=environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from checks import CHECKS
-from conftest import Validate
 from pairings import (
     ALL_LEGACY,
     LATEST_LEGACY,
@@ -12,6 +11,7 @@ from pairings import (
     OLDER,
     Held,
     Pairing,
+    Validate,
     calling,
     only,
     serving,

@@ -11,7 +11,7 @@ from typing import Any
 import pairings
 import peers
 import pytest
-import wire
+import transcripts
 
 from wirespeed import Client, Stdio
 from wirespeed.client import LogMessage
@@ -20,16 +20,16 @@ from wirespeed.errors import RemoteError
 ERAS = [("auto", "2026-07-28"), ("legacy", "2025-11-25"), ("modern", "2026-07-28")]
 
 
-def spied(place: Path, command: list[str], said: list[str]) -> Stdio:
+def launched(place: Path, command: list[str], said: list[str]) -> Stdio:
     """A server whose wire is written down in a folder."""
-    spy = [*pairings.SPY, str(place), *command]
+    spy = pairings.spied(place, command)
     return Stdio(spy[0], spy[1:], stderr=said.append)
 
 
 @pytest.mark.parametrize(("era", "version"), ERAS)
 def test_time_server(tmp_path: Path, era: str, version: str) -> None:
     said: list[str] = []
-    target = spied(tmp_path, pairings.server_command("time"), said)
+    target = launched(tmp_path, pairings.server_command("time"), said)
 
     async def main() -> None:
         async with Client(target, era=era, timeout=20) as client:  # type: ignore[arg-type]
@@ -71,7 +71,7 @@ def test_time_server(tmp_path: Path, era: str, version: str) -> None:
             assert caught.value.code == -32602
 
     asyncio.run(main())
-    (run,) = wire.runs(tmp_path)
+    (run,) = transcripts.runs(tmp_path)
     assert run.exit == 0
     assert said == []
 
@@ -81,7 +81,7 @@ def test_fastmcp_server(tmp_path: Path, era: str, version: str) -> None:
     said: list[str] = []
     logged: list[LogMessage] = []
     program = str(peers.PROGRAMS / "fastmcp_server.py")
-    target = spied(tmp_path, [peers.python("fastmcp"), program], said)
+    target = launched(tmp_path, [peers.python("fastmcp"), program], said)
     options: dict[str, Any] = {"era": era, "log_level": "info", "on_log": logged.append}
 
     async def main() -> None:
@@ -113,7 +113,7 @@ def test_fastmcp_server(tmp_path: Path, era: str, version: str) -> None:
 
     asyncio.run(main())
     assert [(entry.level, entry.data["msg"]) for entry in logged] == [("warning", "counted")]
-    (run,) = wire.runs(tmp_path)
+    (run,) = transcripts.runs(tmp_path)
     assert run.exit == 0
     assert run.errors() == []
     assert said == []
@@ -129,9 +129,10 @@ def test_fastmcp_server(tmp_path: Path, era: str, version: str) -> None:
 )
 def test_fastmcp_client(tmp_path: Path, mode: str, version: str, options: tuple[str, ...]) -> None:
     program = str(peers.PROGRAMS / "fastmcp_client.py")
-    server = [*pairings.SPY, str(tmp_path), *pairings.OUR_SERVER, *options]
+    server = pairings.spied(tmp_path, pairings.OUR_SERVER, options)
     done = subprocess.run(
         [peers.python("fastmcp"), program, mode, *server],
+        env=peers.environment(),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -149,7 +150,7 @@ def test_fastmcp_client(tmp_path: Path, mode: str, version: str, options: tuple[
     assert "boom" in report["fail"]
     assert report["unknown"] == -32602
     assert report["many"] == 50
-    run = wire.runs(tmp_path)[-1]
+    run = transcripts.runs(tmp_path)[-1]
     assert run.exit == 0
     probe = [("server/discover", -32022)] if mode == "auto" and version < "2026" else []
     assert run.errors() == [*probe, ("tools/call", -32602)]

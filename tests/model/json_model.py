@@ -99,7 +99,9 @@ def read(data: bytes) -> Expected | None:
         value = decode(data.decode("utf-8"))
     except ValueError:
         return None
-    root = "object" if isinstance(value, Members) else "array" if isinstance(value, list) else "other"
+    root = (
+        "object" if isinstance(value, Members) else "array" if isinstance(value, list) else "other"
+    )
     found = Expected(root, "absent", {}, set(), _depth(value))
     _look(found, value, ROOT_KEYS, "")
     if "id" in found.values:
@@ -191,7 +193,9 @@ class Writer:
                 self.member(self.key(self.rng.choice(keys)), self.value(3)),
             )
         if self.rng.random() < 0.2:
-            strange = self.rng.choice(("i", "ids", "param", "params ", "Id", "xprogressToken", META))
+            strange = self.rng.choice(
+                ("i", "ids", "param", "params ", "Id", "xprogressToken", META)
+            )
             members.append(self.member(f'"{strange}"', self.value(4)))
         return self.join(members, "{}")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import wire
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model.session import Event, ModelSession, Request, error
 from msgspec import structs
+from property import wire
 
 from wirespeed.core import Limits, Message, Session
 

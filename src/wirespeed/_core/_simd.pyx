@@ -88,7 +88,7 @@ cdef const ws_kernels *table(object level) except NULL:
     return found
 
 
-cdef class View:
+cdef class _View:
     """A bytes-like object, held while a kernel reads it."""
 
     cdef Py_buffer buffer
@@ -122,19 +122,19 @@ def levels():
 
 def find_newline(data, *, level=None):
     """Offset of the first newline in ``data``, or its length."""
-    cdef View view = View(data)
+    cdef _View view = _View(data)
     return table(level).find_newline(view.p, view.n)
 
 
 def utf8_valid(data, *, level=None):
     """Whether ``data`` is well-formed UTF-8 (RFC 3629)."""
-    cdef View view = View(data)
+    cdef _View view = _View(data)
     return table(level).utf8_valid(view.p, view.n) != 0
 
 
 def json_escape(data, *, level=None):
     """``data``, which must be UTF-8, as the inside of a JSON string, without the quotes."""
-    cdef View view = View(data)
+    cdef _View view = _View(data)
     cdef const ws_kernels *use = table(level)
     cdef uint8_t *room
     cdef size_t written
@@ -157,7 +157,7 @@ def scan(data, *, max_depth=128, prefix=False, level=None):
     one value and look at nothing behind it. Raises ValueError for a ``max_depth`` out of range, a
     text above 4 GiB and a level that is not there; a faulty text gives a status instead.
     """
-    cdef View view = View(data)
+    cdef _View view = _View(data)
     cdef const ws_kernels *use = table(level)
     cdef ws_scan out
     cdef ws_status status

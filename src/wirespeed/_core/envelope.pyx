@@ -29,7 +29,6 @@ from wirespeed._core._simd cimport (
     WS_RESULT,
     WS_ROOT_ARRAY,
     WS_ROOT_OBJECT,
-    WS_ROOT_OTHER,
     WS_SYNTAX,
     WS_UTF8,
     kernels,
@@ -151,12 +150,13 @@ cdef class Message:
         self.slab.n_leases += 1
         self.p = batch.p + at
         # the array around it is a level too
-        status = kernels.json_prefix(
-            self.p, batch.n - at, max_depth - 1 if max_depth > 1 else 1, &self.scan
-        )
-        if status == WS_OK and max_depth == 1 and self.scan.root != WS_ROOT_OTHER:
+        if max_depth > 1:
+            status = kernels.json_prefix(self.p, batch.n - at, max_depth - 1, &self.scan)
+        elif at < batch.n and (self.p[0] == b'[' or self.p[0] == b'{'):
             status = WS_DEPTH
             self.scan.error_at = 0
+        else:
+            status = kernels.json_prefix(self.p, batch.n - at, 1, &self.scan)
         if status != WS_OK:
             batch.refuse_c(
                 WS_SYNTAX if status == WS_EMPTY else status, max_depth, at + self.scan.error_at

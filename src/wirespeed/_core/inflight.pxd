@@ -4,13 +4,12 @@ from libc.string cimport memcpy
 from wirespeed._core.span cimport Span
 
 cdef enum:
-    INLINE_ID = 28               # so that a slot is 64 bytes
+    INLINE_ID = 36               # so that a slot is 64 bytes
 
 
 cdef struct InFlightSlot:
     uint64_t hash
     void *batch                  # strong reference to the BatchReply it belongs to, or NULL
-    void *token                  # strong reference to the handler's token, or NULL
     uint32_t id_len              # 0: the slot is free
     uint32_t generation
     uint32_t next_free

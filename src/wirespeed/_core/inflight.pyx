@@ -18,6 +18,7 @@ import os
 cdef uint64_t seed = int.from_bytes(os.urandom(8), "little")
 
 
+@cython.overflowcheck(False)      # it is meant to wrap
 cdef inline uint64_t hash_id(Span id) noexcept:
     """Seeded, so that a peer cannot choose ids that collide."""
     cdef uint64_t h = seed ^ (id.n * <uint64_t> 0x9E3779B97F4A7C15ULL)

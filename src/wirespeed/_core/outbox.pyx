@@ -221,8 +221,9 @@ cdef class Outbox:
     cdef int gather_c(self, iovec *vectors, int room) except -1:
         """Fill in up to `room` vectors of what is to be sent next. Returns how many."""
         cdef int n = 0
-        cdef size_t i = self.first
+        cdef size_t i
         self.close_segment_c()
+        i = self.first         # only now: what was sent may have been forgotten
         while n < room and i < self.count:
             vectors[n].iov_base = <void *> self.segments[i].p
             vectors[n].iov_len = self.segments[i].n

@@ -74,8 +74,11 @@ cdef class MessageReader:
         self.spare_next = m
         got = self.framer.next_frame_c(&frame)
         if got == FRAME_MORE:
+            # the last message must not keep the input memory: not by us
             if self.spare is not None and Py_REFCNT(self.spare) == 1:
-                self.spare.drop_c()        # it would keep the input memory
+                self.spare.drop_c()
+            else:
+                self.spare = None
             return None
         if got == FRAME_OVERSIZE:
             m.lost_c(f"longer than the limit of {self.limits.max_message} bytes")

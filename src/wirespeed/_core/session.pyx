@@ -242,6 +242,7 @@ cdef class Session:
     cdef int register_c(self, Message m) except -1:
         """A request came in. 1: its owner is to see it now."""
         cdef uint64_t ref
+        cdef bint can_start
         cdef Span id = span_of(m, WS_ID)
         cdef InFlightSlot *slot
         if self.batch is not None and method_is(m, b'"initialize"', "initialize"):
@@ -250,6 +251,7 @@ cdef class Session:
                 self.batch, id, INVALID_REQUEST, "initialize cannot be part of a batch", None
             )
             return 0
+        can_start = self.n_waiting == 0 and self.has_room_c()
         ref = self.inflight.add_c(id)
         if ref == 0 and self.is_flooded_c():
             m.ref = 0
@@ -268,7 +270,7 @@ cdef class Session:
             slot.batch = <void *> self.batch
             Py_INCREF(self.batch)
             self.batch.n_open += 1
-        if self.n_waiting == 0 and self.has_room_c():
+        if can_start:
             return 1
         if method_is(m, b'"ping"', "ping") and self.outbox.size < 2 * self.output_high:
             return 1
@@ -634,6 +636,8 @@ cdef class Session:
 cdef uint64_t ref_of(object request) except? 0:
     if isinstance(request, Message):
         return (<Message> request).ref
+    if not isinstance(request, int):
+        raise TypeError("a request is named by its message or its ref")
     return request
 
 

@@ -1,4 +1,4 @@
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint32_t
 
 from wirespeed._core.envelope cimport Message
 from wirespeed.transport.link cimport Endpoint
@@ -17,6 +17,7 @@ cdef class ClientConnection(Endpoint):
     cdef readonly object loop
     cdef readonly object owner         # gets notifications and the end of the link; or None
     cdef public object revision        # settled by the handshake; None before
+    cdef uint32_t max_depth
     cdef bytes meta                    # members of every modern request's `_meta`; empty in legacy
     cdef dict names                    # JSON text of tool names
     cdef object timer                  # of the earliest deadline

@@ -84,6 +84,7 @@ cdef class ClientConnection(Endpoint):
         self.owner = owner
         self.session = Session(limits=limits, role="client")
         self.session.batches = True        # what a server of 2025-03-26 may send
+        self.max_depth = limits.max_depth
         self.meta = b""
         self.names = {}
         self.timer_at = INFINITY
@@ -152,7 +153,7 @@ cdef class ClientConnection(Endpoint):
             name_json = encode(name)
             if len(self.names) < MAX_NAMES:
                 self.names[name] = name_json
-        body = None if arguments is None else arguments_text(arguments, self.session.max_depth)
+        body = None if arguments is None else arguments_text(arguments, self.max_depth)
         waiter = self.waiter_c("tools/call", decode_call_result, on_progress, True, timeout)
         out = self.session.open_request_c(waiter.id)
         out.text_c(b'"method":"tools/call","params":{"name":')

@@ -91,6 +91,7 @@ class Lifecycle:
         self._reviving: asyncio.Future[None] | None = None
         self._tasks: set[asyncio.Future[Any]] = set()
         self._endings: set[asyncio.Future[None]] = set()
+        self._closers: set[asyncio.Future[Any] | None] = set()  # tasks that are in `close`
 
     # -- for the client --------------------------------------------------------------------------
 
@@ -128,15 +129,20 @@ class Lifecycle:
     async def close(self, why: str = "the client was closed") -> None:
         """End everything; when this returns, nothing is left behind."""
         me = asyncio.current_task()
-        tasks = [task for task in self._tasks if task is not me]
-        if self._starting is not None:
-            tasks.append(self._starting)
-        self.live = self.agreement = None
-        for task in tasks:
-            task.cancel()
-        await self._drop(why)
-        if tasks:
-            await asyncio.wait(tasks, timeout=_PATIENCE)
+        self._closers.add(me)
+        try:
+            # a callback may close its own client, but does not wait for itself
+            tasks = self._tasks - self._closers
+            if self._starting is not None:
+                tasks.add(self._starting)
+            self.live = self.agreement = None
+            for task in tasks:
+                task.cancel()
+            await self._drop(why)
+            if tasks:
+                await asyncio.wait(tasks, timeout=_PATIENCE)
+        finally:
+            self._closers.discard(me)
 
     async def ready(self) -> ClientConnection:
         """The connection, when it is open and has room. A crashed server is started again here,
@@ -245,8 +251,15 @@ class Lifecycle:
         )
 
     async def _negotiate(self, negotiation: Coroutine[Any, Any, Agreement]) -> Agreement:
+        connection = self._connection
         try:
             return await negotiation
+        except ConnectionClosed:
+            # the link went between two requests, and why is still being found out
+            if connection is None or connection is not self._gone or self._explaining is None:
+                raise
+            await asyncio.wait((self._explaining,))
+            raise connection.error() from None
         except (TimeoutError, InvalidResponse) as exc:
             if self._channel is None:
                 raise
@@ -273,7 +286,8 @@ class Lifecycle:
         channel = self._channel
         if channel is None or connection is not self._connection:
             return
-        if connection.session.messages_in == 0:
+        counters = connection.session.counters
+        if counters["messages_in"] == counters["faults"]:  # nothing but noise
             reason = self._with_bad_line(reason)
         try:
             error = await channel.failure(reason)

@@ -35,6 +35,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     Unlike `asyncio.run` it ends although tasks ignore their cancellation, or threads of
     `asyncio.to_thread` are busy.
     """
+    _fill_standard_descriptors()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         loop = runner.get_loop()
         loop.set_default_executor(Workers())
@@ -42,6 +43,14 @@ def run(main: Coroutine[Any, Any, T]) -> T:
             return runner.run(main)
         finally:
             _end_tasks(loop)
+
+
+def _fill_standard_descriptors() -> None:
+    """Put /dev/null where a standard descriptor was closed when the process was started: else one
+    of the loop's own gets its number, on which libuv aborts the process."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(fd)
 
 
 def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import logging
 import os
 import signal
@@ -17,6 +18,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from wirespeed.errors import TransportError
 from wirespeed.transport.fd import FdLink
 from wirespeed.transport.files import FileLink
 from wirespeed.transport.tasks import TaskPool
@@ -34,8 +36,12 @@ LAST_WAIT = 0.25  # seconds that handlers get after their cancellation
 def claimed() -> Iterator[tuple[int, int]]:
     """Take descriptors 0 and 1 as the wire: (read, write). Both are put back at the end.
 
-    What ``print()`` left in the buffer of ``sys.stdout`` before goes to stderr, too.
+    What ``print()`` left in the buffer of ``sys.stdout`` before goes to stderr, too. TransportError
+    when the process was started without them.
     """
+    # not fstat: the loop's own descriptors may have taken the numbers of closed ones
+    if sys.__stdin__ is None or sys.__stdout__ is None:
+        raise TransportError("stdin and stdout must be open: a client talks to the server there")
     saved_in = _duplicate(0)
     try:
         saved_out = _duplicate(1)
@@ -46,13 +52,14 @@ def claimed() -> Iterator[tuple[int, int]]:
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         os.close(nothing)
-        try:
+        if sys.__stderr__ is not None:
             os.dup2(2, 1)
-        except OSError:  # no stderr
+        else:
             nothing = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nothing, 1)
             os.close(nothing)
-        yield saved_in, saved_out
+        with line_buffered():
+            yield saved_in, saved_out
     finally:
         if sys.stdout is not None:
             with contextlib.suppress(OSError, ValueError):
@@ -61,6 +68,22 @@ def claimed() -> Iterator[tuple[int, int]]:
         os.dup2(saved_out, 1)
         os.close(saved_in)
         os.close(saved_out)
+
+
+@contextlib.contextmanager
+def line_buffered() -> Iterator[None]:
+    """What tools print shows on stderr line by line, not when a buffer is full."""
+    out = sys.stdout
+    if not isinstance(out, io.TextIOWrapper) or out.closed or out.line_buffering:
+        yield
+        return
+    out.reconfigure(line_buffering=True)
+    try:
+        yield
+    finally:
+        if not out.closed:
+            with contextlib.suppress(OSError):  # it flushes
+                out.reconfigure(line_buffering=False)
 
 
 def _duplicate(fd: int) -> int:
@@ -131,7 +154,9 @@ async def serve_stdio(server: Server) -> None:
     with contextlib.ExitStack() as stack:
         read_fd, write_fd = stack.enter_context(claimed())
         # stderr on the same pipe would become non-blocking too, and lose what tools log
-        polled = pollable(read_fd) and pollable(write_fd) and not same_file(write_fd, 2)
+        polled = pollable(read_fd) and pollable(write_fd) and not (
+            sys.__stderr__ is not None and same_file(write_fd, 2)
+        )
         if polled:
             stack.enter_context(non_blocking(read_fd, write_fd))
             connection = server.connect(

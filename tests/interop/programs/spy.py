@@ -1,7 +1,8 @@
 """Stands between a client and a server over stdio, and writes down what each says.
 
-    python spy.py FOLDER command args…
+    python spy.py FOLDER [NAME=VALUE…] -- command args…
 
+The variables are for the server: clients pass on few of their own.
 Makes FOLDER/<time>-<pid>/ with ``wire`` (a line a message, "> " to the server, "< " from it),
 ``stderr`` of the server and, when it has ended, ``exit``: its exit status.
 """
@@ -15,6 +16,8 @@ import time
 
 
 def main() -> int:
+    end = sys.argv.index("--")
+    variables = dict(argument.split("=", 1) for argument in sys.argv[2:end])
     folder = os.path.join(sys.argv[1], f"{time.monotonic_ns():020}-{os.getpid()}")
     os.makedirs(folder)
     lock = threading.Lock()
@@ -23,7 +26,11 @@ def main() -> int:
         open(os.path.join(folder, "stderr"), "wb") as stderr,
     ):
         child = subprocess.Popen(
-            sys.argv[2:], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr
+            sys.argv[end + 1 :],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env=os.environ | variables,
         )
         assert child.stdin is not None and child.stdout is not None
         signal.signal(signal.SIGTERM, lambda number, frame: child.send_signal(number))

@@ -47,12 +47,12 @@ def wirespeed(
     )
 
 
-def start(*args: str, stdout: Any = subprocess.PIPE) -> subprocess.Popen[bytes]:
+def start(*args: str) -> subprocess.Popen[bytes]:
     """``wirespeed ARGS``, running, in a process group of its own."""
     return subprocess.Popen(
         [sys.executable, "-m", "wirespeed", *args],
         stdin=subprocess.PIPE,
-        stdout=stdout,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(),
         start_new_session=True,

@@ -292,13 +292,21 @@ def test_a_server_that_dies_in_a_call(server_file: Path) -> None:
 
 
 def test_a_server_that_prints_what_is_no_message() -> None:
-    done = wirespeed(
-        "list", "--timeout", "0.2", "--", "sh", "-c", "echo Welcome!; exec cat >/dev/null"
-    )
+    script = "echo Welcome!; while read line; do :; done"
+    done = wirespeed("list", "--timeout", "0.2", "--", "sh", "-c", script)
     assert done.returncode == 5
     first, last = done.stderr.splitlines()
     assert first.startswith("wirespeed: skipped what is no message")
     assert "Welcome!" in last
+
+
+def test_a_server_that_closes_its_output_and_stays() -> None:
+    script = "exec >&-; while read line; do :; done"
+    done = wirespeed("list", "--timeout", "0.2", "--", "sh", "-c", script)
+    assert done.returncode == 3
+    line = one_line(done)
+    assert line.startswith("the server closed its output: command sh -c ")
+    assert "the server is still running" in line
 
 
 def test_an_error_of_the_server_is_exit_code_4(server_file: Path) -> None:
@@ -373,13 +381,19 @@ def test_a_reader_that_leaves_is_no_error(server_file: Path) -> None:
         assert (process.returncode, err) == (141, b"")
 
 
-def test_a_full_disk(server_file: Path) -> None:
+def test_a_file_that_takes_no_more(server_file: Path, tmp_path: Path) -> None:
     for args in (["info"], ["info", "--json"], ["call", str(server_file), "echo"]):
-        with open("/dev/full", "wb") as full:
-            process = start(*args, stdout=full)
-            _, err = process.communicate(timeout=DEADLINE)
-        assert process.returncode == 74
-        assert err == b"wirespeed: cannot write the output: No space left on device\n"
+        command = [sys.executable, "-m", "wirespeed", *args]
+        limited = ["sh", "-c", 'ulimit -f 0; out=$1; shift; exec "$@" >"$out"', "sh"]
+        done = subprocess.run(
+            [*limited, str(tmp_path / "out"), *command],
+            capture_output=True,
+            text=True,
+            env=environment(),
+            check=False,
+        )
+        assert done.returncode == 74
+        assert done.stderr == "wirespeed: cannot write the output: File too large\n"
 
 
 def test_closed_standard_streams(server_file: Path) -> None:

@@ -16,7 +16,11 @@ from wirespeed._core import _simd
 
 LEVELS = _simd.levels()
 FAST = [level for level in LEVELS if level != "scalar"]
-UTF8 = ("plain ascii, " + "é" + "日本語" + "🎉" + "\x7f\x00 " + "ж" * 20 + "𐍈" * 9 + "x" * 70).encode()
+UTF8 = (
+    "plain ascii, " + "é" + "日本語" + "🎉" + "\x7f\x00 " + "ж" * 20 + "𐍈" * 9 + "x" * 70
+).encode()
+
+ROW = b'{"id":7,"name":"r","tags":["a","b"],"v":-1.5e-3,"ok":true,"n":null,"e":[{},[]]},'
 
 
 @pytest.fixture(scope="module")
@@ -231,6 +235,19 @@ def test_json_at_every_alignment(level: str) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("big", [False, True])
+def test_every_cut_at_a_guard_page(level: str, big: bool, guarded: memoryview) -> None:
+    rows = b"[" + ROW * (8 if big else 1) + b'"\\u00e9",-0.5e+7,false]'
+    data = b'{"id":-7,"params":{"name":"n","x":{},"_meta":{"y":[[]]},"z":' + rows + b'},"error":{}}'
+    json.loads(data)
+    for cut in range(len(data)):
+        end = put(guarded, data[:cut])
+        for prefix in (False, True):
+            found = _simd.scan(end, prefix=prefix, level=level)
+            assert (found.status, found.error_at) == ("syntax" if cut else "empty", cut)
+
+
+@pytest.mark.parametrize("level", LEVELS)
 def test_prefix_ends_at_a_guard_page(level: str, guarded: memoryview) -> None:
     for length in range(2, 400):
         text = text_of(length)
@@ -298,13 +315,12 @@ def test_second_occurrence_is_marked_and_not_entered(level: str) -> None:
 @pytest.mark.parametrize("limit", [1, 2, 7, 62, 63, 64, 65, 127, 128, 1023, 1024])
 def test_depth_bound_is_exact(level: str, limit: int) -> None:
     for opener, closer in ((b"[", b"]"), (b'{"params":', b"}"), (b'{"result":', b"}")):
-        innermost = b"1" if opener != b"[" else b""
         for pad in (b"", b"." * 300):
             head = b'{"x":"' + pad + b'","y":' if pad else b""
             tail = b"}" if pad else b""
             levels = limit - len(tail)
-            good = head + opener * levels + innermost + closer * levels + tail
-            bad = head + opener * (levels + 1) + innermost + closer * (levels + 1) + tail
+            good = head + opener * levels + b"1" + closer * levels + tail
+            bad = head + opener * (levels + 1) + b"1" + closer * (levels + 1) + tail
             assert _simd.scan(good, max_depth=limit, level=level).status == "ok"
             found = _simd.scan(bad, max_depth=limit, level=level)
             inner = bad.rindex(opener)
@@ -350,8 +366,61 @@ FAULTS = [
 def test_faults(level: str, data: bytes, status: str, at: int) -> None:
     found = _simd.scan(data, level=level)
     assert (found.status, found.error_at) == (status, at)
-    inside = b'{"id":1,"x":["' + b"z" * 90 + b'",' + data + b"]}"
-    assert _simd.scan(inside, level=level).status != "ok" or status == "empty" or data == b""
+
+
+# Wrong where they stand, for reasons that lie one or many tokens apart.
+MISPLACED = [
+    b"1.2.3", b"1e5.5", b"1e5e5", b"1.5e5.5", b"1.5e5e5", b"-01", b"00", b"1-2", b"1+2", b"--1",
+    b"1e--5", b"1e+-5", b"1e5-", b"-.5", b"1.-5", b"1,5e", b"nul", b"nulll", b"tru", b"trull",
+    b"true5", b"truee", b"fals", b"falsee", b"falsetrue", b"null1", b"1null", b"nule", b"trulse",
+    b"faue", b"True", b"1a", b"a", b"1true", b"-true", b"\x7f", b"1\xc2\xa0", b"[1}", b'{"a":1]',
+    b"[[1]", b"[1]]", b"[}", b"{]", b'{"a":[1}]', b'[{"a":1]}', b"{[]}", b"{{}}", b'{"a":1,[]}',
+    b'{"a":1,[2],3}',
+    b'{"a":1,[],"b":2}',
+    b'{"a":1,{}}', b'{"a":{},[]}', b'{"a":1,"b"}', b'{"a","b":1}', b'{"a":1:2}',
+    b'{"a":"b":1}', b'["a":1]', b'["a":[]]', b'[1,"a":{}]', b'[[],"a":1]', b'[{},[],"a":1]', b"[:]",
+    b'{"a":1,,"b":2}', b"[1,,2]", b"[,]", b"{,}", b'{"a":,"b":1}', b'{:"a"}', b'"a"1', b'1"a"',
+    b'"a""b"', b'"a"[]', b"[]{}", b"{}1", b'[]"a"', b'{"a"1}', b'{"a" "b":1}', b"{true:1}",
+    b"{1:1}",
+    b'{null:"a"}', b'{[]:1}', b"\\n", b'"\\u00"', b'"\\u00g0"', b'"\\', b'"\t"', b"'a'",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("data", MISPLACED)
+def test_misplaced_tokens_everywhere(level: str, data: bytes) -> None:
+    for shift in range(67):
+        blank = b" " * shift
+        short = b'{"x":[' + blank + data + b"]}"
+        amid = b'{"x":[' + ROW * 4 + blank + data + b"," + ROW * 4 + b"1]}"
+        inner = (
+            b'{"x":['
+            + b"[" * 20
+            + ROW * 2
+            + blank
+            + data
+            + b","
+            + ROW * 8
+            + b"1"
+            + b"]" * 21
+            + b"}"
+        )
+        for text in (short, amid, inner, short[5:-1]):
+            assert _simd.scan(text, level=level).status in ("syntax", "utf8"), text
+            good = text.replace(data, b"1", 1) if text.count(data) == 1 else b"1"
+            assert _simd.scan(good, level=level).status == "ok", good
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_utf8_in_strings_at_every_place(level: str) -> None:
+    for good, sequences in ((False, BAD_UTF8), (True, GOOD_UTF8[2:])):
+        for sequence in sequences:
+            for before in range(131):
+                for behind in (b"", b"x" * 70):
+                    text = b'"' + b"a" * before + sequence + behind + b'"'
+                    for data in (b'{"id":' + text + b"}", b'{"x":[' + ROW * 2 + text + b"]}"):
+                        found = _simd.scan(data, level=level)
+                        assert found.status == ("ok" if good else "utf8"), data
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 import pytest
-from raw import META, Raw, call, cancel, modern, request, tool_server
+from raw import META, Raw, call, cancel, modern, request, strict, tool_server
 from server_lab import text_of
 
 from wirespeed import Context, Server
@@ -244,7 +244,7 @@ def test_answers_to_bad_lines_do_not_pile_up_either(line: bytes, connect: Any) -
     peer = connect("2025-06-18", to=gate.server)
     peer.send(call("taken", "wait"))
     peer.fence()
-    n = 40_000
+    n = 6000
     peer.send(line * n)
     session = peer.connection.session
     peer.wait_for(lambda: not session.want_read)
@@ -302,8 +302,7 @@ def test_small_answers_of_one_chunk_arrive_together(loop: str) -> None:
 
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 @pytest.mark.parametrize("what", ["echo", "bad", "unknown", "ping", "modern"])
-def test_a_peer_that_sends_200k_requests_and_never_reads(what: str, loop: str) -> None:
-    n = 200_000
+def test_a_peer_that_sends_and_never_reads(what: str, loop: str) -> None:
     with Raw(tool_server(), env={"WIRESPEED_LOOP": loop}) as peer:
         if what != "modern":
             peer.handshake()
@@ -323,8 +322,7 @@ def test_a_peer_that_sends_200k_requests_and_never_reads(what: str, loop: str) -
             b'"%bprotocolVersion":"2026-07-28","%bclientCapabilities":{}}}}\n'
             % (i, META.encode(), META.encode()),
         }
-        if what == "modern":
-            n = 20_000  # their answers are long
+        n = 200_000 if what == "echo" else 10_000 if what == "modern" else 60_000
         data = memoryview(b"".join(map(makers[what], range(n))))
         try:
             while data:  # until the server takes no more
@@ -335,12 +333,15 @@ def test_a_peer_that_sends_200k_requests_and_never_reads(what: str, loop: str) -
         assert grown <= 16 * MIB, f"{grown / MIB:.1f} MiB"
         assert data, "the server took everything and nobody read an answer"
         peer.send(bytes(data))
-        seen = set()
-        for _ in range(n):
-            answer = peer.recv()
-            assert answer["id"] not in seen
-            seen.add(answer["id"])
-        assert seen == set(range(n))
+        seen = bytearray(n)
+        for i in range(n):
+            line = peer.line()
+            assert line.startswith(b'{"jsonrpc":"2.0","id":'), line
+            assert line.endswith(b"}}"), line
+            if i % 50 == 0:
+                strict(line)
+            seen[int(line[22 : line.index(b",", 22)])] += 1
+        assert seen == b"\1" * n
         assert peer.end() == 0
 
 

@@ -37,11 +37,9 @@ async def read_line(child: Child) -> str:
 
 def state(pid: int) -> str:
     """The state letter that ps shows; "" if there is no such process."""
-    # ps hangs when a sanitizer's library is loaded before it
-    env = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-    command = ["ps", "-o", "state=", "-p", str(pid)]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    return done.stdout.strip()
+    return subprocess.run(
+        ["ps", "-o", "state=", "-p", str(pid)], capture_output=True, text=True, check=False
+    ).stdout.strip()
 
 
 def reaped(pid: int) -> bool:

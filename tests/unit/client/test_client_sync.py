@@ -1,0 +1,312 @@
+"""The blocking client: same methods, several threads, interrupts, callbacks, closing."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from client_lab import FOREVER, LEGACY, MODERN, Fake, alive, our_threads, text_result
+
+from wirespeed import Client, Server, SyncClient
+from wirespeed.client import VersionMismatch
+from wirespeed.errors import CallTimeout, ConnectionClosed, RemoteError
+
+Make = Callable[..., Fake]
+
+HANGS = LEGACY | {
+    "tools/call:hang": [],
+    "tools/call:x": [["error", {"code": 5, "message": "x"}]],
+    "tools/call:later": [["later", [["result", text_result("late")]]]],
+    "tools/call:release": [["release"], ["result", text_result("released")]],
+}
+ASYNC_ONLY = {"listens", "started", "notified"}  # what the lifecycle calls
+
+
+def eventually(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + FOREVER
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.fixture(params=["asyncio", "uvloop"], autouse=True)
+def _both_loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WIRESPEED_LOOP", request.param)
+
+
+def test_the_same_methods_with_the_same_parameters() -> None:
+    def public(cls: type) -> dict[str, Any]:
+        return {n: getattr(cls, n) for n in dir(cls) if not n.startswith("_")}
+
+    ours, theirs = public(SyncClient), public(Client)
+    assert set(ours) == set(theirs) - ASYNC_ONLY
+    for name in set(ours) - {"request"}:  # which hands its options on
+        assert isinstance(ours[name], property) == isinstance(theirs[name], property), name
+        if not isinstance(ours[name], property):
+            mine, other = inspect.signature(ours[name]), inspect.signature(theirs[name])
+            assert list(mine.parameters.values()) == list(other.parameters.values()), name
+
+
+def test_everything_once(fake: Make) -> None:
+    pages = {
+        "tools/list#1": [["result", {"tools": [{"name": "a", "inputSchema": {}}], "nextCursor": ""}]],
+        "tools/list": LEGACY["tools/list"],
+    }
+    server = fake(HANGS | pages)
+    steps: list[Any] = []
+    with SyncClient(server.target) as client:
+        assert client.call_tool("echo", {"a": 1}, timeout=FOREVER).text == "ok"
+        client.call_tool("echo", on_progress=lambda *step: steps.append(step))
+        assert [tool.name for tool in client.list_tools()] == ["a", "echo"]
+        assert [tool.name for tool in client.iter_tools()] == ["echo"]
+        assert client.list_tools_page().next_cursor is None
+        assert client.request("ping") == {}
+        assert client.request("ping", {"a": 1}, decode=bytes) == b"{}"
+        client.ping()
+        client.set_log_level("info")
+        assert client.protocol_version == "2025-11-25"
+        assert client.server_info == {"name": "fake", "version": "1"}
+        assert "tools" in client.server_capabilities
+        assert client.instructions is None
+        assert client.counters["requests_outstanding"] == 0
+        with pytest.raises(RemoteError):
+            client.call_tool("x")
+        with pytest.raises(CallTimeout):
+            client.call_tool("hang", timeout=0.02)
+        client.restart()
+        client.ping()
+    assert not any(map(alive, server.pids))
+    assert server.sent("ping")[1]["params"] == {"a": 1}
+
+
+def test_threads_share_the_link(fake: Make) -> None:
+    server = fake(HANGS)
+    with SyncClient(server.target, era="legacy") as client, ThreadPoolExecutor(8) as threads:
+        late = [threads.submit(client.call_tool, "later") for _ in range(4)]
+        eventually(lambda: len(server.sent("tools/call")) == 4)
+        echoes = list(threads.map(lambda i: client.call_tool("echo", {"i": i}).text, range(200)))
+        assert echoes == ["ok"] * 200
+        client.call_tool("release")
+        assert [call.result().text for call in late] == ["late"] * 4
+
+
+def test_an_interrupt_cancels_the_call(fake: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = fake(HANGS)
+    with SyncClient(server.target, era="legacy") as client:
+        monkeypatch.setattr("asyncio.run_coroutine_threadsafe", interrupted(server))
+        with pytest.raises(KeyboardInterrupt):
+            client.call_tool("hang")
+        monkeypatch.undo()
+        eventually(lambda: server.sent("notifications/cancelled"))
+        assert client.call_tool("echo").text == "ok"
+    [call, _] = server.sent("tools/call")
+    assert [m["params"]["requestId"] for m in server.sent("notifications/cancelled")] == [call["id"]]
+
+
+def interrupted(server: Fake) -> Any:
+    """Submits work, and raises where the caller waits, once the server was asked."""
+    from asyncio import run_coroutine_threadsafe
+
+    def submit(work: Any, loop: Any) -> Any:
+        future = run_coroutine_threadsafe(work, loop)
+
+        def result(timeout: float | None = None) -> Any:
+            eventually(lambda: server.sent("tools/call"))
+            raise KeyboardInterrupt
+
+        future.result = result  # type: ignore[method-assign]
+        return future
+
+    return submit
+
+
+@pytest.mark.parametrize("signal_self", [True])
+def test_a_real_interrupt_cancels_the_call(fake: Make, signal_self: bool) -> None:
+    import signal
+
+    server = fake(HANGS)
+
+    def interrupt() -> None:
+        eventually(lambda: server.sent("tools/call"))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with SyncClient(server.target, era="legacy") as client:
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            client.call_tool("hang")
+        thread.join()
+        eventually(lambda: server.sent("notifications/cancelled"))
+        assert client.call_tool("echo").text == "ok"
+
+
+def test_use_from_its_own_callback(fake: Make) -> None:
+    server = fake(
+        LEGACY
+        | {
+            "tools/call": [
+                ["raw", '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}'],
+                ["result", text_result()],
+            ]
+        }
+    )
+    errors: list[Any] = []
+
+    def on_log(entry: Any) -> None:
+        for use in (client.ping, client.list_tools, client.close, client.open, client.restart):
+            try:
+                use()
+            except RuntimeError as exc:
+                errors.append(str(exc))
+
+    with SyncClient(server.target, era="legacy", on_log=on_log) as client:
+        assert client.call_tool("echo").text == "ok"
+        client.ping()
+    assert len(errors) == 5
+    assert set(errors) == {
+        "a callback cannot block its own client: call from another thread"
+    }
+
+
+def test_a_callback_may_use_it_from_another_thread(fake: Make) -> None:
+    tools: list[Any] = []
+    server = Server("s")
+
+    @server.tool
+    def grow() -> None:
+        server.add_tool(lambda: None, name="more")
+
+    threads: list[threading.Thread] = []
+
+    def changed(new: list[Any]) -> None:
+        thread = threading.Thread(target=lambda: tools.extend(client.list_tools()))
+        threads.append(thread)
+        thread.start()
+
+    with SyncClient(server, on_tools_changed=changed) as client:
+        client.call_tool("grow")
+        eventually(lambda: threads)
+        for thread in threads:
+            thread.join()
+    assert {tool.name for tool in tools} == {"grow", "more"}
+
+
+def test_close_is_idempotent_and_leaves_no_thread(fake: Make) -> None:
+    server = fake(LEGACY)
+    client = SyncClient(server.target)
+    client.close()
+    for _ in range(3):
+        client.open()
+        client.open()
+        client.ping()
+        client.close()
+        client.close()
+        eventually(lambda: not our_threads())
+    assert len(server.pids) == 3
+
+
+def test_use_while_it_is_not_open(fake: Make) -> None:
+    client = SyncClient(fake(LEGACY).target)
+    for _ in range(2):
+        for use in (client.ping, client.list_tools, lambda: next(client.iter_tools())):
+            with pytest.raises(ConnectionClosed, match="not open"):
+                use()
+        with pytest.raises(ConnectionClosed):
+            _ = client.protocol_version
+        with client:
+            client.ping()
+
+
+def test_closing_releases_other_threads(fake: Make) -> None:
+    server = fake(HANGS)
+    client = SyncClient(server.target, era="legacy")
+    client.open()
+    with ThreadPoolExecutor(8) as threads:
+        calls = [threads.submit(client.call_tool, "hang") for _ in range(4)]
+        eventually(lambda: len(server.sent("tools/call")) == 4)
+        closing = [threads.submit(client.close) for _ in range(3)]
+        for call in calls:
+            with pytest.raises(ConnectionClosed):
+                call.result()
+        for close in closing:
+            close.result()
+    assert not any(map(alive, server.pids))
+
+
+def test_use_at_any_moment_of_the_closing(fake: Make) -> None:
+    """Every call ends, in an answer or in ConnectionClosed; none hangs."""
+    server = Server("s")
+
+    @server.tool(inline=True)
+    def echo() -> str:
+        return "ok"
+
+    ended: list[Any] = []
+
+    def work() -> None:
+        while True:
+            try:
+                ended.append(client.call_tool("echo").text)
+            except ConnectionClosed:
+                return
+
+    for _ in range(10):
+        client = SyncClient(server)
+        client.open()
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        n = len(ended)
+        for thread in threads:
+            thread.start()
+        eventually(lambda n=n: len(ended) > n + 20)  # type: ignore[misc]
+        client.close()
+        for thread in threads:
+            thread.join(FOREVER)
+            assert not thread.is_alive()
+    assert set(ended) == {"ok"}
+
+
+def test_a_failed_opening_leaves_nothing(fake: Make) -> None:
+    server = fake(MODERN)
+    client = SyncClient(server.target, era="legacy")
+    for _ in range(2):
+        with pytest.raises(VersionMismatch):
+            client.open()
+        eventually(lambda: not our_threads())
+    assert len(server.pids) == 2 and not any(map(alive, server.pids))
+
+
+def test_close_while_another_thread_opens(fake: Make) -> None:
+    server = fake({"*": []})
+    client = SyncClient(server.target)
+    with ThreadPoolExecutor(1) as threads:
+        opening = threads.submit(client.open)
+        eventually(lambda: server.methods)
+        client.close()
+        with pytest.raises(ConnectionClosed):
+            opening.result()
+    assert not any(map(alive, server.pids))
+
+
+def test_an_iteration_that_is_left(fake: Make) -> None:
+    pages = {"tools/list": [["result", {"tools": [{"name": "a", "inputSchema": {}}] * 2, "nextCursor": "1"}]]}
+    server = fake(LEGACY | pages)
+    with SyncClient(server.target, era="legacy") as client:
+        tools = client.iter_tools()
+        assert next(tools).name == "a"
+        tools.close()
+        left = client.iter_tools()
+        assert next(left).name == "a"
+    left.close()  # after the client
+    assert len(server.sent("tools/list")) == 2
+
+
+def test_errors_have_the_callers_line(fake: Make) -> None:
+    with SyncClient(fake(HANGS).target) as client, pytest.raises(RemoteError) as caught:
+        client.call_tool("x")
+    assert any(entry.path.name == "test_client_sync.py" for entry in caught.traceback)  # type: ignore[union-attr]

@@ -1,0 +1,347 @@
+"""Deadlines and cancellation: who is told, how often, and which of two wins."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from client_lab import FOREVER, LEGACY, MODERN, Fake, Run, text_result, turns
+
+from wirespeed import Client
+from wirespeed.client.connection import ClientConnection
+from wirespeed.errors import CallTimeout, LocalError, RemoteError
+from wirespeed.limits import Limits
+from wirespeed.transport.link import Link
+
+Make = Callable[..., Fake]
+
+HANGS = LEGACY | {
+    "tools/call:hang": [],
+    "tools/call:later": [["later", [["result", text_result("late")]]]],
+    "tools/call:release": [["release"], ["result", text_result("released")]],
+}
+
+
+def cancelled_ids(server: Fake) -> list[int]:
+    return [m["params"]["requestId"] for m in server.sent("notifications/cancelled")]
+
+
+def ids(server: Fake, tool: str) -> list[int]:
+    return [m["id"] for m in server.sent("tools/call") if m["params"]["name"] == tool]
+
+
+@pytest.mark.parametrize("base", [{}, MODERN], ids=["legacy", "modern"])
+def test_a_timeout_is_local_and_tells_the_server(run: Run, fake: Make, base: Any) -> None:
+    server = fake(HANGS | base)
+
+    async def main() -> None:
+        async with Client(server.target) as client:
+            with pytest.raises(CallTimeout, match="no answer to tools/call") as caught:
+                await client.call_tool("hang", timeout=0.02)
+            assert isinstance(caught.value, TimeoutError) and isinstance(caught.value, LocalError)
+            assert not isinstance(caught.value, RemoteError)
+            await server.got("notifications/cancelled")
+            assert client.counters["requests_outstanding"] == 0
+            assert (await client.call_tool("echo")).text == "ok"
+
+    run(main())
+    [message] = server.sent("notifications/cancelled")
+    assert message["params"] == {"requestId": ids(server, "hang")[0], "reason": "timed out"}
+
+
+def test_a_late_answer_is_ignored(run: Run, fake: Make) -> None:
+    server = fake(HANGS)
+
+    async def main() -> None:
+        async with Client(server.target, era="legacy") as client:
+            with pytest.raises(CallTimeout):
+                await client.call_tool("later", timeout=0.02)
+            assert (await client.call_tool("release")).text == "released"
+            assert client.counters["late_responses"] == 1
+
+    run(main())
+
+
+def test_the_clients_timeout_is_the_default(once: Run, fake: Make) -> None:
+    server = fake(HANGS)
+
+    async def main() -> None:
+        async with Client(server.target, era="legacy", timeout=0.02) as client:
+            for request in (
+                client.call_tool("hang"),
+                client.request("nothing/answers"),
+                client.list_tools_page(timeout=0.0),
+            ):
+                with pytest.raises(CallTimeout):
+                    await request
+            await client.call_tool("echo", timeout=FOREVER)
+
+    once(main())
+
+
+def test_no_timeout(once: Run, fake: Make) -> None:
+    server = fake(HANGS)
+
+    async def main() -> None:
+        async with Client(server.target, era="legacy", timeout=None) as client:
+            waiting = [
+                asyncio.create_task(client.call_tool("later")),
+                asyncio.create_task(client.call_tool("later", timeout=None)),
+                asyncio.create_task(client.call_tool("later", timeout=float("inf"))),
+            ]
+            await asyncio.sleep(0.05)
+            assert not any(task.done() for task in waiting)
+            await client.call_tool("release", timeout=None)
+            assert [task.result().text for task in waiting] == ["late"] * 3
+
+    once(main())
+    assert not cancelled_ids(server)
+
+
+def test_a_timeout_of_nothing(run: Run, fake: Make) -> None:
+    server = fake(HANGS)
+
+    async def main() -> None:
+        async with Client(server.target, era="legacy") as client:
+            with pytest.raises(CallTimeout):
+                await client.call_tool("hang", timeout=0)
+            await server.got("notifications/cancelled")
+
+    run(main())
+    assert cancelled_ids(server) == ids(server, "hang")
+
+
+@pytest.mark.parametrize("what", ["timeout", "handshake_timeout", "probe_timeout"])
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_timeouts_of_a_client_are_above_nothing(fake: Make, what: str, seconds: float) -> None:
+    with pytest.raises(ValueError, match=f"^{what} must be seconds above 0"):
+        Client(fake(LEGACY).target, **{what: seconds})
+
+
+def test_not_a_number_is_no_timeout(once: Run, fake: Make) -> None:
+    async def main() -> None:
+        async with Client(fake(LEGACY).target, era="legacy") as client:
+            with pytest.raises(ValueError, match="not a number"):
+                await client.call_tool("echo", timeout=float("nan"))
+            with pytest.raises(TypeError):
+                await client.call_tool("echo", timeout="5")  # type: ignore[arg-type]
+            assert client.counters["requests_outstanding"] == 0
+
+    once(main())
+
+
+def test_many_deadlines_pass_in_their_order(run: Run, fake: Make) -> None:
+    server = fake(HANGS)
+
+    async def main() -> None:
+        ended: list[int] = []
+
+        async def wait(client: Client, i: int) -> None:
+            # the later a call starts, the earlier it ends; ten at once each time
+            with pytest.raises(CallTimeout):
+                await client.call_tool("hang", {"i": i}, timeout=0.05 * (12 - i // 10))
+            ended.append(i // 10)
+
+        async with Client(server.target, era="legacy") as client:
+            waiting = [asyncio.create_task(wait(client, i)) for i in range(100)]
+            forever = asyncio.create_task(client.call_tool("hang", timeout=3600))
+            assert (await client.call_tool("echo")).text == "ok"
+            await asyncio.wait(waiting)
+            assert ended == sorted(ended, reverse=True)
+            assert client.counters["requests_outstanding"] == 1
+            forever.cancel()
+            await asyncio.wait([forever])
+            await server.got("notifications/cancelled", 101)
+
+    run(main())
+    assert sorted(cancelled_ids(server)) == sorted(ids(server, "hang"))
+
+
+class Owner:
+    """Of a connection of which nothing is to be told."""
+
+    def on_notification(self, message: Any) -> None: ...
+    def on_bad_line(self, message: Any) -> None: ...
+    def on_outcome(self, outcome: Any) -> None: ...
+    def on_link_eof(self) -> None: ...
+    def on_link_lost(self, exc: Any) -> None: ...
+
+
+class Nowhere(Link):
+    """A link that keeps what it is given."""
+
+    def flush(self) -> None: ...
+    def update_reading(self) -> None: ...
+
+
+def test_one_timer_for_all_deadlines(once: Run, fake: Make) -> None:
+    server = fake(HANGS)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        armed: list[Any] = []
+        original = loop.call_at
+
+        class Counting:
+            """The loop, with its timers counted."""
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(loop, name)
+
+            def call_at(self, when: float, *args: Any) -> Any:
+                handle = original(when, *args)
+                armed.append(handle)
+                return handle
+
+        connection = ClientConnection(Counting(), Limits(), Owner())  # type: ignore[arg-type]
+        link = Nowhere(loop, connection)
+        waiters = [connection.call_tool("x", None, 1000.0 + i, None) for i in range(1000)]
+        assert len(armed) == 1
+        early = connection.call_tool("x", None, 0.01, None)
+        assert len(armed) == 2 and armed[0].cancelled()
+        with pytest.raises(CallTimeout):
+            await early.future
+        assert len(armed) == 3 and not armed[2].cancelled()
+        connection.fail(RuntimeError("over"))
+        assert armed[2].cancelled()
+        for waiter in waiters:
+            with pytest.raises(RuntimeError, match="over"):
+                await waiter.future
+        link.detach()
+
+    once(main())
+
+
+# -- cancellation ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("base", [{}, MODERN], ids=["legacy", "modern"])
+def test_trap_62_cancelling_a_task_tells_the_server_once(run: Run, fake: Make, base: Any) -> None:
+    server = fake(HANGS | base)
+
+    async def main() -> None:
+        async with Client(server.target) as client:
+            task = asyncio.create_task(client.call_tool("hang"))
+            await server.got("tools/call")
+            task.cancel()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await server.got("notifications/cancelled")
+            await client.call_tool("echo")
+            assert client.counters["requests_outstanding"] == 0
+
+    run(main())
+    assert cancelled_ids(server) == ids(server, "hang")
+
+
+def test_wait_for_timeout_and_task_group(run: Run, fake: Make) -> None:
+    server = fake(HANGS)
+
+    async def main() -> None:
+        async with Client(server.target, era="legacy") as client:
+            with pytest.raises(TimeoutError) as caught:
+                await asyncio.wait_for(client.call_tool("hang"), 0.02)
+            assert not isinstance(caught.value, CallTimeout)
+            with pytest.raises(TimeoutError) as caught:
+                async with asyncio.timeout(0.02):
+                    await client.call_tool("hang")
+            assert not isinstance(caught.value, CallTimeout)
+            with pytest.raises(ExceptionGroup):
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(client.call_tool("hang"))
+                    group.create_task(client.call_tool("hang"))
+                    await client.call_tool("echo")
+                    raise ZeroDivisionError
+            await server.got("notifications/cancelled", 4)
+            await client.call_tool("echo")
+
+    run(main())
+    assert sorted(cancelled_ids(server)) == sorted(ids(server, "hang"))
+
+
+def test_a_call_cancelled_before_it_was_written_is_not_forgotten(once: Run, fake: Make) -> None:
+    server = fake(HANGS)
+
+    async def main() -> None:
+        async with Client(server.target, era="legacy") as client:
+            task = asyncio.create_task(client.call_tool("hang"))
+            task.cancel()  # before its first step: nothing is ever sent
+            await asyncio.wait([task])
+            task = asyncio.create_task(client.call_tool("hang"))
+            await turns(1)
+            task.cancel()  # in the tick in which it is written
+            await asyncio.wait([task])
+            await client.call_tool("echo")
+
+    once(main())
+    assert len(ids(server, "hang")) == 1
+    assert cancelled_ids(server) == ids(server, "hang")
+
+
+@pytest.mark.parametrize("first", ["answer", "cancellation"])
+def test_an_answer_in_the_tick_of_the_cancellation(run: Run, fake: Make, first: str) -> None:
+    """Whichever is first, the caller sees one end, and the server is told nothing: it answered."""
+    server = fake(HANGS)
+
+    async def main() -> None:
+        async with Client(server.target, era="legacy") as client:
+            task = asyncio.create_task(client.call_tool("later"))
+            await server.got("tools/call")
+            connection = client._life.live
+            assert connection is not None
+            line = b'{"jsonrpc":"2.0","id":%d,"result":{"content":[]}}\n' % ids(server, "later")[0]
+
+            def answer() -> None:
+                connection.session.receive_data(line)
+                connection.on_data()
+
+            steps = [answer, task.cancel]
+            for step in steps if first == "answer" else reversed(steps):
+                step()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert client.counters["requests_outstanding"] == 0
+            assert client.counters["late_responses"] == 0
+            await client.call_tool("echo")
+
+    run(main())
+    assert not cancelled_ids(server)
+
+
+def test_a_cancelled_call_does_not_wait_for_an_answer(once: Run, fake: Make) -> None:
+    server = fake(HANGS)
+
+    async def main() -> None:
+        async with Client(server.target, era="legacy") as client:
+            tasks = [asyncio.create_task(client.call_tool("hang")) for _ in range(50)]
+            await server.got("tools/call", 50)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            await server.got("notifications/cancelled", 50)
+            assert client.counters["requests_outstanding"] == 0
+
+    once(main())
+
+
+def test_cancelling_after_the_end_says_nothing(once: Run, fake: Make) -> None:
+    server = fake(HANGS)
+
+    async def main() -> None:
+        client = Client(server.target, era="legacy")
+        await client.open()
+        task = asyncio.create_task(client.call_tool("hang"))
+        await server.got("tools/call")
+        closing = asyncio.create_task(client.close())
+        await turns(1)
+        task.cancel()
+        with contextlib.suppress(Exception, asyncio.CancelledError):
+            await task
+        await closing
+
+    once(main())
+    assert not cancelled_ids(server)
