@@ -1,5 +1,6 @@
 """The one place where the benchmarks touch the engine's own API (`wirespeed.core`)."""
 
+import os
 from typing import Any
 
 from wirespeed import core
@@ -37,6 +38,20 @@ def consume(session: Any, chunk: bytes) -> int:
     session.receive_data(chunk)
     count = 0
     for _event in session.events():
+        count += 1
+    return count
+
+
+def read_events(session: Any, source: int) -> int:
+    """One read of a descriptor into the session, and its events, each answered.  Timed."""
+    with session.get_buffer() as buffer:
+        n = os.readv(source, [buffer])
+    if n == 0:
+        raise EOFError("the writer ended")
+    session.buffer_updated(n)
+    count = 0
+    for event in session.events():
+        session.send_result(event, b"{}")
         count += 1
     return count
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from model import streams as wire
 from model.session import Event, ModelSession, Request, error
 from msgspec import structs
-from property import wire
 
 from wirespeed.core import Limits, Message, Session
 

@@ -42,7 +42,18 @@ class Driver:
         """A request: its id, what must come, the message."""
         id = i if i % 2 else f"é-{i}"
         kind = self.random.choices(
-            ["fast", "inline", "thread", "slow", "fail", "unknown", "bad", "hang", "late", "report"],
+            [
+                "fast",
+                "inline",
+                "thread",
+                "slow",
+                "fail",
+                "unknown",
+                "bad",
+                "hang",
+                "late",
+                "report",
+            ],
             [30, 20, 5, 15, 5, 5, 5, 8, 4, 3],
         )[0]
         if kind == "fast":
@@ -143,7 +154,9 @@ class Driver:
 
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 @pytest.mark.parametrize("is_modern", [True, False])
-@pytest.mark.parametrize("limits", [{}, {"max_in_flight": 64, "output_high": 16384, "output_low": 1}])
+@pytest.mark.parametrize(
+    "limits", [{}, {"max_in_flight": 64, "output_high": 16384, "output_low": 1}]
+)
 def test_each_of_20k_mixed_requests_is_answered_once_or_cancelled(
     limits: dict[str, int], is_modern: bool, loop: str
 ) -> None:

@@ -64,7 +64,8 @@ def configuring() -> None:
 
 
 def engine() -> None:
-    assert_type(core.simd_level(), str)
+    level: str = core.simd_level()
+    assert level
     assert_type(core.parse(b"{}"), core.Message)
     assert_type(wirespeed.get_include(), str)
     session = core.Session(limits=Limits(), role="client")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -73,7 +74,7 @@ def loaded_by(statement: str) -> set[str]:
     code = f"import sys; {statement}; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env={"PYTHONPATH": str(CORE.parent.parent)},
+        env={**os.environ, "PYTHONPATH": str(CORE.parent.parent)},
         capture_output=True,
         text=True,
         check=True,

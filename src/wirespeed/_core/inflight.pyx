@@ -162,6 +162,7 @@ cdef class InFlight:
         self.live += 1
         return (<uint64_t> slot.generation << 32) | (i + 1)
 
+    @cython.overflowcheck(False)      # distances in the table, and generations, wrap
     cdef int remove_c(self, uint64_t ref) except -1:
         """Forget a request. 1 when it was in flight."""
         cdef InFlightSlot *slot = self.slot_c(ref)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import msgspec
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from wirespeed._core.envelope import Message
-    from wirespeed.client.connection import Waiter
     from wirespeed.client.target import Stdio
     from wirespeed.server import Server
 
@@ -43,7 +42,7 @@ __all__ = ["Client", "Era", "OnProgress"]
 
 logger = logging.getLogger("wirespeed.client")
 
-OnProgress = Callable[[float, float | None, str | None], object]
+OnProgress: TypeAlias = Callable[[float, float | None, str | None], object]
 
 MAX_PAGES = 10_000
 
@@ -356,13 +355,10 @@ class Client:
         if connection is None or connection.link is None or connection.full:
             connection, limit = await self._ready("tools/call", limit)
         waiter = connection.call_tool(name, arguments, limit, on_progress)
-        return await self._answer(connection, waiter)  # type: ignore[no-any-return]
-
-    async def _answer(self, connection: ClientConnection, waiter: Waiter) -> Any:
         try:
-            result = await waiter.future
+            result: CallToolResult = await waiter.future
         except asyncio.CancelledError:
-            if waiter.future.cancelled():
+            if waiter.future.cancelled():  # otherwise its answer came in this very moment
                 connection.abandon(waiter)
             raise
         self._life.crashes = 0
@@ -389,7 +385,14 @@ class Client:
             body = encode(dict(params))
         connection, limit = await self._ready(method, self._seconds(timeout))
         waiter = connection.request(method, body, decode, timeout=limit, on_progress=on_progress)
-        return await self._answer(connection, waiter)
+        try:
+            result = await waiter.future
+        except asyncio.CancelledError:
+            if waiter.future.cancelled():
+                connection.abandon(waiter)
+            raise
+        self._life.crashes = 0
+        return result
 
     async def list_tools(self, *, timeout: float | None = -1.0) -> list[ToolInfo]:
         """All tools, from all pages."""

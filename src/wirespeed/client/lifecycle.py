@@ -12,7 +12,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Coroutine
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from wirespeed.client import handshake
 from wirespeed.client.channels import Channel, channel_for
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 logger = logging.getLogger("wirespeed.client")
 
-Era = Literal["auto", "legacy", "modern"]
+Era: TypeAlias = Literal["auto", "legacy", "modern"]
 
 # Seconds before the second start in a row; doubled for each further one.
 _RESTART_DELAY = 0.1

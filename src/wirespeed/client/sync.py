@@ -104,22 +104,23 @@ class SyncClient:
             thread.join()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        # made before the work is handed over: an interrupt at any moment finds it
+        done: concurrent.futures.Future[T] = concurrent.futures.Future()
         try:
             with self._lock:
-                if self._loop is None:
+                loop = self._loop
+                if loop is None:
+                    work.close()
                     raise ConnectionClosed("the client is not open")
                 if threading.current_thread() is self._thread:
+                    work.close()
                     raise RuntimeError(_FROM_A_CALLBACK)
-                future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        except BaseException:
-            work.close()
-            raise
-        try:
-            return future.result()
+                loop.call_soon_threadsafe(_begin, loop, work, done)
+            return done.result()
         except concurrent.futures.CancelledError:
             raise ConnectionClosed("the client was closed") from None
         except BaseException:
-            future.cancel()
+            done.cancel()
             raise
 
     def restart(self) -> None:
@@ -195,6 +196,37 @@ class SyncClient:
     def counters(self) -> dict[str, int]:
         """As `Client.counters`."""
         return self._client.counters
+
+
+def _begin(
+    loop: asyncio.AbstractEventLoop,
+    work: Coroutine[Any, Any, T],
+    done: concurrent.futures.Future[T],
+) -> None:
+    """On the loop's thread: do the work, for whoever waits in another one until it is done."""
+    if done.cancelled():
+        work.close()
+        return
+    task = loop.create_task(work)
+
+    def given_up(done: concurrent.futures.Future[T]) -> None:
+        if done.cancelled():
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and the task ended
+                loop.call_soon_threadsafe(task.cancel)
+
+    def ended(task: asyncio.Task[T]) -> None:
+        exc = None if task.cancelled() else task.exception()
+        if task.cancelled():
+            done.cancel()
+        elif not done.set_running_or_notify_cancel():
+            return  # given up in this very moment
+        elif exc is not None:
+            done.set_exception(exc)
+        else:
+            done.set_result(task.result())
+
+    done.add_done_callback(given_up)
+    task.add_done_callback(ended)
 
 
 async def _next(items: AsyncGenerator[ToolInfo, None]) -> ToolInfo | None:

@@ -33,6 +33,7 @@ cdef extern from "Python.h":
     ) except NULL
     object PyObject_GetAttr(object o, object name)
 
+
 @cython.final
 cdef class Tool:
     """A tool of a server. `wirespeed.server.Server` makes them.

@@ -27,6 +27,13 @@ TOOLS = {"tools": {"listChanged": True}, "logging": {}}
 TOOL = {"name": "echo", "inputSchema": {"type": "object"}}
 
 
+def fill(template: str, *values: str) -> str:
+    """A text with each ``%s`` replaced: JSON has too many braces for the others."""
+    for value in values:
+        template = template.replace("%s", value, 1)
+    return template
+
+
 def text_result(text: str = "ok") -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text}]}
 
@@ -138,7 +145,9 @@ def alive(pid: int) -> bool:
 
 
 def our_threads() -> list[str]:
-    return [t.name for t in threading.enumerate() if t.name.startswith("wirespeed")]
+    """Those that must not outlive a client; servers' workers stay for the next."""
+    names = [thread.name for thread in threading.enumerate()]
+    return [n for n in names if n.startswith("wirespeed") and "worker" not in n]
 
 
 def wait_for_threads() -> None:

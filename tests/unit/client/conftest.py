@@ -31,7 +31,9 @@ def runner_of(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> Run:
 @pytest.fixture(params=["asyncio", "uvloop"])
 def run(request: pytest.FixtureRequest) -> Run:
     """On each loop in turn."""
-    return runner_of(asyncio.new_event_loop if request.param == "asyncio" else uvloop.new_event_loop)
+    return runner_of(
+        asyncio.new_event_loop if request.param == "asyncio" else uvloop.new_event_loop
+    )
 
 
 @pytest.fixture

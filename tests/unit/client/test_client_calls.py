@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from client_lab import LEGACY, META, MODERN, Fake, Run, text_result, turns
+from client_lab import LEGACY, META, MODERN, Fake, Run, fill, text_result, turns
 
 from wirespeed import Client
 from wirespeed.client import CallToolResult, UnknownContent
@@ -36,7 +36,7 @@ def calling(base: Any, **tools: Any) -> dict[str, Any]:
 
 def raw(text: str) -> list[list[Any]]:
     """A whole response but for its head."""
-    return [["raw", '{"jsonrpc":"2.0","id":$ID,%s}' % text]]
+    return [["raw", fill('{"jsonrpc":"2.0","id":$ID,%s}', text)]]
 
 
 async def call(server: Fake, *names: str, **options: Any) -> list[Any]:
@@ -116,7 +116,13 @@ def test_trap_24_an_unknown_result_type_is_an_error(
     once: Run, fake: Make, kind: str, content: Any
 ) -> None:
     result = {"content": content, "resultType": kind}
-    server = fake(MODERN | {"tools/call": [["result", result]], "tools/list": [["result", {"tools": [], "resultType": kind}]]})
+    server = fake(
+        MODERN
+        | {
+            "tools/call": [["result", result]],
+            "tools/list": [["result", {"tools": [], "resultType": kind}]],
+        }
+    )
 
     async def main() -> None:
         async with Client(server.target) as client:
@@ -191,7 +197,7 @@ def test_a_response_of_another_json_rpc_fails_the_call(once: Run, fake: Make) ->
 def test_trap_9_errors_about_nothing_are_ignored(
     once: Run, fake: Make, caplog: pytest.LogCaptureFixture, head: str
 ) -> None:
-    line = '{"jsonrpc":"2.0",%s"error":{"code":-32700,"message":"what?"}}' % head
+    line = fill('{"jsonrpc":"2.0",%s"error":{"code":-32700,"message":"what?"}}', head)
     server = fake(calling(LEGACY, odd=[["raw", line], ["result", text_result("still")]]))
 
     async def main() -> None:
@@ -205,9 +211,13 @@ def test_trap_9_errors_about_nothing_are_ignored(
 
 
 def test_unknown_and_double_responses_are_counted(once: Run, fake: Make) -> None:
-    twice = [["result", text_result("first")], ["result", text_result("second")], *raw('"error":{"code":1,"message":"third"}')]
+    twice = [
+        ["result", text_result("first")],
+        ["result", text_result("second")],
+        *raw('"error":{"code":1,"message":"third"}'),
+    ]
     unknown = [
-        ["raw", '{"jsonrpc":"2.0","id":%s,"result":{}}' % text]
+        ["raw", fill('{"jsonrpc":"2.0","id":%s,"result":{}}', text)]
         for text in ("0", "-1", "99999999", '"1"', '""', "123456789012345678901234567890")
     ]
     server = fake(calling(LEGACY, twice=twice, unknown=[*unknown, ["result", text_result("u")]]))
@@ -279,7 +289,13 @@ def test_a_thousand_calls_at_once(run: Run, fake: Make) -> None:
 
 
 def test_too_many_outstanding_calls(once: Run, fake: Make) -> None:
-    server = fake(calling(LEGACY, wait=[["later", [["result", text_result("w")]]]], go=[["release"], ["result", text_result("g")]]))
+    server = fake(
+        calling(
+            LEGACY,
+            wait=[["later", [["result", text_result("w")]]]],
+            go=[["release"], ["result", text_result("g")]],
+        )
+    )
 
     async def main() -> None:
         limits = Limits(max_outstanding=3)
@@ -288,7 +304,7 @@ def test_too_many_outstanding_calls(once: Run, fake: Make) -> None:
             await turns()
             go = asyncio.create_task(client.call_tool("go"))
             await turns(1)
-            with pytest.raises(LimitExceeded, match="3 requests wait .*max_outstanding"):
+            with pytest.raises(LimitExceeded, match=r"3 requests wait .*max_outstanding"):
                 await client.call_tool("echo")
             with pytest.raises(LimitExceeded):
                 await client.ping()
@@ -303,7 +319,8 @@ def test_too_many_outstanding_calls(once: Run, fake: Make) -> None:
 
 
 def progress(params: str) -> list[Any]:
-    return ["raw", '{"jsonrpc":"2.0","method":"notifications/progress","params":{%s}}' % params]
+    line = '{"jsonrpc":"2.0","method":"notifications/progress","params":{%s}}'
+    return ["raw", fill(line, params)]
 
 
 STEPS = [
@@ -316,9 +333,7 @@ STEPS = [
 
 
 @pytest.mark.parametrize("base", [LEGACY, MODERN], ids=["legacy", "modern"])
-def test_progress_comes_in_order_and_stops_with_the_answer(
-    run: Run, fake: Make, base: Any
-) -> None:
+def test_progress_comes_in_order_and_stops_with_the_answer(run: Run, fake: Make, base: Any) -> None:
     server = fake(calling(base, slow=STEPS))
     seen: list[Any] = []
 

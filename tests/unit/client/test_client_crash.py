@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
 import time
@@ -93,7 +92,11 @@ def test_killed_in_the_middle_of_an_answer(run: Run, fake: Make) -> None:
 def test_answers_before_a_crash_count(run: Run, fake: Make) -> None:
     """The last answer and the end arrive together, or the end is seen by a write first."""
     server = fake(
-        DIES | {"tools/call:a": [["later", [["result", text_result("a")]]]], "tools/call:b": [["release"], ["exit", 1]]}
+        DIES
+        | {
+            "tools/call:a": [["later", [["result", text_result("a")]]]],
+            "tools/call:b": [["release"], ["exit", 1]],
+        }
     )
 
     async def main() -> None:
@@ -465,9 +468,7 @@ def test_a_listening_client_gives_up_in_the_end(once: Run, fake: Make) -> None:
 
 def test_trap_33_stderr_is_no_failure(once: Run, fake: Make) -> None:
     lines: list[str] = []
-    server = fake(
-        LEGACY | {"start": [["stderr", "FATAL ERROR: none"]]}, stderr=lines.append
-    )
+    server = fake(LEGACY | {"start": [["stderr", "FATAL ERROR: none"]]}, stderr=lines.append)
 
     async def main() -> None:
         async with Client(server.target, era="legacy") as client:
@@ -489,8 +490,8 @@ def test_trap_32_megabytes_of_stderr_do_not_block(once: Run, fake: Make) -> None
     once(main())
 
 
-def test_trap_26_the_shutdown_ends_a_server_that_ignores_it(run: Run, fake: Make) -> None:
-    """Trap 31: stdin closed, then SIGTERM, then SIGKILL, to the whole group."""
+def test_trap_31_a_server_that_ignores_the_shutdown_is_killed(run: Run, fake: Make) -> None:
+    """Its stdin closed, then SIGTERM, then SIGKILL, to the whole group."""
     stubborn = LEGACY | {"start": [["ignore", signal.SIGTERM]], "eof": [["stop"]]}
     server = fake(stubborn, shutdown_grace=0.05)
 
@@ -507,9 +508,8 @@ def test_trap_31_a_server_that_ends_with_its_input_is_not_signalled(
 ) -> None:
     mark = tmp_path / "ended"
     code = (
-        "import signal, sys\n"
+        "import json, signal, sys\n"
         "signal.signal(signal.SIGTERM, lambda *a: sys.exit(9))\n"
-        "import json\n"
         "for line in sys.stdin:\n"
         "    m = json.loads(line)\n"
         "    if m.get('method') == 'initialize':\n"
@@ -525,4 +525,3 @@ def test_trap_31_a_server_that_ends_with_its_input_is_not_signalled(
 
     once(main())
     assert mark.read_text() == "by itself"
-    assert os.path.exists(mark)

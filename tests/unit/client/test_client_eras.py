@@ -12,12 +12,12 @@ from client_lab import (
     META,
     MODERN,
     TOOLS,
-    UNKNOWN,
     Fake,
     Run,
     alive,
     discovered,
     failed,
+    fill,
     initialized,
     text_result,
 )
@@ -38,18 +38,15 @@ SHORT = 0.15  # a probe timeout that a test waits for
 LEGACY_START = ["server/discover", "initialize", "notifications/initialized"]
 
 
-async def meet(server: Fake, **options: Any) -> Client:
-    """Open, make one call, close; the era can be read off afterwards."""
+async def meet(server: Fake, **options: Any) -> str:
+    """Open, make one call, close; the version that was agreed on."""
     async with Client(server.target, **options) as client:
-        result = await client.call_tool("echo")
-        assert result.text == "ok"
-        version = client.protocol_version
-    client.version_met = version  # type: ignore[attr-defined]
-    return client
+        assert (await client.call_tool("echo")).text == "ok"
+        return client.protocol_version
 
 
 def version_met(run: Run, server: Fake, **options: Any) -> str:
-    version: str = run(meet(server, **options)).version_met  # type: ignore[attr-defined]
+    version: str = run(meet(server, **options))
     return version
 
 
@@ -166,7 +163,7 @@ def test_trap_24_an_unknown_result_type_is_no_discovery(once: Run, fake: Make) -
 def test_trap_9_an_error_without_an_id_answers_the_probe(
     once: Run, fake: Make, id_text: str
 ) -> None:
-    raw = '{"jsonrpc":"2.0",%s"error":{"code":-32600,"message":"what?"}}' % id_text
+    raw = fill('{"jsonrpc":"2.0",%s"error":{"code":-32600,"message":"what?"}}', id_text)
     server = fake(LEGACY | {"server/discover": [["raw", raw]]})
     # no waiting: the probe would take longer than a test may
     assert version_met(once, server, probe_timeout=3600.0) == "2025-11-25"
@@ -238,15 +235,15 @@ def test_initialize_refused_as_modern_leads_to_a_second_probe(run: Run, fake: Ma
 
 def test_the_second_probe_is_the_last(once: Run, fake: Make) -> None:
     refuses = failed(-32022, "no", {"supported": ["2027-01-01"], "requested": "x"})
-    server = fake({"server/discover#1": [], "server/discover": refuses, "initialize": MODERN["initialize"]})
+    server = fake(
+        {"server/discover#1": [], "server/discover": refuses, "initialize": MODERN["initialize"]}
+    )
     with pytest.raises(VersionMismatch, match="the server speaks 2027-01-01; this client 2026-07"):
         once(meet(server, probe_timeout=SHORT))
     assert server.methods == ["server/discover", "initialize", "server/discover"]
 
 
-def test_a_bare_modern_refusal_of_initialize_leads_to_a_second_probe(
-    once: Run, fake: Make
-) -> None:
+def test_a_bare_modern_refusal_of_initialize_leads_to_a_second_probe(once: Run, fake: Make) -> None:
     server = fake(
         MODERN
         | {"server/discover#1": [], "server/discover": discovered(), "initialize": failed(-32022)}
@@ -476,7 +473,6 @@ def test_an_invalid_result_of_initialize_is_told(once: Run, fake: Make, result: 
 
 
 def test_trap_63_initialize_is_not_cancelled_on_timeout(run: Run, fake: Make) -> None:
-    # at the end of input it says what it got, so that nothing can come after the look
     server = fake(LEGACY | {"initialize": []})
     with pytest.raises(CallTimeout, match="no answer to initialize") as caught:
         run(meet(server, era="legacy", handshake_timeout=SHORT))
@@ -516,8 +512,3 @@ def test_nothing_is_sent_for_callers_before_the_handshake_is_over(once: Run, fak
 
     once(main())
     assert server.methods == ["initialize"]
-
-
-def test_an_unknown_discover_is_the_row_most_servers_are_in(once: Run, fake: Make) -> None:
-    assert LEGACY["server/discover"] is UNKNOWN
-    assert version_met(once, fake(LEGACY)) == "2025-11-25"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from client_lab import LEGACY, META, MODERN, Fake, Run, failed, text_result, turns, until
+from client_lab import LEGACY, META, MODERN, Fake, Run, failed, fill, text_result, turns, until
 
 from wirespeed import Client, Server
 from wirespeed.client import ToolInfo
@@ -175,17 +175,20 @@ def test_an_invalid_list(once: Run, fake: Make, result: Any) -> None:
 CHANGED = ["raw", '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}']
 TAGGED = [
     "raw",
-    '{"jsonrpc":"2.0","method":"notifications/tools/list_changed",'
-    '"params":{"_meta":{"%ssubscriptionId":$LISTEN}}}' % META,
+    fill(
+        '{"jsonrpc":"2.0","method":"notifications/tools/list_changed",'
+        '"params":{"_meta":{"%ssubscriptionId":$LISTEN}}}',
+        META,
+    ),
 ]
 
 
 def acknowledged(notifications: str = '{"toolsListChanged":true}') -> list[Any]:
-    return [
-        "raw",
+    line = (
         '{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":'
-        '{"_meta":{"%ssubscriptionId":$ID},"notifications":%s}}' % (META, notifications),
-    ]
+        '{"_meta":{"%ssubscriptionId":$ID},"notifications":%s}}'
+    )
+    return ["raw", fill(line, META, notifications)]
 
 
 def test_changes_of_a_legacy_server(run: Run, fake: Make) -> None:
@@ -290,7 +293,12 @@ def test_the_end_of_a_subscription(
         '{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":$LISTEN}}'
     )
     error = '{"jsonrpc":"2.0","id":$LISTEN,"error":{"code":-32601,"message":"no listening"}}'
-    lines = {"result": [result], "cancelled": [cancelled], "both": [cancelled, result], "error": [error]}
+    lines = {
+        "result": [result],
+        "cancelled": [cancelled],
+        "both": [cancelled, result],
+        "error": [error],
+    }
     ends = [["raw", line] for line in lines[how]]
     server = fake(
         MODERN
@@ -330,7 +338,10 @@ def test_a_list_that_cannot_be_fetched_is_logged(
 ) -> None:
     server = fake(
         LEGACY
-        | {"tools/list": failed(-32603, "broken"), "tools/call": [CHANGED, ["result", text_result()]]}
+        | {
+            "tools/list": failed(-32603, "broken"),
+            "tools/call": [CHANGED, ["result", text_result()]],
+        }
     )
 
     async def main() -> None:

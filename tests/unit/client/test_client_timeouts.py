@@ -177,9 +177,7 @@ class Nowhere(Link):
     def update_reading(self) -> None: ...
 
 
-def test_one_timer_for_all_deadlines(once: Run, fake: Make) -> None:
-    server = fake(HANGS)
-
+def test_one_timer_for_all_deadlines(once: Run) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         armed: list[Any] = []

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from client_lab import LEGACY, MODERN, Fake, Run, initialized, text_result, until
+from client_lab import LEGACY, MODERN, Fake, Run, fill, initialized, text_result, until
 
 from wirespeed import Client
 from wirespeed.client import LogMessage
@@ -19,8 +19,8 @@ Make = Callable[..., Fake]
 
 
 def request(method: str, id_text: str = '"s1"', params: str = "{}") -> list[Any]:
-    line = '{"jsonrpc":"2.0","id":%s,"method":"%s","params":%s}' % (id_text, method, params)
-    return ["raw", line]
+    line = '{"jsonrpc":"2.0","id":%s,"method":"%s","params":%s}'
+    return ["raw", fill(line, id_text, method, params)]
 
 
 def says(*actions: Any) -> dict[str, Any]:
@@ -202,7 +202,9 @@ def test_a_child_that_prints_and_stays_is_told_with_its_first_line(once: Run, fa
 
 
 def test_carriage_returns_and_a_byte_order_mark(once: Run, fake: Make) -> None:
-    answer = '{"jsonrpc":"2.0","id":$ID,"result":{"content":[{"type":"text","text":"a\u2028b\x85"}]}}\r'
+    answer = (
+        '{"jsonrpc":"2.0","id":$ID,"result":{"content":[{"type":"text","text":"a\u2028b\x85"}]}}\r'
+    )
     server = fake(LEGACY | {"tools/call": [["raw", answer]]})
 
     async def main() -> None:
@@ -260,7 +262,8 @@ def test_large_answers(run: Run, fake: Make) -> None:
 
 
 def note(params: str) -> list[Any]:
-    return ["raw", '{"jsonrpc":"2.0","method":"notifications/message","params":%s}' % params]
+    line = '{"jsonrpc":"2.0","method":"notifications/message","params":%s}'
+    return ["raw", fill(line, params)]
 
 
 def test_log_messages(run: Run, fake: Make, caplog: pytest.LogCaptureFixture) -> None:

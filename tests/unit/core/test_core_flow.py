@@ -6,8 +6,8 @@ import gc
 
 import pytest
 from core_lab import batch, cancel, notification, outcomes, request, result, sent, take
-from wirespeed._core.slab import slabs_live
 
+from wirespeed._core.slab import slabs_live
 from wirespeed.core import Limits, Message, Session
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 from core_lab import DOORS, Feed, batch, cancel, notification, request, result, sent, take
-from wirespeed._core.slab import slabs_live
 
+from wirespeed._core.slab import slabs_live
 from wirespeed.core import Limits, Session, parse
 
 LINES = {

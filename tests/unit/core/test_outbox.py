@@ -8,8 +8,8 @@ import weakref
 
 import pytest
 from core_lab import request, sent, take
-from wirespeed._core.outbox import Block, Chunk, Outbox
 
+from wirespeed._core.outbox import Block, Chunk, Outbox
 from wirespeed.core import Session
 
 

@@ -133,9 +133,7 @@ def test_trap_59_nothing_comes_after_the_response(connect: Any, server: Server) 
     assert peer.fence() == []
 
 
-def test_trap_59_a_thread_that_outlives_its_call_says_nothing(
-    connect: Any, server: Server
-) -> None:
+def test_trap_59_a_thread_that_outlives_its_call_says_nothing(connect: Any, server: Server) -> None:
     gate, said = threading.Event(), threading.Event()
 
     @server.tool(timeout=0.01)
@@ -205,7 +203,8 @@ def test_progress_of_two_requests_is_not_mixed(connect: Any, server: Server) -> 
 
     peer = connect("2025-06-18")
     peer.send(
-        call(1, "steps", {"n": 0}, progressToken="one"), call(2, "steps", {"n": 10}, progressToken=2)
+        call(1, "steps", {"n": 0}, progressToken="one"),
+        call(2, "steps", {"n": 10}, progressToken=2),
     )
     got = [peer.recv() for _ in range(8)]
     by_token: dict[Any, list[Any]] = {}

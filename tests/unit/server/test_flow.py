@@ -313,14 +313,18 @@ def test_a_peer_that_sends_and_never_reads(what: str, loop: str) -> None:
         )
         before = peer.rss()
         makers: dict[str, Any] = {
-            "echo": lambda i: b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":'
-            b'{"name":"echo","arguments":{"text":"hello"}}}\n' % i,
+            "echo": lambda i: (
+                b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":'
+                b'{"name":"echo","arguments":{"text":"hello"}}}\n' % i
+            ),
             "bad": lambda i: b'{"jsonrpc":"1.0","id":%d,"method":"ping"}\n' % i,
             "unknown": lambda i: b'{"jsonrpc":"2.0","id":%d,"method":"nope"}\n' % i,
             "ping": lambda i: b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n' % i,
-            "modern": lambda i: b'{"jsonrpc":"2.0","id":%d,"method":"tools/list","params":{"_meta":{'
-            b'"%bprotocolVersion":"2026-07-28","%bclientCapabilities":{}}}}\n'
-            % (i, META.encode(), META.encode()),
+            "modern": lambda i: (
+                b'{"jsonrpc":"2.0","id":%d,"method":"tools/list","params":{"_meta":{'
+                b'"%bprotocolVersion":"2026-07-28","%bclientCapabilities":{}}}}\n'
+                % (i, META.encode(), META.encode())
+            ),
         }
         n = 200_000 if what == "echo" else 10_000 if what == "modern" else 60_000
         data = memoryview(b"".join(map(makers[what], range(n))))

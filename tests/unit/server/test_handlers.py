@@ -19,9 +19,7 @@ from wirespeed import Context, Server
 variable: contextvars.ContextVar[Any] = contextvars.ContextVar("variable", default="unset")
 
 
-def test_there_is_a_current_task_before_and_after_every_await(
-    connect: Any, server: Server
-) -> None:
+def test_there_is_a_current_task_before_and_after_every_await(connect: Any, server: Server) -> None:
     seen: list[Any] = []
 
     @server.tool
@@ -458,9 +456,7 @@ def test_a_cancelled_request_that_waits_for_a_thread_frees_the_thread(
 # -- races ----------------------------------------------------------------------------------------
 
 
-def test_a_cancel_that_comes_after_the_answer_changes_nothing(
-    connect: Any, server: Server
-) -> None:
+def test_a_cancel_that_comes_after_the_answer_changes_nothing(connect: Any, server: Server) -> None:
     @server.tool
     async def quick() -> str:
         return "quick"

@@ -225,7 +225,9 @@ def test_a_carriage_return_alone_ends_no_line(connect: Any) -> None:
     assert peer.ask(one + b"\r" + one + b"\n")["error"]["code"] == -32700
 
 
-@pytest.mark.parametrize("odd", ["\u2028", "\u2029", "\x85", "\\r", "\x7f", "\U0001f600", "\\u0000"])
+@pytest.mark.parametrize(
+    "odd", ["\u2028", "\u2029", "\x85", "\\r", "\x7f", "\U0001f600", "\\u0000"]
+)
 def test_trap_30_only_a_newline_splits(odd: str, connect: Any, server: Server) -> None:
     @server.tool
     async def echo(text: str) -> str:

@@ -161,7 +161,9 @@ def test_a_raw_tool_gets_the_bytes_as_they_came(connect: Any, server: Server) ->
     peer = connect("2025-06-18")
     odd = b'{ "b" :1.0,"a":[ 1e5 ],"b":2, "x":"\\u00e9"  }'
     for name in ("coroutine", "thread", "inline"):
-        line = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%b","arguments":%b}}'
+        line = (
+            b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%b","arguments":%b}}'
+        )
         assert text_of(peer.ask(line % (name.encode(), odd) + b"\n")["result"]) == "ok"
         assert text_of(peer.result(call(2, name))) == "ok"
     assert seen == [odd, b"{}"] * 3
@@ -198,7 +200,9 @@ def test_a_raw_result_from_a_typed_tool_may_be_pretty(connect: Any, server: Serv
     assert peer.fence() == []
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"null", b"{", b'{"a":NaN}', b'{"a":"\xff"}', 5, None])
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"null", b"{", b'{"a":NaN}', b'{"a":"\xff"}', 5, None]
+)
 def test_trap_11_a_raw_result_that_is_no_object_is_an_error(
     data: Any, connect: Any, server: Server
 ) -> None:
@@ -268,7 +272,9 @@ def typed(server: Server) -> Server:
     return server
 
 
-@pytest.mark.parametrize("arguments", [{}, {"n": "1"}, {"n": 1.5}, {"n": None}, {"n": 1, "text": 2}])
+@pytest.mark.parametrize(
+    "arguments", [{}, {"n": "1"}, {"n": 1.5}, {"n": None}, {"n": 1, "text": 2}]
+)
 def test_trap_75_arguments_that_do_not_fit(
     arguments: Any, version: str, connect: Any, typed: Server
 ) -> None:
@@ -622,9 +628,7 @@ def test_a_timeout_that_is_not_reached_leaves_nothing(connect: Any, server: Serv
         assert text_of(peer.result(call(i, "quick"))) == "quick"
 
 
-def test_a_tool_that_answers_in_spite_of_its_timeout_is_heard(
-    connect: Any, server: Server
-) -> None:
+def test_a_tool_that_answers_in_spite_of_its_timeout_is_heard(connect: Any, server: Server) -> None:
     @server.tool(timeout=0.01)
     async def late() -> str:
         try:

@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import os
 import socket
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from raw import call, encode, initialize, request, strict
@@ -34,7 +34,7 @@ class Ends:
         self.server = server
         self.buffer = b""
 
-    async def __aenter__(self) -> Ends:
+    async def __aenter__(self) -> Self:
         self.loop = asyncio.get_running_loop()
         self.pool = TaskPool(self.loop)
         self.connection = self.server.connect(
@@ -144,9 +144,7 @@ def test_trap_34_small_answers_to_a_reader_that_starts_late(run: Any) -> None:
     async def main() -> None:
         async with Ends(server_of()) as ends:
             n = 12_000
-            sending = asyncio.create_task(
-                ends.send(*(request(i, f"nope-{i}") for i in range(n)))
-            )
+            sending = asyncio.create_task(ends.send(*(request(i, f"nope-{i}") for i in range(n))))
             session = ends.connection.session
             while len(session.outbox) < 900_000:
                 await asyncio.sleep(0)

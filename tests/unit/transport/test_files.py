@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from raw import call, encode, request, strict
@@ -36,7 +36,7 @@ class Files:
         self.buffer = b""
         self.threads = set(threading.enumerate())
 
-    async def __aenter__(self) -> Files:
+    async def __aenter__(self) -> Self:
         self.loop = asyncio.get_running_loop()
         self.pool = TaskPool(self.loop)
         self.connection = self.server.connect(

@@ -566,10 +566,13 @@ def test_a_traceback_is_on_stderr_only(loop: str) -> None:
     with spawn(loop) as peer:
         peer.handshake()
         answer = peer.ask(call(1, "fail", {"text": "broken"}))
-        assert answer["result"] == {"content": [{"type": "text", "text": "broken"}], "isError": True}
+        assert answer["result"] == {
+            "content": [{"type": "text", "text": "broken"}],
+            "isError": True,
+        }
         assert peer.end() == 0
         assert "ValueError: broken" in peer.stderr()
-        assert 'raise ValueError(text)' in peer.stderr()
+        assert "raise ValueError(text)" in peer.stderr()
 
 
 def test_an_unknown_loop_is_refused() -> None:
