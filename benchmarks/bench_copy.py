@@ -1,9 +1,9 @@
 """How many payload bytes does the engine copy, and does a long line cost more per byte?
 
-Messages that arrive whole must not be copied at all.  Lines of 1 MiB and of 64 MiB come from another
-process through a real pipe, read straight into the session; searching from the start at every read
-would be quadratic.  A first line of each length is not timed: the pages that a virtual machine gives
-out for the first time say nothing of the engine.
+Messages that arrive whole must not be copied at all.  Lines of 1 MiB and of 64 MiB come from
+another process through a real pipe, read straight into the session; searching from the start at
+every read would be quadratic.  A first line of each length is not timed: the pages that a virtual
+machine gives out for the first time say nothing of the engine.
 """
 
 import gc

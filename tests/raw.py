@@ -109,7 +109,7 @@ class Raw:
         self.buffer = bytearray()
         self.reads: list[int] = []  # bytes of each read
         self.eof = False
-        self.errors = tempfile.TemporaryFile()
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in __exit__)
         self.process = subprocess.Popen(
             list(argv),
             stdin=give[0],

@@ -13,4 +13,13 @@ from wirespeed._core.session import Session
 from wirespeed._core.slab import Lease
 from wirespeed.limits import Limits
 
-__all__ = ["POINTS", "Lease", "Limits", "Message", "MessageReader", "Session", "parse", "simd_level"]
+__all__ = [
+    "POINTS",
+    "Lease",
+    "Limits",
+    "Message",
+    "MessageReader",
+    "Session",
+    "parse",
+    "simd_level",
+]

@@ -14,6 +14,12 @@ from raw import tool_server as command
 
 N = 20_000
 DEADLINE = 240.0
+SMALL = {"max_in_flight": 64, "output_high": 16384, "output_low": 1}
+# of a hundred requests; `hang` and `late` are cancelled
+SHARES = {
+    "fast": 30, "inline": 20, "thread": 5, "slow": 15, "fail": 5, "unknown": 5, "bad": 5,
+    "hang": 8, "late": 4, "report": 3,
+}  # fmt: skip
 
 
 class Driver:
@@ -41,21 +47,7 @@ class Driver:
     def make(self, i: int) -> tuple[Any, str, Any]:
         """A request: its id, what must come, the message."""
         id = i if i % 2 else f"é-{i}"
-        kind = self.random.choices(
-            [
-                "fast",
-                "inline",
-                "thread",
-                "slow",
-                "fail",
-                "unknown",
-                "bad",
-                "hang",
-                "late",
-                "report",
-            ],
-            [30, 20, 5, 15, 5, 5, 5, 8, 4, 3],
-        )[0]
+        (kind,) = self.random.choices(tuple(SHARES), tuple(SHARES.values()))
         if kind == "fast":
             return id, f"text:{i}", self.tool(id, "echo", {"text": str(i)})
         if kind == "inline":
@@ -154,9 +146,7 @@ class Driver:
 
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 @pytest.mark.parametrize("is_modern", [True, False])
-@pytest.mark.parametrize(
-    "limits", [{}, {"max_in_flight": 64, "output_high": 16384, "output_low": 1}]
-)
+@pytest.mark.parametrize("limits", [{}, SMALL])
 def test_each_of_20k_mixed_requests_is_answered_once_or_cancelled(
     limits: dict[str, int], is_modern: bool, loop: str
 ) -> None:

@@ -1,7 +1,10 @@
 from asyncio import AbstractEventLoop
 
+from typing_extensions import disjoint_base
+
 from wirespeed._core.session import Session
 
+@disjoint_base
 class Endpoint:
     @property
     def session(self) -> Session: ...
@@ -12,6 +15,7 @@ class Endpoint:
     def on_lost(self, exc: BaseException | None) -> None: ...
     def on_drained(self) -> None: ...
 
+@disjoint_base
 class Link:
     closing: bool
     def __init__(self, loop: AbstractEventLoop, endpoint: Endpoint) -> None: ...

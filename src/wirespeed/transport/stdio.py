@@ -154,9 +154,8 @@ async def serve_stdio(server: Server) -> None:
     with contextlib.ExitStack() as stack:
         read_fd, write_fd = stack.enter_context(claimed())
         # stderr on the same pipe would become non-blocking too, and lose what tools log
-        polled = pollable(read_fd) and pollable(write_fd) and not (
-            sys.__stderr__ is not None and same_file(write_fd, 2)
-        )
+        shared = sys.__stderr__ is not None and same_file(write_fd, 2)
+        polled = pollable(read_fd) and pollable(write_fd) and not shared
         if polled:
             stack.enter_context(non_blocking(read_fd, write_fd))
             connection = server.connect(

@@ -1,6 +1,6 @@
 """Calls a server with FastMCP's client and prints what it saw, as JSON.
 
-    python fastmcp_client.py MODE command args…
+python fastmcp_client.py MODE command args…
 """
 
 import asyncio

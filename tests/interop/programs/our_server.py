@@ -1,6 +1,6 @@
 """The server of the interoperation tests, in wirespeed: what every *_server program offers.
 
-    python our_server.py [--versions 2025-11-25,…]
+python our_server.py [--versions 2025-11-25,…]
 """
 
 import asyncio

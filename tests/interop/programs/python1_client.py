@@ -1,6 +1,6 @@
 """Does with mcp 1's client what `ours.py` does with ours; see there for the report.
 
-    python python1_client.py JOB    (a file of JSON: sessions to hold, and where to report)
+python python1_client.py JOB    (a file of JSON: sessions to hold, and where to report)
 """
 
 import json

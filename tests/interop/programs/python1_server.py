@@ -1,6 +1,6 @@
 """The tools of our_server.py on mcp 1.
 
-    python python1_server.py [--legacy VERSION]
+python python1_server.py [--legacy VERSION]
 """
 
 import json

@@ -1,7 +1,7 @@
 """Reads what was written on a wire with mcp 2's models of the revision it was written in.
 
-    python python2_validate.py    (lines on stdin: {"wire": […], "writer": "<" or ">"};
-                                   one line each on stdout: a list of what is wrong)
+python python2_validate.py    (lines on stdin: {"wire": […], "writer": "<" or ">"};
+                               one line each on stdout: a list of what is wrong)
 """
 
 import json

@@ -114,13 +114,16 @@ class Peer:
                 return line
             if self.eof:
                 raise EOFError(bytes(self.buffer))
-            ready = self.loop.create_future()
-            self.loop.add_reader(self.stdout, lambda: ready.done() or ready.set_result(None))
-            try:
-                await ready
-            finally:
-                self.loop.remove_reader(self.stdout)
+            await self._readable()
             self.read_now()
+
+    async def _readable(self) -> None:
+        ready = asyncio.Event()
+        self.loop.add_reader(self.stdout, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            self.loop.remove_reader(self.stdout)
 
     def line(self) -> bytes:
         line: bytes = self.run(self._line())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from typing import Any
 
@@ -129,10 +130,8 @@ def test_a_cancelled_handler_counts_until_it_has_ended(connect: Any) -> None:
     async def stubborn(n: int) -> str:
         running.append(n)
         while not gate.is_set():
-            try:
+            with contextlib.suppress(asyncio.CancelledError):
                 await gate.wait()
-            except asyncio.CancelledError:
-                pass
         running.remove(n)
         return "done"
 
@@ -240,7 +239,7 @@ def test_requests_held_back_go_on_although_every_write_is_whole(connect: Any) ->
     ],
 )
 def test_answers_to_bad_lines_do_not_pile_up_either(line: bytes, connect: Any) -> None:
-    gate = Gate(output_high=65536, output_low=1024)
+    gate = Gate(output_high=65536, output_low=1024, max_waiting=300)
     peer = connect("2025-06-18", to=gate.server)
     peer.send(call("taken", "wait"))
     peer.fence()

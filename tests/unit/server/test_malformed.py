@@ -247,9 +247,9 @@ def test_trap_29_a_message_may_be_split_at_every_byte(connect: Any, server: Serv
     peer = connect("2025-06-18")
     line = json.dumps(call("é", "echo", {"text": "añ€\U0001f600"}), ensure_ascii=False).encode()
     for at in range(1, len(line)):
+        before = peer.connection.session.counters["bytes_in"]
         peer.send(line[:at])
-        seen = peer.connection.session.counters["bytes_in"]
-        peer.wait_for(lambda: peer.connection.session.counters["bytes_in"] >= seen)
+        peer.wait_for(lambda n=before: peer.connection.session.counters["bytes_in"] > n)
         answer = peer.ask(line[at:] + b"\n")
         assert answer["id"] == "é"
         assert text_of(answer["result"]) == "añ€\U0001f600"
