@@ -288,6 +288,30 @@ def test_what_must_be_answered_stops_reading_when_nobody_reads(line: bytes, n: i
     assert answers == fed * n
 
 
+@pytest.mark.parametrize("held", [b"nonsense\n", request(9)])
+def test_what_waited_is_not_answered_into_a_batch_that_came_later(held: bytes) -> None:
+    session = limited(output_high=100, output_low=100, max_waiting=3)
+    session.batches = True
+    session.receive_data(numbers(1, 9))
+    first, ninth = take(session)
+    session.send_result(first, b'"' + b"x" * 300 + b'"')
+    session.receive_data(held + batch(*map(request, range(2, 7))))
+    assert take(session) == []
+    sent(session)
+    lines = []
+    for _ in range(10):
+        for message in session.events():
+            if message.kind == "request":
+                session.send_result(message, b"{}")
+        lines += sent(session).splitlines()
+    error, answers = lines
+    assert error.startswith(b'{"jsonrpc":"2.0","id":')
+    assert b'"error":{"code":-3' in error
+    assert answers.startswith(b"[")
+    assert answers.count(b'"result"') == 5
+    assert session.send_result(ninth, b"{}")
+
+
 def test_notifications_and_responses_pass_a_full_outbox() -> None:
     session = limited(output_high=100, output_low=100)
     calls = [session.send_request("x", b'"' + b"x" * 300 + b'"', token=i) for i in range(3)]
