@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import uvloop
 from server_lab import LEGACY, MODERN, Peer
 
 from wirespeed import Server
+from wirespeed.server import launch
 from wirespeed.transport.tasks import TaskPool
 
 Connect = Callable[..., Peer]
@@ -61,3 +63,16 @@ def peer(connect: Connect) -> Any:
 def version(request: pytest.FixtureRequest) -> str:
     value: str = request.param
     return value
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_threads_left() -> Iterator[None]:
+    """Other tests count threads: those of tools end with the module."""
+    yield
+    if launch._executor is not None:
+        launch._executor.shutdown()
+        launch._executor = None
+    for thread in threading.enumerate():
+        if thread.name.startswith("wirespeed-worker"):
+            thread.join(20)
+            assert not thread.is_alive(), thread
