@@ -47,6 +47,7 @@ cdef class ServerConnection(Endpoint):
     cdef readonly object closed        # future: the connection is over
     cdef readonly unsigned long thread
 
+    cdef int log_fault_c(self, Message m) except -1
     cdef int request_c(self, Message m) except -1
     cdef bint is_modern_c(self, Message m) noexcept
     cdef object revision_for_c(self, Message m)

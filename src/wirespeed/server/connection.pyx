@@ -63,6 +63,7 @@ cdef object CancelledError = asyncio.CancelledError
 
 cdef enum:
     N_HOT = 16
+    MAX_LOGGED_FAULTS = 100
     ESCAPE_IN_PLACE = 8192     # bytes; longer texts are encoded on their own and not copied
 
 
@@ -150,7 +151,7 @@ cdef class ServerConnection(Endpoint):
                 elif m.kind_c == NOTIFICATION:
                     self.notification(m)
                 elif m.kind_c == INVALID:
-                    logger.warning("bad input: %s", m.reason)
+                    self.log_fault_c(m)
             except ProtocolError as exc:
                 self.session.error_c(m.ref, exc.code, exc.message, exc.data)
             except Exception:
@@ -158,6 +159,15 @@ cdef class ServerConnection(Endpoint):
                 self.session.error_c(m.ref, codes.INTERNAL_ERROR, "Internal error", None)
         if self.draining:
             self.check_drained_c()
+
+    cdef int log_fault_c(self, Message m) except -1:
+        """The first faults of a connection are logged: a flood of them must not fill the log, nor
+        block us on a stderr that nobody reads."""
+        if self.session.faults <= MAX_LOGGED_FAULTS:
+            logger.warning("bad input: %s", m.reason)
+            if self.session.faults == MAX_LOGGED_FAULTS:
+                logger.warning("further bad input on this connection is not logged")
+        return 0
 
     cpdef object on_eof(self):
         self.drain()

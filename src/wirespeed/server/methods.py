@@ -39,6 +39,9 @@ LATEST_LEGACY_REVISION = REVISIONS[LATEST_LEGACY]
 
 encode = msgspec.json.Encoder().encode
 
+# Subscriptions of one connection: each keeps a request in flight.
+MAX_LISTENS = 100
+
 
 class State:
     """What the handshake of a legacy connection settled."""
@@ -208,6 +211,10 @@ class Subscription:
 def listen(connection: ServerConnection, message: Message, revision: Revision) -> None:
     """subscriptions/listen: acknowledge what is honoured, then keep the request open."""
     wanted = params_of(message, _listen).notifications
+    if len(connection.listens) >= MAX_LISTENS:
+        raise ProtocolError(
+            codes.OVERLOADED, f"Too many subscriptions at once (the limit is {MAX_LISTENS})"
+        )
     tools = wanted.get("toolsListChanged") is True
     subscription = Subscription(connection, message, tools)
     connection.listens[subscription.raw_id] = subscription

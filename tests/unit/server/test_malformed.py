@@ -147,6 +147,15 @@ def test_every_row_over_the_pipes_of_a_process(version: str | None, loop: str) -
         assert "bad input" in peer.stderr()
 
 
+def test_a_flood_of_bad_lines_is_answered_but_not_logged_without_end() -> None:
+    with Raw(tool_server()) as peer:
+        for _ in range(150):
+            assert peer.ask(b"junk\n")["error"]["code"] == -32700
+        assert peer.end() == 0
+        assert peer.stderr().count("bad input: ") == 100
+        assert "further bad input on this connection is not logged" in peer.stderr()
+
+
 def test_every_row_in_one_write_is_answered_in_order(connect: Any) -> None:
     peer = connect("2025-06-18")
     peer.send(b"".join(row[0] + b"\n" for row in ROWS.values()))

@@ -12,6 +12,7 @@ from server_lab import LEGACY, MODERN
 
 from wirespeed import Server
 from wirespeed.server import Icon
+from wirespeed.server.methods import MAX_LISTENS
 
 CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 
@@ -339,6 +340,19 @@ def test_a_listen_whose_id_is_in_flight_is_refused(connect: Any) -> None:
     peer.ask(modern(1, "subscriptions/listen", WANTED))
     assert peer.error(modern(1, "subscriptions/listen", WANTED))[0] == -32600
     assert len(peer.connection.listens) == 1
+
+
+def test_too_many_listens_are_refused_and_the_connection_goes_on(connect: Any) -> None:
+    peer = connect()
+    for id in range(MAX_LISTENS):
+        assert peer.ask(modern(id, "subscriptions/listen", WANTED))["method"].endswith(
+            "acknowledged"
+        )
+    assert peer.error(modern("more", "subscriptions/listen", WANTED))[0] == -31000
+    peer.send(cancel(0))
+    assert peer.ask(modern("more", "subscriptions/listen", WANTED))["method"].endswith(
+        "acknowledged"
+    )
 
 
 @pytest.mark.parametrize("params", [{}, {"notifications": None}, {"notifications": []}])
