@@ -352,7 +352,12 @@ def test_a_signal_ends_the_server_first(
 ) -> None:
     mark = tmp_path / "mark"
     arguments = json.dumps({"mark": str(mark)})
-    process = start("call", str(server_file), "wait", arguments, "--timeout", "0")
+    # a signal that our own starter ignores (nohup) would be ignored by the command too
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        process = start("call", str(server_file), "wait", arguments, "--timeout", "0")
+    finally:
+        signal.signal(number, before)
     try:
         deadline = time.monotonic() + DEADLINE
         while not mark.exists():
