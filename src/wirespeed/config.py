@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from wirespeed.errors import ConfigError
 
 if TYPE_CHECKING:
+    from wirespeed.client.client import Client
     from wirespeed.client.target import StderrTarget, Stdio
 
 __all__ = ["Era", "ServerConfig", "Transport", "load", "loads"]
@@ -99,6 +100,17 @@ class ServerConfig:
 
         assert self.command is not None
         return Stdio(self.command, self.args, self.env or None, self.cwd, stderr=stderr)
+
+    def client(self, *, stderr: StderrTarget = "inherit", **options: Any) -> Client:
+        """A `wirespeed.Client` for it, not opened yet: with the file's ``era`` and ``timeout``, and
+        with ``autoStart: false`` started at its first use. ``options`` are the client's, and go
+        before the file's. ValueError for a transport that there is not."""
+        from wirespeed.client.client import Client
+
+        fromfile: dict[str, Any] = {"era": self.era, "auto_start": self.auto_start}
+        if self.timeout is not None:
+            fromfile["timeout"] = self.timeout
+        return Client(self.target(stderr=stderr), **(fromfile | options))
 
     def __repr__(self) -> str:
         # Names of variables and headers only: their values, and unknown keys, may be secret.

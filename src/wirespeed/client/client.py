@@ -86,6 +86,8 @@ class Client:
             and after a restart. A server that may be restarted (``Stdio(restart=…)``) then is so as
             soon as it crashed; otherwise at the next call.
         limits: What the connection may take.
+        auto_start: False leaves the start to the first request inside ``async with`` (`open` still
+            starts at once).
 
     Callbacks run on the loop's thread, and may be coroutine functions: those run in tasks. What
     they raise is logged.
@@ -105,6 +107,7 @@ class Client:
         on_log: Callable[[LogMessage], object] | None = None,
         on_tools_changed: Callable[[list[ToolInfo]], object] | None = None,
         limits: Limits | None = None,
+        auto_start: bool = True,
     ) -> None:
         if era not in ("auto", "legacy", "modern"):
             raise ValueError('era must be "auto", "legacy" or "modern"')
@@ -128,6 +131,8 @@ class Client:
         self._identity = Identity({"name": name, "version": version or __version__}, {}, log_level)
         self._on_log = on_log
         self._on_tools_changed = on_tools_changed
+        self._auto_start = auto_start
+        self._start_at_use = False
         self._fetching: asyncio.Future[None] | None = None
         self._stale = False
         self._life = Lifecycle(
@@ -148,7 +153,10 @@ class Client:
     # -- opening and closing ---------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        await self.open()
+        if self._auto_start:
+            await self.open()
+        else:
+            self._start_at_use = True
         return self
 
     async def __aexit__(
@@ -172,6 +180,7 @@ class Client:
     async def close(self) -> None:
         """End it: calls that still wait fail with ConnectionClosed, a child process is ended and
         reaped. Safe to call twice, and from another task than `open`."""
+        self._start_at_use = False
         await self._life.close()
 
     async def restart(self) -> None:
@@ -306,6 +315,8 @@ class Client:
 
     async def _ready(self, method: str, timeout: float) -> tuple[ClientConnection, float]:
         """The connection, when a request can be sent, and the seconds that are left for it."""
+        if self._start_at_use and self._life.live is None:
+            await self.open()
         if timeout == math.inf:
             return await self._life.ready(), timeout
         loop = asyncio.get_running_loop()

@@ -66,7 +66,7 @@ class SyncClient:
                 )
                 self._thread.start()
         try:
-            self._run(self._client.open())
+            self._run(self._client.__aenter__())
         except BaseException:
             if threading.current_thread() is not self._thread:
                 self.close()

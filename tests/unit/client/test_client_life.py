@@ -410,15 +410,45 @@ def test_a_configuration_file_becomes_clients(run: Run, fake: Make, tmp_path: Pa
         servers = config.load(file)
         assert list(servers) == ["old", "new"]
         for name, version in (("old", "2025-11-25"), ("new", "2026-07-28")):
-            entry = servers[name]
-            target = entry.target(stderr="discard")
-            async with Client(target, era=entry.era, timeout=entry.timeout) as client:
+            async with servers[name].client(stderr="discard") as client:
                 assert client.protocol_version == version
                 assert client.timeout == 7
                 assert (await client.call_tool("echo")).text == "ok"
+            assert servers[name].client(timeout=3, era="modern").timeout == 3
 
     run(main())
     assert "server/discover" not in server.methods
+
+
+def test_auto_start_false_starts_the_server_at_its_first_use(
+    run: Run, fake: Make, tmp_path: Path
+) -> None:
+    server = fake(LEGACY)
+    file = tmp_path / "mcp.json"
+    entry = {
+        "command": sys.executable,
+        "args": list(server.target.args),
+        "autoStart": False,
+        "era": "legacy",
+    }
+    file.write_text(json.dumps({"mcpServers": {"lazy": entry}}), encoding="utf-8")
+
+    async def main() -> None:
+        async with config.load(file)["lazy"].client(stderr="discard") as client:
+            await asyncio.sleep(0.05)
+            assert server.methods == []
+            with pytest.raises(ConnectionClosed, match="not open"):
+                _ = client.protocol_version
+            both = await asyncio.gather(client.call_tool("echo"), client.call_tool("echo"))
+            assert [result.text for result in both] == ["ok", "ok"]
+            assert server.methods.count("initialize") == 1
+        with pytest.raises(ConnectionClosed, match="not open"):
+            await client.call_tool("echo")
+        async with config.load(file)["lazy"].client(stderr="discard"):
+            pass  # never used, never started
+
+    run(main())
+    assert server.methods.count("initialize") == 1
 
 
 def test_calls_of_other_clients_are_not_touched(run: Run, fake: Make) -> None:
