@@ -6,8 +6,8 @@ import gc
 
 import pytest
 from core_lab import outcomes, request, take
-from wirespeed._core.slab import ReadBuffer, slabs_live
 
+from wirespeed._core.slab import ReadBuffer, slabs_live
 from wirespeed.core import Limits, Session
 
 LINE = request(1)

@@ -9,8 +9,8 @@ import msgspec
 import orjson
 import pytest
 from core_lab import feed_buffer, request, take
-from wirespeed._core.slab import slabs_live
 
+from wirespeed._core.slab import slabs_live
 from wirespeed.core import Lease, Message, Session, parse
 
 TEXT = b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"name":"n","arguments":{"a":[1]}}}'

@@ -8,6 +8,7 @@ import sys
 import weakref
 
 import pytest
+
 from wirespeed._core.inflight import InFlight
 from wirespeed._core.pending import Pending
 
