@@ -13,8 +13,9 @@ cdef enum:
 
 cdef class Tool:
     cdef readonly str name
+    cdef bint direct                   # arguments are taken from the slots at `offsets`
     cdef bytes name_json               # as it stands in a request that has no odd escapes
-    cdef Py_ssize_t offsets[MAX_STACK]  # of `fields` in the decoded struct; 0: use getattr
+    cdef Py_ssize_t offsets[MAX_STACK]  # of `fields` in the decoded struct
     cdef readonly object spec          # ToolSpec; None for a raw tool
     cdef readonly object entry         # ToolEntry: what tools/list shows
     cdef readonly object timeout       # seconds, or None

@@ -73,8 +73,11 @@ cdef class Tool:
         self.wants_context = spec.context_index >= 0
         self.encode = spec.result.encode
         if len(self.fields) < MAX_STACK:
+            self.direct = True
             for i, field in enumerate(self.fields):
                 self.offsets[i] = ws_slot_offset(spec.struct.__dict__.get(field))
+                # a getter may give a new object, which nothing would keep alive
+                self.direct = self.direct and self.offsets[i] != 0
         self.plain_text = spec.result.kind == ResultKind.TEXT
         if spec.is_async:
             pass
@@ -104,14 +107,14 @@ cdef class Tool:
         cdef PyObject *stack[MAX_STACK]
         cdef list values = None
         cdef Py_ssize_t n = 0, i
-        cdef object value, result
+        cdef object result
         cdef PyObject *got
         if self.raw:
             values = [decoded, context] if self.wants_context else [decoded]
             if self.how == LAUNCHED:
                 return self.launch(self.function, values, None)
             return self.function(*values)
-        if self.how == LAUNCHED or len(self.fields) >= MAX_STACK:
+        if self.how == LAUNCHED or not self.direct:
             values = [PyObject_GetAttr(decoded, name) for name in self.fields]
             if self.context_index >= 0:
                 values.insert(self.context_index, context)
@@ -123,13 +126,10 @@ cdef class Tool:
             if i == self.context_index:
                 stack[n] = <PyObject *> context
                 n += 1
-            # `decoded` keeps the value alive: it is one of its slots
-            stack[n] = NULL
-            if self.offsets[i]:
-                stack[n] = (<PyObject **> (<char *> <PyObject *> decoded + self.offsets[i]))[0]
+            # borrowed: `decoded` keeps its slots alive, and nobody else knows it
+            stack[n] = (<PyObject **> (<char *> <PyObject *> decoded + self.offsets[i]))[0]
             if stack[n] == NULL:
-                value = PyObject_GetAttr(decoded, self.fields[i])
-                stack[n] = <PyObject *> value
+                raise AttributeError(self.fields[i])
             n += 1
         if self.context_index == len(self.fields):
             stack[n] = <PyObject *> context
