@@ -8,15 +8,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/resource.h>
-#include <sys/time.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 #ifdef __linux__
 #include <sys/prctl.h>
 #endif
 
-#define NS_PER_S UINT64_C(1000000000)
+#include "clock.h"
 
 typedef struct {
     pid_t pid;
@@ -24,25 +22,6 @@ typedef struct {
     int output; /* our end of its stdout, non-blocking */
     uint64_t spawned_at;
 } child_process;
-
-static uint64_t now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
-}
-
-/* CPU time of the child so far in seconds, or -1 where the system does not tell. */
-static double child_cpu(const child_process *c) {
-#ifdef __linux__
-    clockid_t clock;
-    struct timespec t;
-    if (clock_getcpuclockid(c->pid, &clock) == 0 && clock_gettime(clock, &t) == 0) {
-        return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-    }
-#endif
-    (void)c;
-    return -1;
-}
 
 /* Becomes the command; tells the errno through `failure` if that cannot be. */
 static void child_exec(char **command, const int input[2], const int output[2], int failure) {

@@ -106,6 +106,10 @@ typedef struct {
      * '"', '\\' and bytes below 0x20. dst must have room for 6 * n bytes. Returns bytes written. */
     size_t (*json_escape)(uint8_t *dst, const uint8_t *p, size_t n);
 
+    /* WebSocket masking (RFC 6455, section 5.3): byte i of dst becomes byte i of src XOR
+     * key[(at + i) % 4]. dst may be src, or start anywhere below it, or not overlap it. */
+    void (*mask)(uint8_t *dst, const uint8_t *src, size_t n, const uint8_t key[4], size_t at);
+
     ws_level level;
     const char *name; /* "scalar", "sse2", "avx2", "avx512", "neon" */
 } ws_kernels;

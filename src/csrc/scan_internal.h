@@ -88,6 +88,34 @@ static inline void ws_pad(uint8_t *padded, const uint8_t *p, size_t n)
     }
 }
 
+/* The key of WebSocket masking from byte `at` on, in the order of memory. */
+static inline uint32_t ws_mask_word(const uint8_t key[4], size_t at)
+{
+    uint8_t twice[8];
+    uint32_t word;
+    memcpy(twice, key, 4);
+    memcpy(twice + 4, key, 4);
+    memcpy(&word, twice + at % 4, 4);
+    return word;
+}
+
+/* Mask by words of 8 bytes; what follows the last whole one, by bytes. */
+static inline void ws_mask_words(uint8_t *dst, const uint8_t *src, size_t n, uint32_t word)
+{
+    const uint64_t both = word | (uint64_t)word << 32;
+    uint8_t rest[4];
+    uint64_t x;
+    size_t i = 0;
+    for (; n - i >= 8; i += 8) {
+        memcpy(&x, src + i, 8);
+        x ^= both;
+        memcpy(dst + i, &x, 8);
+    }
+    memcpy(rest, &word, 4);
+    for (; i < n; i++)
+        dst[i] = src[i] ^ rest[i % 4];
+}
+
 extern const ws_kernels ws_kernels_scalar;
 #if defined(__x86_64__)
 extern const ws_kernels ws_kernels_sse2;

@@ -45,6 +45,18 @@ NEON void neon_store(uint8_t *p, neon_block x)
     vst1q_u8(p + 48, x.d);
 }
 
+NEON neon_block neon_repeat(uint32_t word)
+{
+    const uint8x16_t v = vreinterpretq_u8_u32(vdupq_n_u32(word));
+    return (neon_block){v, v, v, v};
+}
+
+NEON neon_block neon_xor(neon_block x, neon_block y)
+{
+    return (neon_block){veorq_u8(x.a, y.a), veorq_u8(x.b, y.b), veorq_u8(x.c, y.c),
+                        veorq_u8(x.d, y.d)};
+}
+
 NEON neon_block neon_load_part(const uint8_t *p, size_t n)
 {
     uint8_t padded[64];
@@ -204,6 +216,7 @@ NEON int neon_utf8_bad(neon_block x, neon_block before)
 }
 
 #include "scan_simd.inc.h"
+#include "scan_mask.inc.h"
 #include "scan_walk.inc.h"
 #include "scan_json.inc.h"
 

@@ -454,12 +454,19 @@ size_t ws_scalar_json_escape(uint8_t *dst, const uint8_t *p, size_t n)
     return written;
 }
 
+static void scalar_mask(uint8_t *dst, const uint8_t *src, size_t n, const uint8_t key[4], size_t at)
+{
+    for (size_t i = 0; i < n; i++)
+        dst[i] = src[i] ^ key[(at + i) % 4];
+}
+
 const ws_kernels ws_kernels_scalar = {
     .find_newline = scalar_find_newline,
     .utf8_valid = scalar_utf8_valid,
     .json = ws_scalar_json,
     .json_prefix = ws_scalar_json_prefix,
     .json_escape = ws_scalar_json_escape,
+    .mask = scalar_mask,
     .level = WS_LEVEL_SCALAR,
     .name = "scalar",
 };

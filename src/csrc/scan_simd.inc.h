@@ -1,5 +1,5 @@
-/* Vector kernels, written once for every level. A level includes this file, then scan_walk.inc.h
- * and scan_json.inc.h, after it defined WS_TARGET (attribute of its functions), V(name) (its
+/* Vector kernels, written once for every level. A level includes this file, then scan_mask.inc.h,
+ * scan_walk.inc.h and scan_json.inc.h, after it defined WS_TARGET (attribute of its functions), V(name) (its
  * prefix), WS_LEVEL, WS_LEVEL_NAME and these primitives on a block of 64 bytes, whose masks hold
  * byte i in bit i:
  *

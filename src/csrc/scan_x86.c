@@ -43,6 +43,18 @@ SSE2 void sse2_store(uint8_t *p, sse2_block x)
     _mm_storeu_si128(v + 3, x.d);
 }
 
+SSE2 sse2_block sse2_repeat(uint32_t word)
+{
+    const __m128i v = _mm_set1_epi32((int)word);
+    return (sse2_block){v, v, v, v};
+}
+
+SSE2 sse2_block sse2_xor(sse2_block x, sse2_block y)
+{
+    return (sse2_block){_mm_xor_si128(x.a, y.a), _mm_xor_si128(x.b, y.b), _mm_xor_si128(x.c, y.c),
+                        _mm_xor_si128(x.d, y.d)};
+}
+
 SSE2 sse2_block sse2_load_part(const uint8_t *p, size_t n)
 {
     uint8_t padded[64];
@@ -213,6 +225,7 @@ SSE2 int sse2_utf8_bad(sse2_block x, sse2_block before)
 }
 
 #include "scan_simd.inc.h"
+#include "scan_mask.inc.h"
 #include "scan_walk.inc.h"
 #include "scan_json.inc.h"
 
@@ -252,6 +265,17 @@ AVX2 void avx2_store(uint8_t *p, avx2_block x)
     __m256i *v = (__m256i *)(void *)p;
     _mm256_storeu_si256(v, x.a);
     _mm256_storeu_si256(v + 1, x.b);
+}
+
+AVX2 avx2_block avx2_repeat(uint32_t word)
+{
+    const __m256i v = _mm256_set1_epi32((int)word);
+    return (avx2_block){v, v};
+}
+
+AVX2 avx2_block avx2_xor(avx2_block x, avx2_block y)
+{
+    return (avx2_block){_mm256_xor_si256(x.a, y.a), _mm256_xor_si256(x.b, y.b)};
 }
 
 AVX2 avx2_block avx2_load_part(const uint8_t *p, size_t n)
@@ -415,6 +439,7 @@ AVX2 int avx2_utf8_bad(avx2_block x, avx2_block before)
 }
 
 #include "scan_simd.inc.h"
+#include "scan_mask.inc.h"
 #include "scan_walk.inc.h"
 #include "scan_json.inc.h"
 
@@ -447,6 +472,24 @@ AVX512 void avx512_store(uint8_t *p, avx512_block x)
 }
 
 /* A masked load does not touch the bytes that are masked out. */
+AVX512 avx512_block avx512_repeat(uint32_t word)
+{
+    return _mm512_set1_epi32((int)word);
+}
+
+AVX512 avx512_block avx512_xor(avx512_block x, avx512_block y)
+{
+    return _mm512_xor_si512(x, y);
+}
+
+#define WS_HAS_MASK_PART
+AVX512 void avx512_mask_part(uint8_t *dst, const uint8_t *src, size_t n, uint32_t word)
+{
+    const __mmask64 part = _cvtu64_mask64(_bzhi_u64(UINT64_MAX, (unsigned)n));
+    const __m512i x = _mm512_maskz_loadu_epi8(part, src);
+    _mm512_mask_storeu_epi8(dst, part, _mm512_xor_si512(x, avx512_repeat(word)));
+}
+
 AVX512 avx512_block avx512_load_part(const uint8_t *p, size_t n)
 {
     return _mm512_mask_loadu_epi8(_mm512_set1_epi8(' '), _bzhi_u64(~UINT64_C(0), (unsigned)n), p);
@@ -614,6 +657,7 @@ AVX512 uint64_t avx512_bad_triples(avx512_block x, avx512_block before)
 
 #define WS_HAS_INDEX
 #include "scan_simd.inc.h"
+#include "scan_mask.inc.h"
 #include "scan_walk.inc.h"
 #include "scan_short.inc.h"
 #include "scan_json.inc.h"

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from wirespeed import core
-    from wirespeed.client import Client, Stdio, SyncClient
+    from wirespeed.client import Client, Socket, Stdio, SyncClient, WebSocket
     from wirespeed.limits import Limits
     from wirespeed.server import Context, Server
+    from wirespeed.transport.listen import run, serve
+    from wirespeed.transport.options import ListenOptions, Refusal, UpgradeRequest
 
 __version__ = "0.1.0"
 
@@ -26,21 +28,35 @@ __all__ = [
     "Client",
     "Context",
     "Limits",
+    "ListenOptions",
+    "Refusal",
     "Server",
+    "Socket",
     "Stdio",
     "SyncClient",
+    "UpgradeRequest",
+    "WebSocket",
     "__version__",
     "core",
     "get_include",
+    "run",
+    "serve",
 ]
 
 _HOMES = {
     "Client": "wirespeed.client",
     "Context": "wirespeed.server",
     "Limits": "wirespeed.limits",
+    "ListenOptions": "wirespeed.transport.options",
+    "Refusal": "wirespeed.transport.options",
     "Server": "wirespeed.server",
+    "Socket": "wirespeed.client",
     "Stdio": "wirespeed.client",
     "SyncClient": "wirespeed.client",
+    "UpgradeRequest": "wirespeed.transport.options",
+    "WebSocket": "wirespeed.client",
+    "run": "wirespeed.transport.listen",
+    "serve": "wirespeed.transport.listen",
 }
 
 

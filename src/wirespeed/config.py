@@ -8,10 +8,13 @@
 Keys of a server: ``command``, ``args``, ``env``, ``cwd`` for a child; ``url``, ``headers``
 for a server elsewhere; ``type`` (or ``transport``), ``enabled`` (or its opposite,
 ``disabled``), ``autoStart``, ``timeout`` in seconds, ``era`` (or ``protocolEra``). Others are
-kept in ``ServerConfig.extra``. VS Code's ``servers`` is read where ``mcpServers`` is absent.
+kept in ``ServerConfig.extra``. URLs: ``ws://``, ``wss://``, ``unix:`` and ``tcp://``; those of
+HTTP are read, but this version cannot connect to them. VS Code's ``servers`` is read where
+``mcpServers`` is absent.
 
-Paths: a relative ``cwd``, and a relative ``command`` with a slash in it, are relative to the
-folder of the file, wherever the program is started; a leading ``~/`` is the home directory.
+Paths: a relative ``cwd`` or ``unix:`` path, and a relative ``command`` with a slash in it, are
+relative to the folder of the file, wherever the program is started; a leading ``~/`` is the home
+directory.
 Without ``cwd`` the child gets the caller's directory. Arguments are never taken as paths.
 
 Variables: ``${NAME}`` (or ``${env:NAME}``) and ``${NAME:-default}`` (for unset or empty, as in
@@ -32,6 +35,7 @@ from wirespeed.errors import ConfigError
 
 if TYPE_CHECKING:
     from wirespeed.client.client import Client
+    from wirespeed.client.remote import Socket, WebSocket
     from wirespeed.client.target import StderrTarget, Stdio
 
 __all__ = ["Era", "ServerConfig", "Transport", "load", "loads"]
@@ -91,20 +95,36 @@ class ServerConfig:
     """The keys that mean nothing to wirespeed, as they were read."""
     source: str = "<string>"
 
-    def target(self, *, stderr: StderrTarget = "inherit") -> Stdio | str:
-        """What a client connects to: a ``Stdio`` (with this ``stderr``), or the URL."""
-        if self.transport != "stdio":
-            assert self.url is not None
-            return self.url
-        from wirespeed.client.target import Stdio
+    def target(self, *, stderr: StderrTarget = "inherit") -> Stdio | WebSocket | Socket:
+        """What a client connects to: a ``Stdio`` (with this ``stderr``), a ``WebSocket`` with the
+        file's headers, or a ``Socket``. ConfigError for a URL or header that cannot be, and for a
+        transport that this version does not speak (``http``, ``sse``)."""
+        if self.transport == "stdio":
+            from wirespeed.client.target import Stdio
 
-        assert self.command is not None
-        return Stdio(self.command, self.args, self.env or None, self.cwd, stderr=stderr)
+            assert self.command is not None
+            return Stdio(self.command, self.args, self.env or None, self.cwd, stderr=stderr)
+        assert self.url is not None
+        from wirespeed.client.remote import Socket, WebSocket
+
+        if self.transport in ("http", "sse"):
+            raise self._fail(f"this version speaks stdio, ws, unix and tcp, not {self.transport}")
+        try:
+            if self.transport == "ws":
+                return WebSocket(self.url, headers=self.headers)
+            if self.headers:
+                raise ValueError(f"headers mean nothing to {self.transport}:")
+            return Socket(self.url)
+        except ValueError as exc:
+            raise self._fail(str(exc)) from None
+
+    def _fail(self, problem: str) -> ConfigError:
+        return ConfigError(f'{self.source}: the server "{self.name}": {problem}')
 
     def client(self, *, stderr: StderrTarget = "inherit", **options: Any) -> Client:
         """A `wirespeed.Client` for it, not opened yet: with the file's ``era`` and ``timeout``, and
         with ``autoStart: false`` started at its first use. ``options`` are the client's, and go
-        before the file's. ValueError for a transport that there is not."""
+        before the file's. ConfigError as of `target`."""
         from wirespeed.client.client import Client
 
         fromfile: dict[str, Any] = {"era": self.era, "auto_start": self.auto_start}
@@ -243,6 +263,8 @@ class _Reader:
         url = self.optional(path, "url", raw.pop("url", None))
         headers = self.strings(f"{path}.headers", raw.pop("headers", None))
         transport = self.transport(path, raw, command, url)
+        if transport == "unix" and url is not None and not url.lower().startswith("unix://"):
+            url = f"unix:{self.resolve(url.partition(':')[2])}"
         auto_start = self.boolean(f"{path}.autoStart", raw.pop("autoStart", None), True)
         timeout = self.timeout(f"{path}.timeout", raw.pop("timeout", None))
         era = self.era(path, raw)

@@ -2,12 +2,29 @@
 
 `Session` is one JSON-RPC peer over one byte stream: bytes in, events out; calls in, bytes out.
 `MessageReader` is its first half: messages out of a byte stream, for whoever multiplexes them
-himself. Neither does I/O or knows a clock. The ``.pxd`` files of `wirespeed._core` ship with the
+himself. `FrameStream` is for protocols that are not JSON-RPC: frames in, frames out.
+
+How messages lie in the stream is a framing's matter, and each of the three takes one as `framer`:
+`LineFramer` (one a line, the default of the first two) or `WebSocketFramer` (RFC 6455, from behind
+the opening handshake)::
+
+    framer = WebSocketFramer("server", max_message=2**20, binary=True)
+    stream = FrameStream(framer)
+    stream.receive_data(data)               # from the socket
+    for message in stream:
+        framer.send_binary(message)
+    for chunk in stream.data_to_send():     # to the socket; close it once stream.over
+        ...
+
+None of them does I/O or knows a clock. The ``.pxd`` files of `wirespeed._core` ship with the
 package, so that other Cython code can ``cimport`` it.
 """
 
 from wirespeed._core._simd import level as simd_level
 from wirespeed._core.envelope import POINTS, Message, parse
+from wirespeed._core.frames import FrameStream
+from wirespeed._core.framing.line import LineFramer
+from wirespeed._core.framing.websocket import WebSocketFramer
 from wirespeed._core.reader import MessageReader
 from wirespeed._core.session import Session
 from wirespeed._core.slab import Lease
@@ -15,11 +32,14 @@ from wirespeed.limits import Limits
 
 __all__ = [
     "POINTS",
+    "FrameStream",
     "Lease",
     "Limits",
+    "LineFramer",
     "Message",
     "MessageReader",
     "Session",
+    "WebSocketFramer",
     "parse",
     "simd_level",
 ]

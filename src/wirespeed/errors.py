@@ -21,6 +21,7 @@ __all__ = [
     "ChildExited",
     "ConfigError",
     "ConnectionClosed",
+    "ConnectionLost",
     "InvalidResponse",
     "LaunchError",
     "LimitExceeded",
@@ -28,6 +29,7 @@ __all__ = [
     "ProtocolError",
     "RemoteError",
     "TransportError",
+    "UpgradeRefused",
     "WirespeedError",
 ]
 
@@ -111,6 +113,37 @@ class ChildExited(TransportError):
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message, status)
         self.status = status
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class ConnectionLost(TransportError):
+    """A connection to a server elsewhere ended while it was still needed.
+
+    ``code`` is the close code (RFC 6455, section 7.4; 1006 for a peer that left without a word),
+    None where the stream has none; ``reason`` is what the peer said with it.
+    """
+
+    def __init__(self, message: str, code: int | None = None, reason: str = "") -> None:
+        super().__init__(message, code, reason)
+        self.code = code
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class UpgradeRefused(TransportError):
+    """A server answered the opening handshake of WebSocket with another HTTP status than 101.
+
+    ``status`` is the status, ``reason`` the first line of what the server said with it.
+    """
+
+    def __init__(self, message: str, status: int, reason: str = "") -> None:
+        super().__init__(message, status, reason)
+        self.status = status
+        self.reason = reason
 
     def __str__(self) -> str:
         return str(self.args[0])

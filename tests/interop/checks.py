@@ -349,3 +349,44 @@ CHECKS = {
     for name, value in list(globals().items())
     if name.startswith("check_")
 }
+
+
+def opening(held: Held) -> None:
+    """The opening handshake: one, of the subprotocol mcp, with the extension only when both want
+    it."""
+    (_, request), (side, response) = held.run.heads
+    assert request[0] == "GET /mcp HTTP/1.1"
+    asked, answered = header(request), header(response)
+    assert side == "<" and response[0].startswith("HTTP/1.1 101 ")
+    assert asked["sec-websocket-protocol"] == answered["sec-websocket-protocol"] == "mcp"
+    assert ("sec-websocket-extensions" in answered) == held.pairing.compressed
+    assert not held.pairing.compressed or "permessage-deflate" in asked["sec-websocket-extensions"]
+
+
+def frames(held: Held) -> None:
+    """Each message is one text frame, in both directions; ours are deflated where that pays."""
+    data = [frame for frame in held.run.frames if frame[1] not in ("ping", "pong", "close")]
+    assert data
+    for frame in data:
+        assert frame[1:3] == ["text", "final"]
+    ours = [frame for frame in data if (frame[0] == "<") == held.pairing.serving]
+    assert ("deflated" in {frame[3] for frame in ours}) == held.pairing.compressed
+
+
+def closing(held: Held) -> None:
+    """The client says goodbye, and the server answers it."""
+    closes = [frame for frame in held.run.frames if frame[1] == "close"]
+    (first, _, _, _, code), (second, _, _, _, answer) = closes
+    assert (first, second) == (">", "<")
+    assert code == answer
+    assert code == ("None" if held.pairing.peer == "ts1" else "1000")
+    assert held.run.frames[-1] == closes[-1]
+
+
+WEBSOCKET_CHECKS = {"opening": opening, "frames": frames, "closing": closing}
+
+
+def header(lines: list[str]) -> dict[str, str]:
+    """The header fields of a head of HTTP."""
+    fields = (line.split(":", 1) for line in lines[1:])
+    return {name.lower(): value.strip() for name, value in fields}

@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from wirespeed import Client, Stdio
+from wirespeed import Client, Stdio, WebSocket
 from wirespeed.client import CallToolResult, LogMessage, ToolInfo
 from wirespeed.errors import RemoteError, WirespeedError
 
@@ -32,15 +32,17 @@ STEP_SECONDS = 20.0
 
 
 class Session:
-    """One connection of our client to a server that is launched by ``command``."""
+    """One connection of our client to a server: a command that launches it, or where it is."""
 
-    def __init__(self, command: list[str], era: str) -> None:
+    def __init__(self, target: list[str] | WebSocket, era: str) -> None:
         self.report: dict[str, Any] = {}
         self.logs: list[Any] = []
         self.changed = asyncio.Event()
         self.names: list[str] = []
         self.client = Client(
-            Stdio(command[0], command[1:], stderr=self._on_stderr),
+            Stdio(target[0], target[1:], stderr=self._on_stderr)
+            if isinstance(target, list)
+            else target,
             era=era,  # type: ignore[arg-type]
             name="peer",
             version="1",

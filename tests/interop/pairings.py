@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import ours
 import peers
 import transcripts
 
+from wirespeed import WebSocket
 from wirespeed.transport.loop import loop_factory
 
 LATEST_LEGACY = "2025-11-25"
@@ -21,7 +23,9 @@ MODERN = "2026-07-28"
 OLDER = ("2024-11-05", "2025-03-26", "2025-06-18")
 ALL_LEGACY = ",".join((*OLDER, LATEST_LEGACY))
 PROGRAM_SECONDS = 150
+START_SECONDS = 30
 SPY = [sys.executable, "-I", "-S", str(peers.PROGRAMS / "spy.py")]
+WS_SPY = [*SPY[:-1], str(peers.PROGRAMS / "ws_spy.py")]
 OUR_SERVER = [sys.executable, str(peers.PROGRAMS / "our_server.py")]
 
 
@@ -37,6 +41,7 @@ class Pairing:
         options: Arguments of the server.
         error: What the client must say when it must fail.
         probes: The client asks server/discover first.
+        over: What carries the messages: "stdio" or "ws".
     """
 
     peer: str
@@ -46,10 +51,16 @@ class Pairing:
     options: tuple[str, ...] = ()
     error: str = ""
     probes: bool = field(default=False, compare=False)
+    over: str = "stdio"
 
     @property
     def modern(self) -> bool:
         return self.version == MODERN
+
+    @property
+    def compressed(self) -> bool:
+        """permessage-deflate is agreed upon."""
+        return "--compression" in self.options
 
     @property
     def pinned(self) -> bool:
@@ -57,13 +68,14 @@ class Pairing:
         return self.peer == "python2" and self.mode == MODERN
 
     @property
-    def group(self) -> tuple[str, bool]:
-        return self.peer, self.serving
+    def group(self) -> tuple[str, bool, str]:
+        return self.peer, self.serving, self.over
 
     def __str__(self) -> str:
         words = [self.mode, *(o.lstrip("-") for o in self.options)]
         words = ["legacy-only" if w == ALL_LEGACY else w for w in words]
-        return "-".join([self.peer, "calls-us" if self.serving else "serves-us", *words])
+        peer = self.peer if self.over == "stdio" else f"{self.peer}-{self.over}"
+        return "-".join([peer, "calls-us" if self.serving else "serves-us", *words])
 
 
 @dataclass
@@ -120,7 +132,7 @@ def hold(pairings: list[Pairing], folder: Path) -> dict[Pairing, Outcome]:
 
     What fails as a whole, as an installation or a peer's program, is the outcome of each pairing.
     """
-    groups: dict[tuple[str, bool], dict[Pairing, Path]] = {}
+    groups: dict[tuple[str, bool, str], dict[Pairing, Path]] = {}
     for number, pairing in enumerate(pairings):
         groups.setdefault(pairing.group, {})[pairing] = folder / f"{number}"
 
@@ -138,7 +150,7 @@ def hold(pairings: list[Pairing], folder: Path) -> dict[Pairing, Outcome]:
 
 
 async def _hold_group(
-    two: asyncio.Semaphore, peer: str, serving: bool, folders: dict[Pairing, Path]
+    two: asyncio.Semaphore, peer: str, serving: bool, over: str, folders: dict[Pairing, Path]
 ) -> dict[Pairing, Outcome]:
     for place in folders.values():
         place.mkdir(parents=True)
@@ -149,8 +161,7 @@ async def _hold_group(
                 reports = await _their_client(command, folders)
         if not serving:
             tasks = [
-                _our_client(two, spied(place, command, pairing.options), pairing.mode)
-                for pairing, place in folders.items()
+                _our_client(two, command, pairing, place) for pairing, place in folders.items()
             ]
             reports = dict(zip(folders, await asyncio.gather(*tasks), strict=True))
     except Exception as exc:
@@ -161,15 +172,58 @@ async def _hold_group(
     }
 
 
-def spied(place: Path, command: list[str], options: tuple[str, ...] = ()) -> list[str]:
+def spied(
+    place: Path, command: list[str], options: tuple[str, ...] = (), over: str = "stdio"
+) -> list[str]:
     """A server's command, with its wire written down in a folder."""
     variables = peers.our_variables() if command is OUR_SERVER else []
-    return [*SPY, str(place), *variables, "--", *command, *options]
+    if over == "ws":
+        options = (*options, "--ws")
+    spy = SPY if over == "stdio" else WS_SPY
+    return [*spy, str(place), *variables, "--", *command, *options]
 
 
-async def _our_client(two: asyncio.Semaphore, command: list[str], era: str) -> dict[str, Any]:
+@asynccontextmanager
+async def listening(
+    place: Path, command: list[str], options: tuple[str, ...] = ()
+) -> AsyncIterator[str]:
+    """A server over WebSocket, with its wire written down in a folder: the URL for its clients.
+
+    It is told to end by SIGTERM.
+    """
+    child = await asyncio.create_subprocess_exec(
+        *spied(place, command, options, "ws"),
+        env=peers.environment(),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert child.stdout is not None
+    try:
+        url = await asyncio.wait_for(child.stdout.readline(), START_SECONDS)
+        if not url:
+            await child.wait()
+            said = "".join(run.stderr for run in transcripts.runs(place))
+            raise AssertionError(f"{command[-1]} does not listen:\n{said[-4000:]}")
+        yield url.decode().strip()
+    finally:
+        if child.returncode is None:
+            child.terminate()
+        try:
+            await asyncio.wait_for(child.wait(), START_SECONDS)
+        except TimeoutError:
+            child.kill()
+            await child.wait()
+
+
+async def _our_client(
+    two: asyncio.Semaphore, command: list[str], pairing: Pairing, place: Path
+) -> dict[str, Any]:
     async with two:
-        return await ours.Session(command, era).hold()
+        if pairing.over == "ws":
+            async with listening(place, command, pairing.options) as url:
+                target = WebSocket(url, compression=pairing.compressed)
+                return await ours.Session(target, pairing.mode).hold()
+        return await ours.Session(spied(place, command, pairing.options), pairing.mode).hold()
 
 
 async def _their_client(
@@ -178,15 +232,23 @@ async def _their_client(
     first = next(iter(folders.values()))
     job = first.with_suffix(".job.json")
     report = first.with_suffix(".report.json")
-    sessions = [
-        {
-            "name": str(pairing),
-            "mode": pairing.mode,
-            "command": spied(place, OUR_SERVER, pairing.options),
-        }
-        for pairing, place in folders.items()
-    ]
-    job.write_text(json.dumps({"sessions": sessions, "report": str(report)}))
+    async with AsyncExitStack() as servers:
+        sessions: list[dict[str, Any]] = []
+        for pairing, place in folders.items():
+            session: dict[str, Any] = {"name": str(pairing), "mode": pairing.mode}
+            if pairing.over == "ws":
+                server = listening(place, OUR_SERVER, pairing.options)
+                session["url"] = await servers.enter_async_context(server)
+            else:
+                session["command"] = spied(place, OUR_SERVER, pairing.options)
+            sessions.append(session)
+        job.write_text(json.dumps({"sessions": sessions, "report": str(report)}))
+        await _run(command, job, report)
+    named = json.loads(report.read_text())
+    return {pairing: named[str(pairing)] for pairing in folders}
+
+
+async def _run(command: list[str], job: Path, report: Path) -> None:
     child = await asyncio.create_subprocess_exec(
         *command,
         str(job),
@@ -204,5 +266,3 @@ async def _their_client(
     if child.returncode or not report.exists():
         said = stderr.decode(errors="replace")[-4000:]
         raise AssertionError(f"{command[-1]} ended with {child.returncode}:\n{said}")
-    named = json.loads(report.read_text())
-    return {pairing: named[str(pairing)] for pairing in folders}

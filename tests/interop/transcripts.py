@@ -1,4 +1,4 @@
-"""What went over a wire, as `programs/spy.py` wrote it down."""
+"""What went over a wire, as `programs/spy.py` and `programs/ws_spy.py` wrote it down."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ class Run:
     stderr: str
     exit: int | None
     folder: Path = field(repr=False)
+    heads: list[tuple[str, list[str]]] = field(default_factory=list)  # WebSocket: [side, lines]
+    frames: list[list[str]] = field(default_factory=list)  # [side, opcode, …]: see ws_spy.py
 
     @cached_property
     def messages(self) -> list[tuple[str, dict[str, Any]]]:
@@ -51,14 +53,19 @@ def runs(folder: Path) -> list[Run]:
     """The lives of the server, in order."""
     found = []
     for place in sorted(folder.iterdir()):
-        lines = (place / "wire").read_bytes().decode().split("\n")[:-1]
         status = place / "exit"
         found.append(
             Run(
-                [line.split(" ", 1) for line in lines],
+                [line.split(" ", 1) for line in _lines(place / "wire")],
                 (place / "stderr").read_text(errors="replace"),
                 int(status.read_text()) if status.exists() else None,
                 place,
+                [(line[0], json.loads(line[2:])) for line in _lines(place / "heads")],
+                [line.split() for line in _lines(place / "frames")],
             )
         )
     return found
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_bytes().decode().split("\n")[:-1] if path.exists() else []

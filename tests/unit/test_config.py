@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from wirespeed.client.remote import Socket, WebSocket
 from wirespeed.client.target import Stdio
 from wirespeed.config import ServerConfig, load, loads
 from wirespeed.errors import ConfigError, WirespeedError
@@ -80,7 +81,8 @@ def test_everything(tmp_path: Path) -> None:
         "mcp-server-time", ["--utc", ""], {"TOKEN": "t"}, tmp_path / "data", stderr="discard"
     )
     remote = servers["remote"]
-    assert (remote.transport, remote.target()) == ("ws", "wss://h/mcp")
+    assert remote.transport == "ws"
+    assert remote.target() == WebSocket("wss://h/mcp", headers={"Authorization": "Bearer x"})
     assert remote.headers == {"Authorization": "Bearer x"}
     assert (remote.enabled, remote.auto_start, remote.timeout, remote.era) == (
         True,
@@ -116,6 +118,7 @@ def test_names_of_other_hosts() -> None:
     [
         ({"url": "ws://h"}, "ws"),
         ({"url": "WSS://h", "type": "websocket"}, "ws"),
+        ({"url": "wss://h/mcp", "headers": {"X-Key": "k"}}, "ws"),
         ({"url": "http://h"}, "http"),
         ({"url": "https://h", "type": "streamable-http"}, "http"),
         ({"url": "https://h", "type": "http", "transport": "streamableHttp"}, "http"),
@@ -129,7 +132,45 @@ def test_names_of_other_hosts() -> None:
 def test_transports(server: dict[str, Any], transport: str) -> None:
     got = one(server)
     assert got.transport == transport
-    assert got.target() == (Stdio("x") if transport == "stdio" else server["url"])
+    if transport in ("http", "sse"):
+        expected = f'f.json: the server "time": this version speaks .*, not {transport}$'
+        with pytest.raises(ConfigError, match=expected):
+            got.target()
+    elif transport == "ws":
+        assert got.target() == WebSocket(server["url"], headers=server.get("headers"))
+    else:
+        assert got.target() == (Stdio("x") if transport == "stdio" else Socket(server["url"]))
+
+
+@pytest.mark.parametrize(
+    ("server", "expected"),
+    [
+        ({"url": "ws://me:s3cret@h/"}, "must not hold a user or password"),
+        ({"url": "ws://h:99999/"}, "the port must be a number from 0 to 65535"),
+        ({"url": "tcp://h"}, "'tcp://h' has no port"),
+        ({"url": "ws://h", "headers": {"A": "s3cret\r\nB: c"}}, r"headers\['A'\] has a line break"),
+        ({"url": "ws://h", "headers": {"Host": "s3cret"}}, "the header Host is what the handshake"),
+        ({"url": "unix:/x", "headers": {"A": "s3cret"}}, "headers mean nothing to unix:"),
+    ],
+)
+def test_what_no_target_can_be_made_of(server: dict[str, Any], expected: str) -> None:
+    config = one(server)
+    with pytest.raises(ConfigError, match=expected) as caught:
+        config.target()
+    assert str(caught.value).startswith('f.json: the server "time": ')
+    assert "s3cret" not in str(caught.value)
+    with pytest.raises(ConfigError, match=expected):
+        config.client()
+
+
+def test_a_socket_is_found_from_the_file(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    (tmp_path / "c.json").write_text(
+        json.dumps({"mcpServers": {"a": {"url": "unix:run/x"}, "b": {"url": "unix:~/x"}}})
+    )
+    servers = load(tmp_path / "c.json")
+    assert servers["a"].target() == Socket(f"unix:{tmp_path}/run/x")
+    assert servers["b"].target() == Socket("unix:/home/me/x")
 
 
 def test_paths(tmp_path: Path, monkeypatch: Any) -> None:

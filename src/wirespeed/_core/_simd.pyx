@@ -7,7 +7,12 @@ whole process; it is read when this module is imported. An unknown name does not
 import os
 from typing import NamedTuple
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport (
+    PyBUF_SIMPLE,
+    PyBUF_WRITABLE,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport SIZE_MAX, UINT32_MAX
 from libc.stdlib cimport free, malloc
@@ -148,6 +153,34 @@ def json_escape(data, *, level=None):
         return PyBytes_FromStringAndSize(<char *> room, <Py_ssize_t> written)
     finally:
         free(room)
+
+
+def mask(data, key, at=0, *, to=None, level=None):
+    """XOR ``data`` with the 4 bytes of ``key``, beginning with its byte ``at`` (0 to 3).
+
+    Writes to the start of ``to``, which may overlap ``data`` where it does not begin behind its
+    first byte; in place without it. ValueError for a key of other than 4 bytes, an ``at`` out of
+    range, and a ``to`` that is too short or lies wrong.
+    """
+    cdef _View view = _View(data)
+    cdef _View word = _View(key)
+    cdef const ws_kernels *use = table(level)
+    cdef Py_buffer target
+    cdef uint8_t *dst
+    if word.n != 4:
+        raise ValueError("a key is 4 bytes")
+    if not 0 <= at <= 3:
+        raise ValueError("at is 0 to 3")
+    PyObject_GetBuffer(data if to is None else to, &target, PyBUF_WRITABLE)
+    try:
+        dst = <uint8_t *> target.buf
+        if <size_t> target.len < view.n:
+            raise ValueError("there is no room for the masked bytes")
+        if view.p < dst < view.p + view.n:
+            raise ValueError("the masked bytes would overwrite others before these are read")
+        use.mask(dst, view.p, view.n, word.p, at)
+    finally:
+        PyBuffer_Release(&target)
 
 
 def scan(data, *, max_depth=128, prefix=False, level=None):

@@ -1,6 +1,7 @@
 from libc.stdint cimport uint32_t
 
 from wirespeed._core.envelope cimport Message
+from wirespeed._core.framing.base cimport Framer
 from wirespeed._core.outbox cimport Outbox
 
 
@@ -12,7 +13,7 @@ cdef class BatchReply:
     @staticmethod
     cdef BatchReply new()
     cdef int begin_answer_c(self) except -1
-    cdef int finish_c(self, Outbox out) except -1
+    cdef int finish_c(self, Framer framer) except -1
 
 
 cdef list split_c(Message batch, Py_ssize_t max_length, uint32_t max_depth)

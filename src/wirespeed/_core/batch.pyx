@@ -4,6 +4,7 @@ cimport cython
 from libc.stdint cimport uint8_t, uint32_t
 
 from wirespeed._core.envelope cimport FAULT_PARSE, FAULT_REQUEST, Message
+from wirespeed._core.framing.base cimport Framer
 from wirespeed._core.outbox cimport Outbox
 
 
@@ -23,11 +24,12 @@ cdef class BatchReply:
         self.n_answers += 1
         return 0
 
-    cdef int finish_c(self, Outbox out) except -1:
+    cdef int finish_c(self, Framer framer) except -1:
         """Send the array, once nothing is open; a batch without answers sends nothing."""
         if self.n_open == 0 and self.n_answers:
-            self.out.text_c(b"]\n")
-            out.absorb_c(self.out)
+            framer.open_c()
+            framer.out.absorb_c(self.out)
+            framer.close_c(c']')
             self.n_answers = 0
             return 1
         return 0

@@ -22,6 +22,13 @@ cdef struct Segment:
     void *owner                  # a strong reference: a Block, or a Payload that is sent as it is
 
 
+cdef struct Mark:                # a place in an outbox: where a frame began
+    size_t segments              # closed before it, the sent ones not counted
+    size_t open_at               # of the block then in use
+    size_t used
+    size_t size
+
+
 cdef class Payload:
     cdef Py_buffer view          # somebody's bytes, exported until they are sent
 
@@ -46,9 +53,21 @@ cdef class Outbox:
     cdef int write_c(self, const void *p, size_t n) except -1
     cdef int text_c(self, bytes text) except -1
     cdef int write_object_c(self, object data) except -1
+    cdef int write_part_c(self, object data, const uint8_t *p, size_t n) except -1
     cdef int push_c(self, const uint8_t *p, size_t n, object owner) except -1
     cdef int close_segment_c(self) except -1
     cdef int gather_c(self, iovec *vectors, int room) except -1
     cdef int consume_c(self, size_t n) except -1
     cdef int absorb_c(self, Outbox other) except -1
     cdef int clear_c(self) noexcept
+
+    # a frame whose head is known only when its end is
+    cdef int mark_c(self, Mark *mark, size_t room) except -1
+    cdef int rewind_c(self, const Mark *mark) except -1
+    cdef bint piece_c(
+        self, const Mark *mark, size_t room, size_t i, uint8_t **p, size_t *n) noexcept
+    cdef bytes since_c(self, const Mark *mark, size_t room)
+    cdef int mask_c(self, const Mark *mark, size_t room, const uint8_t *key) except -1
+    cdef int own_c(self, size_t index, Block block) except -1
+    cdef int head_c(
+        self, const Mark *mark, size_t room, const uint8_t *head, size_t n_head) except -1

@@ -13,17 +13,24 @@ from cpython.buffer cimport (
     PyBuffer_Release,
     PyObject_GetBuffer,
 )
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport uint8_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memmove, memset
 
 from wirespeed._core._simd cimport kernels
 
 cdef enum:
     BLOCK_SIZE = 65536
     COPY_BELOW = 4096     # under this a copy costs less than one more entry of the gather list
+    MOVE_BELOW = 2048     # the same for bytes that are in the cache
+    MAX_SPARE = 16
+    MAX_IDLE_ROOM = 64    # entries of a gather list that is kept while nothing is queued
+
+# Memory of blocks of the common size, shared by all connections of the process (under the GIL).
+cdef uint8_t *spare[MAX_SPARE]
+cdef int n_spare = 0
 
 
 @cython.final
@@ -36,15 +43,25 @@ cdef class Block:
 
     @staticmethod
     cdef Block allocate(size_t capacity):
+        global n_spare
         cdef Block block = Block.__new__(Block)
-        block.base = <uint8_t *> PyMem_RawMalloc(capacity)
+        if capacity == BLOCK_SIZE and n_spare:
+            n_spare -= 1
+            block.base = spare[n_spare]
+        else:
+            block.base = <uint8_t *> PyMem_RawMalloc(capacity)
         if block.base is NULL:
             raise MemoryError(f"no memory for an output block of {capacity} bytes")
         block.capacity = capacity
         return block
 
     def __dealloc__(self):
-        PyMem_RawFree(self.base)
+        global n_spare
+        if self.capacity == BLOCK_SIZE and n_spare < MAX_SPARE:
+            spare[n_spare] = self.base
+            n_spare += 1
+        else:
+            PyMem_RawFree(self.base)
 
 
 @cython.final
@@ -149,23 +166,22 @@ cdef class Outbox:
     cdef int write_object_c(self, object data) except -1:
         """A payload: short ones are copied, others referenced until they are sent."""
         cdef Payload payload
-        cdef size_t n
         if type(data) is bytes:
-            n = <size_t> PyBytes_GET_SIZE(data)
-            if n < self.copy_below:
-                self.bytes_copied += <long long> n
-                return self.write_c(PyBytes_AS_STRING(data), n)
-            self.close_segment_c()
-            self.push_c(<const uint8_t *> PyBytes_AS_STRING(data), n, data)
-            self.size += n
-            return 0
+            return self.write_part_c(
+                data, <const uint8_t *> PyBytes_AS_STRING(data), <size_t> PyBytes_GET_SIZE(data)
+            )
         payload = <Payload> data if type(data) is Payload else Payload(data)
-        n = <size_t> payload.view.len
+        return self.write_part_c(
+            payload, <const uint8_t *> payload.view.buf, <size_t> payload.view.len
+        )
+
+    cdef int write_part_c(self, object data, const uint8_t *p, size_t n) except -1:
+        """n bytes at p, which belong to `data`: bytes or a Payload."""
         if n < self.copy_below:
             self.bytes_copied += <long long> n
-            return self.write_c(payload.view.buf, n)
+            return self.write_c(p, n)
         self.close_segment_c()
-        self.push_c(<const uint8_t *> payload.view.buf, n, payload)
+        self.push_c(p, n, data)
         self.size += n
         return 0
 
@@ -248,10 +264,8 @@ cdef class Outbox:
             self.first += 1
             Py_DECREF(<object> s.owner)
         if self.first == self.count:
-            self.first = self.count = 0
-            if self.block is not None and self.block.used == self.open_at:
-                # all of it was sent: write it anew, unless it was handed out
-                self.block.used = self.open_at = 0
+            # all was sent: an idle connection holds no memory
+            self.clear_c()
         return 0
 
     def take(self):
@@ -282,4 +296,126 @@ cdef class Outbox:
         self.size = 0
         self.block = None
         self.open_at = 0
+        if self.room > MAX_IDLE_ROOM:
+            PyMem_RawFree(self.segments)
+            self.segments = NULL
+            self.room = 0
+        return 0
+
+    # -- a frame whose head is known only when its end is --------------------------------------
+
+    cdef int mark_c(self, Mark *mark, size_t room) except -1:
+        """Keep `room` bytes for the head of a frame and remember where; nothing may be sent
+        until `head_c` or `rewind_c`."""
+        cdef uint8_t *p = self.reserve_c(room)
+        memset(p, 0, room)
+        mark.segments = self.count - self.first
+        mark.open_at = self.open_at
+        mark.used = self.block.used
+        mark.size = self.size
+        return self.commit_c(room)
+
+    cdef int rewind_c(self, const Mark *mark) except -1:
+        """Forget the mark and all that was written since."""
+        cdef size_t kept = self.first + mark.segments
+        if self.count > kept:
+            # the first segment since is what was written to the block that the mark is in
+            self.block = <Block> self.segments[kept].owner
+            while self.count > kept:
+                self.count -= 1
+                Py_DECREF(<object> self.segments[self.count].owner)
+        self.block.used = mark.used
+        self.open_at = mark.open_at
+        self.size = mark.size
+        return 0
+
+    cdef bint piece_c(
+        self, const Mark *mark, size_t room, size_t i, uint8_t **p, size_t *n) noexcept:
+        """The i-th run of bytes written since the mark, the kept room left out."""
+        cdef size_t index = self.first + mark.segments + i
+        cdef size_t skipped
+        if index < self.count:
+            p[0] = <uint8_t *> self.segments[index].p
+            n[0] = self.segments[index].n
+        elif index == self.count:
+            p[0] = self.block.base + self.open_at
+            n[0] = self.block.used - self.open_at
+        else:
+            return False
+        if i == 0:
+            skipped = mark.used - mark.open_at + room
+            p[0] += skipped
+            n[0] -= skipped
+        return True
+
+    cdef bytes since_c(self, const Mark *mark, size_t room):
+        """A copy of what was written since the mark."""
+        cdef uint8_t *p = NULL
+        cdef size_t n = 0, done = 0, i = 0
+        cdef bytes joined
+        joined = PyBytes_FromStringAndSize(NULL, <Py_ssize_t> (self.size - mark.size - room))
+        while self.piece_c(mark, room, i, &p, &n):
+            memcpy(PyBytes_AS_STRING(joined) + done, p, n)
+            done += n
+            i += 1
+        return joined
+
+    cdef int mask_c(self, const Mark *mark, size_t room, const uint8_t *key) except -1:
+        """Mask what was written since the mark (RFC 6455, section 5.3); what does not belong to
+        us is copied."""
+        cdef uint8_t *p = NULL
+        cdef size_t n = 0, done = 0, i = 0, index
+        cdef Block block
+        while self.piece_c(mark, room, i, &p, &n):
+            index = self.first + mark.segments + i
+            if index < self.count and type(<object> self.segments[index].owner) is not Block:
+                block = Block.allocate(n)
+                kernels.mask(block.base, p, n, key, done)
+                self.own_c(index, block)
+            else:
+                kernels.mask(p, p, n, key, done)
+            done += n
+            i += 1
+        return 0
+
+    cdef int own_c(self, size_t index, Block block) except -1:
+        """A segment's bytes are in this block now, instead of where they lay."""
+        cdef Segment *s = &self.segments[index]
+        cdef object gone = <object> s.owner
+        Py_INCREF(block)
+        s.owner = <void *> block
+        s.p = block.base
+        self.bytes_copied += <long long> s.n
+        Py_DECREF(gone)
+        return 0
+
+    cdef int head_c(
+        self, const Mark *mark, size_t room, const uint8_t *head, size_t n_head) except -1:
+        """Write the head into the room kept for it; what is left of that is not sent."""
+        cdef size_t gap = room - n_head
+        cdef size_t index = self.first + mark.segments
+        cdef size_t before = mark.used - mark.open_at     # bytes in one run with it
+        cdef uint8_t *p = NULL
+        cdef size_t n = 0
+        self.piece_c(mark, room, 0, &p, &n)
+        if before == 0 or (index == self.count and n >= MOVE_BELOW):
+            # the gap lies between two segments
+            memcpy(p - n_head, head, n_head)
+            if index < self.count:
+                self.segments[index].p += gap
+                self.segments[index].n -= gap
+            else:
+                if before:
+                    self.push_c(self.block.base + mark.open_at, before, self.block)
+                self.open_at = mark.used + gap
+        else:
+            p -= room
+            memcpy(p, head, n_head)
+            if gap:
+                memmove(p + n_head, p + room, n)
+            if index < self.count:
+                self.segments[index].n -= gap
+            else:
+                self.block.used -= gap
+        self.size -= gap
         return 0

@@ -3,12 +3,15 @@ from typing import Self, final
 from typing_extensions import Buffer
 
 from wirespeed._core.envelope import Message
+from wirespeed._core.framing.base import Framer
 from wirespeed.limits import Limits
 
 @final
 class MessageReader:
     batches: bool
-    def __new__(cls, *, limits: Limits | None = None, batches: bool = False) -> MessageReader: ...
+    def __new__(
+        cls, *, limits: Limits | None = None, batches: bool = False, framer: Framer | None = None
+    ) -> MessageReader: ...
     @property
     def limits(self) -> Limits: ...
     @property

@@ -7,8 +7,9 @@ cimport cython
 from cpython.ref cimport Py_REFCNT
 
 from wirespeed._core.batch cimport split_c
-from wirespeed._core.envelope cimport BATCH, FAULT_REQUEST, Message
-from wirespeed._core.framing.line cimport FRAME_MORE, FRAME_OVERSIZE, LineFramer
+from wirespeed._core.envelope cimport BATCH, FAULT_PARSE, FAULT_REQUEST, INVALID, Message
+from wirespeed._core.framing.base cimport FRAME_MORE, FRAME_OVERSIZE, Framer
+from wirespeed._core.framing.line cimport LineFramer
 from wirespeed._core.span cimport Span
 
 from wirespeed.limits import Limits
@@ -21,13 +22,14 @@ cdef class MessageReader:
     Args:
         limits: `max_message`, `max_depth` and `max_batch` apply.
         batches: Whether an array is a batch, whose elements come one by one; else it is invalid.
+        framer: How messages lie in the stream; one a line by default.
     """
 
-    def __cinit__(self, *, limits=None, bint batches=False):
+    def __cinit__(self, *, limits=None, bint batches=False, Framer framer=None):
         limits = Limits() if limits is None else limits
         self.limits = limits
         self.max_depth = limits.max_depth
-        self.framer = LineFramer(limits.max_message)
+        self.framer = LineFramer(limits.max_message) if framer is None else framer
         self.batches = batches
 
     def receive_data(self, data, /):
@@ -58,7 +60,7 @@ cdef class MessageReader:
         return self.framer.bytes_moved
 
     cdef Message next_c(self):
-        """The next line as a message; None when there is no whole one.
+        """The next frame as a message; None when there is no whole one.
 
         Of kind BATCH only when its elements are now in `self.elements`.
         """
@@ -92,4 +94,8 @@ cdef class MessageReader:
             m.read_c(self.framer.slab, frame.p, frame.n, self.max_depth)
             if m.kind_c == BATCH:
                 m.invalid_c(FAULT_REQUEST, "batches are not part of this protocol revision")
+        if m.kind_c == INVALID and m.fault_c == FAULT_PARSE and m.slab is not None:
+            if self.framer.refuse_c(m.p, m.n):
+                m.drop_c()
+                return None
         return m

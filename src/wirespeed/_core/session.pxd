@@ -1,43 +1,34 @@
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from wirespeed._core.batch cimport BatchReply
 from wirespeed._core.envelope cimport Message
-from wirespeed._core.framing.line cimport LineFramer
 from wirespeed._core.inflight cimport InFlight
 from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.pending cimport Pending
 from wirespeed._core.reader cimport MessageReader
 from wirespeed._core.span cimport Span
+from wirespeed._core.wire cimport Wire
 
 
-cdef class Session:
-    cdef readonly object limits
+cdef class Session(Wire):
     cdef MessageReader reader
-    cdef LineFramer framer               # the reader's
-    cdef readonly Outbox outbox
     cdef readonly Pending pending        # requests of ours
     cdef readonly InFlight inflight      # requests of the peer
     cdef object waiting                  # deque: requests held back by flow control
-    cdef size_t n_waiting
     cdef size_t n_waiting_bytes
     cdef size_t n_gone                   # of the waiting: in flight no more, or faults
     cdef BatchReply batch                # that they belong to
     cdef readonly bint answers_faults    # a server answers bad input, a client only reports it
     cdef public bint null_ids            # errors without a readable id carry "id": null
     cdef readonly Py_ssize_t n_cancelled  # cancelled requests whose handlers still run
-    cdef size_t max_in_flight, max_waiting, max_waiting_bytes, output_high
+    cdef size_t max_in_flight, max_waiting, max_waiting_bytes
     # counters
-    cdef readonly long long messages_in, messages_out, bytes_in, bytes_out
+    cdef readonly long long messages_in, messages_out
     cdef readonly long long faults, late_responses, duplicate_ids, refused, cancelled_in
 
-    cdef int get_buffer_c(self, uint8_t **p, size_t *n) except -1
-    cdef int commit_c(self, size_t n) except -1
-    cdef int sent_c(self, size_t n) except -1
     cdef Message next_c(self)
-    cdef bint has_room_c(self) noexcept
     cdef bint must_stop_c(self) noexcept
     cdef bint is_flooded_c(self) noexcept
-    cdef bint want_read_c(self) noexcept
     cdef int register_c(self, Message m) except -1
     cdef bint leave_queue_c(self, Message m) except -1
     cdef int wait_c(self, Message m) except -1
@@ -55,5 +46,6 @@ cdef class Session:
     cdef int drop_inbound_c(self, uint64_t ref) except -1
     cdef int cancelled_done_c(self) except -1
     cdef Outbox open_request_c(self, int64_t id)
+    cdef int close_request_c(self) except -1
     cdef int write_call_c(self, bytes method, object params) except -1
     cdef int set_token_c(self, uint64_t ref, object token) except -1

@@ -44,12 +44,15 @@ from wirespeed._core.envelope cimport (
     span_of,
     valid_id,
 )
+from wirespeed._core.framing.base cimport Framer
+from wirespeed._core.framing.line cimport LineFramer
 from wirespeed._core.inflight cimport InFlight, InFlightSlot, inflight_id
 from wirespeed._core.outbox cimport Outbox, json_line, payload_of
 from wirespeed._core.pending cimport Pending
 from wirespeed._core.reader cimport MessageReader
 from wirespeed._core.slab cimport slabs_live
 from wirespeed._core.span cimport Span
+from wirespeed._core.wire cimport Wire
 
 from wirespeed.limits import Limits
 
@@ -66,28 +69,26 @@ cdef object WAITS = object()      # the token of a request that waits for room
 
 
 @cython.final
-cdef class Session:
+cdef class Session(Wire):
     """The state of one connection.
 
     Args:
         limits: What the connection may take.
         role: "server" answers bad input with error responses, "client" only reports it.
+        framer: How messages lie in the stream; one a line by default.
     """
 
-    def __cinit__(self, *, limits=None, str role="server"):
+    def __cinit__(self, *, limits=None, str role="server", Framer framer=None):
         if role not in ("server", "client"):
             raise ValueError('role must be "server" or "client"')
         limits = Limits() if limits is None else limits
-        self.limits = limits
+        self.join_c(limits, LineFramer(limits.max_message) if framer is None else framer)
         self.answers_faults = role == "server"
         self.null_ids = True
         self.max_in_flight = limits.max_in_flight
         self.max_waiting = limits.max_waiting
         self.max_waiting_bytes = limits.max_waiting_bytes
-        self.output_high = limits.output_high
-        self.reader = MessageReader(limits=limits)
-        self.framer = self.reader.framer
-        self.outbox = Outbox()
+        self.reader = MessageReader(limits=limits, framer=self.framer)
         self.pending = Pending(limits.max_outstanding)
         self.inflight = InFlight()
         self.waiting = deque()
@@ -100,45 +101,6 @@ cdef class Session:
     @batches.setter
     def batches(self, bint value):
         self.reader.batches = value
-
-    # -- bytes in ------------------------------------------------------------------------------
-
-    cdef int get_buffer_c(self, uint8_t **p, size_t *n) except -1:
-        return self.framer.get_buffer_c(p, n)
-
-    cdef int commit_c(self, size_t n) except -1:
-        self.framer.commit_c(n)
-        self.bytes_in += <long long> n
-        return 0
-
-    def receive_data(self, data, /):
-        """Take in the next bytes of the stream: a contiguous bytes-like object.
-
-        It is read in place and stays exported until its last message is dropped. RuntimeError
-        after `receive_eof`, and while a buffer is lent by `get_buffer`.
-        """
-        self.bytes_in += self.framer.feed_c(data)
-
-    def get_buffer(self):
-        """Where to read the next bytes of the stream to: a writable memoryview.
-
-        For ``asyncio.BufferedProtocol`` and ``sock_recv_into``; `buffer_updated` takes it back.
-        The memory stays valid as long as somebody holds on to it. RuntimeError while bytes given
-        to `receive_data` wait for `next_event`.
-        """
-        return self.framer.lend_c()
-
-    def buffer_updated(self, Py_ssize_t n, /):
-        """n bytes were read into what `get_buffer` gave, which is not to be used any more.
-
-        ValueError when they are more than it had room for; RuntimeError when none is lent.
-        """
-        self.framer.take_back_c(n)
-        self.bytes_in += n
-
-    def receive_eof(self):
-        """No more bytes will come. What stands unfinished is taken as the last line."""
-        self.framer.eof = True
 
     # -- events out ----------------------------------------------------------------------------
 
@@ -184,10 +146,8 @@ cdef class Session:
             self.pending.live != 0 and self.outbox.size < 2 * self.output_high
         )
 
-    @property
-    def want_read(self):
-        """Whether the transport should read on."""
-        return self.want_read_c()
+    cdef bint awaits_c(self) noexcept:
+        return self.pending.live != 0
 
     cdef Message next_c(self):
         """The next event, or None."""
@@ -236,7 +196,7 @@ cdef class Session:
         cdef BatchReply batch = self.batch
         self.batch = None
         batch.n_open -= 1
-        batch.finish_c(self.outbox)
+        batch.finish_c(self.framer)
         return 0
 
     cdef int register_c(self, Message m) except -1:
@@ -366,7 +326,7 @@ cdef class Session:
         self.inflight.remove_c(ref)
         if batch is not None:
             batch.n_open -= 1
-            batch.finish_c(self.outbox)
+            batch.finish_c(self.framer)
         return 0
 
     cdef int fault_c(self, Message m) except -1:
@@ -409,6 +369,8 @@ cdef class Session:
         if slot.batch is not NULL:
             (<BatchReply> slot.batch).begin_answer_c()
             out = (<BatchReply> slot.batch).out
+        else:
+            self.framer.open_c()
         p = out.reserve_c(HEAD_LEN + slot.id_len + 1)
         memcpy(p, HEAD, HEAD_LEN)
         memcpy(p + HEAD_LEN, inflight_id(slot).p, slot.id_len)
@@ -420,7 +382,7 @@ cdef class Session:
         cdef InFlightSlot *slot = self.inflight.slot_c(ref)
         self.messages_out += 1
         if slot.batch is NULL:
-            self.outbox.text_c(b"}\n")
+            self.framer.close_c(c'}')
             self.inflight.remove_c(ref)
             return 0
         (<BatchReply> slot.batch).out.text_c(b"}")
@@ -457,6 +419,8 @@ cdef class Session:
         if batch is not None:
             batch.begin_answer_c()
             out = batch.out
+        else:
+            self.framer.open_c()
         out.text_c(b'{"jsonrpc":"2.0",')
         if id.n:
             out.text_c(b'"id":')
@@ -466,7 +430,10 @@ cdef class Session:
             out.text_c(b'"id":null,')
         out.text_c(b'"error":')
         out.write_object_c(body)
-        out.text_c(b"}\n" if batch is None else b"}")
+        if batch is None:
+            self.framer.close_c(c'}')
+        else:
+            out.text_c(b"}")
         self.messages_out += 1
         return 0
 
@@ -519,7 +486,7 @@ cdef class Session:
 
     cdef Outbox open_request_c(self, int64_t id):
         """Begin a request, up to behind its id: the caller writes ``"method":...`` and all the
-        rest with the closing brace and newline, running no other code in between."""
+        rest but the closing brace, runs no other code in between, and calls `close_request_c`."""
         cdef char digits[24]
         cdef char *p = digits + sizeof(digits)
         cdef Outbox out = self.outbox
@@ -531,10 +498,14 @@ cdef class Session:
             id //= 10
             if id == 0:
                 break
+        self.framer.open_c()
         out.write_c(HEAD, HEAD_LEN)
         out.write_c(p, <size_t> (digits + sizeof(digits)) - <size_t> p)
         self.messages_out += 1
         return out
+
+    cdef int close_request_c(self) except -1:
+        return self.framer.close_c(c'}')
 
     def send_request(self, str method not None, params=None, /, *, token, double deadline=INFINITY):
         """Send a request; returns its id. Its response becomes an event with this token."""
@@ -550,6 +521,7 @@ cdef class Session:
         """Send a notification. `params`: JSON text, or None."""
         cdef bytes name = encode(method)
         cdef object payload = None if params is None else json_line(params)
+        self.framer.open_c()
         self.outbox.text_c(b'{"jsonrpc":"2.0",')
         self.write_call_c(name, payload)
         self.messages_out += 1
@@ -562,8 +534,7 @@ cdef class Session:
         if params is not None:
             out.text_c(b',"params":')
             out.write_object_c(params)
-        out.text_c(b"}\n")
-        return 0
+        return self.framer.close_c(c'}')
 
     def cancel(self, int64_t id, str reason=None, /):
         """Give up a request of ours and tell the peer. Returns its token, None if it was not
@@ -591,17 +562,6 @@ cdef class Session:
     def fail_all(self):
         """The link is gone: every request of ours, now forgotten, as a list of (id, token)."""
         return self.pending.take_all()
-
-    # -- bytes out -----------------------------------------------------------------------------
-
-    def data_to_send(self):
-        """What is to be written, in order, as read-only bytes-like chunks that never change."""
-        self.bytes_out += <long long> self.outbox.size
-        return self.outbox.take()
-
-    cdef int sent_c(self, size_t n) except -1:
-        self.bytes_out += <long long> n
-        return self.outbox.consume_c(n)
 
     # -- figures -------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ LOG_LEVELS = (
 _TARGET_HELP = """
 \b
 TARGET is one of
+  ws://HOST[:PORT][/PATH], wss://…, unix:PATH, tcp://HOST:PORT
   server.py[:NAME]   a file with a Server: started by "wirespeed serve"
   file.json[#NAME]   a server of a mcpServers configuration
   -- COMMAND ARGS…   a program; it gets this shell's environment
@@ -181,6 +182,14 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: float | None) ->
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _debug_option = click.option("--debug", is_flag=True, help="Show the traceback of a failure.")
+_token_option = click.option(
+    "--token",
+    metavar="TOKEN",
+    help="The bearer token; but process lists show it, so better in the variable WIRESPEED_TOKEN.",
+)
+_token_file_option = click.option(
+    "--token-file", metavar="FILE", help="Read the bearer token from a file."
+)
 
 
 def _takes(arguments: str) -> Callable[[F], F]:
@@ -208,6 +217,19 @@ def _takes(arguments: str) -> Callable[[F], F]:
                 type=click.Choice(_ERAS),
                 help="The protocol's era; by default found out (auto).",
             ),
+            click.option("--lite", is_flag=True, help="The target speaks LiteMCP, not MCP."),
+            click.option(
+                "--ca", metavar="FILE", help="wss://: trust these certificates (PEM) only."
+            ),
+            click.option(
+                "--header",
+                "headers",
+                multiple=True,
+                metavar="'NAME: VALUE'",
+                help="ws://, wss://: send a header; may be repeated.",
+            ),
+            _token_file_option,
+            _token_option,
             click.option(
                 "--timeout",
                 type=float,
@@ -239,6 +261,8 @@ def _target_only(words: tuple[str, ...], command: list[str] | None, name: str) -
     if not words:
         raise usage("TARGET is missing")
     if len(words) > 1:
+        if "://" in words[0]:  # what follows is no program, and may be meant for --token
+            raise usage("one TARGET is enough; there are further words behind it")
         line = " ".join(words)
         raise usage(f"one TARGET is enough; to start a program: wirespeed {name} -- {line}")
     return words[0]
@@ -262,18 +286,74 @@ def cli(ctx: click.Context) -> None:
         ctx.exit(Exit.USAGE)
 
 
-@cli.command(cls=Command, short_help="Serve a file's tools on stdio.")
+@cli.command(
+    cls=Command,
+    short_help="Serve a file's tools on stdio, WebSocket or a socket.",
+    epilog="\b\nExamples:\n"
+    "  wirespeed serve server.py\n"
+    "  wirespeed serve server.py --on ws://127.0.0.1:8765/mcp\n"
+    "  wirespeed serve server.py --on unix:/run/tools.sock\n"
+    "  wirespeed serve server.py --on wss://0.0.0.0:443/mcp --workers 4 \\\n"
+    "      --certfile cert.pem --keyfile key.pem --host-name tools.example",
+)
 @click.argument("file", metavar="FILE.py[:NAME]", type=str, shell_complete=_complete_target)
+@click.option(
+    "--on",
+    "url",
+    metavar="URL",
+    help="Listen on ws://HOST:PORT/PATH, wss://…, unix:PATH or tcp://HOST:PORT, port 0 for a free "
+    "one; without --on: stdio.",
+)
+@click.option("--lite", is_flag=True, help="Serve what speaks LiteMCP in the file.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 1024),
+    default=1,
+    metavar="N",
+    help="So many processes on the one port.",
+)
+@click.option("--certfile", metavar="FILE", help="wss://: the certificate and its chain (PEM).")
+@click.option(
+    "--keyfile",
+    metavar="FILE",
+    help="wss://: its key (PEM), if not in the same file. The password of an encrypted key is in "
+    "WIRESPEED_KEY_PASSWORD, or asked for.",
+)
+@_token_option
+@_token_file_option
+@click.option(
+    "--origin",
+    "origins",
+    multiple=True,
+    metavar="ORIGIN",
+    help="ws://, wss://: let pages of this origin connect, such as https://app.example; may be "
+    "repeated.",
+)
+@click.option(
+    "--host-name",
+    "hosts",
+    multiple=True,
+    metavar="HOST",
+    help="ws://, wss://: the name in the URL that clients use; may be repeated.",
+)
+@click.option(
+    "--max-connections",
+    type=click.IntRange(1, 10_000_000),
+    metavar="N",
+    help="Refuse connections above so many (of each worker).",
+)
 @_debug_option
-def serve(file: str) -> int:
-    """Serve the tools of a Python file on stdin and stdout.
+def serve(file: str, url: str | None, lite: bool, **settings: Any) -> int:
+    """Serve the tools of a Python file: on stdin and stdout, or where --on says.
 
-    The file is imported, not run as __main__. NAME is the variable that holds the Server; it may
-    be left out if there is only one, or one called server, mcp or app.
+    The file is imported, not run as __main__. NAME is the variable that holds the Server or
+    LiteServer; it may be left out if there is only one, or one called server, mcp or app. On
+    ws:// it may be a dict of several, {"/path": server}.
     """
+    from wirespeed.cli.serve import Settings
     from wirespeed.cli.serve import serve as work
 
-    return work(file)
+    return work(file, url, lite=lite, settings=Settings(**settings))
 
 
 @cli.command(

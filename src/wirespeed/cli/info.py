@@ -52,11 +52,43 @@ def installation() -> dict[str, Any]:
         "loop": _loop(),
         "msgspec": msgspec.__version__,
         "orjson": orjson.__version__,
+        "websockets": _version("websockets"),
+        "tls": _tls(),
+        "transports": _transports(),
         "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cpus": os.cpu_count(),
         "revisions": list(REVISIONS),
         "limits": msgspec.to_builtins(Limits()),
     }
+
+
+def _version(package: str) -> str | None:
+    """The version of a package that is not imported for it; None if it is not installed."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _tls() -> str | None:
+    """The TLS library; None in a Python that was built without."""
+    try:
+        import ssl
+    except ImportError:
+        return None
+    return ssl.OPENSSL_VERSION
+
+
+def _transports() -> list[str]:
+    """What can be served and connected to here."""
+    found = ["stdio", "unix", "tcp"]
+    if _version("websockets") is not None:  # its opening handshake
+        found.append("ws")
+        if _tls() is not None:
+            found.append("wss")
+    return found
 
 
 def _cython(function: Any) -> str:

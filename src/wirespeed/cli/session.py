@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from wirespeed.cli import targets
+from wirespeed.cli import credentials, targets
 from wirespeed.cli.failures import Terminated, complain, printable, usage
 
 if TYPE_CHECKING:
@@ -26,16 +26,38 @@ _DEFAULT_TIMEOUT = 60.0
 _PROBE = 10.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Options:
     """What the commands that talk to a server have in common."""
 
     word: str | None
     command: Sequence[str] | None
     timeout: float | None = None
+    token: str | None = None
+    token_file: str | None = None
+    headers: Sequence[str] = ()
+    ca: str | None = None
+    lite: bool = False
     era: str | None = None
     log_level: str | None = None
     quiet_server: bool = False
+
+    def target(self) -> targets.Target:
+        """What they name. Failure (2 or 3) or ConfigError if it is not there, or not so."""
+        access = targets.Access(
+            headers=credentials.headers(self.headers),
+            secret=credentials.find(self.token, self.token_file),
+            ca=self.ca,
+            timeout=self.timeout,
+        )
+        stderr = "discard" if self.quiet_server else pass_through
+        return targets.find(self.word, self.command, stderr=stderr, access=access, lite=self.lite)
+
+    def patience(self, target: targets.Target) -> float | None:
+        """Seconds for the handshake and for each request; None for no limit."""
+        if self.timeout is not None:
+            return self.timeout or None
+        return _DEFAULT_TIMEOUT if target.timeout is None else target.timeout
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
@@ -78,15 +100,12 @@ async def connected(options: Options) -> AsyncIterator[Client]:
     """The open client of a target."""
     from wirespeed.client import Client
 
-    logging.getLogger("wirespeed").addHandler(_Warnings())
-    stderr = "discard" if options.quiet_server else pass_through
-    target = targets.find(options.word, options.command, stderr=stderr)
-    timeout: float | None = _DEFAULT_TIMEOUT if target.timeout is None else target.timeout
-    if options.timeout is not None:
-        timeout = options.timeout or None
+    show_warnings()
+    target = options.target()
+    timeout = options.patience(target)
     era = options.era or target.era
     async with Client(
-        target.stdio,
+        target.endpoint,
         era=cast("Era", era),
         timeout=timeout,
         handshake_timeout=timeout or float("inf"),
@@ -100,6 +119,11 @@ async def connected(options: Options) -> AsyncIterator[Client]:
             else:
                 complain("the server has no logging, so --log-level does nothing", level="warning")
         yield client
+
+
+def show_warnings() -> None:
+    """Tell what the library warns of as this program's own words."""
+    logging.getLogger("wirespeed").addHandler(_Warnings())
 
 
 class _Warnings(logging.Handler):

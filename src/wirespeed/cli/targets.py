@@ -5,59 +5,164 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from wirespeed.cli.credentials import Secret
 from wirespeed.cli.failures import cannot_start, usage
 
 if TYPE_CHECKING:
-    from wirespeed.client.target import Stdio
+    from ssl import SSLContext
 
-KINDS = "a FILE.py, a mcpServers FILE.json with #name, or -- COMMAND…"
+    from wirespeed.client import Socket, Stdio, WebSocket
+    from wirespeed.config import ServerConfig
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|(?:unix|tcp):")
+    Endpoint: TypeAlias = Stdio | WebSocket | Socket
+
+KINDS = "a URL, a FILE.py, a mcpServers FILE.json with #name, or -- COMMAND…"
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|(?:unix|tcp|wss?):")
 _PYTHON = re.compile(r"(.+\.py)(?::([A-Za-z_][\w.]*))?\Z", re.DOTALL)
+_OPEN_TIMEOUT = 10.0
+_FOREVER = 1e9  # seconds
+
+
+@dataclass(frozen=True)
+class Access:
+    """What the options say of connecting to a server that runs elsewhere."""
+
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secret: Secret | None = None
+    ca: str | None = None
+    timeout: float | None = None
+    """Seconds, 0 for no limit; None for the default."""
+
+    def check_unused(self, why: str) -> None:
+        """Failure (2) if there is something that a target has no use for."""
+        if self.secret is not None and self.secret.asked_for:
+            raise usage(f"a token is for ws:// and wss:// targets; {why}")
+        if self.headers:
+            raise usage(f"--header is for ws:// and wss:// targets; {why}")
+        if self.ca is not None:
+            raise usage(f"--ca is for wss:// targets; {why}")
 
 
 @dataclass(frozen=True)
 class Target:
-    """What to start, and what its configuration says of calls: seconds, and the era."""
+    """What to start or to connect to, and what its configuration says of calls: seconds, and the
+    era."""
 
-    stdio: Stdio
+    endpoint: Endpoint
     timeout: float | None = None
     era: str = "auto"
 
 
 def find(
-    word: str | None, command: Sequence[str] | None, *, stderr: Callable[[str], object] | str
+    word: str | None,
+    command: Sequence[str] | None,
+    *,
+    stderr: Callable[[str], object] | str,
+    access: Access | None = None,
+    lite: bool = False,
 ) -> Target:
     """The target of a command line: a word, or a command behind ``--``.
 
-    Failure (2 or 3) or ConfigError says what is wrong with it.
+    Failure (2 or 3) or ConfigError says what is wrong with it. ``lite`` is for what has to be
+    started here: to speak LiteMCP.
     """
-    from wirespeed.client.target import Stdio
+    from wirespeed.client import Stdio
 
+    access = access or Access()
     if command is not None:
         if not command:
             raise usage("there is no command behind --")
         if not command[0]:
             raise usage("the command behind -- is empty")
+        access.check_unused("a command is spoken to over stdio")
         # The user's own shell has the variables that the server needs, as with any command.
         return Target(Stdio(command[0], command[1:], stderr=stderr, inherit_env=True))
     assert word is not None
     if not word:
         raise usage(f"TARGET is empty; it is {KINDS}")
     if _URL.match(word) and not os.path.exists(word):
-        raise cannot_start(
-            f"cannot connect to {word}: this version speaks stdio only; TARGET is {KINDS}"
-        )
+        return Target(_remote(word, access))
     python = python_file(word)
     if python is not None:
         check_file(python[0])
-        args = ["-m", "wirespeed", "serve", word]
+        access.check_unused("a FILE.py is spoken to over stdio")
+        args = ["-m", "wirespeed", "serve", *(["--lite"] if lite else []), word]
         return Target(Stdio(sys.executable, args, stderr=stderr, inherit_env=True))
-    return _configured(word, stderr)
+    return _configured(word, stderr, access)
+
+
+# -- servers elsewhere ----------------------------------------------------------------------------
+
+
+def _remote(
+    url: str, access: Access, *, headers: Mapping[str, str] | None = None, place: str | None = None
+) -> WebSocket | Socket:
+    """The target of a URL; ``headers`` and ``place`` are those of a configuration."""
+    from wirespeed.client import Socket, WebSocket
+
+    scheme = url.partition(":")[0].lower()
+    if scheme not in ("ws", "wss", "unix", "tcp"):
+        raise cannot_start(
+            f"cannot connect to {place or public(url)}: this version speaks ws:, wss:, unix: and "
+            f"tcp: URLs; TARGET is {KINDS}"
+        )
+    # One command, one connection: what is lost is told at once.
+    options: dict[str, Any] = {"restart": False, "open_timeout": _patience(access.timeout)}
+    try:
+        if scheme in ("unix", "tcp"):
+            access.check_unused(f"{scheme}: has no handshake to show them in")
+            return Socket(url, **options)
+        # A header that is typed goes before the configuration's.
+        typed = {name.lower() for name in access.headers}
+        merged = {k: v for k, v in (headers or {}).items() if k.lower() not in typed}
+        secret = access.secret
+        if secret is not None and secret.asked_for:
+            merged = {k: v for k, v in merged.items() if k.lower() != "authorization"}
+        elif place is not None or "authorization" in typed:
+            secret = None  # the variable is for TARGETs that are typed, not for any host's server
+        if access.ca is not None:
+            if scheme != "wss":
+                raise usage("--ca is for wss:// targets; ws:// has no certificates")
+            options["ssl"] = _trusting(access.ca)
+        return WebSocket(
+            url,
+            headers=merged | dict(access.headers),
+            token=None if secret is None else secret.only,
+            **options,
+        )
+    except ValueError as exc:
+        raise usage(f"{place or 'TARGET'}: {exc}") from None
+
+
+def public(url: str) -> str:
+    """A URL without what may be secret in it: user, password and query."""
+    return re.sub(r"//[^/@]*@", "//", url.partition("?")[0])
+
+
+def _patience(timeout: float | None) -> float:
+    if timeout is None:
+        return _OPEN_TIMEOUT
+    return timeout or _FOREVER
+
+
+def _trusting(path: str) -> SSLContext:
+    """A TLS context that trusts the authorities of a file only. Failure (2)."""
+    import ssl
+
+    try:
+        return ssl.create_default_context(cafile=path)
+    except ssl.SSLError:
+        raise usage(f"{path} has no certificates that --ca can trust (PEM)") from None
+    except OSError as exc:
+        raise usage(f"cannot read the --ca file {path}: {exc.strerror}") from None
+
+
+# -- files ----------------------------------------------------------------------------------------
 
 
 def python_file(word: str) -> tuple[str, str | None] | None:
@@ -91,7 +196,7 @@ def _split(word: str) -> tuple[str, str | None]:
     return path, name if sharp else None
 
 
-def _configured(word: str, stderr: Any) -> Target:
+def _configured(word: str, stderr: Any, access: Access) -> Target:
     path, name = _split(word)
     if not os.path.exists(path):
         raise cannot_start(f"there is no file {path}; TARGET is {KINDS}")
@@ -115,9 +220,19 @@ def _configured(word: str, stderr: Any) -> Target:
     else:
         names = ", ".join(servers) or "none"
         raise cannot_start(f'{path} has no server "{name}"; it has {names}')
-    stdio = server.target(stderr=stderr)
-    if isinstance(stdio, str):
-        raise cannot_start(
-            f'{path}: the server "{server.name}" has a URL, and this version speaks stdio only'
-        )
-    return Target(stdio, server.timeout, server.era)
+    return Target(_entry(server, path, stderr, access), server.timeout, server.era)
+
+
+def _entry(server: ServerConfig, path: str, stderr: Any, access: Access) -> Endpoint:
+    """What one entry of a configuration names."""
+    from wirespeed.client import Stdio
+
+    place = f'{path}: the server "{server.name}"'
+    if server.url is None or server.transport == "stdio":
+        access.check_unused("this one is started as a child")
+        target = server.target(stderr=stderr)
+        assert isinstance(target, Stdio)
+        return target
+    if server.transport in ("http", "sse"):
+        raise cannot_start(f"{place} speaks HTTP, which this version does not")
+    return _remote(server.url, access, headers=server.headers, place=place)

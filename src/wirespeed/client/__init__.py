@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from wirespeed.client.client import Client
     from wirespeed.client.handshake import VersionMismatch
+    from wirespeed.client.remote import Socket, WebSocket
     from wirespeed.client.results import (
         CallToolResult,
         ListToolsResult,
@@ -22,11 +23,13 @@ __all__ = [
     "Client",
     "ListToolsResult",
     "LogMessage",
+    "Socket",
     "Stdio",
     "SyncClient",
     "ToolInfo",
     "UnknownContent",
     "VersionMismatch",
+    "WebSocket",
 ]
 
 _HOMES = {
@@ -34,11 +37,13 @@ _HOMES = {
     "Client": "client",
     "ListToolsResult": "results",
     "LogMessage": "results",
+    "Socket": "remote",
     "Stdio": "target",
     "SyncClient": "sync",
     "ToolInfo": "results",
     "UnknownContent": "results",
     "VersionMismatch": "handshake",
+    "WebSocket": "remote",
 }
 
 

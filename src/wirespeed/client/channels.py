@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from wirespeed.errors import ConnectionClosed, TransportError
 
 if TYPE_CHECKING:
+    from wirespeed._core.framing.base import Framer
     from wirespeed.client.connection import ClientConnection
+    from wirespeed.client.remote import Socket, WebSocket
     from wirespeed.client.target import Stdio
+    from wirespeed.limits import Limits
     from wirespeed.server import Server
     from wirespeed.transport.process import Child
     from wirespeed.transport.tasks import TaskPool
@@ -20,11 +24,22 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wirespeed.client")
 
 
+Join: TypeAlias = "Callable[[Framer | None], ClientConnection]"
+Target: TypeAlias = "Stdio | WebSocket | Socket | Server"
+
+
 class Channel(Protocol):
     """One life of a link. A new one is made for each start of the target."""
 
-    async def open(self, connection: ClientConnection) -> None:
-        """Launch or connect, and join the connection to it. TransportError says what failed."""
+    async def open(self, join: Join, limits: Limits) -> None:
+        """Launch or connect, have the connection made (with the framing of this channel; None for
+        lines), and join it to the link. TransportError says what failed."""
+
+    def hang_up(self) -> None:
+        """Nothing more is wanted of the link: send what is queued, as far as it goes, and end."""
+
+    def released(self) -> None:
+        """The link is gone; called once for each that there was."""
 
     async def failure(self, reason: str) -> TransportError | ConnectionClosed:
         """An error that tells why the link is gone, as much as can be known of it."""
@@ -39,8 +54,9 @@ class StdioChannel:
     def __init__(self, target: Stdio) -> None:
         self.target = target
         self.child: Child | None = None
+        self._connection: ClientConnection | None = None
 
-    async def open(self, connection: ClientConnection) -> None:
+    async def open(self, join: Join, limits: Limits) -> None:
         from wirespeed.transport.fd import FdLink
         from wirespeed.transport.process import Child
 
@@ -48,9 +64,16 @@ class StdioChannel:
         self.child = child
         os.set_blocking(child.stdin_fd, False)
         os.set_blocking(child.stdout_fd, False)
+        connection = self._connection = join(None)
         link = FdLink(asyncio.get_running_loop(), connection, child.stdout_fd, child.stdin_fd)
         child.release = lambda fd: link.close()
         link.start()
+
+    def hang_up(self) -> None:
+        flush_and_close(self._connection)
+
+    def released(self) -> None:
+        pass  # the descriptors are the child's
 
     async def failure(self, reason: str) -> TransportError | ConnectionClosed:
         if self.child is None:
@@ -72,22 +95,30 @@ class MemoryChannel:
         self.server = server
         self._pool: TaskPool | None = None
         self._served: Any = None
+        self._connection: ClientConnection | None = None
 
-    async def open(self, connection: ClientConnection) -> None:
+    async def open(self, join: Join, limits: Limits) -> None:
         from wirespeed.transport.memory import pair
         from wirespeed.transport.tasks import TaskPool
 
         loop = asyncio.get_running_loop()
         self._pool = TaskPool(loop)
+        connection = self._connection = join(None)
         links: list[Any] = []
 
-        def join(served: Any) -> Any:
+        def make_link(served: Any) -> Any:
             links.extend(pair(loop, connection, served))
             return links[1]
 
-        self._served = self.server.connect(join, loop=loop, pool=self._pool)
+        self._served = self.server.connect(make_link, loop=loop, pool=self._pool)
         for link in links:
             link.start()
+
+    def hang_up(self) -> None:
+        flush_and_close(self._connection)
+
+    def released(self) -> None:
+        pass
 
     async def failure(self, reason: str) -> TransportError | ConnectionClosed:
         return ConnectionClosed(reason)
@@ -107,18 +138,51 @@ class MemoryChannel:
             await asyncio.wait((closing,))
 
 
-def channel_for(target: Any) -> Channel:
-    """The channel of a target. TypeError or ValueError for what is none."""
+def flush_and_close(connection: ClientConnection | None) -> None:
+    """Send what goes without waiting; nothing comes in any more."""
+    if connection is not None and connection.link is not None:
+        connection.link.flush()  # which may find that it is broken
+    if connection is not None and connection.link is not None:
+        connection.link.close()
+
+
+def as_target(target: Any) -> Target:
+    """What a client connects to, from what its user gave. TypeError or ValueError for what is
+    none; nothing is launched or looked up."""
+    from wirespeed.client.target import Stdio
+
+    if isinstance(target, Stdio):
+        return target
+    from wirespeed.client import remote
+
+    if isinstance(target, str):
+        return remote.from_url(target)
+    if isinstance(target, (remote.WebSocket, remote.Socket)):
+        return target
+    from wirespeed.server import Server
+
+    if isinstance(target, Server):
+        return target
+    raise TypeError(
+        "a target is Stdio(command, args), WebSocket(url), Socket(url), a URL or a Server, not "
+        f"{type(target).__name__}"
+    )
+
+
+def channel_for(target: Target) -> Channel:
+    """A channel for one life of a link to the target."""
     from wirespeed.client.target import Stdio
 
     if isinstance(target, Stdio):
         return StdioChannel(target)
-    if isinstance(target, str):
-        raise ValueError(
-            f"cannot connect to {target!r}: a target is Stdio(command, args) or a Server"
-        )
-    from wirespeed.server import Server
+    from wirespeed.client import remote
 
-    if isinstance(target, Server):
-        return MemoryChannel(target)
-    raise TypeError(f"a target is Stdio(command, args) or a Server, not {type(target).__name__}")
+    if isinstance(target, remote.WebSocket):
+        from wirespeed.client.network import WebSocketChannel
+
+        return WebSocketChannel(target)
+    if isinstance(target, remote.Socket):
+        from wirespeed.client.network import SocketChannel
+
+        return SocketChannel(target)
+    return MemoryChannel(target)

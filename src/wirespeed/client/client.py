@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import msgspec
 
-from wirespeed.client.channels import channel_for
+from wirespeed.client.channels import as_target
 from wirespeed.client.connection import ClientConnection
 from wirespeed.client.handshake import Agreement, Identity
 from wirespeed.client.lifecycle import Era, Lifecycle
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from wirespeed._core.envelope import Message
+    from wirespeed.client.remote import Socket, WebSocket
     from wirespeed.client.target import Stdio
     from wirespeed.server import Server
 
@@ -70,7 +71,8 @@ class Client:
     run in different tasks).
 
     Args:
-        target: ``Stdio(command, args)``, or a `Server` in this process.
+        target: ``Stdio(command, args)``, ``WebSocket(url)``, ``Socket(url)``, a URL (``ws://…``,
+            ``wss://…``, ``unix:…``, ``tcp://…``) for the latter two, or a `Server` in this process.
         era: ``"auto"`` finds out whether the server is modern (2026-07-28) by asking
             ``server/discover`` first; ``"legacy"`` starts with ``initialize`` at once; ``"modern"``
             never falls back. What was found out is kept for restarts.
@@ -95,7 +97,7 @@ class Client:
 
     def __init__(
         self,
-        target: Stdio | Server | str,
+        target: Stdio | WebSocket | Socket | Server | str,
         *,
         era: Era = "auto",
         timeout: float | None = 60.0,
@@ -122,8 +124,7 @@ class Client:
                 raise ValueError(f"{what} must be seconds above 0, not {seconds!r}")
         from wirespeed import __version__
 
-        channel_for(target)  # what is no target is said now
-        self.target = target
+        self.target = as_target(target)
         self.era = era
         self.timeout = timeout
         self.handshake_timeout = handshake_timeout
@@ -136,7 +137,7 @@ class Client:
         self._fetching: asyncio.Future[None] | None = None
         self._stale = False
         self._life = Lifecycle(
-            target,
+            self.target,
             era,
             self._identity,
             Limits() if limits is None else limits,
@@ -363,7 +364,7 @@ class Client:
         """
         limit = self._seconds(timeout)
         connection = self._life.live
-        if connection is None or connection.link is None or connection.full:
+        if connection is None or not connection.ready:
             connection, limit = await self._ready("tools/call", limit)
         waiter = connection.call_tool(name, arguments, limit, on_progress)
         try:

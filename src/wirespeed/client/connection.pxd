@@ -1,6 +1,7 @@
 from libc.stdint cimport int64_t, uint32_t
 
 from wirespeed._core.envelope cimport Message
+from wirespeed._core.session cimport Session
 from wirespeed.transport.link cimport Endpoint
 
 
@@ -14,6 +15,7 @@ cdef class Waiter:
 
 
 cdef class ClientConnection(Endpoint):
+    cdef readonly Session session
     cdef readonly object loop
     cdef readonly object owner         # gets notifications and the end of the link; or None
     cdef public object revision        # settled by the handshake; None before
@@ -24,6 +26,7 @@ cdef class ClientConnection(Endpoint):
     cdef double timer_at
     cdef object room_waiters           # deque of futures
     cdef public bint probing           # the only request is server/discover, the first one
+    cdef public bint gone              # nothing is sent any more, though the link may still linger
     cdef public object lost_error      # why the link is gone: what calls fail with
 
     cdef Waiter waiter_c(self, str method, object decode, object on_progress, bint cancellable,

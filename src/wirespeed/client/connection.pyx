@@ -76,13 +76,15 @@ cdef class ClientConnection(Endpoint):
         loop: The loop that everything happens on.
         limits: What the connection may take.
         owner: Gets ``on_notification(message)``, ``on_bad_line(message)``, ``on_outcome(value)``
-            with what a progress callback returned, ``on_link_eof()`` and ``on_link_lost(exc)``.
+            with what a progress callback returned, ``on_link_over()`` (both sides said goodbye, or
+            the stream failed), ``on_link_eof()`` and ``on_link_lost(exc)``.
+        framer: How messages lie in the stream; one a line by default.
     """
 
-    def __init__(self, loop, limits, owner):
+    def __init__(self, loop, limits, owner, framer=None):
         self.loop = loop
         self.owner = owner
-        self.session = Session(limits=limits, role="client")
+        self.wire = self.session = Session(limits=limits, role="client", framer=framer)
         self.session.batches = True        # what a server of 2025-03-26 may send
         self.max_depth = limits.max_depth
         self.meta = b""
@@ -102,7 +104,7 @@ cdef class ClientConnection(Endpoint):
                          double timeout):
         cdef Waiter waiter
         cdef double deadline = INFINITY
-        if self.link is None:
+        if self.link is None or self.gone:
             raise self.error()
         if timeout != timeout:
             raise ValueError("timeout is not a number of seconds")
@@ -162,7 +164,8 @@ cdef class ClientConnection(Endpoint):
             out.text_c(b',"arguments":')
             out.write_object_c(body)
         self.write_meta_c(waiter, False)
-        out.text_c(b"}}\n")
+        out.text_c(b"}")
+        self.session.close_request_c()
         self.link.wrote_c()
         return waiter
 
@@ -184,20 +187,20 @@ cdef class ClientConnection(Endpoint):
             out.write_object_c(params[:len(params) - 1])
             self.write_meta_c(waiter, len(params) == 2)
             out.text_c(b"}")
-        out.text_c(b"}\n")
+        self.session.close_request_c()
         self.link.wrote_c()
         return waiter
 
     def notify(self, str method not None, bytes params=None):
         """Send a notification."""
-        if self.link is None:
+        if self.link is None or self.gone:
             raise self.error()
         self.session.send_notification(method, params)
         self.link.wrote_c()
 
     def abandon(self, Waiter waiter not None, str reason=None):
         """Its caller waits no more: tell the server, unless the answer is there already."""
-        if waiter.cancellable:
+        if waiter.cancellable and not self.gone:
             if self.session.cancel(waiter.id, reason) is not None and self.link is not None:
                 self.link.wrote_c()
         else:
@@ -210,6 +213,19 @@ cdef class ClientConnection(Endpoint):
         return ConnectionClosed("the connection is closed")
 
     # -- back-pressure -------------------------------------------------------------------------
+
+    @property
+    def ready(self):
+        """Whether a request can be sent at once."""
+        return (
+            self.link is not None and not self.gone
+            and self.session.outbox.size < self.session.output_high
+        )
+
+    @property
+    def usable(self):
+        """Whether there is a link that requests can be sent over, now or when it has room."""
+        return self.link is not None and not self.gone
 
     @property
     def full(self):
@@ -252,7 +268,7 @@ cdef class ClientConnection(Endpoint):
         self.timer_at = INFINITY
         # loops round their clocks: what is due within a millisecond is due
         for _, waiter in self.session.expire(<double> self.loop.time() + 0.001):
-            if waiter.cancellable and self.link is not None:
+            if waiter.cancellable and self.link is not None and not self.gone:
                 self.session.send_notification(
                     "notifications/cancelled",
                     encode({"requestId": waiter.id, "reason": "timed out"}),
@@ -274,6 +290,9 @@ cdef class ClientConnection(Endpoint):
             m = None           # so that the session may use it again
             m = self.session.next_c()
             if m is None:
+                if self.session.framer.over and not self.gone:
+                    self.gone = True
+                    self.owner.on_link_over()
                 return
             try:
                 if m.kind_c == RESULT:
@@ -393,6 +412,7 @@ cdef class ClientConnection(Endpoint):
     def fail(self, exc):
         """The link is gone for good: every call fails at once with `exc`."""
         cdef Waiter waiter
+        self.gone = True
         if self.lost_error is None:
             self.lost_error = exc
         if self.timer is not None:

@@ -11,16 +11,24 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import random
 from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from wirespeed.client import handshake
-from wirespeed.client.channels import Channel, channel_for
+from wirespeed.client.channels import Channel, Target, channel_for
 from wirespeed.client.connection import ClientConnection
-from wirespeed.errors import ConnectionClosed, InvalidResponse, TransportError, WirespeedError
+from wirespeed.errors import (
+    ConnectionClosed,
+    InvalidResponse,
+    TransportError,
+    UpgradeRefused,
+    WirespeedError,
+)
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
+    from wirespeed._core.framing.base import Framer
     from wirespeed.client.handshake import Agreement, Identity
     from wirespeed.limits import Limits
 
@@ -33,6 +41,14 @@ Era: TypeAlias = Literal["auto", "legacy", "modern"]
 # Seconds before the second start in a row; doubled for each further one.
 _RESTART_DELAY = 0.1
 _MAX_RESTART_DELAY = 30.0
+# The same for connections, where many clients may have lost one server in the same moment: all
+# pauses are random, the first is at most this long, and the second starts the doubling.
+_FIRST_RECONNECT = 0.1
+_RECONNECT_DELAY = 0.25
+# Seconds after which a connection counts as a good one, whether or not anything was called.
+_SETTLED = 60.0
+# What a refusal says that may be otherwise soon: request timeout, too early, too many requests.
+_TRY_LATER = (408, 425, 429)
 # Seconds for callbacks of the user that were cancelled by `close`.
 _PATIENCE = 1.0
 
@@ -58,7 +74,7 @@ class Lifecycle:
 
     def __init__(
         self,
-        target: Any,
+        target: Target,
         era: Era,
         identity: Identity,
         limits: Limits,
@@ -72,6 +88,8 @@ class Lifecycle:
         self.live: ClientConnection | None = None  # agreed upon; its link may be lost by now
         self.agreement: Agreement | None = None
         self.crashes = 0  # since a call succeeded
+        self._elsewhere = hasattr(target, "address")  # the server is not of our making
+        self._live_since = self._lost_at = 0.0  # the loop's time
         self._era = era
         self._limits = limits
         self._host = host
@@ -106,7 +124,7 @@ class Lifecycle:
             self._tasks, self._endings = set(), set()
         assert self._lock is not None
         async with self._lock:
-            if self.live is not None and self.live.link is not None:
+            if self.live is not None and self.live.usable:
                 return
             self.live = None
             await self._drop("the client was opened anew")
@@ -146,19 +164,22 @@ class Lifecycle:
 
     async def ready(self) -> ClientConnection:
         """The connection, when it is open and has room. A crashed server is started again here,
-        if it may be. The error that a call fails with is raised."""
+        if it may be, and a lost connection made again: once more even when all attempts are used
+        up, for the server may be back. The error that a call fails with is raised."""
+        tried = False
         while True:
             live = self.live
             if live is None:
                 raise ConnectionClosed("the client is not open")
-            if live.link is not None:
+            if live.usable:
                 if not live.full:
                     return live
                 await live.wait_for_room()
             elif self._explaining is not None and not self._explaining.done():
                 await asyncio.wait((self._explaining,))
-            elif self._may_revive():
-                await asyncio.wait((self._revive_soon(live),))
+            elif self._may_revive() or (self._elsewhere and self._restarts() and not tried):
+                tried = True
+                await asyncio.wait((self._revive_soon(live, asked=True),))
             else:
                 raise live.error()
 
@@ -200,6 +221,7 @@ class Lifecycle:
             raise
         self.live, self.agreement = connection, agreement
         self._found = "modern" if agreement.revision.modern else "legacy"
+        self._live_since = connection.loop.time()
         self._started_before = True
 
     async def _agree(self) -> Agreement:
@@ -221,7 +243,7 @@ class Lifecycle:
                 if known:
                     raise
                 # no verdict: some legacy servers die of a first message they do not know
-                await self._drop("the server is started again")
+                await self._drop("the server is started again", revive=True)
                 await self._connect()
         try:
             return await self._initialize()
@@ -231,12 +253,17 @@ class Lifecycle:
 
     async def _connect(self) -> None:
         channel = channel_for(self.target)
-        owner = _Owner(self)
-        connection = ClientConnection(asyncio.get_running_loop(), self._limits, owner)
-        owner.connection = connection
-        self._channel, self._connection = channel, connection
+
+        def join(framer: Framer | None) -> ClientConnection:
+            owner = _Owner(self, channel)
+            loop = asyncio.get_running_loop()
+            owner.connection = ClientConnection(loop, self._limits, owner, framer)
+            self._connection = owner.connection
+            return owner.connection
+
+        self._channel, self._connection = channel, None
         self._bad_line = None
-        await channel.open(connection)
+        await channel.open(join, self._limits)
 
     async def _discover(self, timeout: float, *, fall_back: bool) -> Agreement:
         assert self._connection is not None
@@ -278,8 +305,9 @@ class Lifecycle:
         if connection is not self._connection or connection is self._gone:
             return
         self._gone = connection
-        if connection.link is not None:
-            connection.link.close()
+        connection.gone = True
+        if connection.link is not None and not connection.wire.over:
+            connection.link.close()  # one that is over still says so to the server
         self._explaining = self.spawn(self._explain(connection, reason))
 
     async def _explain(self, connection: ClientConnection, reason: str) -> None:
@@ -295,52 +323,80 @@ class Lifecycle:
         finally:
             connection.fail(ConnectionClosed(reason))
         if connection is self.live:
+            self._lost_at = connection.loop.time()
+            if self._elsewhere and self._lost_at - self._live_since >= _SETTLED:
+                self.crashes = 0
             self.crashes += 1
             logger.warning("%s", error)
             if self._host.listens and self._may_revive():
                 self._revive_soon(connection)
         self._end(channel)
 
-    def _may_revive(self) -> bool:
-        restart: int = getattr(self.target, "restart", 0)
-        return 0 < restart >= self.crashes
+    def _restarts(self) -> int:
+        """How many times in a row the target may be started again."""
+        restart: int | None = getattr(self.target, "restart", 0)
+        if restart is not None:
+            return restart
+        if self._found != "modern":
+            return 0  # a new connection would be a new session
+        from wirespeed.client.remote import RECONNECTS
 
-    def _revive_soon(self, lost: ClientConnection) -> asyncio.Future[None]:
+        return RECONNECTS
+
+    def _may_revive(self) -> bool:
+        return 0 < self._restarts() >= self.crashes
+
+    def _revive_soon(self, lost: ClientConnection, asked: bool = False) -> asyncio.Future[None]:
         if self._reviving is None or self._reviving.done():
-            self._reviving = self.spawn(self._revive(lost))
+            self._reviving = self.spawn(self._revive(lost, asked))
         return self._reviving
 
-    async def _revive(self, lost: ClientConnection) -> None:
-        """Start a crashed server again, waiting longer each time it fails in a row."""
+    async def _revive(self, lost: ClientConnection, asked: bool) -> None:
+        """Start a crashed server again, or connect again, waiting longer each time it fails in a
+        row. ``asked``: somebody waits for it, so that it is tried at least once."""
         assert self._lock is not None
         async with self._lock:
-            while self.live is lost and self._may_revive():
-                if self.crashes > 1:
-                    doubled = min(self.crashes - 2, 20)
-                    await asyncio.sleep(min(_RESTART_DELAY * 2**doubled, _MAX_RESTART_DELAY))
-                await self._drop("the server is started again")
+            while self.live is lost and (asked or self._may_revive()):
+                if self._may_revive() and (pause := self._pause(lost.loop.time())) > 0:
+                    await asyncio.sleep(pause)
+                asked = False
+                await self._drop("the server is started again", revive=True)
                 try:
                     await self._start()
                 except WirespeedError as exc:
                     self.crashes += 1
+                    if _is_final(exc):
+                        self.crashes = max(self.crashes, self._restarts() + 1)
+                    self._lost_at = lost.loop.time()
                     lost.lost_error = exc
-                    logger.warning("the server cannot be started again: %s", exc)
+                    what = "connected to" if self._elsewhere else "started"
+                    logger.warning("the server cannot be %s again: %s", what, exc)
+
+    def _pause(self, now: float) -> float:
+        """Seconds to wait before the next start."""
+        doubled = 2.0 ** min(self.crashes - 2, 20)
+        if not self._elsewhere:
+            return min(_RESTART_DELAY * doubled, _MAX_RESTART_DELAY) if self.crashes > 1 else 0.0
+        if self.crashes > 1:
+            longest = min(_RECONNECT_DELAY * doubled, _MAX_RESTART_DELAY)
+            pause = random.uniform(longest / 2, longest)
+        else:
+            pause = random.uniform(0.0, _FIRST_RECONNECT)
+        return pause - (now - self._lost_at)  # time that has passed anyway counts
 
     # -- ending ----------------------------------------------------------------------------------
 
-    async def _drop(self, why: str) -> None:
-        """End the link there is, and wait until all that ever was is gone."""
+    async def _drop(self, why: str, *, revive: bool = False) -> None:
+        """End the link there is, and wait until all that ever was is gone. ``revive``: it is only
+        to make room for the next one, so that what that does not need ends beside it."""
         connection, channel = self._connection, self._channel
         self._connection = self._channel = None
         if connection is not None:
             connection.fail(ConnectionClosed(why))
-            if connection.link is not None:
-                connection.link.flush()  # which may find that it is broken
-            if connection.link is not None:
-                connection.link.close()
         if channel is not None:
+            channel.hang_up()
             self._end(channel)
-        if self._endings:
+        if self._endings and not (revive and self._elsewhere):
             await asyncio.wait(tuple(self._endings))
 
     def _end(self, channel: Channel) -> None:
@@ -361,15 +417,17 @@ class Lifecycle:
 class _Owner:
     """What one connection tells; nothing of an earlier one reaches its successor."""
 
-    __slots__ = ("_life", "connection")
+    __slots__ = ("_channel", "_life", "connection")
 
     connection: ClientConnection
 
-    def __init__(self, life: Lifecycle) -> None:
+    def __init__(self, life: Lifecycle, channel: Channel) -> None:
         self._life = life
+        self._channel = channel
 
     def on_notification(self, message: Message) -> None:
-        self._life._host.notified(message)
+        if self._life._connection is self.connection:
+            self._life._host.notified(message)
 
     def on_outcome(self, outcome: object) -> None:
         self._life.spawn_outcome(outcome)
@@ -377,9 +435,20 @@ class _Owner:
     def on_bad_line(self, message: Message) -> None:
         self._life.skipped(message)
 
+    def on_link_over(self) -> None:
+        self._life.lost(self.connection, "the server closed the connection")
+
     def on_link_eof(self) -> None:
         self._life.lost(self.connection, "the server closed its output")
 
     def on_link_lost(self, exc: BaseException | None) -> None:
-        if exc is not None:
-            self._life.lost(self.connection, f"the link to the server broke ({exc})")
+        self._channel.released()
+        reason = "the link was closed" if exc is None else f"the link to the server broke ({exc})"
+        self._life.lost(self.connection, reason)
+
+
+def _is_final(exc: BaseException) -> bool:
+    """Whether trying again soon cannot help: the server said no, or is not who it should be."""
+    if isinstance(exc, UpgradeRefused):
+        return 400 <= exc.status < 500 and exc.status not in _TRY_LATER
+    return type(exc.__cause__).__name__ == "SSLCertVerificationError"  # without loading ssl

@@ -2,6 +2,7 @@ from libc.stdint cimport uint64_t
 
 from wirespeed._core.envelope cimport Message
 from wirespeed._core.outbox cimport Outbox
+from wirespeed._core.session cimport Session
 from wirespeed.server.tool cimport Tool
 from wirespeed.transport.link cimport Endpoint
 from wirespeed.transport.tasks cimport Completion, Running, TaskPool
@@ -25,6 +26,7 @@ cdef class Call(Completion):
 
 
 cdef class ServerConnection(Endpoint):
+    cdef readonly Session session
     cdef readonly object server
     cdef readonly object loop
     cdef TaskPool pool

@@ -2,6 +2,8 @@ from asyncio import AbstractEventLoop, Future
 from typing import Never, final
 
 from wirespeed._core.envelope import Message
+from wirespeed._core.framing.base import Framer
+from wirespeed._core.session import Session
 from wirespeed.protocol.revisions import Revision
 from wirespeed.server.methods import State, Subscription
 from wirespeed.server.server import Server
@@ -31,7 +33,15 @@ class ServerConnection(Endpoint):
     pinned_modern: bool
     listens: dict[bytes, Subscription]
     state: State
-    def __init__(self, server: Server, loop: AbstractEventLoop, pool: TaskPool) -> None: ...
+    def __init__(
+        self,
+        server: Server,
+        loop: AbstractEventLoop,
+        pool: TaskPool,
+        framer: Framer | None = None,
+    ) -> None: ...
+    @property
+    def session(self) -> Session: ...
     @property
     def server(self) -> Server: ...
     @property

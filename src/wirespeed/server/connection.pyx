@@ -116,12 +116,12 @@ cdef class Call(Completion):
 cdef class ServerConnection(Endpoint):
     """A connection of a `wirespeed.server.Server`."""
 
-    def __init__(self, server, loop, TaskPool pool not None):
+    def __init__(self, server, loop, TaskPool pool not None, framer=None):
         self.server = server
         self.loop = loop
         self.pool = pool
         self.thread = threading.get_ident()
-        self.session = Session(limits=server.limits, role="server")
+        self.wire = self.session = Session(limits=server.limits, role="server", framer=framer)
         self.tools = server._tools
         self.modern = methods.newest(server.modern_versions)
         self.modern_version = b""
@@ -600,11 +600,12 @@ cdef class ServerConnection(Endpoint):
 
     def abort(self):
         """Close now: what is in flight is cancelled, what is queued is dropped."""
-        self._close()
+        if self.link is not None:
+            self.link.close()
 
     def _close(self):
         if self.link is not None:
-            self.link.close()
+            self.link.end()
 
 
 cdef str describe(exc):

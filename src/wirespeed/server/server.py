@@ -27,6 +27,7 @@ from wirespeed.server.tool import Tool
 from wirespeed.transport.tasks import TaskPool
 
 if TYPE_CHECKING:
+    from wirespeed._core.framing.base import Framer
     from wirespeed.transport.link import Link
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -65,6 +66,11 @@ class Server:
         shutdown_grace: Seconds that requests in flight get when the client goes or the process is
             told to end.
     """
+
+    # what `wirespeed.transport.listen.Service` asks for
+    subprotocol = "mcp"
+    auth_headers = ("authorization",)
+    refusal_status = 401
 
     def __init__(
         self,
@@ -344,27 +350,56 @@ class Server:
         *,
         loop: asyncio.AbstractEventLoop,
         pool: TaskPool,
+        framer: Framer | None = None,
     ) -> ServerConnection:
-        """Serve one more connection over the link that ``make_link`` gives it (for transports)."""
-        connection = ServerConnection(self, loop, pool)
+        """Serve one more connection over the link that ``make_link`` gives it (for transports).
+        ``framer``: how messages lie in the stream; one a line by default."""
+        connection = ServerConnection(self, loop, pool, framer)
         make_link(connection)
         self._connections.add(connection)
         return connection
 
-    async def serve(self, url: str | None = None) -> None:
-        """Serve until the client goes away, inside a running loop. ``None``: stdio."""
-        if url is not None:
-            raise ValueError(f"cannot serve on {url!r}: only stdio is there (url=None)")
-        from wirespeed.transport.stdio import serve_stdio
+    def stream_framer(self) -> None:
+        """The framing on a byte stream: one message a line, the default of `connect`."""
+        return None
 
-        await serve_stdio(self)
+    async def serve(self, url: str | None = None, **options: Any) -> None:
+        """Serve inside a running loop: stdio (``None``) until the client goes away, or a URL until
+        SIGTERM or SIGINT comes.
 
-    def run(self, url: str | None = None) -> None:
-        """Serve until the client goes away or the process is told to end (SIGINT, SIGTERM), on
-        uvloop where it is installed."""
-        from wirespeed.transport.loop import run
+        >>> await server.serve("ws://127.0.0.1:8765/mcp", token="…")
 
-        run(self.serve(url))
+        Options are those of `wirespeed.serve` and `wirespeed.ListenOptions`.
+        """
+        if url is None:
+            self._check_stdio(options)
+            from wirespeed.transport.stdio import serve_stdio
+
+            await serve_stdio(self)
+        else:
+            from wirespeed.transport.listen import serve
+
+            await serve(url, self, **options)
+
+    def run(self, url: str | None = None, **options: Any) -> None:
+        """`serve` on an event loop of its own, on uvloop where it is installed, until the client
+        goes away or the process is told to end (SIGINT, SIGTERM).
+
+        Options are those of `wirespeed.run`: ``workers``, and all of `serve`.
+        """
+        if url is None:
+            self._check_stdio(options)
+            from wirespeed.transport.loop import run
+
+            run(self.serve())
+        else:
+            from wirespeed.transport.listen import run as run_at
+
+            run_at(url, self, **options)
+
+    def _check_stdio(self, options: Mapping[str, Any]) -> None:
+        if options:
+            raise ValueError(f"{', '.join(options)}: options go with a URL, not with stdio")
 
 
 def _cursor(name: str) -> str:

@@ -12,12 +12,16 @@ from libc.stdint cimport uint8_t
 import os
 
 from wirespeed._core.outbox cimport iovec
-from wirespeed._core.session cimport Session
+from wirespeed._core.wire cimport Wire
 from wirespeed.transport.link cimport Endpoint, Link
 
 
 cdef extern from "<unistd.h>" nogil:
     ssize_t c_read "read"(int fd, void *p, size_t n)
+
+cdef extern from "<sys/socket.h>" nogil:
+    int SHUT_WR
+    int c_shutdown "shutdown"(int fd, int how)
 
 cdef extern from "<sys/uio.h>" nogil:
     ssize_t c_writev "writev"(int fd, const iovec *vectors, int n)
@@ -54,27 +58,25 @@ cdef class FdLink(Link):
         self.read_c()
 
     cdef int read_c(self) except -1:
-        cdef Session session = self.endpoint.session
+        cdef Wire wire = self.endpoint.wire
         cdef uint8_t *p = NULL
         cdef size_t room = 0
         cdef ssize_t n
         for _ in range(READS_A_TURN):
-            session.get_buffer_c(&p, &room)
+            wire.get_buffer_c(&p, &room)
             with nogil:
                 n = c_read(self.read_fd, p, room)
             if n > 0:
-                session.commit_c(<size_t> n)
+                wire.commit_c(<size_t> n)
                 self.deliver_c()
                 if <size_t> n < room or not self.reading:
                     return 0
             elif n == 0:
                 self._stop_reading()
                 self.saw_eof = True
-                session.receive_eof()
+                wire.receive_eof()
                 self.deliver_c()
-                if not self.lost:
-                    self.endpoint.on_eof()
-                return 0
+                return self.ended_c()
             elif errno == EINTR:
                 continue
             elif errno == EAGAIN:
@@ -92,7 +94,7 @@ cdef class FdLink(Link):
         cdef bint want
         if self.lost or self.saw_eof:
             return
-        want = not self.closing and self.endpoint.session.want_read_c()
+        want = (not self.closing or self.ending) and self.endpoint.wire.want_read_c()
         if want and not self.reading:
             self.reading = True
             self.loop.add_reader(self.read_fd, self._readable)
@@ -100,25 +102,25 @@ cdef class FdLink(Link):
             self._stop_reading()
 
     cpdef object flush(self):
-        cdef Session session = self.endpoint.session
+        cdef Wire wire = self.endpoint.wire
         cdef iovec vectors[MAX_VECTORS]
         cdef int n_vectors
         cdef ssize_t n
         if self.writing or self.lost or self.broken is not None:
             return
-        while session.outbox.size:
-            n_vectors = session.outbox.gather_c(vectors, MAX_VECTORS)
+        while wire.outbox.size:
+            n_vectors = wire.outbox.gather_c(vectors, MAX_VECTORS)
             with nogil:
                 n = c_writev(self.write_fd, vectors, n_vectors)
             if n >= 0:
-                session.sent_c(<size_t> n)
+                wire.sent_c(<size_t> n)
             elif errno == EINTR:
                 continue
             elif errno == EAGAIN:
                 self.writing = True
                 self.loop.add_writer(self.write_fd, self._writable)
                 break
-            elif session.pending.live and not self.saw_eof:
+            elif wire.awaits_c() and not self.saw_eof:
                 # the peer takes nothing any more, but may have answered before
                 self.broken = OSError(errno, os.strerror(errno))
                 self.loop.call_soon(self._read_rest)
@@ -151,9 +153,18 @@ cdef class FdLink(Link):
         if self.writing:
             self.writing = False
             self.loop.remove_writer(self.write_fd)
-        self.endpoint.link = None
+        self.released_c()
         self.endpoint.on_lost(exc)
         return 0
+
+    def half_close(self):
+        """Tell the peer that nothing more will come: the end of the stream, for a socket."""
+        if c_shutdown(self.write_fd, SHUT_WR) != 0:
+            self.close()
+
+    def lose(self, exc):
+        """Stop now, because of `exc`; `on_lost(exc)` follows at once."""
+        self.lose_c(exc)
 
     def close(self):
         """Stop now; what is queued is dropped. `on_lost(None)` follows at once."""

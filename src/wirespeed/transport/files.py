@@ -93,27 +93,27 @@ class FileLink(Link):
     def _received(self, data: bytes) -> None:
         if self._lost:
             return
-        session = self.endpoint.session
+        wire = self.endpoint.wire
         if data:
-            session.receive_data(data)
+            wire.receive_data(data)
         else:
             self._saw_eof = True
-            session.receive_eof()
+            wire.receive_eof()
         self.deliver()
         if not data and not self._lost:
-            self.endpoint.on_eof()
+            self.ended()
 
     def update_reading(self) -> None:
-        if self._saw_eof or self._lost or self.closing or not self.endpoint.session.want_read:
+        if self._saw_eof or self._lost or self.closing or not self.endpoint.wire.want_read:
             return
         self._may_read.set()
 
     def flush(self) -> None:
-        session = self.endpoint.session
-        if self._writing or self._lost or not len(session.outbox):
+        wire = self.endpoint.wire
+        if self._writing or self._lost or not len(wire.outbox):
             return
         self._writing = True
-        self._to_write.put(session.data_to_send())
+        self._to_write.put(wire.data_to_send())
 
     def _written(self) -> None:
         self._writing = False
@@ -126,9 +126,9 @@ class FileLink(Link):
     @property
     def idle(self) -> bool:
         """Whether everything queued is written."""
-        return not self._writing and not len(self.endpoint.session.outbox)
+        return not self._writing and not len(self.endpoint.wire.outbox)
 
-    def _lose(self, exc: OSError | None) -> None:
+    def _lose(self, exc: BaseException | None) -> None:
         if self._lost:
             return
         self._lost = True
@@ -136,6 +136,10 @@ class FileLink(Link):
         self._to_write.put(None)
         self.detach()
         self.endpoint.on_lost(exc)
+
+    def lose(self, exc: BaseException | None) -> None:
+        """Stop now, because of ``exc``; ``on_lost(exc)`` follows at once."""
+        self._lose(exc)
 
     def close(self) -> None:
         """Stop now; ``on_lost(None)`` follows at once."""

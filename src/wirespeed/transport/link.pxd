@@ -1,8 +1,8 @@
-from wirespeed._core.session cimport Session
+from wirespeed._core.wire cimport Wire
 
 
 cdef class Endpoint:
-    cdef readonly Session session
+    cdef public Wire wire               # set before the link is made
     cdef readonly Link link            # None before `attach`, and after the link is lost
 
     cpdef object on_data(self)
@@ -17,11 +17,18 @@ cdef class Link:
     cdef bint flush_scheduled
     cdef bint corked                   # input is being worked through: it flushes at its end
     cdef bint was_full                 # the outbox passed its high mark: `on_drained` is owed
-    cdef public bint closing           # no more input is taken
+    cdef public bint closing           # no more requests are taken
+    cdef readonly bint ending          # goodbye was said: the peer's is waited for
+    cdef bint half_closed              # all is said and sent: the peer's end is waited for
+    cdef object patience               # the timer of that
     cdef object flush_callback
 
     cdef int wrote_c(self) except -1
     cdef int deliver_c(self) except -1
     cdef int check_drained_c(self) except -1
+    cdef int ended_c(self) except -1
+    cdef int check_over_c(self) except -1
+    cdef int released_c(self) except -1
+    cdef int arm_c(self, double seconds) except -1
     cpdef object flush(self)
     cpdef object update_reading(self)

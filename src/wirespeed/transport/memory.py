@@ -33,32 +33,32 @@ class MemoryLink(Link):
         self._scheduled = False
         if self._lost or self.closing:
             return
-        session = self.endpoint.session
-        while self._inbox and session.want_read and not self._lost:
-            session.receive_data(self._inbox.popleft())
+        wire = self.endpoint.wire
+        while self._inbox and wire.want_read and not self._lost:
+            wire.receive_data(self._inbox.popleft())
             self.deliver()
         if not self._inbox:
             if not self.peer._lost:
                 self.peer.pump()  # it may have been held back
             if self._ended and not self._inbox and not self._lost:
                 self._ended = False
-                session.receive_eof()
+                wire.receive_eof()
                 self.deliver()
                 if not self._lost:
-                    self.endpoint.on_eof()
+                    self.ended()
 
     def update_reading(self) -> None:
         """Take up again what waits in the inbox, once the session wants it."""
-        if self.endpoint.session.want_read:
+        if self.endpoint.wire.want_read:
             self._schedule()
 
     def flush(self) -> None:
         """Hand over what is queued, unless the peer has not taken the last of it."""
         if self._lost or self.peer._lost or self.peer._inbox:
             return
-        session = self.endpoint.session
-        if len(session.outbox):
-            self.peer._inbox.extend(session.data_to_send())
+        wire = self.endpoint.wire
+        if len(wire.outbox):
+            self.peer._inbox.extend(wire.data_to_send())
             self.check_drained()
             self.peer._schedule()
 

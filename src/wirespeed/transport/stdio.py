@@ -10,9 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
-import logging
 import os
-import signal
 import stat
 import sys
 from collections.abc import Iterator
@@ -21,15 +19,12 @@ from typing import TYPE_CHECKING
 from wirespeed.errors import TransportError
 from wirespeed.transport.fd import FdLink
 from wirespeed.transport.files import FileLink
+from wirespeed.transport.pool import LAST_WAIT, close_pool
+from wirespeed.transport.signals import signals_drain
 from wirespeed.transport.tasks import TaskPool
 
 if TYPE_CHECKING:
-    from wirespeed.server.connection import ServerConnection
     from wirespeed.server.server import Server
-
-logger = logging.getLogger("wirespeed.server")
-
-LAST_WAIT = 0.25  # seconds that handlers get after their cancellation
 
 
 @contextlib.contextmanager
@@ -123,30 +118,6 @@ def non_blocking(*fds: int) -> Iterator[None]:
                 os.set_blocking(fd, blocking)
 
 
-@contextlib.contextmanager
-def signals_drain(loop: asyncio.AbstractEventLoop, connection: ServerConnection) -> Iterator[None]:
-    """SIGTERM and SIGINT let the server finish what is in flight; a second one ends it at once."""
-
-    def end(number: int) -> None:
-        if connection.draining:
-            connection.abort()
-        else:
-            connection.drain()
-
-    handled = []
-    for number in (signal.SIGTERM, signal.SIGINT):
-        try:
-            loop.add_signal_handler(number, end, number)
-        except (ValueError, RuntimeError, NotImplementedError):
-            continue  # not the main thread
-        handled.append(number)
-    try:
-        yield
-    finally:
-        for number in handled:
-            loop.remove_signal_handler(number)
-
-
 async def serve_stdio(server: Server) -> None:
     """Serve the client at stdin and stdout until it closes stdin, or a signal comes."""
     loop = asyncio.get_running_loop()
@@ -175,16 +146,6 @@ async def serve_stdio(server: Server) -> None:
             if connection.link is not None:  # we are cancelled: what is answered may still leave
                 link.flush()
                 connection.abort()
-            await _close(pool)
+            await close_pool(pool)
             if isinstance(link, FileLink):
                 link.join(LAST_WAIT)
-
-
-async def _close(pool: TaskPool) -> None:
-    """End the handlers; those that ignore it are left behind."""
-    closing = asyncio.ensure_future(pool.aclose())
-    await asyncio.wait([closing], timeout=LAST_WAIT)
-    if not closing.done():
-        closing.cancel()
-        await asyncio.wait([closing])
-        logger.warning("%d tools ignore their cancellation and are left behind", pool.abandon())

@@ -1,6 +1,8 @@
 """The server of the interoperation tests, in wirespeed: what every *_server program offers.
 
-python our_server.py [--versions 2025-11-25,…]
+python our_server.py [--versions 2025-11-25,…] [--compression] [--ws]
+
+With --ws it listens for WebSockets and prints the URL.
 """
 
 import asyncio
@@ -19,9 +21,10 @@ from wirespeed.server import (
     Text,
 )
 
+options = sys.argv[1:]
 versions = None
-if sys.argv[1:2] == ["--versions"]:
-    versions = sys.argv[2].split(",")
+if options[:1] == ["--versions"]:
+    versions = options[1].split(",")
 
 server = Server(
     "interop",
@@ -148,4 +151,11 @@ async def whoami(ctx: Context) -> str:
 
 
 if __name__ == "__main__":
-    server.run()
+    if "--ws" in options:
+        server.run(
+            "ws://127.0.0.1:0/mcp",
+            compression="--compression" in options,
+            on_listening=lambda urls: print(urls[0], flush=True),
+        )
+    else:
+        server.run()

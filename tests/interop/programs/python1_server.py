@@ -1,10 +1,15 @@
 """The tools of our_server.py on mcp 1.
 
-python python1_server.py [--legacy VERSION]
+python python1_server.py [--legacy VERSION] [--ws]
+
+With --ws it listens for WebSockets and prints the URL.
 """
 
 import json
+import signal
+import socket
 import sys
+import warnings
 from typing import Any, Literal
 
 import anyio
@@ -150,9 +155,34 @@ async def set_level(level: types.LoggingLevel) -> None:
     least = levels.index(level)
 
 
+def listen() -> None:
+    """Serve one session after the other, or many at once, under uvicorn."""
+    import uvicorn
+    from mcp.server.websocket import websocket_server
+    from starlette.applications import Starlette
+    from starlette.routing import WebSocketRoute
+    from starlette.websockets import WebSocket
+
+    async def endpoint(websocket: WebSocket) -> None:
+        inner = server._mcp_server
+        async with websocket_server(websocket.scope, websocket.receive, websocket._send) as streams:
+            await inner.run(streams[0], streams[1], inner.create_initialization_options())
+
+    warnings.simplefilter("ignore", DeprecationWarning)
+    app = Starlette(routes=[WebSocketRoute("/mcp", endpoint)])
+    listener = socket.create_server(("127.0.0.1", 0))
+    print(f"ws://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
+    # uvicorn ends in order and then raises the signal again
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
+    uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off")).run([listener])
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--legacy"]:
         # no public switch: what it negotiates is in these names
         mcp.server.session.SUPPORTED_PROTOCOL_VERSIONS = [sys.argv[2]]
         types.LATEST_PROTOCOL_VERSION = sys.argv[2]
-    server.run()
+    if "--ws" in sys.argv:
+        listen()
+    else:
+        server.run()

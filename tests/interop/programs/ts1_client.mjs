@@ -4,6 +4,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { WebSocketClientTransport } from '@modelcontextprotocol/sdk/client/websocket.js';
 import {
   LoggingMessageNotificationSchema,
   ToolListChangedNotificationSchema,
@@ -43,9 +44,13 @@ async function hold(job) {
     if (message.method === 'initialize') version = result.protocolVersion;
     return result;
   };
-  const [command, ...args] = job.command;
+  const transport = () => {
+    if (job.url) return new WebSocketClientTransport(new URL(job.url));
+    const [command, ...args] = job.command;
+    return new StdioClientTransport({ command, args });
+  };
   try {
-    await within(client.connect(new StdioClientTransport({ command, args })));
+    await within(client.connect(transport()));
   } catch (error) {
     report.connect_error = String(error);
     await client.close();

@@ -6,12 +6,16 @@ import fcntl
 import json
 import os
 import pty
+import queue
 import re
+import signal
 import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +61,82 @@ def start(*args: str) -> subprocess.Popen[bytes]:
         env=environment(),
         start_new_session=True,
     )
+
+
+class Serving:
+    """A ``wirespeed serve --on URL`` that runs: where it listens, what it says, how it ends."""
+
+    def __init__(self, args: Sequence[str], env: dict[str, str]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-W", "error", "-m", "wirespeed", "serve", *args],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(**env),
+            start_new_session=True,
+        )
+        self.lines: list[str] = []
+        self._queue: queue.Queue[str | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self._queue.put(line.decode().rstrip("\n"))
+        self._queue.put(None)
+
+    def line(self, pattern: str) -> re.Match[str]:
+        """Wait for a line of its stderr that has this in it."""
+        while True:
+            line = self._queue.get(timeout=DEADLINE)
+            assert line is not None, f"it ended without {pattern!r}: {self.lines}"
+            self.lines.append(line)
+            if found := re.search(pattern, line):
+                return found
+
+    @property
+    def said(self) -> str:
+        """Its stderr so far."""
+        return "\n".join(self.lines)
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Tell it to end; its status. All of its stderr is in `lines` then, and nothing was on
+        stdout."""
+        self.process.send_signal(number)
+        status = self.process.wait(DEADLINE)
+        while (line := self._queue.get(timeout=DEADLINE)) is not None:
+            self.lines.append(line)
+        assert self.process.stdout is not None
+        assert self.process.stdout.read() == b""
+        return status
+
+    def stop(self) -> None:
+        """Leave nothing behind."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(DEADLINE)
+        self._reader.join(DEADLINE)
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None
+            stream.close()
+
+
+@contextmanager
+def serving(*args: str, **env: str) -> Iterator[Serving]:
+    """``wirespeed serve ARGS``, killed with all its workers at the end if it still runs."""
+    running = Serving(args, env)
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+@contextmanager
+def listening(*args: str, **env: str) -> Iterator[str]:
+    """The URL of a ``wirespeed serve ARGS`` that has said where it listens."""
+    with serving(*args, **env) as running:
+        yield running.line(r" on (\S+?);")[1]
 
 
 def on_terminal(args: Sequence[str], *, typed: bytes = b"", **env: str) -> tuple[str, int]:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from wirespeed import Client, Server
 from wirespeed.cli import histogram, show
-from wirespeed.cli.demo import Load
 from wirespeed.cli.failures import Exit, Failure
+from wirespeed.cli.load import Load
 from wirespeed.demo import calculator
 from wirespeed.errors import RemoteError
 from wirespeed.transport.loop import run

@@ -10,12 +10,20 @@ from typing import Any
 import pytest
 
 from wirespeed.cli import targets
+from wirespeed.cli.credentials import Secret
 from wirespeed.cli.failures import Exit, Failure
+from wirespeed.client import Socket, WebSocket
 from wirespeed.errors import ConfigError
 
 
-def find(word: str | None, command: list[str] | None = None) -> targets.Target:
-    return targets.find(word, command, stderr="discard")
+def find(word: str | None, command: list[str] | None = None, **access: Any) -> targets.Target:
+    return targets.find(word, command, stderr="discard", access=targets.Access(**access))
+
+
+def websocket(word: str, **access: Any) -> WebSocket:
+    endpoint = find(word, **access).endpoint
+    assert isinstance(endpoint, WebSocket)
+    return endpoint
 
 
 def refused(word: str) -> str:
@@ -40,16 +48,16 @@ def config(tmp_path: Path) -> Path:
 
 def test_a_named_server_of_a_configuration(config: Path) -> None:
     target = find(f"{config}#one")
-    assert target.stdio.argv == ["first", "-x"]
+    assert target.endpoint.argv == ["first", "-x"]
     assert (target.timeout, target.era) == (7.0, "legacy")
     # a configuration is a host's: only what it names reaches the server
-    assert not target.stdio.inherit_env
-    assert find(f"{config}#t#wo").stdio.argv == ["second"]
+    assert not target.endpoint.inherit_env
+    assert find(f"{config}#t#wo").endpoint.argv == ["second"]
 
 
 def test_a_file_with_a_sharp_in_its_name(config: Path) -> None:
     renamed = config.rename(config.with_name("my#mcp.json"))
-    assert find(f"{renamed}#one").stdio.argv == ["first", "-x"]
+    assert find(f"{renamed}#one").endpoint.argv == ["first", "-x"]
     assert "has 3 servers" in refused(str(renamed))
 
 
@@ -57,7 +65,7 @@ def test_the_only_enabled_server_needs_no_name(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     servers = {"a": {"command": "a"}, "b": {"command": "b", "disabled": True}}
     path.write_text(json.dumps({"mcpServers": servers}))
-    assert find(str(path)).stdio.argv == ["a"]
+    assert find(str(path)).endpoint.argv == ["a"]
     path.write_text('{"mcpServers": {}}')
     assert refused(str(path)) == f"{path} has no server that is enabled"
     assert refused(f"{path}#a") == f'{path} has no server "a"; it has none'
@@ -67,18 +75,91 @@ def test_what_a_configuration_does_not_have(config: Path) -> None:
     assert refused(str(config)) == f"{config} has 3 servers, so add #name: one, t#wo, far"
     assert refused(f"{config}#x") == f'{config} has no server "x"; it has one, t#wo, far, off'
     assert "not enabled" in refused(f"{config}#off")
-    assert "speaks stdio only" in refused(f"{config}#far")
     config.write_text('{"mcpServers": {"a": {"command": 1}}}')
     with pytest.raises(ConfigError, match=r"mcpServers\.a\.command"):
         find(str(config))
 
 
-@pytest.mark.parametrize(
-    "url",
-    ["ws://h/mcp", "wss://h", "https://h/x.py", "unix:/run/s", "tcp://h:1", "git+ssh://h#x"],
-)
-def test_urls_are_told_apart(url: str) -> None:
-    assert refused(url).startswith(f"cannot connect to {url}: this version speaks stdio only")
+@pytest.mark.parametrize("url", ["https://h/x.py", "http://h", "git+ssh://h#x"])
+def test_urls_that_are_not_spoken(url: str) -> None:
+    text = refused(f"{url}?key=open-sesame")
+    assert text.startswith("cannot connect to ")
+    assert ": this version speaks ws:, wss:, unix: and tcp: URLs; TARGET is a URL" in text
+    assert "sesame" not in text
+
+
+def test_urls() -> None:
+    for url in ("ws://h/mcp", "wss://h", "ws://[::1]:8/x?q=1"):
+        target = websocket(url)
+        # one command, one connection
+        assert (target.url, target.restart, target.open_timeout) == (url, 0, 10.0)
+    for url in ("unix:/run/s", "unix:s", "tcp://h:1"):
+        endpoint = find(url).endpoint
+        assert isinstance(endpoint, Socket)
+        assert (endpoint.url, endpoint.restart) == (url, 0)
+    assert websocket("ws://h", timeout=3.5).open_timeout == 3.5
+    assert websocket("ws://h", timeout=0).open_timeout >= 1e9
+
+
+def bad(word: str, **access: Any) -> str:
+    with pytest.raises(Failure) as caught:
+        find(word, **access)
+    assert caught.value.code == Exit.USAGE
+    return str(caught.value)
+
+
+def test_urls_that_cannot_be() -> None:
+    assert "port" in bad("ws://h:99999/")
+    assert "no host" in bad("ws:///x")
+    assert "no port" in bad("tcp://h")
+    assert "fragment" in bad("wss://h/#x")
+
+
+TYPED = Secret(("typed",), "--token")
+FOUND = Secret(("found",), "WIRESPEED_TOKEN")
+
+
+def test_tokens_of_urls() -> None:
+    assert websocket("ws://h", secret=TYPED).token == "typed"
+    assert websocket("ws://h", secret=FOUND).token == "found"
+    own = {"authorization": "Bearer own"}
+    target = websocket("ws://h", secret=FOUND, headers=own)
+    assert (target.token, dict(target.headers)) == (None, own)
+    assert "say the same" in bad("ws://h", secret=TYPED, headers=own)
+    # the variable may be there for another server; what is typed must not go unused
+    assert isinstance(find("unix:/run/s", secret=FOUND).endpoint, Socket)
+    assert "a token is for ws:// and wss:// targets; unix: has" in bad("unix:/s", secret=TYPED)
+    assert "--header is for ws://" in bad("tcp://h:1", headers={"a": "b"})
+    assert "--ca is for wss:// targets" in bad("tcp://h:1", ca="x")
+
+
+def test_a_configuration_has_its_own_headers(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    entry = {"url": "wss://h/mcp", "headers": {"Authorization": "Bearer own", "X": "1"}}
+    servers: dict[str, Any] = {"a": entry, "b": {"url": "unix:/s"}, "c": {"url": "https://h/"}}
+    path.write_text(json.dumps({"mcpServers": servers}))
+    target = websocket(f"{path}#a")
+    assert (target.url, dict(target.headers)) == (entry["url"], entry["headers"])
+    # a token of the environment is not for any server of a file
+    target = websocket(f"{path}#a", secret=FOUND, headers={"x": "2"})
+    assert target.token is None
+    assert dict(target.headers) == {"Authorization": "Bearer own", "x": "2"}
+    target = websocket(f"{path}#a", secret=TYPED)
+    assert (target.token, dict(target.headers)) == ("typed", {"X": "1"})
+    assert isinstance(find(f"{path}#b", secret=FOUND).endpoint, Socket)
+    assert refused(f"{path}#c") == (
+        f'{path}: the server "c" speaks HTTP, which this version does not'
+    )
+
+
+def test_an_authority_to_trust(tmp_path: Path) -> None:
+    path = tmp_path / "ca.pem"
+    assert bad("wss://h", ca=str(path)) == (
+        f"cannot read the --ca file {path}: No such file or directory"
+    )
+    path.write_text("none\n")
+    assert bad("wss://h", ca=str(path)) == f"{path} has no certificates that --ca can trust (PEM)"
+    assert bad("ws://h", ca=str(path)) == "--ca is for wss:// targets; ws:// has no certificates"
 
 
 def test_python_files(tmp_path: Path) -> None:
@@ -86,8 +167,8 @@ def test_python_files(tmp_path: Path) -> None:
     path.write_text("")
     for word in (str(path), f"{path}:server", f"{path}:box.server"):
         target = find(word)
-        assert target.stdio.argv == [sys.executable, "-m", "wirespeed", "serve", word]
-        assert target.stdio.inherit_env
+        assert target.endpoint.argv == [sys.executable, "-m", "wirespeed", "serve", word]
+        assert target.endpoint.inherit_env
     assert refused(f"{path}x.py") == f"there is no file {path}x.py"
     (tmp_path / "folder.py").mkdir()
     assert refused(f"{tmp_path}/folder.py").endswith("folder.py is not a file")
@@ -109,5 +190,5 @@ def test_other_words(tmp_path: Path) -> None:
 
 def test_a_command_gets_the_whole_environment() -> None:
     target = find(None, ["prog", "--", "-x", ""])
-    assert target.stdio.argv == ["prog", "--", "-x", ""]
-    assert target.stdio.inherit_env
+    assert target.endpoint.argv == ["prog", "--", "-x", ""]
+    assert target.endpoint.inherit_env

@@ -52,6 +52,12 @@ def fake(tmp_path: Path) -> Callable[..., Fake]:
     return make
 
 
+@pytest.fixture(scope="session")
+def certificate() -> Path:
+    """A certificate for 127.0.0.1 and its key, which nobody vouches for. For tests only."""
+    return Path(__file__).with_name("certificate.pem")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def quick_collections() -> Iterator[None]:
     """What is there now need not be looked through after each test."""

@@ -385,11 +385,6 @@ def test_what_is_no_target(target: Any) -> None:
         Client(target)
 
 
-def test_urls_are_no_target_yet() -> None:
-    with pytest.raises(ValueError, match=r"cannot connect to 'ws://localhost'"):
-        Client("ws://localhost")
-
-
 def test_a_configuration_file_becomes_clients(run: Run, fake: Make, tmp_path: Path) -> None:
     server = fake(LEGACY)
     other = fake(MODERN)

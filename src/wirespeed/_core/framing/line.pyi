@@ -1,13 +1,7 @@
 from typing import final
 
+from wirespeed._core.framing.base import Framer
+
 @final
-class LineFramer:
+class LineFramer(Framer):
     def __new__(cls, max_frame: int) -> LineFramer: ...
-    @property
-    def max_frame(self) -> int: ...
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def bytes_moved(self) -> int: ...
-    @property
-    def buffered(self) -> int: ...

@@ -3,140 +3,48 @@
 Source: basic/transports/stdio of every revision. Only the byte 0x0A ends a message; a carriage
 return before it, blank lines and one leading byte order mark are tolerated.
 
-Bytes come in by either door: a transport reads straight into ``get_buffer_c`` and tells how much by
-``commit_c``, or a chunk that already lies in memory is given to ``feed_c`` and framed where it
-lies. Frames stay in the slab; only an unfinished one is ever moved, and the search for its newline
-goes on where it stopped.
+A chunk that is fed is framed where it lies. The search for the newline of an unfinished line goes
+on where it stopped.
 """
 
 cimport cython
-from cpython.memoryview cimport PyMemoryView_FromObject
 from libc.stdint cimport uint8_t
-from libc.string cimport memcmp, memcpy, memmove
+from libc.string cimport memcmp, memcpy
 
 from wirespeed._core._simd cimport kernels
-from wirespeed._core.slab cimport ReadBuffer, Slab, give_slab, take_slab
+from wirespeed._core.framing.base cimport FRAME_MORE, FRAME_OVERSIZE, FRAME_READY, Framer
+from wirespeed._core.slab cimport Slab
 from wirespeed._core.span cimport Span
-
-cdef enum:
-    MIN_READ = 32768          # room a read should find
-    READ_SIZE = 131072
 
 
 @cython.final
 @cython.no_gc
-cdef class LineFramer:
+cdef class LineFramer(Framer):
     """Cuts a byte stream into lines of at most `max_frame` bytes."""
 
     def __cinit__(self, size_t max_frame):
-        self.max_frame = max_frame
         self.at_start = True
         self.chunks = []
 
-    @property
-    def buffered(self):
-        """Bytes taken in and not framed yet."""
-        cdef size_t n = self.end - self.start
+    cdef size_t buffered_c(self) noexcept:
+        cdef size_t n = self.end - self.start - self.chunk_at
         for chunk in self.chunks[self.n_taken:]:
             n += (<Slab> chunk).capacity
-        return n - self.chunk_at
+        return n
 
-    cdef int drop_slab_c(self) except -1:
-        if self.slab is not None:
-            give_slab(self.slab)
-            self.slab = None
-        self.start = self.scanned = self.end = 0
-        return 0
-
-    cdef int ensure_room_c(self, size_t wanted) except -1:
-        """At least `wanted` free bytes behind `end`, moving an unfinished frame if it must be."""
-        cdef size_t pending = self.end - self.start
-        cdef size_t capacity
-        cdef Slab bigger
-        if self.slab is None:
-            self.slab = take_slab(max(wanted, <size_t> READ_SIZE))
-            return 0
-        if self.slab.n_leases == 0 and not self.slab.foreign:
-            if pending == 0:
-                self.start = self.scanned = self.end = 0
-            if self.slab.capacity - self.end >= wanted:
-                return 0
-            if self.start and self.slab.capacity - pending >= wanted:
-                memmove(self.slab.base, self.slab.base + self.start, pending)
-                self.bytes_moved += <long long> pending
-            elif self.start == 0:
-                # realloc: large blocks are remapped, not copied
-                self.slab.grow_c(max(2 * self.slab.capacity, pending + wanted))
-                return 0
-            else:
-                bigger = take_slab(max(2 * pending, pending + wanted))
-                memcpy(bigger.base, self.slab.base + self.start, pending)
-                self.bytes_moved += <long long> pending
-                give_slab(self.slab)
-                self.slab = bigger
-        else:
-            if not self.slab.foreign and self.slab.capacity - self.end >= wanted:
-                return 0
-            capacity = max(2 * pending, pending + wanted)
-            bigger = take_slab(max(capacity, <size_t> READ_SIZE))
-            memcpy(bigger.base, self.slab.base + self.start, pending)
-            self.bytes_moved += <long long> pending
-            self.slab = bigger
-        self.scanned -= self.start
-        self.start = 0
-        self.end = pending
+    cdef int shifted_c(self, size_t by) noexcept:
+        self.scanned = self.scanned - by if self.scanned > by else 0
         return 0
 
     cdef int get_buffer_c(self, uint8_t **p, size_t *n) except -1:
-        """Where to read to next. Everything framed so far must have been taken."""
         if self.chunks:
             raise RuntimeError("get_buffer() before the chunks fed were taken")
-        self.ensure_room_c(MIN_READ)
-        p[0] = self.slab.base + self.end
-        n[0] = self.slab.capacity - self.end
-        return 0
-
-    cdef int commit_c(self, size_t n) except -1:
-        if self.slab is None or n > self.slab.capacity - self.end:
-            raise ValueError("more bytes committed than the buffer had room for")
-        self.end += n
-        return 0
-
-    cdef object lend_c(self):
-        """`get_buffer_c` for Python: a memoryview whose memory outlives any use of it."""
-        cdef uint8_t *p = NULL
-        cdef size_t n = 0
-        self.end_loan_c()
-        self.get_buffer_c(&p, &n)
-        self.lent = PyMemoryView_FromObject(ReadBuffer.of(self.slab, p, n))
-        return self.lent
-
-    cdef int take_back_c(self, Py_ssize_t n) except -1:
-        """`commit_c` for Python: n bytes were read into what was lent, which is lent no more."""
-        if self.lent is None:
-            raise RuntimeError("buffer_updated() without get_buffer()")
-        if n < 0:
-            raise ValueError("a negative number of bytes")
-        self.commit_c(<size_t> n)
-        return self.end_loan_c()
-
-    cdef int end_loan_c(self) except -1:
-        cdef object lent = self.lent
-        self.lent = None
-        if lent is not None:
-            try:
-                lent.release()
-            except BufferError:
-                pass        # still exported: its memory stays pinned until that ends
-        return 0
+        return Framer.get_buffer_c(self, p, n)
 
     cdef Py_ssize_t feed_c(self, object data) except -1:
-        """Take in a chunk; returns its length in bytes."""
+        """Take in a chunk, which is framed where it lies; returns its length in bytes."""
         cdef Slab chunk
-        if self.lent is not None:
-            raise RuntimeError("receive_data() between get_buffer() and buffer_updated()")
-        if self.eof:
-            raise RuntimeError("receive_data() after receive_eof()")
+        self.check_feed_c()
         chunk = Slab.borrow(data)
         if chunk.capacity:
             self.chunks.append(chunk)
@@ -238,3 +146,10 @@ cdef class LineFramer:
             frame.p = p
             frame.n = n
             return FRAME_READY
+
+    cdef int close_c(self, char last) except -1:
+        cdef uint8_t *p = self.out.reserve_c(2)
+        p[0] = <uint8_t> last
+        p[1] = 0x0A
+        self.out.commit_c(2)
+        return 0

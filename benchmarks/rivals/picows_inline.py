@@ -1,0 +1,24 @@
+"""Rival: picows + msgspec on uvloop, a plain function called inside the frame callback."""
+
+from _bare import CallResult, Response, Text, decode_params, decode_request, encode
+from _picows import TEXT, Bare, WSFrame, WSTransport, serve
+
+
+def echo(text: str) -> str:
+    return text
+
+
+class Listener(Bare):
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        if frame.msg_type is not TEXT and frame.msg_type != TEXT:
+            return self.not_text(frame)
+        request = decode_request(frame.get_payload_as_memoryview())
+        if request.method == "tools/call":
+            text = echo(decode_params(request.params).arguments.text)
+            transport.send(TEXT, encode(Response(request.id, CallResult([Text(text)]))))
+        else:
+            self.other(request)
+
+
+if __name__ == "__main__":
+    serve(Listener)

@@ -1,0 +1,87 @@
+"""Frames as they are: for protocols whose messages are not JSON-RPC (LiteMCP), echoes and taps."""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport uint8_t
+
+from wirespeed._core.framing.base cimport FRAME_MORE, FRAME_OVERSIZE, FRAME_READY, Framer
+from wirespeed._core.outbox cimport Payload, payload_of
+from wirespeed._core.slab cimport Lease
+from wirespeed._core.span cimport Span
+from wirespeed._core.wire cimport Wire
+
+from wirespeed.limits import Limits
+
+
+@cython.final
+cdef class FrameStream(Wire):
+    """One connection whose frames its owner reads and writes himself.
+
+    Iterate over it for the frames there are now, as leases; None stands for one that was longer
+    than the framing allows and whose bytes are dropped.
+
+    Args:
+        framer: How frames lie in the stream.
+        limits: `output_high` applies, at which reading stops.
+
+    `paused` may be set by an owner who can take no more for now: reading stops, and no frame comes.
+    """
+
+    def __cinit__(self, Framer framer not None, *, limits=None):
+        self.join_c(Limits() if limits is None else limits, framer)
+
+    cdef bint want_read_c(self) noexcept:
+        return not self.paused and self.outbox.size < self.output_high
+
+    cdef bint has_room_c(self) noexcept:
+        return self.want_read_c()
+
+    cdef int next_c(self, Span *frame) except -1:
+        cdef int got
+        if not self.want_read_c():
+            # so that the link comes back to what was read already
+            self.n_waiting = self.framer.buffered_c() != 0
+            return FRAME_MORE
+        self.n_waiting = 0
+        got = self.framer.next_frame_c(frame)
+        if got == FRAME_READY:
+            self.frames_in += 1
+        elif got == FRAME_OVERSIZE:
+            self.oversize += 1
+        return got
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef Span frame
+        cdef int got = self.next_c(&frame)
+        if got == FRAME_MORE:
+            raise StopIteration
+        if got == FRAME_OVERSIZE:
+            return None
+        return Lease.of(self.framer.slab, frame.p, frame.n)
+
+    def send(self, data, /):
+        """Send a frame: a bytes-like object that is not empty and holds nothing that the framing
+        would take for its end. Longer ones are sent from where they lie, where the framing can,
+        and must not change until then."""
+        self.send_c(payload_of(data))
+
+    cdef int send_c(self, object data) except -1:
+        # all but the last character, which the framing may write together with its delimiter
+        cdef const uint8_t *p
+        cdef size_t n
+        if type(data) is bytes:
+            p = <const uint8_t *> PyBytes_AS_STRING(data)
+            n = <size_t> PyBytes_GET_SIZE(data)
+        else:
+            p = <const uint8_t *> (<Payload> data).view.buf
+            n = <size_t> (<Payload> data).view.len
+        if n == 0:
+            raise ValueError("an empty frame")
+        self.framer.open_c()
+        self.outbox.write_part_c(data, p, n - 1)
+        self.framer.close_c(<char> p[n - 1])
+        self.frames_out += 1
+        return 0

@@ -1,0 +1,9 @@
+from typing import final
+
+from wirespeed._core.framing.base import Framer
+
+@final
+class BlankLineFramer(Framer):
+    def __new__(cls, max_frame: int, *, lenient: bool = False) -> BlankLineFramer: ...
+    @property
+    def lenient(self) -> bool: ...

@@ -1,0 +1,623 @@
+"""WebSocket (RFC 6455): messages out of frames and back, both roles, without the opening handshake.
+
+A message that came in one frame stays where it was read: it is unmasked there, as it comes. Further
+fragments are moved down behind the first. Ping and close are answered here. A text message that is
+JSON for somebody else is not checked for UTF-8 twice: see `check_utf8`.
+
+permessage-deflate (RFC 7692): `deflate` is an object with two methods, which both take `bytes`.
+``encode(data)`` gives a message compressed. ``decode(data, max_size)`` gives it as it was, None when
+that is longer than max_size bytes, and raises ValueError when it is not deflated data.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport uint8_t
+from libc.string cimport memcpy, memmove
+
+import os
+
+from wirespeed._core._simd cimport kernels
+from wirespeed._core.framing.base cimport FRAME_MORE, FRAME_READY, Framer
+from wirespeed._core.outbox cimport Payload, payload_of
+from wirespeed._core.slab cimport Slab
+from wirespeed._core.span cimport Span
+
+cdef enum:
+    # opcodes (section 5.2)
+    CONTINUATION = 0
+    TEXT = 1
+    BINARY = 2
+    CLOSE = 8
+    PING = 9
+    PONG = 10
+    # bits of the first byte
+    FIN = 128
+    RSV1 = 64
+    RESERVED = 112
+    # close codes (section 7.4.1)
+    PROTOCOL_ERROR = 1002
+    UNSUPPORTED = 1003
+    NO_CODE = 1005
+    VANISHED = 1006
+    BAD_TEXT = 1007
+    POLICY = 1008
+    TOO_BIG = 1009
+
+    MAX_CONTROL = 125         # bytes of a control frame's payload
+    MAX_HEAD = 14
+    MIN_READ = 32768          # room a read should find
+    GROWTH = 16               # memory for a frame that is announced: so many times what came of it
+    FRONT = 64                # bytes in front of a message that are not worth a move
+    KEYS = 4096               # bytes of masking keys made at a time
+    PONG_HIGH = 1048576       # with more bytes unsent, only the latest ping is answered (5.5.3)
+
+cdef const uint8_t *NOTHING = b""      # where an empty message is: it may be looked at
+
+
+@cython.final
+@cython.no_gc
+cdef class WebSocketFramer(Framer):
+    """The frames of one WebSocket connection, from behind its opening handshake.
+
+    A peer that breaks the protocol is told so by a close frame, and `over` becomes true.
+
+    Args:
+        role: "server" or "client", which masks what it sends.
+        max_message: Bytes of a message, decompressed; a longer one ends the connection (1009).
+        max_fragments: Frames of a message; more end it (1008).
+        max_control: Control frames that may come before the next whole message or the next
+            `allow_control`; more end it (1008).
+        binary: Whether messages are taken and given as they are, binary ones too. Else they are
+            JSON texts: binary messages end the connection (1003), whitespace around the text is
+            left out, and `FrameStream.send` sends text.
+        check_utf8: Whether text messages are checked to be UTF-8 here (1007). By default they are
+            where `binary` is set; a session does it in the same pass as it reads the JSON.
+        deflate: permessage-deflate as negotiated; see the module.
+        random: Gives so many unpredictable bytes (a client's masking keys, section 10.3).
+    """
+
+    def __cinit__(
+        self,
+        str role not None,
+        *,
+        size_t max_message,
+        size_t max_fragments=1024,
+        size_t max_control=1000,
+        bint binary=False,
+        check_utf8=None,
+        deflate=None,
+        random=os.urandom,
+    ):
+        if role not in ("server", "client"):
+            raise ValueError('role must be "server" or "client"')
+        if max_message < 1 or max_fragments < 1 or max_control < 1:
+            raise ValueError("limits must be at least 1")
+        self.max_frame = max_message
+        self.server = role == "server"
+        self.raw = binary
+        self.checks_utf8 = binary if check_utf8 is None else check_utf8
+        self.max_fragments = max_fragments
+        self.max_control = max_control
+        self.deflate = deflate
+        self.random = random
+        self.keys = b""
+        self.peer_reason = ""
+
+    # -- bytes in ------------------------------------------------------------------------------
+
+    cdef int come_home_c(self) except -1:
+        """The last message was looked at: bytes are read to our own slab again."""
+        if self.home is not None:
+            self.slab = self.home
+            self.home = None
+        return 0
+
+    cdef int shifted_c(self, size_t by) noexcept:
+        self.at = self.at - by if self.at > by else 0
+        self.message_end = self.message_end - by if self.message_end > by else 0
+        return 0
+
+    cdef int ensure_room_c(self, size_t wanted) except -1:
+        cdef size_t pending = self.end - self.start
+        if self.left > wanted:
+            # the whole rest of the frame, but not on the peer's mere word
+            wanted = max(wanted, min(self.left, GROWTH * pending))
+        if (
+            pending and self.start and self.start <= FRONT
+            and self.slab.n_leases == 0 and not self.slab.foreign
+            and self.slab.capacity - self.end < wanted
+        ):
+            # as the base does where nothing stands before it
+            return self.slab.grow_c(self.end + max(wanted, pending))
+        return Framer.ensure_room_c(self, wanted)
+
+    cdef int get_buffer_c(self, uint8_t **p, size_t *n) except -1:
+        self.come_home_c()
+        if self.slab is None or self.left == 0 or self.slab.capacity - self.end < self.left:
+            self.ensure_room_c(MIN_READ)
+        p[0] = self.slab.base + self.end
+        n[0] = self.slab.capacity - self.end
+        return 0
+
+    cdef int commit_c(self, size_t n) except -1:
+        self.come_home_c()
+        return Framer.commit_c(self, n)
+
+    cdef Py_ssize_t feed_c(self, object data) except -1:
+        self.come_home_c()
+        if self.over:
+            self.check_feed_c()
+            return memoryview(data).nbytes       # nobody will look at it
+        return Framer.feed_c(self, data)
+
+    # -- messages out of them ------------------------------------------------------------------
+
+    cdef int next_frame_c(self, Span *frame) except -1:
+        """FRAME_READY with the next message, or FRAME_MORE."""
+        self.come_home_c()
+        if self.held_pong is not None:
+            self.allow_pong_c()
+        while not self.over:
+            if self.in_frame:
+                if not self.take_payload_c():
+                    break
+                if self.fin and self.message_c(frame):
+                    return FRAME_READY
+            elif not self.take_header_c():
+                break
+        self.settle_c()
+        return FRAME_MORE
+
+    cdef int settle_c(self) except -1:
+        """All that is there was looked at: keep as little of it as can be."""
+        if self.over:
+            self.start = self.at = self.message_end = self.end
+        if self.lent is not None or self.slab is None:
+            return 0
+        if self.opcode and self.message_end < self.at:
+            # what lay between the fragments is gone; a header or control frame may have begun
+            memmove(
+                self.slab.base + self.message_end, self.slab.base + self.at, self.end - self.at
+            )
+            self.bytes_moved += <long long> (self.end - self.at)
+            self.end -= self.at - self.message_end
+            self.at = self.message_end
+        if self.start == self.end:
+            # nothing pending: an idle connection holds no memory
+            return self.drop_slab_c()
+        return 0
+
+    cdef int take_payload_c(self) except -1:
+        """Unmask what is there of the data frame, behind what came before. 1: it is whole."""
+        cdef size_t n = min(self.left, self.end - self.at)
+        cdef uint8_t *to
+        cdef const uint8_t *p
+        if n:
+            to = self.slab.base + self.message_end
+            p = self.slab.base + self.at
+            if self.server:
+                kernels.mask(to, p, n, self.key, self.rotation)
+                self.rotation = (self.rotation + n) & 3
+            elif to != p:
+                memmove(to, p, n)
+            if to != p:
+                self.bytes_moved += <long long> n
+            self.at += n
+            self.message_end += n
+            self.left -= n
+        if self.left:
+            return 0
+        self.in_frame = False
+        return 1
+
+    cdef int take_header_c(self) except -1:
+        """Look at the next frame's header, and at all of a control frame. 0: it is not whole."""
+        cdef size_t n = self.end - self.at
+        cdef size_t size, length, i
+        cdef int first, opcode
+        cdef const uint8_t *p
+        if n < 2:
+            return 0
+        p = self.slab.base + self.at
+        first = p[0]
+        opcode = first & 15
+        length = p[1] & 127
+        # what two bytes tell is judged at once
+        if (p[1] >= 128) != self.server:
+            return self.fail_c(
+                PROTOCOL_ERROR, "a frame without mask" if self.server else "a masked frame"
+            )
+        if first & RESERVED and not (
+            first & RESERVED == RSV1 and self.deflate is not None
+            and (opcode == TEXT or opcode == BINARY)
+        ):
+            return self.fail_c(PROTOCOL_ERROR, "a reserved bit is set")
+        if opcode >= CLOSE:
+            if opcode > PONG:
+                return self.fail_c(PROTOCOL_ERROR, f"reserved opcode {opcode}")
+            if not first & FIN:
+                return self.fail_c(PROTOCOL_ERROR, "a control frame in fragments")
+            if length > MAX_CONTROL:
+                return self.fail_c(PROTOCOL_ERROR, "a control frame of more than 125 bytes")
+        elif opcode > BINARY:
+            return self.fail_c(PROTOCOL_ERROR, f"reserved opcode {opcode}")
+        elif opcode == CONTINUATION and not self.opcode:
+            return self.fail_c(PROTOCOL_ERROR, "a continuation of nothing")
+        elif opcode != CONTINUATION and self.opcode:
+            return self.fail_c(PROTOCOL_ERROR, "a new message inside a fragmented one")
+        elif opcode == BINARY and not self.raw:
+            return self.fail_c(UNSUPPORTED, "only text messages are taken")
+
+        size = 2 + (2 if length == 126 else 8 if length == 127 else 0)
+        if n < size + (4 if self.server else 0):
+            return 0
+        if length == 126:
+            length = <size_t> p[2] << 8 | p[3]
+        elif length == 127:
+            if p[2] & 128:
+                return self.fail_c(PROTOCOL_ERROR, "a length with its highest bit set")
+            length = 0
+            for i in range(2, 10):
+                length = length << 8 | p[i]
+        if self.server:
+            size += 4
+        if opcode >= CLOSE:
+            if n < size + length:
+                return 0
+            self.at += size
+            return self.control_c(opcode, length)
+        self.begin_frame_c(first, length, p + size - 4)
+        if self.over:
+            return 0
+        self.at += size
+        if not self.n_fragments:
+            self.start = self.message_end = self.at
+        self.n_fragments += 1
+        return 1
+
+    cdef int begin_frame_c(self, int first, size_t length, const uint8_t *key) except -1:
+        """A data frame of this length begins."""
+        cdef size_t before = self.message_end - self.start if self.opcode else 0
+        if length > self.max_frame - before:
+            return self.fail_c(TOO_BIG, f"a message of more than {self.max_frame} bytes")
+        if self.opcode and self.n_fragments == self.max_fragments:
+            return self.fail_c(POLICY, f"a message of more than {self.max_fragments} fragments")
+        if not self.opcode:
+            self.opcode = first & 15
+            self.compressed = first & RSV1 != 0
+            self.n_fragments = 0
+        self.fin = first & FIN != 0
+        self.in_frame = True
+        self.left = length
+        if self.server:
+            memcpy(self.key, key, 4)
+            self.rotation = 0
+        return 0
+
+    cdef int message_c(self, Span *frame) except -1:
+        """The message is whole. 1: it is to be given out."""
+        cdef const uint8_t *p = self.slab.base + self.start
+        cdef size_t n = self.message_end - self.start
+        cdef object data
+        self.is_binary = self.opcode == BINARY
+        self.opcode = 0
+        self.start = self.at
+        self.n_control = 0
+        if self.compressed:
+            # also when nobody wants it: later ones build on it
+            try:
+                data = self.deflate.decode(
+                    PyBytes_FromStringAndSize(<const char *> p, <Py_ssize_t> n), self.max_frame
+                )
+            except ValueError:
+                self.fail_c(PROTOCOL_ERROR, "not deflated data")
+                return 0
+            if data is None:
+                self.fail_c(TOO_BIG, f"a message of more than {self.max_frame} bytes")
+                return 0
+            self.home = self.slab
+            self.slab = Slab.borrow(data)
+            p = self.slab.base
+            n = self.slab.capacity
+        if not self.is_binary and self.checks_utf8 and not kernels.utf8_valid(p, n):
+            self.come_home_c()
+            self.fail_c(BAD_TEXT, "not UTF-8")
+            return 0
+        if self.said_goodbye:
+            # its answer could not be sent any more
+            self.come_home_c()
+            return 0
+        if not self.raw:
+            while n and (p[n - 1] == 0x20 or 0x09 <= p[n - 1] <= 0x0A or p[n - 1] == 0x0D):
+                n -= 1
+            while n and (p[0] == 0x20 or 0x09 <= p[0] <= 0x0A or p[0] == 0x0D):
+                p += 1
+                n -= 1
+        frame.p = p if n else NOTHING
+        frame.n = n
+        return 1
+
+    cdef bint refuse_c(self, const uint8_t *p, size_t n) except -1:
+        if self.checks_utf8 or kernels.utf8_valid(p, n):
+            return False
+        self.fail_c(BAD_TEXT, "not UTF-8")
+        return True
+
+    # -- control frames ------------------------------------------------------------------------
+
+    cdef int control_c(self, int opcode, size_t n) except -1:
+        """A control frame, whose payload begins at `at`. 1: go on."""
+        cdef uint8_t payload[MAX_CONTROL]
+        if self.server:
+            kernels.mask(payload, self.slab.base + self.at, n, self.slab.base + self.at - 4, 0)
+        else:
+            memcpy(payload, self.slab.base + self.at, n)
+        self.at += n
+        if not self.opcode:
+            self.start = self.at
+        if opcode == CLOSE:
+            return self.close_frame_c(payload, n)
+        if self.n_control == self.max_control:
+            return self.fail_c(POLICY, "too many control frames")
+        self.n_control += 1
+        if opcode == PONG:
+            self.n_pongs_in += 1
+            return 1
+        self.n_pings_in += 1
+        if self.out is not None and self.out.size >= PONG_HIGH:
+            self.held_pong = PyBytes_FromStringAndSize(<const char *> payload, <Py_ssize_t> n)
+        else:
+            self.write_control_c(PONG, payload, n)
+        return 1
+
+    cdef int allow_pong_c(self) except -1:
+        cdef bytes payload = self.held_pong
+        if self.out.size < PONG_HIGH:
+            self.held_pong = None
+            self.write_control_c(
+                PONG, <const uint8_t *> PyBytes_AS_STRING(payload),
+                <size_t> PyBytes_GET_SIZE(payload),
+            )
+        return 0
+
+    cdef int close_frame_c(self, const uint8_t *p, size_t n) except -1:
+        """The peer says goodbye (section 5.5.1)."""
+        cdef int code = NO_CODE
+        if n == 1:
+            return self.fail_c(PROTOCOL_ERROR, "a close frame of one byte")
+        if n:
+            code = <int> p[0] << 8 | p[1]
+            if not is_close_code(code):
+                return self.fail_c(PROTOCOL_ERROR, f"close code {code}")
+            if not kernels.utf8_valid(p + 2, n - 2):
+                return self.fail_c(BAD_TEXT, "a reason that is not UTF-8")
+            self.peer_reason = PyUnicode_DecodeUTF8(
+                <const char *> p + 2, <Py_ssize_t> n - 2, NULL
+            )
+        self.peer_code = code
+        self.write_close_c(code, b"")
+        return self.finish_c()
+
+    cdef int fail_c(self, int code, str reason) except -1:
+        """End the connection for the peer's fault (section 7.1.7). Gives 0."""
+        if self.failure is None:
+            self.failure = (code, reason)
+        self.write_close_c(code, reason.encode())
+        return self.finish_c()
+
+    cdef int finish_c(self) except -1:
+        """Nothing more is read. Gives 0."""
+        self.over = True
+        self.in_frame = False
+        self.left = 0
+        self.opcode = 0
+        self.held_pong = None
+        return 0
+
+    # -- frames written ------------------------------------------------------------------------
+
+    cdef int next_key_c(self, uint8_t *key) except -1:
+        if self.keys_at + 4 > PyBytes_GET_SIZE(self.keys):
+            self.keys = self.random(KEYS)
+            self.keys_at = 0
+            if self.keys is None or PyBytes_GET_SIZE(self.keys) < 4:
+                self.keys = b""
+                raise ValueError("no random bytes were given")
+        memcpy(key, PyBytes_AS_STRING(self.keys) + self.keys_at, 4)
+        self.keys_at += 4
+        return 0
+
+    cdef size_t write_head_c(self, uint8_t *p, int first, size_t n, const uint8_t *key) noexcept:
+        """A frame's header; returns its length in bytes, at most MAX_HEAD."""
+        cdef uint8_t mask = 0 if self.server else 128
+        cdef size_t size = 2
+        cdef int shift
+        p[0] = <uint8_t> first
+        if n <= 125:
+            p[1] = <uint8_t> n | mask
+        elif n <= 65535:
+            p[1] = 126 | mask
+            p[2] = <uint8_t> (n >> 8)
+            p[3] = <uint8_t> (n & 255)
+            size = 4
+        else:
+            p[1] = 127 | mask
+            for shift in range(8):
+                p[2 + shift] = <uint8_t> ((n >> (56 - 8 * shift)) & 255)
+            size = 10
+        if not self.server:
+            memcpy(p + size, key, 4)
+            size += 4
+        return size
+
+    cdef int write_frame_c(self, int first, object owner, const uint8_t *p, size_t n) except -1:
+        """A whole frame; its payload belongs to `owner`: bytes or a Payload."""
+        cdef uint8_t key[4]
+        cdef uint8_t *to
+        if not self.server:
+            self.next_key_c(key)
+        to = self.out.reserve_c(MAX_HEAD)
+        self.out.commit_c(self.write_head_c(to, first, n, key))
+        if self.server:
+            return self.out.write_part_c(owner, p, n)
+        to = self.out.reserve_c(n)
+        kernels.mask(to, p, n, key, 0)
+        self.out.commit_c(n)
+        self.out.bytes_copied += <long long> n
+        return 0
+
+    cdef int write_control_c(self, int opcode, const uint8_t *p, size_t n) except -1:
+        """A control frame of at most 125 bytes; none behind our close frame."""
+        cdef uint8_t key[4]
+        cdef uint8_t *to
+        cdef size_t size
+        if self.out is None or self.said_goodbye:
+            return 0
+        if not self.server:
+            self.next_key_c(key)
+        to = self.out.reserve_c(MAX_HEAD + n)
+        size = self.write_head_c(to, FIN | opcode, n, key)
+        if self.server:
+            memcpy(to + size, p, n)
+        else:
+            kernels.mask(to + size, p, n, key, 0)
+        return self.out.commit_c(size + n)
+
+    cdef int write_close_c(self, int code, bytes reason) except -1:
+        cdef bytes payload = b""
+        if code != NO_CODE:
+            payload = code.to_bytes(2, "big") + reason[:MAX_CONTROL - 2]
+        self.write_control_c(
+            CLOSE, <const uint8_t *> PyBytes_AS_STRING(payload),
+            <size_t> PyBytes_GET_SIZE(payload),
+        )
+        self.said_goodbye = True
+        return 0
+
+    cdef int open_c(self) except -1:
+        return self.out.mark_c(&self.mark, 10 if self.server else MAX_HEAD)
+
+    cdef int close_c(self, char last) except -1:
+        cdef uint8_t head[MAX_HEAD]
+        cdef uint8_t key[4]
+        cdef size_t room = 10 if self.server else MAX_HEAD
+        cdef int first = FIN | (BINARY if self.raw else TEXT)
+        cdef size_t n
+        cdef uint8_t *p
+        cdef object data
+        if self.said_goodbye:
+            return self.out.rewind_c(&self.mark)      # nothing may follow our close frame
+        p = self.out.reserve_c(1)
+        p[0] = <uint8_t> last
+        self.out.commit_c(1)
+        if self.deflate is not None:
+            data = self.out.since_c(&self.mark, room)
+            self.out.rewind_c(&self.mark)
+            return self.send_c(first & 15, data)
+        n = self.out.size - self.mark.size - room
+        if not self.server:
+            self.next_key_c(key)
+            self.out.mask_c(&self.mark, room, key)
+        return self.out.head_c(&self.mark, room, head, self.write_head_c(head, first, n, key))
+
+    cdef int send_c(self, int opcode, object data) except -1:
+        """A message as a frame of its own; `data`: bytes-like."""
+        cdef Payload payload
+        cdef int first = FIN | opcode
+        if self.deflate is not None:
+            data = self.deflate.encode(data if type(data) is bytes else bytes(data))
+            first |= RSV1
+        data = payload_of(data)
+        if type(data) is bytes:
+            return self.write_frame_c(
+                first, data, <const uint8_t *> PyBytes_AS_STRING(data),
+                <size_t> PyBytes_GET_SIZE(data),
+            )
+        payload = <Payload> data
+        return self.write_frame_c(
+            first, payload, <const uint8_t *> payload.view.buf, <size_t> payload.view.len
+        )
+
+    cdef bint goodbye_c(self, int code, str reason) except -1:
+        cdef bytes text
+        if not self.said_goodbye:
+            text = reason.encode("utf-8", "replace")
+            if len(text) > MAX_CONTROL - 2:
+                text = text[:MAX_CONTROL - 2].decode("utf-8", "ignore").encode()
+            self.write_close_c(code, text)
+        return True
+
+    # -- for Python ----------------------------------------------------------------------------
+
+    cdef int check_joined_c(self) except -1:
+        if self.out is None:
+            raise RuntimeError("this framing is not part of a connection yet")
+        return 0
+
+    def send_text(self, data, /):
+        """Send a text message: a str, or bytes-like UTF-8 (else ValueError); it may be empty.
+
+        Longer ones are sent from where they lie, where they can, and must not change until then.
+        Nothing is sent once we said goodbye.
+        """
+        cdef Payload payload
+        self.check_joined_c()
+        if isinstance(data, str):
+            data = data.encode()
+        else:
+            payload = Payload(data)
+            if not kernels.utf8_valid(<const uint8_t *> payload.view.buf, payload.view.len):
+                raise ValueError("a text message that is not UTF-8")
+        if not self.said_goodbye:
+            self.send_c(TEXT, data)
+
+    def send_binary(self, data, /):
+        """Send a binary message: a bytes-like object, which may be empty. See `send_text`."""
+        self.check_joined_c()
+        if not self.said_goodbye:
+            self.send_c(BINARY, data)
+
+    def ping(self, payload=b"", /):
+        """Send a ping with up to 125 bytes of payload (ValueError for more): the peer answers,
+        and `n_pongs_in` grows."""
+        cdef bytes data = bytes(payload)
+        self.check_joined_c()
+        if len(data) > MAX_CONTROL:
+            raise ValueError("a ping carries at most 125 bytes")
+        self.write_control_c(
+            PING, <const uint8_t *> PyBytes_AS_STRING(data), <size_t> PyBytes_GET_SIZE(data)
+        )
+
+    def goodbye(self, int code=1000, str reason="", /):
+        """Send a close frame, once: nothing can be sent behind it, and messages that still come
+        are dropped. `over` becomes true when the peer has answered.
+
+        A reason of more than 123 bytes is cut. ValueError for a code that may not be sent
+        (section 7.4).
+        """
+        self.check_joined_c()
+        if not is_close_code(code):
+            raise ValueError(f"{code} is no close code that can be sent")
+        self.goodbye_c(code, reason)
+
+    def allow_control(self):
+        """Fill up the allowance of control frames: time has passed."""
+        self.n_control = 0
+
+    @property
+    def close_code(self):
+        """What the peer closed with: 1005 without a code, 1006 when it vanished; None before."""
+        if self.peer_code:
+            return self.peer_code
+        return VANISHED if self.eof else None
+
+    @property
+    def close_reason(self):
+        """The reason that came with the peer's close code, or an empty string."""
+        return self.peer_reason
+
+
+cdef bint is_close_code(int code) noexcept:
+    """Whether the code may stand in a close frame (section 7.4 and its registry)."""
+    return 3000 <= code <= 4999 or (1000 <= code <= 1014 and not 1004 <= code <= 1006)

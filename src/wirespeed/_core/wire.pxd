@@ -1,0 +1,21 @@
+from libc.stdint cimport uint8_t
+
+from wirespeed._core.framing.base cimport Framer
+from wirespeed._core.outbox cimport Outbox
+
+
+cdef class Wire:
+    cdef readonly object limits
+    cdef readonly Framer framer          # how frames lie in the stream, both ways
+    cdef readonly Outbox outbox
+    cdef size_t n_waiting                # messages held back by flow control
+    cdef size_t output_high
+    cdef readonly long long bytes_in, bytes_out
+
+    cdef int join_c(self, object limits, Framer framer) except -1
+    cdef int get_buffer_c(self, uint8_t **p, size_t *n) except -1
+    cdef int commit_c(self, size_t n) except -1
+    cdef int sent_c(self, size_t n) except -1
+    cdef bint want_read_c(self) noexcept
+    cdef bint has_room_c(self) noexcept
+    cdef bint awaits_c(self) noexcept

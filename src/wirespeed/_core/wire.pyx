@@ -1,0 +1,100 @@
+"""One end of a byte stream: bytes in, bytes out, and when to pause. What links move bytes for.
+
+Subclasses give the bytes a meaning: `wirespeed._core.session.Session` (JSON-RPC messages) and
+`wirespeed._core.frames.FrameStream` (frames as they are).
+"""
+
+from libc.stdint cimport uint8_t
+
+from wirespeed._core.framing.base cimport Framer
+from wirespeed._core.outbox cimport Outbox
+
+
+cdef class Wire:
+    """The framing, the outgoing bytes and the limits of one connection. Abstract."""
+
+    cdef int join_c(self, object limits, Framer framer) except -1:
+        """Take up the framing; it writes to our outbox."""
+        if framer.out is not None:
+            raise ValueError("this framing is in use already")
+        self.limits = limits
+        self.output_high = limits.output_high
+        self.outbox = Outbox()
+        self.framer = framer
+        framer.out = self.outbox
+        return 0
+
+    # -- bytes in ------------------------------------------------------------------------------
+
+    cdef int get_buffer_c(self, uint8_t **p, size_t *n) except -1:
+        return self.framer.get_buffer_c(p, n)
+
+    cdef int commit_c(self, size_t n) except -1:
+        self.framer.commit_c(n)
+        self.bytes_in += <long long> n
+        return 0
+
+    def receive_data(self, data, /):
+        """Take in the next bytes of the stream: a contiguous bytes-like object.
+
+        Lines are read in place: the object stays exported until its last message is dropped. Other
+        framings copy it. RuntimeError after `receive_eof`, and while a buffer is lent by
+        `get_buffer`.
+        """
+        self.bytes_in += self.framer.feed_c(data)
+
+    def get_buffer(self):
+        """Where to read the next bytes of the stream to: a writable memoryview.
+
+        For ``asyncio.BufferedProtocol`` and ``sock_recv_into``; `buffer_updated` takes it back.
+        The memory stays valid as long as somebody holds on to it. RuntimeError while bytes given
+        to `receive_data` wait to be looked at.
+        """
+        return self.framer.lend_c()
+
+    def buffer_updated(self, Py_ssize_t n, /):
+        """n bytes were read into what `get_buffer` gave, which is not to be used any more.
+
+        ValueError when they are more than it had room for; RuntimeError when none is lent.
+        """
+        self.framer.take_back_c(n)
+        self.bytes_in += n
+
+    def receive_eof(self):
+        """No more bytes will come. What stands unfinished is the last frame, where the framing
+        can tell."""
+        self.framer.eof = True
+
+    @property
+    def over(self):
+        """Whether both sides have said goodbye (WebSocket): close once `data_to_send` is sent."""
+        return self.framer.over
+
+    # -- when to pause -------------------------------------------------------------------------
+
+    cdef bint want_read_c(self) noexcept:
+        return self.outbox.size < self.output_high
+
+    @property
+    def want_read(self):
+        """Whether the transport should read on."""
+        return self.want_read_c()
+
+    cdef bint has_room_c(self) noexcept:
+        """Whether one more message may be worked on."""
+        return self.outbox.size < self.output_high
+
+    cdef bint awaits_c(self) noexcept:
+        """Whether something of the peer is still waited for, although it reads nothing."""
+        return False
+
+    # -- bytes out -----------------------------------------------------------------------------
+
+    def data_to_send(self):
+        """What is to be written, in order, as read-only bytes-like chunks that never change."""
+        self.bytes_out += <long long> self.outbox.size
+        return self.outbox.take()
+
+    cdef int sent_c(self, size_t n) except -1:
+        self.bytes_out += <long long> n
+        return self.outbox.consume_c(n)

@@ -1,0 +1,58 @@
+"""The bundled servers behind a port, as a child that ends with us."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+
+from wirespeed.cli.failures import cannot_start, printable
+
+_PATIENCE = 30.0  # seconds until it listens
+_GRACE = 5.0  # and until it is gone
+
+
+@contextlib.asynccontextmanager
+async def bundled() -> AsyncIterator[str]:
+    """The URL of a child that runs `wirespeed.demo.network`, without a path. Failure (3) if it
+    does not come up."""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "wirespeed.demo.network", stdin=PIPE, stdout=PIPE, stderr=PIPE
+    )
+    try:
+        yield await _url(child)
+    finally:
+        await _end(child)
+
+
+async def _url(child: Process) -> str:
+    assert child.stdout is not None
+    assert child.stderr is not None
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            line = await child.stdout.readline()
+            if line:
+                return line.decode().strip()
+            said = (await child.stderr.read()).decode(errors="replace").strip()
+    except TimeoutError:
+        raise cannot_start(f"the bundled server does not listen after {_PATIENCE:g} s") from None
+    reason = printable(said.rpartition("\n")[2]) or "it said nothing"
+    raise cannot_start(f"the bundled server cannot be started: {reason}")
+
+
+async def _end(child: Process) -> None:
+    """Close its stdin, which tells it to end; nothing is left behind."""
+    assert child.stdin is not None
+    child.stdin.close()
+    try:
+        async with asyncio.timeout(_GRACE):
+            await child.communicate()  # reads what it still says
+    except TimeoutError:
+        child.kill()
+    finally:
+        if child.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                child.kill()
+            await child.wait()

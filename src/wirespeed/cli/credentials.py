@@ -1,0 +1,89 @@
+"""Tokens and headers: from options, files and the environment, and never into any output.
+
+A token is wanted by a server, and shown by a client, in the opening handshake of a WebSocket.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from wirespeed.cli.failures import complain, usage
+
+ENVIRONMENT = "WIRESPEED_TOKEN"
+
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
+# What can stand behind "Bearer " and is no blank: wider than RFC 6750's b64token, because LiteMCP
+# says nothing of the form.
+_TOKEN = re.compile(r"[!-~]+")
+
+
+@dataclass(frozen=True)
+class Secret:
+    """Tokens, and where they were found; the repr has only the latter."""
+
+    tokens: tuple[str, ...] = field(repr=False)
+    source: str
+
+    @property
+    def asked_for(self) -> bool:
+        """Whether an option named it, so that it must not go unused."""
+        return self.source != ENVIRONMENT
+
+    @property
+    def only(self) -> str:
+        """The one that a client shows. Failure (2) if there are several."""
+        if len(self.tokens) > 1:
+            raise usage(f"{self.source} has {len(self.tokens)} lines; a client shows one token")
+        return self.tokens[0]
+
+
+def find(option: str | None, path: str | None) -> Secret | None:
+    """The token of ``--token``, of ``--token-file`` or of the environment; None if there is none.
+
+    Failure (2) for one that cannot be sent, which is not repeated.
+    """
+    if option is not None and path is not None:
+        raise usage("give --token or --token-file, not both")
+    if option is not None:
+        complain(
+            f"--token shows in process lists; {ENVIRONMENT} or --token-file does not",
+            level="warning",
+        )
+        return _checked((option,), "--token")
+    if path is not None:
+        try:
+            with open(path, "rb") as file:
+                lines = file.read().decode("utf-8-sig").splitlines()
+        except OSError as exc:
+            raise usage(f"cannot read the --token-file {path}: {exc.strerror}") from None
+        except UnicodeError:
+            raise usage(f"the --token-file {path} is not text") from None
+        return _checked(tuple(line.strip() for line in lines if line.strip()), path)
+    value = os.environ.get(ENVIRONMENT)
+    # empty is how a shell says "not this time"
+    return _checked((value,), ENVIRONMENT) if value else None
+
+
+def _checked(tokens: tuple[str, ...], source: str) -> Secret:
+    if not any(tokens):
+        raise usage(f"the token of {source} is empty")
+    if not all(map(_TOKEN.fullmatch, tokens)):
+        raise usage(f"the token of {source} has blanks or characters that are not ASCII")
+    return Secret(tokens, source)
+
+
+def headers(lines: Iterable[str]) -> dict[str, str]:
+    """``Name: value`` lines as a mapping. Failure (2) tells which one is wrong, not what it is:
+    it may be a secret. What may be sent at all is for `wirespeed.WebSocket` to say."""
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, start=1):
+        name, colon, value = line.partition(":")
+        if not colon or not _NAME.fullmatch(name):
+            raise usage(f'--header number {number} is not of the form "Name: value"')
+        if name in found:
+            raise usage(f"--header {name} is there twice")
+        found[name] = value.strip(" \t")
+    return found

@@ -1,0 +1,167 @@
+"""``wirespeed serve --on URL``: options checked, certificates loaded, the first words said."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from wirespeed.cli.failures import cannot_start, complain, usage
+from wirespeed.cli.serve import title
+from wirespeed.cli.session import show_warnings
+from wirespeed.cli.targets import check_file, public
+
+from wirespeed.transport.address import is_loopback, parse
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from wirespeed.cli.credentials import Secret
+    from wirespeed.cli.modules import Routes, Service
+    from wirespeed.cli.serve import Settings
+
+KEY_PASSWORD = "WIRESPEED_KEY_PASSWORD"
+
+_SCHEMES = ("ws", "wss", "unix", "tcp")
+_FORMS = "ws://HOST:PORT/PATH, wss://…, unix:PATH or tcp://HOST:PORT"
+
+
+class Listening:
+    """Where to listen and how, checked before anything of the user's is imported.
+
+    Failure (2 or 3) says what is wrong.
+    """
+
+    def __init__(self, url: str, settings: Settings, secret: Secret | None) -> None:
+        scheme = url.partition(":")[0].lower()
+        if scheme not in _SCHEMES:
+            raise usage(f"--on {public(url) or 'URL'}: expected {_FORMS}")
+        try:
+            self.address = parse(url)
+        except ValueError as exc:
+            raise usage(f"--on: {exc}") from None
+        self.url = url
+        self.settings = settings
+        self.scheme = scheme
+        self.options: dict[str, Any] = {}
+        if scheme not in ("ws", "wss"):
+            self._check_unused(secret)
+        elif secret is not None:
+            self.options["token"] = secret.tokens
+        if settings.origins:
+            self.options["origins"] = settings.origins
+        if settings.hosts:
+            self.options["hosts"] = settings.hosts
+        if settings.max_connections is not None:
+            self.options["max_connections"] = settings.max_connections
+        if scheme == "wss":
+            self.options["ssl"] = self._certificate()
+        elif settings.certfile is not None or settings.keyfile is not None:
+            raise usage(f"--certfile and --keyfile are for wss://, not for {scheme}:")
+
+    @property
+    def has_paths(self) -> bool:
+        """Whether several servers can be told apart: by the paths of their URLs."""
+        return self.scheme in ("ws", "wss")
+
+    def serve(self, found: Service | Routes) -> int:
+        """Serve until the process is told to end."""
+        from wirespeed.transport.listen import run
+
+        show_warnings()
+        try:
+            run(
+                self.url,
+                found,
+                workers=self.settings.workers,
+                on_listening=lambda urls: self._announce(found, urls),
+                **self.options,
+            )
+        except ValueError as exc:
+            raise usage(f"--on: {exc}") from None
+        return 0
+
+    def _announce(self, found: Service | Routes, urls: Sequence[str]) -> None:
+        """Say where clients connect, how it is ended, and what should give pause."""
+        n = self.settings.workers
+        workers = f" with {n} workers" if n > 1 else ""
+        services = list(found.values()) if isinstance(found, dict) else [found]
+        for service, url in zip(services, urls, strict=True):
+            end = "; Ctrl-C ends it" if url == urls[-1] else ""
+            complain(f"serving {title(service)}{workers} on {url}{end}", level="note")
+        if self.scheme == "unix" or is_loopback(self.address.host):
+            return
+        if "token" not in self.options:
+            remedy = "set WIRESPEED_TOKEN" if self.has_paths else "tcp: has no tokens"
+            complain(f"whoever can reach this port may call the tools: {remedy}", level="warning")
+        elif self.scheme == "ws":
+            complain(
+                "ws:// is not encrypted, and neither is the token: use wss://", level="warning"
+            )
+
+    def _check_unused(self, secret: Secret | None) -> None:
+        only = f"is for ws:// and wss://: on {self.scheme}: there is no handshake to check it in"
+        if secret is not None:
+            if secret.asked_for:
+                raise usage(f"a token {only}")
+            complain(f"{secret.source} {only}", level="warning")
+        for option in ("--origin", "--host-name"):
+            if option in self.settings.given():
+                raise usage(f"{option} {only}")
+
+    # -- TLS ---------------------------------------------------------------------------------------
+
+    def _certificate(self) -> SSLContext:
+        import ssl
+
+        certfile, keyfile = self.settings.certfile, self.settings.keyfile
+        if certfile is None:
+            raise usage("wss:// needs --certfile FILE, and --keyfile FILE unless both are in one")
+        for path in filter(None, (certfile, keyfile)):
+            check_file(path)
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        password = _Password(keyfile or certfile)
+        try:
+            context.load_cert_chain(certfile, keyfile, password)
+        except ssl.SSLError as exc:
+            raise cannot_start(_why_tls(exc, certfile, keyfile, password.asked)) from None
+        return context
+
+
+class _Password:
+    """The password of a key, found only if the key is encrypted."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.asked = False
+
+    def __call__(self) -> str:
+        self.asked = True
+        password = os.environ.get(KEY_PASSWORD)
+        if password is not None:
+            return password
+        if not sys.stdin.isatty():
+            raise cannot_start(f"the key {self.path} is encrypted; {KEY_PASSWORD} has no password")
+        import getpass
+
+        return getpass.getpass(f"Password of {self.path}: ")
+
+
+def _why_tls(exc: Any, certfile: str, keyfile: str | None, asked: bool) -> str:
+    """What is wrong with a certificate or key: OpenSSL says the same of most."""
+    if exc.reason == "KEY_VALUES_MISMATCH":
+        return f"the key in {keyfile or certfile} does not belong to the certificate in {certfile}"
+    if not _has(certfile, b"-----BEGIN CERTIFICATE-----"):
+        return f"{certfile} has no certificate (PEM)"
+    if not _has(keyfile or certfile, b"PRIVATE KEY-----"):
+        more = "" if keyfile else "; name the file that has it with --keyfile"
+        return f"{keyfile or certfile} has no private key (PEM){more}"
+    if asked:
+        return f"the password does not open the key {keyfile or certfile}"
+    return f"{certfile} and its key cannot be used: {exc.reason or exc}"
+
+
+def _has(path: str, words: bytes) -> bool:
+    with open(path, "rb") as file:
+        return words in file.read(1 << 20)

@@ -1,0 +1,39 @@
+"""The servers of ``wirespeed demo`` behind one port, for whoever starts it as a child.
+
+``python -m wirespeed.demo.network`` listens at a free port of 127.0.0.1 with the calculator at
+``/mcp`` and the LiteMCP tool at ``/lite``, writes their URLs as lines on stdout, and ends when its
+stdin is closed, so that it never outlives its parent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+
+from wirespeed.demo import calculator, convert
+from wirespeed.transport.listen import serve
+from wirespeed.transport.loop import run
+
+SERVICES = {"/mcp": calculator.server, "/lite": convert.server}
+
+
+async def main() -> None:
+    """Serve until stdin ends."""
+    serving = asyncio.ensure_future(
+        serve("ws://127.0.0.1:0", SERVICES, on_listening=_tell)
+    )
+    parent = asyncio.ensure_future(asyncio.to_thread(sys.stdin.buffer.read))
+    await asyncio.wait((serving, parent), return_when=asyncio.FIRST_COMPLETED)
+    if serving.done():
+        serving.result()  # why it could not
+    serving.cancel()
+    await asyncio.wait((serving,))
+
+
+def _tell(urls: Sequence[str]) -> None:
+    print(*urls, sep="\n", flush=True)
+
+
+if __name__ == "__main__":
+    run(main())

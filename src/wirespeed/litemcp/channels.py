@@ -1,0 +1,101 @@
+"""How a LiteMCP client reaches its target: as an MCP client does, but for what WebSocket asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from wirespeed.client.channels import Channel, MemoryChannel
+from wirespeed.client.channels import channel_for as mcp_channel_for
+
+if TYPE_CHECKING:
+    from wirespeed.client.remote import Socket, WebSocket
+    from wirespeed.client.target import Stdio
+    from wirespeed.litemcp.server import LiteServer
+
+LiteTarget: TypeAlias = "Stdio | WebSocket | Socket | LiteServer | str"
+
+
+def as_target(
+    target: Any, token: str | None, headers: Mapping[str, str] | None, both_headers: bool
+) -> Stdio | WebSocket | Socket | LiteServer:
+    """What a client connects to, from what its user gave. TypeError or ValueError for what is
+    none; nothing is launched or looked up."""
+    from wirespeed.client.remote import WebSocket, from_url
+
+    if isinstance(target, str):
+        target = from_url(target)
+    if isinstance(target, WebSocket):
+        return _with_credentials(target, token, headers, both_headers)
+    if token is not None or headers or both_headers:
+        raise ValueError("token and headers are for WebSocket: there is nobody to tell them to")
+    from wirespeed.client.remote import Socket
+    from wirespeed.client.target import Stdio
+
+    if isinstance(target, (Stdio, Socket)):
+        return target
+    from wirespeed.litemcp.server import LiteServer
+
+    if isinstance(target, LiteServer):
+        return target
+    raise TypeError(
+        "a target is Stdio(command, args), WebSocket(url), Socket(url), a URL or a LiteServer, not "
+        f"{type(target).__name__}"
+    )
+
+
+def _with_credentials(
+    target: WebSocket, token: str | None, headers: Mapping[str, str] | None, both_headers: bool
+) -> WebSocket:
+    from wirespeed.client.remote import WebSocket
+
+    merged = dict(target.headers) | dict(headers or {})
+    if token is None:
+        token = target.token
+    if both_headers:
+        # the page on WebSocket says "Authorization" and shows "Authentication: Bearer <Token>"
+        if token is None:
+            raise ValueError("both_headers needs a token")
+        if "authentication" in map(str.lower, merged):
+            raise ValueError("both_headers and the header Authentication say the same")
+        merged["Authentication"] = f"Bearer {token}"
+    return WebSocket(
+        target.url,
+        headers=merged,
+        token=token,
+        ssl=target.ssl,
+        compression=target.compression,
+        restart=target.restart,
+        open_timeout=target.open_timeout,
+        ping_interval=target.ping_interval,
+        ping_timeout=target.ping_timeout,
+        close_timeout=target.close_timeout,
+    )
+
+
+def restarts_of(target: Any) -> int:
+    """How often in a row a link that was lost is made again. Connections have no state here, so
+    that one to a server elsewhere is, unless its target says otherwise."""
+    from wirespeed.client.remote import RECONNECTS, Socket, WebSocket
+
+    restart = getattr(target, "restart", 0)
+    if restart is None and isinstance(target, (WebSocket, Socket)):
+        return RECONNECTS
+    return int(restart or 0)
+
+
+def channel_for(target: Any) -> Channel:
+    """A channel for one life of a link to the target."""
+    from wirespeed.client.remote import WebSocket
+    from wirespeed.litemcp.server import LiteServer
+
+    if isinstance(target, LiteServer):
+        server: Any = target
+        return MemoryChannel(server)
+    if isinstance(target, WebSocket):
+        from wirespeed.client.network import WebSocketChannel
+
+        channel = WebSocketChannel(target)
+        channel.subprotocols = ()  # LiteMCP has none
+        return channel
+    return mcp_channel_for(target)

@@ -1,0 +1,377 @@
+"""The LiteMCP client that people use: one tool, many concurrent calls."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from wirespeed._core.framing.blankline import BlankLineFramer
+from wirespeed.errors import CallTimeout, ConnectionClosed, TransportError, WirespeedError
+from wirespeed.limits import Limits
+from wirespeed.litemcp.channels import LiteTarget, as_target, channel_for, restarts_of
+from wirespeed.litemcp.client_connection import LiteClientConnection
+from wirespeed.litemcp.messages import VERSION, CallResult, Tool
+from wirespeed.litemcp.reading import info_reader, result_reader
+from wirespeed.server.schema import enc_hook
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from wirespeed._core.framing.base import Framer
+    from wirespeed.client.channels import Channel
+
+__all__ = ["LiteClient"]
+
+logger = logging.getLogger("wirespeed.litemcp")
+
+DEFAULT = -1.0  # a timeout that was not given
+
+# Seconds before the second start in a row; doubled for each further one.
+RESTART_DELAY = 0.1
+MAX_RESTART_DELAY = 5.0
+
+_json = msgspec.json.Encoder(enc_hook=enc_hook).encode
+_VERSION = msgspec.json.encode(VERSION)
+_HEAD = b'{"version":%b,"id":' % _VERSION
+_GET = b',"type":"get","data":{}}'
+
+
+class LiteClient:
+    """A client of one LiteMCP server, to be used as an async context manager (or with `open` and
+    `close`)::
+
+        async with LiteClient(Stdio("python", ["calculator.py"])) as client:
+            result = await client.call(2, b=3)
+            print(result.text)
+
+    Args:
+        target: ``Stdio(command, args)``, `WebSocket` or `Socket`, a URL (``ws://``, ``wss://``,
+            ``unix:``, ``tcp://``), or a `LiteServer` in this process.
+        token: Over WebSocket, the bearer token of the server.
+        headers: Over WebSocket, further headers of the upgrade request, of any names.
+        both_headers: Send the token as ``Authentication``, too: the protocol names both headers.
+        timeout: Seconds that a request may take unless a call says otherwise, waiting until it can
+            be sent included. It ends with `CallTimeout`, and an answer that comes later is dropped.
+            There is always one: a server ignores what it does not understand.
+        strict: Take only what the protocol says: frames ended by three newlines, strings where
+            strings must be. Otherwise one newline behind a whole JSON value ends a frame, too, and
+            other JSON values are taken as their texts.
+        limits: What the connection may take.
+
+    The server is launched or connected to by `open`. One that ended is started again at the next
+    call, if its target says so (``restart=…``).
+    """
+
+    def __init__(
+        self,
+        target: LiteTarget,
+        *,
+        token: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        both_headers: bool = False,
+        timeout: float = 60.0,
+        strict: bool = False,
+        limits: Limits | None = None,
+    ) -> None:
+        if timeout is None or not timeout > 0:
+            raise ValueError(f"timeout must be seconds above 0, not {timeout!r}")
+        self.target = as_target(target, token, headers, both_headers)
+        self.timeout = timeout
+        self.strict = strict
+        self.limits = Limits() if limits is None else limits
+        self._restarts = restarts_of(self.target)
+        self._read_info = info_reader(strict)
+        self._read_result = result_reader(strict)
+        self._call_head = b""
+        self._tool: Tool | None = None
+        self._asking: asyncio.Future[Tool] | None = None
+        self._opened = False
+        self._failures = 0  # ends of the link since a request was answered
+        self._connection: LiteClientConnection | None = None
+        self._channel: Channel | None = None
+        self._gone: LiteClientConnection | None = None  # the last one that was lost
+        self._lock: asyncio.Lock | None = None
+        self._tasks: set[asyncio.Future[Any]] = set()
+        self._explaining: asyncio.Future[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<LiteClient of {self.target!r}: {'open' if self._opened else 'closed'}>"
+
+    # -- opening and closing ---------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Launch or connect. Nothing happens if that is so already.
+
+        LaunchError: the server cannot be started. UpgradeRefused: a WebSocket server said no, with
+        an HTTP status. TransportError: it was not reached.
+        """
+        if not self._opened:
+            self._lock = asyncio.Lock()
+            self._opened = True
+            self._failures = 0
+        try:
+            await self._live()
+        except BaseException:
+            if self._connection is None:
+                self._opened = False
+            raise
+
+    async def close(self) -> None:
+        """End it: calls that still wait fail with ConnectionClosed, a child process is ended and
+        reaped. Safe to call twice."""
+        self._opened = False
+        await self._drop("the client was closed")
+        me = asyncio.current_task()
+        if tasks := {task for task in self._tasks if task is not me}:
+            await asyncio.wait(tasks)
+
+    async def _connect(self) -> LiteClientConnection:
+        channel = channel_for(self.target)
+
+        def join(framer: Framer | None) -> Any:
+            if framer is None:
+                framer = BlankLineFramer(self.limits.max_message, lenient=not self.strict)
+            loop = asyncio.get_running_loop()
+            self._connection = LiteClientConnection(loop, self.limits, self, framer)
+            return self._connection
+
+        self._channel = channel
+        self._tool = None  # what is there now may be another one
+        try:
+            await channel.open(join, self.limits)
+        except BaseException:
+            await self._drop("the client could not be opened")
+            raise
+        assert self._connection is not None
+        return self._connection
+
+    async def _live(self) -> LiteClientConnection:
+        """The connection, opened if it is not."""
+        assert self._lock is not None
+        async with self._lock:
+            if not self._opened:
+                raise ConnectionClosed("the client is not open")
+            connection = self._connection
+            if connection is not None and connection is not self._gone:
+                return connection
+            if connection is not None:
+                if self._explaining is not None and not self._explaining.done():
+                    await asyncio.wait((self._explaining,))
+                if self._failures > self._restarts:
+                    raise connection.error()
+                if self._failures > 1:
+                    delay = RESTART_DELAY * 2 ** min(self._failures - 2, 20)
+                    await asyncio.sleep(min(delay, MAX_RESTART_DELAY))
+                await self._drop("the server is started again")
+            try:
+                return await self._connect()
+            except TransportError:
+                self._failures += 1
+                raise
+
+    async def _drop(self, why: str) -> None:
+        """End the link there is."""
+        connection, channel = self._connection, self._channel
+        self._connection = self._channel = None
+        if connection is not None:
+            connection.fail(ConnectionClosed(why))
+        if channel is not None:
+            channel.hang_up()
+            # in a task: it goes on when the caller is cancelled
+            ending = self._spawn(channel.close())
+            await asyncio.wait((ending,))
+
+    def _spawn(self, work: Awaitable[Any]) -> asyncio.Future[Any]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Future[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (exc := task.exception()) is not None:
+            logger.error("a task of the client failed", exc_info=exc)
+
+    # -- for the connection ----------------------------------------------------------------------
+
+    def lost(self, connection: LiteClientConnection, reason: str) -> None:
+        """The link is of no more use; called by the connection."""
+        if connection is not self._connection or connection is self._gone:
+            return
+        self._gone = connection
+        self._failures = self._failures + 1 if connection.answers == 0 else 1
+        if connection.link is not None:
+            connection.link.close()
+        assert self._channel is not None
+        self._explaining = self._spawn(self._explain(connection, self._channel, reason))
+
+    def released(self, connection: LiteClientConnection) -> None:
+        """The link is gone; called by the connection."""
+        if connection is self._connection and self._channel is not None:
+            self._channel.released()
+
+    async def _explain(
+        self, connection: LiteClientConnection, channel: Channel, reason: str
+    ) -> None:
+        if connection.noise is not None and not connection.answers:
+            reason += f" (it wrote what is no message: {connection.noise!r})"
+        try:
+            error = await channel.failure(reason)
+            connection.fail(error)
+            logger.info("%s", error)
+        finally:
+            connection.fail(ConnectionClosed(reason))
+            if self._channel is channel:
+                self._channel = None
+            await channel.close()
+
+    # -- requests --------------------------------------------------------------------------------
+
+    async def _request(
+        self, what: str, head: bytes, tail: bytes, kind: str, decode: Any, timeout: float
+    ) -> Any:
+        seconds = self.timeout if timeout == DEFAULT else timeout
+        connection = self._connection
+        if connection is None or connection is self._gone or connection.full:
+            if not seconds > 0:
+                raise ValueError(f"timeout must be seconds above 0, not {seconds!r}")
+            loop = asyncio.get_running_loop()
+            until = loop.time() + seconds
+            try:
+                async with asyncio.timeout_at(until):
+                    connection = await self._ready()
+            except TimeoutError:
+                raise CallTimeout(f"{what} could not be sent within {seconds:g} s") from None
+            seconds = max(until - loop.time(), 0.001)
+        return await connection.request(what, head, tail, kind, decode, seconds)
+
+    async def _ready(self) -> LiteClientConnection:
+        """The connection, when it is open and has room."""
+        if not self._opened:
+            raise ConnectionClosed("the client is not open")
+        while True:
+            connection = await self._live()
+            if not connection.full:
+                return connection
+            await connection.wait_for_room()
+
+    async def info(self, *, timeout: float = DEFAULT) -> Tool:
+        """What the server says of its tool, asked anew.
+
+        CallTimeout: it did not answer. InvalidResponse: it answered something else.
+        """
+        decode = self._read_info
+        tool: Tool = await self._request("get", _HEAD, _GET, "info", decode, timeout)
+        self._remember(tool)
+        return tool
+
+    def _remember(self, tool: Tool) -> None:
+        if tool.version.major != VERSION.major:
+            logger.warning("the server speaks LiteMCP %s, not %s", tool.version, VERSION)
+        self._tool = tool
+        self._call_head = b',"type":"call","data":{"version":%b,"tool":%b,"arguments":' % (
+            _VERSION,
+            _json(tool.name),
+        )
+
+    async def _known(self, timeout: float) -> Tool:
+        """The tool, asked for once a connection, however many calls wait for that."""
+        if self._tool is not None:
+            return self._tool
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.ensure_future(self.info(timeout=timeout))
+            self._tasks.add(self._asking)
+            self._asking.add_done_callback(self._tasks.discard)
+            self._asking.add_done_callback(lambda task: task.cancelled() or task.exception())
+        asking = self._asking
+        await asyncio.wait((asking,))
+        if asking.cancelled():
+            raise ConnectionClosed("the client was closed")
+        if (exc := asking.exception()) is not None:
+            raise type(exc)(*exc.args) if isinstance(exc, WirespeedError) else exc
+        return asking.result()
+
+    async def prompt(self, *, timeout: float = DEFAULT) -> str:
+        """A text that tells a language model what the tool is and how to call it."""
+        return (await self._known(timeout)).prompt()
+
+    async def call(self, *args: Any, **kwargs: Any) -> CallResult:
+        """Call the tool: arguments in the order of its parameters, or by their names.
+
+        Strings go as they are, bytes as base64, anything else as its JSON. A parameter left out
+        before one that is given is sent as an empty string. TypeError for a name that the tool does
+        not have, one given twice, and too many. What the tool itself says went wrong is no
+        exception: look at ``result.error``.
+
+        CallTimeout: it did not answer. ChildExited, ConnectionLost, ConnectionClosed: it ended
+        before. InvalidResponse: it answered something else.
+        """
+        return await self.invoke(args, kwargs)
+
+    async def invoke(
+        self,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        timeout: float = DEFAULT,
+    ) -> CallResult:
+        """As `call`, with a time limit of its own."""
+        tool = self._tool if self._tool is not None else await self._known(timeout)
+        arguments = arrange(tool, args, kwargs or {})
+        tail = b"%b%b}}" % (self._call_head, _json(arguments))
+        result: CallResult = await self._request(
+            tool.name, _HEAD, tail, "result", self._read_result, timeout
+        )
+        return result
+
+
+def arrange(tool: Tool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
+    """The strings of a call, in order. TypeError: they do not fit the tool's parameters."""
+    parameters = tool.parameters
+    if len(args) > len(parameters):
+        raise TypeError(
+            f"{tool.name} takes {len(parameters)} arguments, but {len(args)} were given"
+        )
+    arguments = [to_text(value) for value in args]
+    if not kwargs:
+        return arguments
+    names = [parameter.name for parameter in parameters]
+    for name in kwargs:
+        if name not in names:
+            known = ", ".join(names) or "none"
+            raise TypeError(f"{tool.name} has no parameter {name!r}; it has: {known}")
+        if name in names[: len(args)]:
+            raise TypeError(f"{tool.name}: {name!r} was given twice")
+    last = max(map(names.index, kwargs))
+    for name in names[len(args) : last + 1]:
+        arguments.append(to_text(kwargs[name]) if name in kwargs else "")
+    return arguments
+
+
+def to_text(value: Any) -> str:
+    """An argument as the string that is sent. TypeError: it has no JSON form."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return base64.b64encode(value).decode("ascii")
+    text = _json(value).decode()
+    return msgspec.json.decode(text, type=str) if text[0] == '"' else text
+
+

@@ -1,0 +1,369 @@
+"""One client of a LiteMCP server: its requests in, its answers out.
+
+What gets no answer, because the protocol has none for it, is logged: what is no message, a repeated
+id, a type that no client sends. Everything else about a call is answered by a result of the same
+shape with ``"error": true``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wirespeed._core.frames import FrameStream
+from wirespeed.litemcp.arguments import ArgumentError, text_of
+from wirespeed.litemcp.contents import ResultError, encode_text, response_of
+from wirespeed.litemcp.envelope import BadMessage, id_of
+from wirespeed.litemcp.ids import SeenIds
+from wirespeed.litemcp.messages import Content, IOBasic, Response, ToolCall, refuse_version
+from wirespeed.transport.link import Endpoint
+
+if TYPE_CHECKING:
+    from wirespeed._core.framing.base import Framer
+    from wirespeed._core.slab import Lease
+    from wirespeed.litemcp.server import LiteServer
+    from wirespeed.litemcp.tool import LiteTool
+    from wirespeed.transport.tasks import Running, TaskPool
+
+logger = logging.getLogger("wirespeed.litemcp")
+
+MAX_LOGGED_FAULTS = 100
+SHOWN = 200  # bytes of a bad message that the log shows
+LAST_WAIT = 0.25  # seconds that handlers get after their cancellation
+
+_encode = msgspec.json.Encoder().encode
+_message = msgspec.json.Decoder(IOBasic).decode
+_call = msgspec.json.Decoder(ToolCall).decode
+
+
+class _LooseCall(msgspec.Struct):
+    tool: str
+    arguments: list[msgspec.Raw] | None = None
+    version: msgspec.Raw = msgspec.Raw(b"")
+
+
+_loose_call = msgspec.json.Decoder(_LooseCall).decode
+_any = msgspec.json.Decoder().decode
+
+
+class _Call:
+    """A call under way. The hook that the handler's end goes to."""
+
+    __slots__ = ("arguments", "connection", "given_up", "raw_id", "running", "timed_out", "timer")
+
+    def __init__(self, connection: LiteConnection, raw_id: bytes, arguments: list[str]) -> None:
+        self.connection = connection
+        self.raw_id = raw_id
+        self.arguments = arguments
+        self.running: Running | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.timed_out = False
+        self.given_up = False
+
+    def done(self, value: Any, exc: BaseException | None) -> None:
+        self.connection.finish(self, value, exc)
+
+    def expire(self) -> None:
+        """The tool's own timeout."""
+        self.timed_out = True
+        self.timer = None
+        self.cancel()
+
+    def cancel(self) -> None:
+        if self.running is not None:
+            self.running.cancel()
+
+
+class LiteConnection(Endpoint):
+    """A connection of a `wirespeed.litemcp.LiteServer`."""
+
+    def __init__(
+        self,
+        server: LiteServer,
+        tool: LiteTool,
+        loop: asyncio.AbstractEventLoop,
+        pool: TaskPool,
+        framer: Framer,
+    ) -> None:
+        self.server = server
+        self.loop = loop
+        self.pool = pool
+        self.closed: asyncio.Future[None] = loop.create_future()
+        self.draining = False
+        self.faults = 0  # frames that were no message, or nothing that could be answered
+        self.wire = self.stream = FrameStream(framer, limits=server.limits)
+        self._limits = server.limits
+        self._strict = server.strict
+        self._tool = tool
+        self._info = server.info_json
+        self._version = server.version
+        version = _encode(server.version)
+        self._head = b'{"version":%b,"id":' % version
+        self._middle = b',"type":"result","data":{"version":%b,"params":' % version
+        self._seen = SeenIds()
+        self._running: set[_Call] = set()
+        self._at_eof = False
+        self._grace_timer: asyncio.TimerHandle | None = None
+
+    # -- what the link tells ---------------------------------------------------------------------
+
+    def on_data(self) -> None:
+        """Work through what has come."""
+        if self.draining and not self._at_eof:
+            self._check_drained()
+            return
+        stream = self.stream
+        for frame in stream:
+            if frame is None:
+                self._fault(f"longer than the limit of {self._limits.max_message} bytes", None)
+                continue
+            try:
+                raw_id = id_of(stream, frame, self._limits.max_depth)
+                message = _message(frame)
+            except BadMessage as exc:
+                self._fault(str(exc), frame)
+            except (msgspec.DecodeError, RecursionError) as exc:
+                self._fault(f"no message of LiteMCP ({exc})", frame)
+            else:
+                self._receive(message, raw_id, frame)
+        if self.draining:
+            self._check_drained()
+
+    def on_eof(self) -> None:
+        """The client says no more: answer what came, then close."""
+        self._at_eof = True
+        self.drain()
+
+    def on_lost(self, exc: BaseException | None) -> None:
+        """Nobody reads the answers any more."""
+        if self._grace_timer is not None:
+            self._grace_timer.cancel()
+            self._grace_timer = None
+        if exc is not None:
+            logger.info("connection lost: %s", exc)
+        for call in list(self._running):
+            call.cancel()
+        self.server.forget(self)
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    def on_drained(self) -> None:
+        """The client has read: what is left to send fits again."""
+        if self.draining:
+            self._check_drained()
+
+    def _fault(self, reason: str, frame: Lease | None) -> None:
+        """Log what cannot be answered; not for ever, for a flood must not fill the log."""
+        self.faults += 1
+        if self.faults <= MAX_LOGGED_FAULTS:
+            text = b"" if frame is None else bytes(memoryview(frame)[:SHOWN])
+            logger.warning("ignored a message: %s%s", reason, f": {text!r}" if text else "")
+            if self.faults == MAX_LOGGED_FAULTS:
+                logger.warning("further bad input on this connection is not logged")
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def _receive(self, message: IOBasic, raw_id: bytes, frame: Lease) -> None:
+        kind = message.type
+        if kind != "call" and kind != "get":
+            what = "is for clients" if kind in ("info", "result") else "is unknown"
+            self._fault(f"its type {kind!r} {what}", frame)
+        elif not self._seen.add(raw_id):
+            self._fault(f"its id {_shown(raw_id)} was used before", frame)
+        elif kind == "get":
+            # of whatever version: the answer tells which one is spoken here
+            self._send(b'%b%b,"type":"info","data":%b}' % (self._head, raw_id, self._info))
+        else:
+            self._call_tool(message, raw_id)
+
+    def _call_tool(self, message: IOBasic, raw_id: bytes) -> None:
+        try:
+            arguments = self._read_call(message)
+        except ArgumentError as exc:
+            self._answer(raw_id, [], _failure(str(exc)))
+            return
+        call = _Call(self, raw_id, arguments)
+        tool = self._tool
+        try:
+            started = tool.start(arguments)
+        except BaseException as exc:
+            self.finish(call, None, exc)
+            if not isinstance(exc, Exception):
+                raise
+            return
+        if tool.inline:
+            self.finish(call, started, None)
+            return
+        self._running.add(call)
+        try:
+            call.running = self.pool.start(started, call.done)
+        except (RuntimeError, TypeError) as exc:  # the pool is closed, or it is no coroutine
+            self.finish(call, None, exc)
+            return
+        if call.running is None:
+            return  # it has ended
+        if tool.timeout is not None:
+            call.timer = self.loop.call_later(tool.timeout, call.expire)
+        # while so many are worked on, nothing is read
+        self.stream.paused = len(self._running) >= self._limits.max_in_flight
+
+    def _read_call(self, message: IOBasic) -> list[str]:
+        """The arguments of a call. ArgumentError: it cannot be served."""
+        if reason := refuse_version(message.version, self._version):
+            raise ArgumentError(reason)
+        try:
+            call: ToolCall | _LooseCall = _call(message.data)
+            arguments = call.arguments or []
+        except (msgspec.DecodeError, RecursionError):
+            call, arguments = self._read_loosely(message.data)
+        if self._strict or bytes(call.version):
+            if reason := refuse_version(call.version, self._version):
+                raise ArgumentError(f"data: {reason}")
+        if call.tool != self._tool.name:
+            name = encode_text(call.tool[:SHOWN])
+            raise ArgumentError(f"unknown tool {name!r}: this one is {self._tool.name!r}")
+        return arguments
+
+    def _read_loosely(self, data: msgspec.Raw) -> tuple[_LooseCall, list[str]]:
+        """A call that is not as it should be: what can be made of it."""
+        try:
+            call = _loose_call(data)
+        except (msgspec.DecodeError, RecursionError) as exc:
+            raise ArgumentError(f"data is no ToolCall: {_reason(exc)}") from None
+        arguments = []
+        for at, raw in enumerate(call.arguments or ()):
+            if bytes(raw)[:1] != b'"' and self._strict:
+                raise ArgumentError(f"arguments[{at}] is no string")
+            try:
+                arguments.append(text_of(_any(raw)) if bytes(raw)[:1] == b'"' else _json(raw))
+            except (msgspec.DecodeError, RecursionError) as exc:
+                raise ArgumentError(f"arguments[{at}]: {_reason(exc)}") from None
+        return call, arguments
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def finish(self, call: _Call, value: Any, exc: BaseException | None) -> None:
+        """A handler ended: send what came of it."""
+        if call.timer is not None:
+            call.timer.cancel()
+        self._running.discard(call)
+        if self.link is None:
+            if exc is not None and not isinstance(exc, asyncio.CancelledError):
+                logger.error("tool %s failed after its client left", self._tool.name, exc_info=exc)
+            return
+        if exc is None:
+            try:
+                response = response_of(value)
+            except ResultError as failure:
+                response = self._failed(call, failure)
+        else:
+            response = self._failed(call, exc)
+        self._answer(call.raw_id, call.arguments, response)
+        if self.stream.paused and len(self._running) < self._limits.max_in_flight:
+            self.stream.paused = False
+            self.link.pump()  # nothing happens while it works through input: that goes on itself
+        if self.draining:
+            self._check_drained()
+
+    def _failed(self, call: _Call, exc: BaseException) -> Response:
+        """What the caller gets of a failure; the traceback is for the log only."""
+        name = self._tool.name
+        if isinstance(exc, ArgumentError):
+            return _failure(str(exc))
+        if call.given_up:
+            return _failure("the server is shutting down")
+        if call.timed_out:
+            text = f"tool {name} timed out after {self._tool.timeout:g} s"
+            logger.warning("%s", text)
+        elif isinstance(exc, asyncio.CancelledError):
+            text = f"tool {name} was cancelled"
+        elif isinstance(exc, (KeyboardInterrupt, SystemExit)):
+            text = f"tool {name} ended the server"
+            logger.error("tool %s ended the server: %r", name, exc)
+        else:
+            try:
+                text = str(exc) or type(exc).__name__
+            except Exception:
+                text = type(exc).__name__
+            logger.error("tool %s failed", name, exc_info=exc)
+        return _failure(text)
+
+    def _answer(self, raw_id: bytes, arguments: list[str], response: Response) -> None:
+        params = dict(zip(self._tool.names, arguments, strict=False))
+        try:
+            shown = _encode(response)
+        except (UnicodeEncodeError, TypeError, RecursionError):
+            logger.error("tool %s: its result is no valid text", self._tool.name)
+            shown = _encode(_failure("the result cannot be sent: it holds a lone surrogate"))
+        self._send(
+            b'%b%b%b%b,"response":%b}}'
+            % (self._head, raw_id, self._middle, _encode(params), shown)
+        )
+
+    def _send(self, message: bytes) -> None:
+        if self.link is not None:
+            self.stream.send(message)
+            self.link.wrote()
+
+    # -- shutting down ---------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Take no more requests, answer those there are within the grace time, then close."""
+        if self.draining or self.link is None:
+            return
+        self.draining = True
+        self.link.closing = True
+        self.link.update_reading()
+        self.link.wrote()
+        self._grace_timer = self.loop.call_later(self.server.shutdown_grace, self._grace_over)
+        self._check_drained()
+
+    def _check_drained(self) -> None:
+        """Close once everything is answered and sent."""
+        link = self.link
+        if link is None or self._running or (self._at_eof and self.stream.framer.buffered):
+            return
+        link.flush()
+        if self.link is not None and link.idle:
+            link.end()
+
+    def _grace_over(self) -> None:
+        self._grace_timer = None
+        for call in list(self._running):
+            logger.warning("tool %s did not end in time for the shutdown", self._tool.name)
+            call.given_up = True
+            call.cancel()
+        # a handler that ignores its cancellation is not waited for
+        self.loop.call_later(LAST_WAIT, self._end)
+
+    def _end(self) -> None:
+        if self.link is not None:
+            self.link.end()
+
+    def abort(self) -> None:
+        """Close now: what is in flight is cancelled, what is queued is dropped."""
+        if self.link is not None:
+            self.link.close()
+
+
+def _failure(text: str) -> Response:
+    return Response([Content("text", encode_text(text))], True)
+
+
+def _json(raw: Any) -> str:
+    """A JSON text, compact."""
+    return bytes(msgspec.json.format(bytes(raw), indent=-1)).decode()
+
+
+def _reason(exc: BaseException) -> str:
+    return "nested too deeply" if isinstance(exc, RecursionError) else encode_text(str(exc))
+
+
+def _shown(raw_id: bytes) -> str:
+    text = raw_id.decode("ascii")
+    return text if len(text) <= 40 else text[:39] + "…"
+
+

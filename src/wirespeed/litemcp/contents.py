@@ -1,0 +1,150 @@
+"""What a tool returns, as LiteMCP's contents.
+
+==========================================  =====================================================
+a value                                     contents
+==========================================  =====================================================
+``None``                                    none
+``str``, and what JSON writes as a string   one, of type ``text``
+``bool``                                    one, ``boolean``: ``true`` or ``false``
+``int``, ``float``, ``Decimal``             one, ``number``, as JSON writes it
+``bytes``                                   one, ``application/octet-stream``, base64
+`wirespeed.server.Image`, ``Audio``         one, of their media type, base64
+other content classes of MCP                a text, or their resource likewise
+`Content`                                   as it is
+list, tuple, set, what a generator yields   those of its items, in order; a list inside one is
+                                            ``json``
+dict, struct, dataclass, model              one, ``json``
+`Response`                                  all of it as it is
+==========================================  =====================================================
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from wirespeed.litemcp.messages import Content, Response
+from wirespeed.server.schema import enc_hook, one_line
+
+__all__ = ["ResultError", "contents_of", "encode_text", "json_content", "response_of"]
+
+BINARY = "application/octet-stream"
+_BYTES = (bytes, bytearray, memoryview)
+_COLLECTIONS = (list, tuple, set, frozenset)
+
+_encode = msgspec.json.Encoder(enc_hook=enc_hook).encode
+
+
+class ResultError(ValueError):
+    """A tool returned what cannot be sent; the text is fit for the caller."""
+
+
+def response_of(value: Any) -> Response:
+    """The response that a tool's value stands for. ResultError: it cannot be sent."""
+    if type(value) is str:  # the commonest
+        return Response([Content("text", value)])
+    if isinstance(value, Response):
+        for content in value.content:
+            _check(content)
+        return value
+    return Response(contents_of(value))
+
+
+def contents_of(value: Any) -> list[Content]:
+    """The contents that a value stands for. ResultError: it cannot be sent."""
+    if value is None:
+        return []
+    if isinstance(value, _COLLECTIONS) and not hasattr(value, "_fields"):
+        found: list[Content] = []
+        for item in value:
+            if isinstance(item, _COLLECTIONS):
+                found.append(json_content(item))
+            else:
+                found += _one(item)
+        return found
+    return _one(value)
+
+
+def _one(value: Any) -> Iterable[Content]:
+    if value is None:
+        return [json_content(value)]
+    if isinstance(value, str):
+        return [Content("text", str.__str__(value))]
+    if isinstance(value, Content):
+        return [_check(value)]
+    if isinstance(value, _BYTES):
+        return [media(BINARY, value)]
+    if isinstance(value, float) and not math.isfinite(value):
+        return [Content("number", repr(float(value)))]
+    if isinstance(value, Decimal):
+        return [Content("number", str(value))]
+    if type(value).__module__ == "wirespeed.server.content":
+        return _block(value)
+    return [json_content(value)]
+
+
+def media(kind: str, data: Any) -> Content:
+    """Bytes of a media type, as base64."""
+    return Content(kind, base64.b64encode(data).decode("ascii"))
+
+
+def json_content(value: Any) -> Content:
+    """A value by what its JSON is: text, number, boolean or json."""
+    try:
+        text = _encode(value).decode()
+    except Exception as exc:  # the author's classes may raise anything when they are read
+        raise ResultError(f"the result cannot be sent as JSON: {_reason(exc)}") from exc
+    first = text[0]
+    if first == '"':
+        return Content("text", msgspec.json.decode(text, type=str))
+    if first in "tf":
+        return Content("boolean", text)
+    if first in "-0123456789":
+        return Content("number", text)
+    return Content("json", text)
+
+
+def _block(block: Any) -> list[Content]:
+    """A content class of MCP."""
+    from wirespeed.server import content as mcp
+
+    if isinstance(block, mcp.ToolResult):
+        raise ResultError("a ToolResult is for MCP: return a wirespeed.litemcp.Response")
+    if isinstance(block, mcp.Text):
+        return [Content("text", block.text)]
+    if isinstance(block, (mcp.Image, mcp.Audio)):
+        return [media(block.mime_type, block.data)]
+    if isinstance(block, mcp.EmbeddedResource):
+        resource = block.resource
+        if isinstance(resource.blob, _BYTES):
+            return [media(resource.mime_type or BINARY, resource.blob)]
+        return [Content(resource.mime_type or "text", str(resource.text))]
+    return [json_content(block)]
+
+
+def _check(content: Any) -> Content:
+    if (
+        not isinstance(content, Content)
+        or not isinstance(content.type, str)
+        or not isinstance(content.data, str)
+    ):
+        raise ResultError("the type and the data of a content are strings")
+    return content
+
+
+def _reason(exc: BaseException) -> str:
+    if isinstance(exc, UnicodeEncodeError):
+        return "it holds a lone surrogate"
+    if isinstance(exc, RecursionError):
+        return "it is nested too deeply, or contains itself"
+    return one_line(str(exc))
+
+
+def encode_text(text: str) -> str:
+    """A text that can be sent, whatever it holds."""
+    return text.encode("utf-8", "backslashreplace").decode()

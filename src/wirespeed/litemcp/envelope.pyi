@@ -1,0 +1,6 @@
+from wirespeed._core.frames import FrameStream
+from wirespeed._core.slab import Lease
+
+class BadMessage(ValueError): ...
+
+def id_of(stream: FrameStream, frame: Lease, max_depth: int, /) -> bytes: ...

@@ -1,0 +1,129 @@
+"""Which ids a connection has seen: a request with a repeated one is to be ignored.
+
+LiteMCP, data-structure, IOBasic. The page gives no scope and no end: here it is the connection, and
+the last ids of it, so that memory is bounded.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memset
+
+import os
+
+cdef enum:
+    FIRST_ROOM = 16
+    LIMIT = 1048576
+    MAX_LIMIT = 67108864
+    EXACT_DIGITS = 18     # what always fits into 64 bits
+
+
+@cython.final
+@cython.no_gc
+cdef class SeenIds:
+    """The last `limit` ids (a power of two): 16 bytes for each, taken as they come.
+
+    Integers of up to 18 digits are told apart exactly, longer ones by a secret 64-bit hash.
+    """
+
+    def __cinit__(self, Py_ssize_t limit=LIMIT):
+        if limit < FIRST_ROOM or limit > MAX_LIMIT or limit & (limit - 1):
+            raise ValueError(f"limit must be a power of two from 16 to 2**26, not {limit}")
+        self.limit = limit
+        self.salt = <uint64_t> int.from_bytes(os.urandom(8), "little")
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.ring)
+        PyMem_RawFree(self.table)
+
+    def __len__(self):
+        return self.count
+
+    @property
+    def nbytes(self):
+        """Bytes of memory held."""
+        return <Py_ssize_t> self.room * <Py_ssize_t> (sizeof(int64_t) + 2 * sizeof(uint32_t))
+
+    def add(self, bytes raw_id not None, /):
+        """Remember an id, given as the text of a JSON integer. False: it was there already."""
+        cdef const char *p = PyBytes_AS_STRING(raw_id)
+        cdef Py_ssize_t n = PyBytes_GET_SIZE(raw_id)
+        cdef Py_ssize_t i = 0
+        cdef bint negative = n > 0 and p[0] == c'-'
+        cdef int64_t key = 0
+        if n - negative > EXACT_DIGITS:
+            return self.add_c(<int64_t> <Py_ssize_t> hash(raw_id))
+        for i in range(negative, n):
+            if p[i] < c'0' or p[i] > c'9':
+                raise ValueError("an id is the text of a JSON integer")
+            key = 10 * key + (p[i] - c'0')
+        return self.add_c(-key if negative else key)
+
+    cdef uint32_t home_c(self, int64_t key) noexcept:
+        """Where in the table a key belongs; nobody outside can choose keys that meet there."""
+        cdef uint64_t x = <uint64_t> key ^ self.salt
+        x = (x ^ (x >> 33)) * <uint64_t> 0xff51afd7ed558ccd
+        x = (x ^ (x >> 33) ^ self.salt) * <uint64_t> 0xc4ceb9fe1a85ec53
+        return <uint32_t> ((x ^ (x >> 33)) & (2 * self.room - 1))
+
+    cdef uint32_t find_c(self, int64_t key) noexcept:
+        """Where in the table the key is, or the free entry where it would be."""
+        cdef uint32_t at = self.home_c(key)
+        while self.table[at] and self.ring[self.table[at] - 1] != key:
+            at = (at + 1) & (2 * self.room - 1)
+        return at
+
+    cdef int grow_c(self) except -1:
+        cdef uint32_t room = 2 * self.room if self.room else FIRST_ROOM
+        cdef uint32_t i
+        cdef int64_t *ring = <int64_t *> PyMem_RawRealloc(self.ring, room * sizeof(int64_t))
+        cdef uint32_t *table
+        if ring is NULL:
+            raise MemoryError("no memory to remember ids")
+        self.ring = ring
+        table = <uint32_t *> PyMem_RawMalloc(2 * room * sizeof(uint32_t))
+        if table is NULL:
+            raise MemoryError("no memory to remember ids")
+        memset(table, 0, 2 * room * sizeof(uint32_t))
+        PyMem_RawFree(self.table)
+        self.table = table
+        self.room = room
+        for i in range(self.count):
+            self.table[self.find_c(self.ring[i])] = i + 1
+        return 0
+
+    cdef int forget_c(self, int64_t key) noexcept:
+        """Take a key out of the table; those that it had pushed aside move up."""
+        cdef uint32_t mask = 2 * self.room - 1
+        cdef uint32_t gap = self.find_c(key)
+        cdef uint32_t at = gap
+        cdef uint32_t home
+        while True:
+            at = (at + 1) & mask
+            if self.table[at] == 0:
+                break
+            home = self.home_c(self.ring[self.table[at] - 1])
+            # it may move to the gap if its search would have passed there
+            if ((at - home) & mask) >= ((at - gap) & mask):
+                self.table[gap] = self.table[at]
+                gap = at
+        self.table[gap] = 0
+        return 0
+
+    cdef bint add_c(self, int64_t key) except -1:
+        cdef uint32_t place
+        if self.count and self.table[self.find_c(key)]:
+            return False
+        if self.count < <uint32_t> self.limit:
+            if self.count == self.room:
+                self.grow_c()
+            place = self.count
+            self.count += 1
+        else:
+            place = self.oldest
+            self.forget_c(self.ring[place])
+            self.oldest = (place + 1) & (self.room - 1)
+        self.ring[place] = key
+        self.table[self.find_c(key)] = place + 1
+        return True

@@ -1,0 +1,159 @@
+"""A function as the tool of a LiteMCP server."""
+
+from __future__ import annotations
+
+import contextvars
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from wirespeed.litemcp.arguments import Slot, check_number, decode_arguments, slots_of
+from wirespeed.litemcp.messages import Parameter
+from wirespeed.server import launch
+from wirespeed.server.signature import inspect_tool
+
+__all__ = ["LiteTool", "raw_tool", "typed_tool"]
+
+_EXAMPLES = re.compile(r"^Examples?:[ \t]*\n?(?P<text>(?:.+\n?)+)", re.MULTILINE)
+
+
+class LiteTool:
+    """A tool, ready to be called; made by `typed_tool` and `raw_tool`.
+
+    Attributes:
+        name, description, example: As the server shows it.
+        parameters: In the order of the arguments.
+        timeout: Seconds after which a call is given up, or None.
+        inline: Whether `start` gives the result itself, not a coroutine.
+    """
+
+    __slots__ = (
+        "_start",
+        "description",
+        "example",
+        "inline",
+        "name",
+        "names",
+        "parameters",
+        "timeout",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        description: str | None,
+        example: str | None,
+        parameters: Sequence[Parameter],
+        start: Callable[[list[str]], Any],
+        *,
+        timeout: float | None,
+        inline: bool = False,
+    ) -> None:
+        if timeout is not None and not timeout > 0:
+            raise ValueError("timeout must be seconds above 0")
+        names = [parameter.name for parameter in parameters]
+        if twice := {one for one in names if names.count(one) > 1}:
+            raise ValueError(f"tool {name!r}: two parameters named {', '.join(sorted(twice))}")
+        self.name = name
+        self.description = description
+        self.example = example
+        self.parameters = list(parameters)
+        self.names = names
+        self.timeout = timeout
+        self.inline = inline
+        self._start = start
+
+    def __repr__(self) -> str:
+        return f"<LiteTool {self.name!r}({', '.join(self.names)})>"
+
+    def start(self, arguments: list[str]) -> Any:
+        """Call it: a coroutine to run, or the result of an inline tool. ArgumentError: the
+        arguments do not fit."""
+        return self._start(arguments)
+
+
+def typed_tool(
+    function: Callable[..., Any],
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    example: str | None = None,
+    inline: bool = False,
+    timeout: float | None = None,
+) -> LiteTool:
+    """A tool whose parameters are those of a function.
+
+    SignatureError: the function cannot be a tool; the text says why.
+    """
+    # a result of any type can be sent, so none is looked at
+    spec = inspect_tool(function, name=name, description=description, returns=Any)
+    said = spec.description
+    if description is None and said and (found := _EXAMPLES.search(said)):
+        if example is None:
+            example = " ".join(found["text"].split())
+        said = (said[: found.start()].rstrip() + "\n\n" + said[found.end() :].lstrip()).strip()
+    slots = slots_of(spec)
+    called, names = spec.function, spec.kwnames or None
+    if inline and (spec.is_async or spec.is_generator or spec.is_async_generator):
+        raise ValueError(f"tool {spec.name!r}: only a plain function can be inline")
+    inline = inline and not spec.wraps_async
+    run: Callable[..., Any]
+    if spec.is_async:
+        run = launch.call
+    elif spec.is_async_generator:
+        run = launch.async_generator
+    elif spec.wraps_async:
+        run = launch.awaitable
+    elif spec.is_generator:
+        run = launch.generator
+    elif inline:
+        run = _here
+    else:
+        run = launch.in_thread
+
+    def start(arguments: list[str]) -> Any:
+        return run(called, decode_arguments(slots, arguments), names)
+
+    return LiteTool(
+        spec.name,
+        said or None,
+        example,
+        [slot.parameter for slot in slots],
+        start if names or not spec.is_async else _direct(called, slots),
+        timeout=timeout,
+        inline=inline,
+    )
+
+
+def _here(function: Callable[..., Any], values: list[Any], names: launch.Names) -> Any:
+    """Call it here and now, with context variables of its own."""
+    return contextvars.copy_context().run(launch.call, function, values, names)
+
+
+def _direct(function: Callable[..., Any], slots: list[Slot]) -> Callable[[list[str]], Any]:
+    """The same for a coroutine function without keyword-only parameters, with fewer calls."""
+
+    def start(arguments: list[str]) -> Any:
+        return function(*decode_arguments(slots, arguments))
+
+    return start
+
+
+def raw_tool(
+    name: str,
+    parameters: Sequence[Parameter],
+    handler: Callable[[list[str]], Any],
+    *,
+    description: str | None = None,
+    example: str | None = None,
+    timeout: float | None = None,
+) -> LiteTool:
+    """A tool whose handler, a coroutine function, gets the strings as they came, checked only for
+    their number."""
+    most = len(parameters)
+
+    def start(arguments: list[str]) -> Any:
+        check_number(len(arguments), most)
+        return handler(arguments)
+
+    return LiteTool(name, description, example, parameters, start, timeout=timeout)

@@ -1,0 +1,163 @@
+"""Where a server listens and a client connects: URLs as plain values that do nothing themselves."""
+
+from __future__ import annotations
+
+import ipaddress
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+DEFAULT_PORTS = {"ws": 80, "wss": 443}
+FORMS = "ws://host:port/path, wss://host:port/path, tcp://host:port or unix:/path"
+
+
+class Address(msgspec.Struct, frozen=True, repr_omit_defaults=True):
+    """A parsed URL. Neither ``str`` nor ``repr`` shows the query: it may carry a secret.
+
+    Attributes:
+        scheme: ``ws``, ``wss``, ``tcp`` or ``unix``.
+        host: A name in ASCII or an address, IPv6 without brackets; empty for ``unix``.
+        port: 0 when a server may take any; also 0 for ``unix``.
+        path: The URL's path, ``/`` when it has none; the file for ``unix``; empty for ``tcp``.
+        query: What follows the question mark of a WebSocket URL.
+    """
+
+    scheme: str
+    host: str = ""
+    port: int = 0
+    path: str = ""
+    query: str = ""
+
+    @property
+    def is_websocket(self) -> bool:
+        """Whether WebSocket is spoken there (else messages lie in the bare stream)."""
+        return self.scheme in ("ws", "wss")
+
+    @property
+    def secure(self) -> bool:
+        """Whether TLS is spoken there."""
+        return self.scheme == "wss"
+
+    @property
+    def target(self) -> str:
+        """What a client asks for: path and query (RFC 6455 section 3, "resource name")."""
+        return f"{self.path}?{self.query}" if self.query else self.path
+
+    @property
+    def authority(self) -> str:
+        """Host and port as a URL has them; the port is left out where it is the scheme's own."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == DEFAULT_PORTS.get(self.scheme) else f"{host}:{self.port}"
+
+    def __str__(self) -> str:
+        if self.scheme == "unix":
+            return f"unix:{self.path}"
+        return f"{self.scheme}://{self.authority}{self.path}"
+
+    def __repr__(self) -> str:
+        return f"Address({str(self)!r})"
+
+
+def parse(url: str) -> Address:
+    """The address that a URL names.
+
+    ``unix:/path`` or ``unix:relative/path``; ``tcp://host:port``; ``ws://host[:port][/path][?query]``
+    and ``wss://…``. ValueError says what is wrong; its text never holds a password or a query.
+    """
+    if not isinstance(url, str):
+        raise TypeError(f"a URL is a string, not {type(url).__name__}")
+    scheme, colon, rest = url.partition(":")
+    scheme = scheme.lower()
+    if not colon or scheme not in ("ws", "wss", "tcp", "unix"):
+        raise ValueError(f"{_public(url)!r} is no URL to listen at or connect to: use {FORMS}")
+    if scheme == "unix":
+        return _unix(rest)
+    if any(c <= " " or c == "\x7f" for c in url):
+        raise ValueError(f"{_public(url)!r} has a space or a control character in it")
+    if not rest.startswith("//"):
+        raise ValueError(f"{_public(url)!r} has no host: use {FORMS}")
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as exc:
+        raise ValueError(f"{_public(url)!r} is not a good URL: {_reason(exc)}") from None
+    if "@" in parts.netloc:
+        raise ValueError("a URL must not hold a user or password: use a token or headers")
+    if "#" in url:
+        raise ValueError(f"{_public(url)!r}: a fragment has no meaning here (RFC 6455 section 3)")
+    if not host:
+        raise ValueError(
+            f"{_public(url)!r} has no host: 127.0.0.1 is this machine alone, "
+            "0.0.0.0 or [::] is every network"
+        )
+    host = _host(host, bracketed="[" in parts.netloc, url=url)
+    if scheme == "tcp":
+        if port is None:
+            raise ValueError(f"{_public(url)!r} has no port: use tcp://host:port")
+        if parts.path not in ("", "/") or "?" in url:
+            raise ValueError(f"{_public(url)!r}: tcp:// has neither path nor query")
+        return Address(scheme, host, port)
+    return Address(
+        scheme,
+        host,
+        DEFAULT_PORTS[scheme] if port is None else port,
+        quote(parts.path, safe="/%:@!$&'()*+,;=-._~") or "/",
+        quote(parts.query, safe="/?%:@!$&'()*+,;=-._~"),
+    )
+
+
+def _unix(rest: str) -> Address:
+    path = rest
+    if rest.startswith("//"):
+        # unix:///path is written often; what stands between // and / would be a host
+        path = rest[2:]
+        if not path.startswith("/"):
+            raise ValueError(f"'unix:{rest}' names a host: use unix:/path or unix:relative/path")
+    if not path or path.endswith("/"):
+        raise ValueError(f"'unix:{rest}' names no file: use unix:/path")
+    if "\0" in path:
+        raise ValueError("a socket's path contains a null character")
+    return Address("unix", path=path)
+
+
+def _host(host: str, *, bracketed: bool, url: str) -> str:
+    if bracketed:
+        try:
+            ipaddress.IPv6Address(host)
+        except ValueError:
+            raise ValueError(f"{_public(url)!r}: {host!r} is no IPv6 address") from None
+        return host
+    try:
+        return host if host.isascii() else host.encode("idna").decode("ascii")
+    except UnicodeError:
+        raise ValueError(f"{_public(url)!r}: {host!r} is no host name") from None
+
+
+def _public(url: str) -> str:
+    """A URL as an error may show it: without query, user and password."""
+    url = url.partition("?")[0].partition("#")[0]
+    before, slashes, rest = url.partition("//")
+    authority, slash, path = rest.partition("/")
+    return before + slashes + authority.rpartition("@")[2] + slash + path
+
+
+def _reason(exc: ValueError) -> str:
+    text = str(exc)
+    if "ort" in text:  # "Port out of range 0-65535", "Port could not be cast to integer …"
+        return "the port must be a number from 0 to 65535"
+    return "its host cannot be read"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, as a URL or a Host header names it, is this machine's own: ``localhost`` and
+    names under it (RFC 6761 section 6.3), 127.0.0.0/8, ::1."""
+    host = host.lower().removesuffix(".")
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+        return found.ipv4_mapped.is_loopback
+    return found.is_loopback

@@ -1,0 +1,198 @@
+"""Listening sockets: made with care for what is there already, and cleaned up after."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import ipaddress
+import os
+import socket
+import stat
+from collections.abc import Sequence
+from typing import Any, Self
+
+import msgspec
+
+from wirespeed.errors import TransportError
+from wirespeed.transport.address import Address
+from wirespeed.transport.options import ListenOptions
+
+PROBE_TIMEOUT = 1.0  # seconds that a server at a socket's file has to take a connection
+PORT_TRIES = 10
+
+
+class Listening:
+    """Sockets that listen at an address; a context manager that closes them.
+
+    Attributes:
+        address: With the port that was really taken.
+        sockets: Non-blocking, one for each address of the host.
+        local: Whether only this machine can reach them.
+    """
+
+    def __init__(self, address: Address, sockets: list[socket.socket]) -> None:
+        self.address = address
+        self.sockets = sockets
+        self.local = all(_is_local(sock) for sock in sockets)
+        self._file: tuple[int, int] | None = None
+        if address.scheme == "unix":
+            self._file = _identity(address.path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop listening. A socket's file is removed if it is still ours."""
+        if self._file is not None:
+            if _identity(self.address.path) == self._file:
+                with contextlib.suppress(OSError):
+                    os.unlink(self.address.path)
+            self._file = None
+        for sock in self.sockets:
+            sock.close()
+
+
+def resolve(address: Address) -> list[Any]:
+    """What the system knows of an address to listen at; blocks on DNS. TransportError."""
+    if address.scheme == "unix":
+        return []
+    try:
+        return socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except (OSError, UnicodeError) as exc:
+        raise _cannot(address, exc) from exc
+
+
+def listen(
+    address: Address, found: Sequence[Any], options: ListenOptions, *, reserve: bool = False
+) -> Listening:
+    """Listen at all that `resolve` found. ``reserve``: take the port only, for processes that will
+    listen there with ``reuse_port``. TransportError says why it cannot be."""
+    if address.scheme == "unix":
+        return _listen_unix(address, options)
+    for _ in range(PORT_TRIES):
+        sockets: list[socket.socket] = []
+        port = address.port
+        try:
+            for place in dict.fromkeys((info[0], info[2], info[4]) for info in found):
+                sock = _bound(*place, port, options)
+                if sock is None:
+                    continue
+                sockets.append(sock)
+                port = sock.getsockname()[1]  # that of the others, if any may be taken
+                if not reserve:
+                    sock.listen(options.backlog)
+            if not sockets:
+                raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
+        except OSError as exc:
+            for sock in sockets:
+                sock.close()
+            if exc.errno == errno.EADDRINUSE and address.port == 0 and sockets:
+                continue  # free on one address, taken on another
+            raise _cannot(address, exc) from exc
+        return Listening(msgspec.structs.replace(address, port=port), sockets)
+    raise _cannot(address, OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)))
+
+
+def _bound(
+    family: int, proto: int, place: tuple[Any, ...], port: int, options: ListenOptions
+) -> socket.socket | None:
+    """None for a kind of address that this machine does not have."""
+    try:
+        sock = socket.socket(family, socket.SOCK_STREAM, proto)
+    except OSError as exc:
+        if exc.errno == errno.EAFNOSUPPORT:
+            return None
+        raise
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if options.reuse_port:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind((place[0], port, *place[2:]))
+    except OSError as exc:
+        sock.close()
+        if exc.errno == errno.EADDRNOTAVAIL and family == socket.AF_INET6:
+            return None  # "localhost" is ::1 too, also where IPv6 is switched off
+        raise
+    return sock
+
+
+def _listen_unix(address: Address, options: ListenOptions) -> Listening:
+    path = os.path.abspath(address.path)  # the working directory may change
+    address = msgspec.structs.replace(address, path=path)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        _make_way(path, address)
+        sock.bind(path)
+        try:
+            # nobody can connect before listen()
+            os.chmod(path, options.socket_mode)
+            sock.listen(options.backlog)
+        except BaseException:
+            os.unlink(path)
+            raise
+    except OSError as exc:
+        sock.close()
+        raise _cannot(address, exc) from exc
+    except BaseException:
+        sock.close()
+        raise
+    return Listening(address, [sock])
+
+
+def _make_way(path: str, address: Address) -> None:
+    """Remove a socket's file that a server left behind; TransportError if one is there."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(found.st_mode):
+        raise TransportError(f"cannot listen at {address}: there is a file that is no socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(PROBE_TIMEOUT)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            pass
+        except FileNotFoundError:
+            return
+        except OSError as exc:
+            if exc.errno not in (errno.EAGAIN, errno.ETIMEDOUT) and not isinstance(
+                exc, TimeoutError
+            ):
+                raise
+            raise TransportError(f"cannot listen at {address}: another server does") from None
+        else:
+            raise TransportError(f"cannot listen at {address}: another server does")
+    if _identity(path) == (found.st_dev, found.st_ino):  # not of one that started meanwhile
+        os.unlink(path)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _is_local(sock: socket.socket) -> bool:
+    if sock.family == socket.AF_UNIX:
+        return True
+    return ipaddress.ip_address(sock.getsockname()[0].partition("%")[0]).is_loopback
+
+
+def _cannot(address: Address, exc: Exception) -> TransportError:
+    reason = getattr(exc, "strerror", None) or str(exc)
+    if isinstance(exc, UnicodeError):
+        reason = "its host is no host name"
+    # CPython puts its own words into some: "[Errno 98] error while attempting to bind …"
+    return TransportError(f"cannot listen at {address}: {reason[:1].lower()}{reason[1:]}")

@@ -1,0 +1,44 @@
+"""permessage-deflate (RFC 7692) of `websockets` as our framer takes it: whole messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from websockets.exceptions import PayloadTooBig, ProtocolError
+from websockets.frames import Frame, Opcode
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+    from websockets.extensions.permessage_deflate import PerMessageDeflate
+
+
+class MessageDeflate:
+    """The `deflate` of a `wirespeed.core.WebSocketFramer`.
+
+    Args:
+        extension: What a handshake agreed on; of one connection, since it keeps what was sent.
+    """
+
+    def __init__(self, extension: PerMessageDeflate) -> None:
+        self._extension = extension
+
+    def encode(self, data: Buffer) -> Buffer:
+        """The message compressed."""
+        return self._extension.encode(Frame(Opcode.TEXT, memoryview(data))).data
+
+    def decode(self, data: bytes, max_size: int) -> Buffer | None:
+        """The message as it was; None when it is longer than max_size bytes.
+
+        ValueError when it is not deflated data.
+        """
+        decoder = getattr(self._extension, "decoder", None)
+        if decoder is not None and decoder.eof:
+            # a block that said it is the last one: what follows would be dropped without a word
+            raise ValueError("deflated data behind its end")
+        try:
+            frame = Frame(Opcode.TEXT, data, fin=True, rsv1=True)
+            return self._extension.decode(frame, max_size=max_size).data
+        except PayloadTooBig:
+            return None
+        except ProtocolError as exc:
+            raise ValueError("not deflated data") from exc

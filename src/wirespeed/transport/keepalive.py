@@ -1,0 +1,164 @@
+"""Peers that are gone, and peers that do not read: found by one timer for all connections.
+
+A connection costs no timer and no task. All of them are looked at in turn, a part at each tick, so
+that no tick takes long; a deadline is met within a quarter of the shortest of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from wirespeed._core.framing.websocket import WebSocketFramer
+    from wirespeed.transport.link import Endpoint
+
+logger = logging.getLogger("wirespeed.server")
+
+PARTS = 8
+LONGEST_ROUND = 5.0
+SHORTEST_ROUND = 0.02
+SLOW_READER = 1008  # RFC 6455 section 7.4.1: policy violation
+
+
+class Watched:
+    """What is known of one connection between two looks at it.
+
+    Args:
+        endpoint: Its owner of the wire.
+        framer: Whose pings it takes; None for a stream that has none.
+    """
+
+    __slots__ = (
+        "_bytes_in",
+        "_bytes_out",
+        "_doubted",
+        "_life",
+        "_part",
+        "_pinged",
+        "_stuck",
+        "endpoint",
+        "framer",
+    )
+
+    def __init__(self, endpoint: Endpoint, framer: WebSocketFramer | None) -> None:
+        self.endpoint = endpoint
+        self.framer = framer
+        self._part = 0
+        self._bytes_in = -1
+        self._bytes_out = -1
+        self._life = 0.0  # when a byte of it was last seen
+        self._pinged = False
+        self._doubted = False
+        self._stuck = 0.0  # since when it reads nothing
+
+
+class Keeper:
+    """Looks after the connections of one listener.
+
+    Args:
+        loop: The event loop.
+        ping_interval: Seconds of silence after which a peer is pinged; None for never.
+        ping_timeout: Seconds of silence after that until the connection is ended.
+        slow_reader_timeout: Seconds that a peer may leave a full outbox untouched.
+        close_timeout: Seconds that a slow reader gets for the closing handshake.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        ping_interval: float | None,
+        ping_timeout: float,
+        slow_reader_timeout: float,
+        close_timeout: float,
+    ) -> None:
+        self._loop = loop
+        self._ping_interval = ping_interval
+        self._ping_timeout = ping_timeout
+        self._slow_reader_timeout = slow_reader_timeout
+        self._close_timeout = close_timeout
+        shortest = slow_reader_timeout
+        if ping_interval is not None:
+            shortest = min(shortest, ping_interval, ping_timeout)
+        self._tick = min(max(shortest / 4, SHORTEST_ROUND), LONGEST_ROUND) / PARTS
+        self._parts: list[set[Watched]] = [set() for _ in range(PARTS)]
+        self._next = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
+
+    def all(self) -> list[Watched]:
+        """Everything that is watched, as of now."""
+        return [watched for part in self._parts for watched in part]
+
+    def watch(self, watched: Watched) -> None:
+        """Look after this one, too."""
+        watched._part = (self._next - 1) % PARTS  # which was looked at just now
+        watched._life = watched._stuck = self._loop.time()
+        self._parts[watched._part].add(watched)
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._tick, self._look)
+
+    def forget(self, watched: Watched) -> None:
+        """It is gone."""
+        self._parts[watched._part].discard(watched)
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self._timer = None
+        part = self._parts[self._next]
+        self._next = (self._next + 1) % PARTS
+        now = self._loop.time()
+        for watched in list(part):
+            try:
+                self._check(watched, now)
+            except Exception:
+                logger.exception("internal error while looking after a connection")
+        if any(self._parts):
+            self._timer = self._loop.call_later(self._tick, self._look)
+
+    def _check(self, watched: Watched, now: float) -> None:
+        link = watched.endpoint.link
+        if link is None:
+            return
+        framer = watched.framer
+        if framer is not None:
+            framer.allow_control()
+        if link.ending:
+            return  # that has a deadline of its own
+        wire = watched.endpoint.wire
+        bytes_in, bytes_out = wire.bytes_in, wire.bytes_out
+        if len(wire.outbox) < wire.limits.output_high or bytes_out != watched._bytes_out:
+            watched._stuck = now
+        elif now - watched._stuck >= self._slow_reader_timeout:
+            logger.warning("a client left %d bytes unread: it is cut off", len(wire.outbox))
+            link.end(SLOW_READER, "too slow a reader", self._close_timeout)
+            return
+        watched._bytes_out = bytes_out
+        if bytes_in != watched._bytes_in or link.closing or not wire.want_read:
+            # it lives; or nobody knows, because we do not read
+            watched._bytes_in = bytes_in
+            watched._life = now
+            watched._pinged = watched._doubted = False
+        elif framer is None or self._ping_interval is None:
+            return
+        elif not watched._pinged:
+            if now - watched._life >= self._ping_interval:
+                watched._pinged = True
+                watched._life = now
+                framer.ping()
+                link.wrote()
+        elif now - watched._life >= self._ping_timeout:
+            if not watched._doubted:
+                # what came while the loop was busy is read after the timers that were due
+                watched._doubted = True
+                return
+            link.lose(TimeoutError(f"no answer to a ping within {self._ping_timeout:g} s"))

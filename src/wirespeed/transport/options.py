@@ -1,0 +1,207 @@
+"""How a server listens: who may come in, how many, and how long each may keep it waiting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+__all__ = ["Authenticate", "Headers", "ListenOptions", "Refusal", "UpgradeRequest"]
+
+
+class Headers(Mapping[str, str]):
+    """Header fields by name, whatever the case; several of one name are joined by ``", "``.
+
+    ``repr`` shows names only: values may be secrets.
+    """
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, fields: Mapping[str, str] | Sequence[tuple[str, str]] = ()) -> None:
+        joined: dict[str, str] = {}
+        for name, value in fields.items() if isinstance(fields, Mapping) else fields:
+            name = name.lower()
+            joined[name] = f"{joined[name]}, {value}" if name in joined else value
+        self._fields = joined
+
+    def __getitem__(self, name: str) -> str:
+        return self._fields[name.lower()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __repr__(self) -> str:
+        return f"<Headers {', '.join(self._fields)}>"
+
+
+class UpgradeRequest(msgspec.Struct, frozen=True):
+    """A client that asks for a WebSocket, before it is let in.
+
+    Attributes:
+        path: Without the query.
+        query: What follows the question mark, as it came.
+        headers: The header fields of the request.
+        peer: Where it comes from, for people to read.
+        token: The bearer token it brought, or None.
+    """
+
+    path: str
+    query: str
+    headers: Headers
+    peer: str
+    token: str | None = None
+
+    def __repr__(self) -> str:  # the other fields may hold secrets
+        return f"<UpgradeRequest {self.path!r} from {self.peer}>"
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a client is not let in, as it will be told.
+
+    Attributes:
+        status: The HTTP status, 400 to 599.
+        reason: One line of text.
+        headers: More header fields of the answer. A 401 gets ``WWW-Authenticate: Bearer`` if it is
+            not here (RFC 9110 section 15.5.2).
+    """
+
+    status: int
+    reason: str
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 400 <= self.status <= 599:
+            raise ValueError("the status of a refusal is 400 to 599")
+        if not self.reason.isprintable():
+            raise ValueError("the reason of a refusal is one line of printable text")
+        check_headers(self.headers)
+
+
+Verdict: TypeAlias = "bool | Refusal"
+Authenticate: TypeAlias = Callable[[UpgradeRequest], "Verdict | Awaitable[Verdict]"]
+
+
+class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a server listens. Times are seconds. ``tcp://`` and ``unix:`` have no handshake in which
+    anything could be checked, so `serve` refuses such options for them.
+
+    Attributes:
+        ssl: The certificate and its key, for ``wss://``.
+        token: The bearer token that clients must bring (RFC 6750), or several that are good.
+        authenticate: Instead of that: called with an `UpgradeRequest`, says True, False or a
+            `Refusal`; may be a coroutine function. It runs on the event loop.
+        origins: Web pages that may connect, as ``https://app.example``; ``http://localhost:*`` for
+            any port, ``*`` for all. None: pages of this machine when the server listens only there,
+            and pages that come from the server's own address. Programs that are no browsers send
+            no Origin and are not held up by this.
+        hosts: Names that the server is known by, as ``example.com`` or ``example.com:8443``; ``*``
+            for all. None: this machine's names when the server listens only there (against DNS
+            rebinding), else all.
+        require_subprotocol: Refuse clients that do not offer the service's subprotocol.
+        headers: More header fields for the answer that lets a client in.
+        max_connections: Connections at once; further clients get 503.
+        open_timeout: For TLS and the opening handshake together.
+        ping_interval: Silence after which the peer is pinged; None for never.
+        ping_timeout: Silence after that which means that the peer is gone.
+        close_timeout: For the peer's closing frame.
+        slow_reader_timeout: How long a peer may leave `Limits.output_high` bytes unread.
+        compression: Offer permessage-deflate (RFC 7692). About 40 KiB a connection that uses it.
+        reuse_port: Let several processes listen at one port (SO_REUSEPORT).
+        backlog: Connections that the system keeps until they are accepted.
+        socket_mode: Permissions of the file of a ``unix:`` socket.
+    """
+
+    ssl: SSLContext | None = None
+    token: str | Sequence[str] | None = None
+    authenticate: Authenticate | None = None
+    origins: Sequence[str] | None = None
+    hosts: Sequence[str] | None = None
+    require_subprotocol: bool = False
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    max_connections: int = 10_000
+    open_timeout: float = 10.0
+    ping_interval: float | None = 20.0
+    ping_timeout: float = 20.0
+    close_timeout: float = 5.0
+    slow_reader_timeout: float = 30.0
+    compression: bool = False
+    reuse_port: bool = False
+    backlog: int = 1024
+    socket_mode: int = 0o600
+
+    def __post_init__(self) -> None:
+        if self.token is not None and self.authenticate is not None:
+            raise ValueError("give either token or authenticate, not both")
+        if self.token is not None and (not self.tokens or not all(map(_good_token, self.tokens))):
+            raise ValueError("a token is one or more printable ASCII characters without spaces")
+        if self.authenticate is not None and not callable(self.authenticate):
+            raise TypeError("authenticate must be a function")
+        for name in ("origins", "hosts"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                raise TypeError(f"{name} is a sequence of strings, not one string")
+        for name in ("max_connections", "backlog"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1")
+        for name in (
+            "open_timeout",
+            "ping_interval",
+            "ping_timeout",
+            "close_timeout",
+            "slow_reader_timeout",
+        ):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"{name} must be seconds above 0")
+        check_headers(self.headers)
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The tokens that are good."""
+        if self.token is None:
+            return ()
+        return (self.token,) if isinstance(self.token, str) else tuple(self.token)
+
+    def __repr__(self) -> str:
+        defaults = ListenOptions()
+        shown = [
+            f"{name}=…" if name in ("token", "headers") else f"{name}={getattr(self, name)!r}"
+            for name in self.__struct_fields__
+            if getattr(self, name) != getattr(defaults, name)
+        ]
+        return f"ListenOptions({', '.join(shown)})"
+
+
+def _good_token(token: Any) -> bool:
+    return isinstance(token, str) and token != "" and all("!" <= c <= "~" for c in token)
+
+
+_NAME = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz")
+
+
+def check_headers(headers: Mapping[str, str]) -> None:
+    """ValueError for header fields that are none (RFC 9110 section 5), or that the opening
+    handshake writes itself. The text does not hold the value."""
+    for name, value in headers.items():
+        if not isinstance(name, str) or not name or not _NAME.issuperset(name.lower()):
+            raise ValueError(f"{name!r} is no name of a header field")
+        if not isinstance(value, str) or any(
+            (c < " " and c != "\t") or c == "\x7f" or c > "\xff" for c in value
+        ):
+            raise ValueError(f"the value of the header field {name} is not one line of text")
+        lower = name.lower()
+        if lower.startswith("sec-websocket-") or lower in (
+            "connection",
+            "content-length",
+            "transfer-encoding",
+            "upgrade",
+        ):
+            raise ValueError(f"the header field {name} is written by the opening handshake")

@@ -1,0 +1,301 @@
+"""TLS: the event loop's own transport, as a stream for the handshake and then as a link.
+
+The wire's memory is what the decrypted bytes are read into (``asyncio.BufferedProtocol``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl as ssl_
+from typing import Any, Self, cast
+
+from wirespeed.transport.link import Endpoint, Link
+
+MAX_BUFFERED = 65536  # bytes that wait to be read by the handshake
+SCRATCH = 16384
+
+
+class TlsStream(asyncio.BufferedProtocol):
+    """A connection over TLS. Made by `accept` and `connect`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, peer: str) -> None:
+        self.peer = peer
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._link: TlsLink | None = None
+        self._scratch: bytearray | None = bytearray(SCRATCH)
+        self._arrived = bytearray()
+        self._ended = False
+        self._writable = True
+        self._failure: BaseException | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    @classmethod
+    async def accept(
+        cls,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        context: ssl_.SSLContext,
+        *,
+        peer: str,
+        timeout: float,
+        close_timeout: float,
+    ) -> Self:
+        """The server's side of the handshake. The socket belongs to the stream from now on, also
+        when this fails: OSError (``ssl.SSLError`` is one), TimeoutError."""
+        stream = cls(loop, peer)
+        try:
+            await loop.connect_accepted_socket(
+                lambda: stream,
+                sock,
+                ssl=context,
+                ssl_handshake_timeout=timeout,
+                ssl_shutdown_timeout=close_timeout,
+            )
+        except BaseException:
+            stream.close()
+            sock.close()
+            raise
+        return stream
+
+    @classmethod
+    async def connect(
+        cls,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        context: ssl_.SSLContext,
+        host: str,
+        *,
+        peer: str,
+        timeout: float,
+        close_timeout: float,
+    ) -> Self:
+        """The client's side; ``host`` is whom the certificate must be for. See `accept`."""
+        stream = cls(loop, peer)
+        try:
+            await loop.create_connection(
+                lambda: stream,
+                sock=sock,
+                ssl=context,
+                server_hostname=host,
+                ssl_handshake_timeout=timeout,
+                ssl_shutdown_timeout=close_timeout,
+            )
+        except BaseException:
+            stream.close()
+            sock.close()
+            raise
+        return stream
+
+    # -- by hand -----------------------------------------------------------------------------------
+
+    async def read(self) -> bytes:
+        while not self._arrived:
+            if self._ended:
+                return b""
+            await self._wait()
+        data = bytes(self._arrived)
+        self._arrived.clear()
+        self._resume()
+        return data
+
+    async def write(self, data: bytes) -> None:
+        self._put(data)
+        while not self._writable:
+            if self._failure is not None or self._ended:
+                raise ConnectionResetError("the connection is closed")
+            await self._wait()
+
+    def say(self, data: bytes) -> None:
+        self._put(data)
+        self.end_output()
+
+    def end_output(self) -> None:
+        if self._transport is not None:
+            self._transport.close()  # sends what is queued first
+
+    def _put(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    async def _wait(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        waiter = self._waiter = self._loop.create_future()
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _resume(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    # -- as a link ---------------------------------------------------------------------------------
+
+    def make_link(self, endpoint: Endpoint) -> Link:
+        if self._transport is None or self._ended:
+            raise ConnectionResetError("the connection is closed")
+        self._transport.pause_reading()
+        self._link = TlsLink(self._loop, endpoint, self._transport)
+        self._link.arrived = bytes(self._arrived)
+        self._arrived.clear()
+        self._scratch = None
+        if not self._writable:
+            self._link.pause()
+        return self._link
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- what the transport tells ------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        # told as soon as something waits, and when nothing does any more
+        self._transport.set_write_buffer_limits(high=1, low=0)
+
+    def get_buffer(self, sizehint: int) -> Any:
+        if self._link is not None and not self._link.gone:
+            return self._link.endpoint.wire.get_buffer()
+        if self._scratch is None:
+            self._scratch = bytearray(SCRATCH)
+        return self._scratch
+
+    def buffer_updated(self, n: int) -> None:
+        if self._link is not None:
+            self._link.received(n)
+            return
+        assert self._scratch is not None
+        self._arrived += self._scratch[:n]
+        if len(self._arrived) > MAX_BUFFERED and self._transport is not None:
+            self._transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> bool:
+        if self._link is not None:
+            self._link.input_ended()
+        self._ended = True
+        self._wake()
+        return False
+
+    def pause_writing(self) -> None:
+        self._writable = False
+        if self._link is not None:
+            self._link.pause()
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        if self._link is not None:
+            self._link.resume()
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._ended = True
+        self._failure = exc
+        if self._link is not None:
+            self._link.lose(exc)
+        self._wake()
+
+
+class TlsLink(Link):
+    """Joins an endpoint to a transport of the event loop. Made by `TlsStream.make_link`."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        endpoint: Endpoint,
+        transport: asyncio.Transport,
+    ) -> None:
+        super().__init__(loop, endpoint)
+        self.arrived = b""  # before there was a link
+        self.gone = False
+        self._transport = transport
+        self._reading = False
+        self._held_up = False  # the transport takes no more
+        self._saw_eof = False
+
+    def start(self) -> None:
+        """Begin to read."""
+        arrived, self.arrived = self.arrived, b""
+        self._reading = True
+        self._transport.resume_reading()
+        if arrived:
+            self.endpoint.wire.receive_data(arrived)
+            self.deliver()
+
+    def received(self, n: int) -> None:
+        """So many bytes were read into what the wire's ``get_buffer`` gave."""
+        if not self.gone:
+            self.endpoint.wire.buffer_updated(n)
+            self.deliver()
+
+    def input_ended(self) -> None:
+        """The peer sends no more; over TLS it reads no more either."""
+        if self.gone or self._saw_eof:
+            return
+        self._saw_eof = True
+        self.endpoint.wire.receive_eof()
+        self.deliver()
+        if not self.gone:
+            self.ended()
+
+    def update_reading(self) -> None:
+        if self.gone or self._saw_eof:
+            return
+        want = (not self.closing or self.ending) and self.endpoint.wire.want_read
+        if want != self._reading and not self._transport.is_closing():
+            self._reading = want
+            if want:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def flush(self) -> None:
+        if self.gone or self._held_up:
+            return
+        chunks = self.endpoint.wire.data_to_send()
+        if chunks and not self._transport.is_closing():
+            self._transport.write(b"".join(chunks))
+        if not self.gone:
+            self.check_drained()
+
+    def pause(self) -> None:
+        """The transport has enough."""
+        self._held_up = True
+
+    def resume(self) -> None:
+        """The transport has sent everything."""
+        self._held_up = False
+        self.flush()
+        if not self.gone:
+            self.deliver()
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything queued has left."""
+        return not self._held_up and not len(self.endpoint.wire.outbox)
+
+    def half_close(self) -> None:
+        """All is said: TLS says so too, and closes when the peer has answered."""
+        self._transport.close()
+
+    def lose(self, exc: BaseException | None) -> None:
+        """Stop now, because of ``exc``; ``on_lost(exc)`` follows at once."""
+        if self.gone:
+            return
+        self.gone = True
+        self._transport.abort()
+        self.detach()
+        self.endpoint.on_lost(exc)
+
+    def close(self) -> None:
+        """Stop now; what is queued is dropped. ``on_lost(None)`` follows at once."""
+        self.lose(None)

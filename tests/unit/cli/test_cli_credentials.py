@@ -1,0 +1,136 @@
+"""Tokens and headers of the command line: where they come from, and that they never show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli_lab import wirespeed
+
+from wirespeed.cli import credentials
+from wirespeed.cli.failures import Exit, Failure
+
+SECRET = "open-Sesame.123"
+
+
+def refused(*args: str | None) -> str:
+    with pytest.raises(Failure) as caught:
+        credentials.find(*args)
+    assert caught.value.code == Exit.USAGE
+    assert SECRET not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.fixture(autouse=True)
+def no_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(credentials.ENVIRONMENT, raising=False)
+
+
+def test_the_option_goes_before_the_variable(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert credentials.find(None, None) is None
+    monkeypatch.setenv(credentials.ENVIRONMENT, "")
+    assert credentials.find(None, None) is None
+    monkeypatch.setenv(credentials.ENVIRONMENT, "other")
+    found = credentials.find(None, None)
+    assert found is not None
+    assert (found.only, found.source, found.asked_for) == ("other", "WIRESPEED_TOKEN", False)
+    assert capsys.readouterr().err == ""
+    found = credentials.find(SECRET, None)
+    assert found is not None
+    assert (found.only, found.asked_for) == (SECRET, True)
+    warning = "wirespeed: --token shows in process lists; WIRESPEED_TOKEN or --token-file does not"
+    assert capsys.readouterr().err == warning + "\n"
+    assert SECRET not in repr(found)
+
+
+def test_a_file_has_one_token_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_bytes(b"\xef\xbb\xbf" + SECRET.encode() + b"\r\n")
+    found = credentials.find(None, str(path))
+    assert found is not None
+    assert (found.only, found.tokens, found.asked_for) == (SECRET, (SECRET,), True)
+    path.write_text(f"\n {SECRET} \n\nnext\n")
+    found = credentials.find(None, str(path))
+    assert found is not None
+    assert found.tokens == (SECRET, "next")
+    with pytest.raises(Failure, match=r"token has 2 lines; a client shows one token"):
+        _ = found.only
+
+
+def test_tokens_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "token"
+    assert refused(SECRET, str(path)) == "give --token or --token-file, not both"
+    assert refused("", None) == "the token of --token is empty"
+    for bad in (f"{SECRET} x", f"{SECRET}\n", f"{SECRET}é", f"\x00{SECRET}"):
+        assert refused(bad, None).startswith("the token of --token has blanks or")
+    assert refused(None, str(path)) == (
+        f"cannot read the --token-file {path}: No such file or directory"
+    )
+    path.write_bytes(b"\n\n")
+    assert refused(None, str(path)) == f"the token of {path} is empty"
+    path.write_bytes(b"\xff" + SECRET.encode())
+    assert refused(None, str(path)) == f"the --token-file {path} is not text"
+    monkeypatch.setenv(credentials.ENVIRONMENT, f"a {SECRET}")
+    assert refused(None, None).startswith("the token of WIRESPEED_TOKEN has blanks or")
+
+
+def test_headers() -> None:
+    assert credentials.headers([]) == {}
+    lines = ["X-Trace: a: b ", "x-empty:", "Authorization:\tBearer x"]
+    assert credentials.headers(lines) == {
+        "X-Trace": "a: b",
+        "x-empty": "",
+        "Authorization": "Bearer x",
+    }
+
+
+@pytest.mark.parametrize("line", [SECRET, "", f"Authorization {SECRET}: x", f": {SECRET}"])
+def test_what_is_no_header_is_not_repeated(line: str) -> None:
+    with pytest.raises(Failure) as caught:
+        credentials.headers(["A: b", line])
+    assert str(caught.value) == '--header number 2 is not of the form "Name: value"'
+
+
+WRONG = [
+    (
+        ["list", "ws://127.0.0.1:1/", "--header", f"A: {SECRET}", "--header", "A: x"],
+        "is there twice",
+    ),
+    (["list", "ws://127.0.0.1:1/", "--header", f"A: {SECRET}\n"], "line break"),
+    (["list", "ws://127.0.0.1:1/", "--header", f"Host: {SECRET}"], "handshake writes"),
+    (
+        ["list", "ws://127.0.0.1:1/", "--header", f"Authorization: {SECRET}", "--token", SECRET],
+        "say the same",
+    ),
+    (["list", "ws://127.0.0.1:1/", "--token", f"{SECRET} x"], "blanks"),
+    (["call", "unix:/tmp/none", "add", "--token", SECRET], "a token is for ws:// and wss://"),
+    (["info", "tcp://127.0.0.1:1", "--header", f"A: {SECRET}"], "--header is for ws:// and wss://"),
+    (["list", "x.json", "--token", SECRET, "--token-file", "x"], "not both"),
+    (["list", "--token", SECRET, "--", "prog"], "a command is spoken to over stdio"),
+    (["list", "ws://127.0.0.1:1/", SECRET], "one TARGET is enough"),
+    (["list", f"ws://me:{SECRET}@127.0.0.1/"], "must not hold a user or password"),
+    (["list", f"ws://me:{SECRET}@127.0.0.1:99999/"], "port"),
+    (["list", f"ws://127.0.0.1/?t={SECRET}#x"], "fragment"),
+    (["list", "ws://127.0.0.1:1/", f"--tokn={SECRET}"], "No such option"),
+    (["list", "ws://127.0.0.1:1/", "--ca", "/no/such", "--token", SECRET], "--ca is for wss://"),
+    (["serve", "x.py", "--token", SECRET], "--token goes with --on URL"),
+    (["serve", "x.py", "--on", "unix:x", "--token", SECRET], "a token is for ws:// and wss://"),
+    (["serve", "x.py", "--on", f"ws://me:{SECRET}@h/"], "must not hold a user or password"),
+    (["serve", "x.py", "--on", f"https://me:{SECRET}@h/"], "expected ws://"),
+]
+
+
+@pytest.mark.parametrize(("args", "text"), WRONG, ids=[text for _, text in WRONG])
+@pytest.mark.parametrize("more", [(), ("--debug",), ("--json",)], ids=["", "debug", "json"])
+def test_a_wrong_line_never_shows_the_secret(
+    args: list[str], text: str, more: tuple[str, ...]
+) -> None:
+    if more == ("--json",) and args[0] == "serve":
+        more = ()
+    at = args.index("--") if "--" in args else len(args)
+    done = wirespeed(*args[:at], *more, *args[at:])
+    assert done.returncode == Exit.USAGE
+    assert text in (done.stdout if more == ("--json",) else done.stderr.splitlines()[-1])
+    assert SECRET not in done.stdout + done.stderr
