@@ -22,6 +22,7 @@ from harness import (
     Samples,
     Settings,
     Target,
+    best_ratios,
     correct,
     interleave,
     medians,
@@ -70,14 +71,6 @@ def measure_once(settings: Settings, name: str, window: int) -> Sample:
     )  # fmt: skip
 
 
-def best_ratios(samples: Samples, ours: str, theirs: list[str]) -> list[float]:
-    """ours over the faster of theirs, for each round."""
-    if not correct(samples, ours, *theirs):
-        return []
-    rounds = zip(*(samples[name] for name in (ours, *theirs)), strict=True)
-    return [taken[0]["calls_per_s"] / max(s["calls_per_s"] for s in taken[1:]) for taken in rounds]
-
-
 def run(settings: Settings) -> tuple[dict[str, Samples], list[Target]]:
     ours, *theirs = CLIENTS
     taken = {}
@@ -96,7 +89,8 @@ def run(settings: Settings) -> tuple[dict[str, Samples], list[Target]]:
         targets.append(
             Target(
                 key, f"stdio client, {what}: mcp 2.3.0's client", limit, True, TIMES,
-                best_ratios(samples, ours, theirs), correct(samples, ours, *theirs),
+                best_ratios(samples, ours, theirs, "calls_per_s"),
+                correct(samples, ours, *theirs),
                 why_wrong(samples, ours, *theirs), figures=medians(samples, "calls_per_s"),
             )
         )  # fmt: skip

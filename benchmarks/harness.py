@@ -35,9 +35,17 @@ class Settings:
     scale: float = 1.0
     rivals_python: str = str(HERE / ".venvs" / "mcp2" / "bin" / "python")
     verbose: bool = True
+    venvs: Path = HERE / ".venvs"
+    seconds: float = 60.0  # of what is measured by the clock
 
     def calls(self, count: int) -> int:
         return max(50, int(count * self.scale))
+
+    def rival(self, environment: str) -> str:
+        """The interpreter of a rivals' environment; "" is the one wirespeed is measured in."""
+        if environment == "mcp2":
+            return self.rivals_python
+        return str(self.venvs / environment / "bin" / "python") if environment else sys.executable
 
     def say(self, text: str) -> None:
         if self.verbose:
@@ -143,6 +151,14 @@ def ratios(samples: Samples, ours: str, theirs: str, key: str) -> list[float]:
     return [a[key] / b[key] for a, b in pairs]
 
 
+def best_ratios(samples: Samples, ours: str, theirs: Sequence[str], key: str) -> list[float]:
+    """ours over the best of theirs, for each round; empty if anybody gave a wrong answer."""
+    if not correct(samples, ours, *theirs):
+        return []
+    rounds = zip(*(samples[name] for name in (ours, *theirs)), strict=True)
+    return [taken[0][key] / max(s[key] for s in taken[1:]) for taken in rounds]
+
+
 def medians(samples: Samples, key: str) -> dict[str, float]:
     """The median figure of each contender that answered correctly."""
     return {
@@ -187,16 +203,30 @@ def package_versions() -> dict[str, str]:
     return versions
 
 
+# environment -> the packages whose versions are told, and how they are called in the table
+TOLD: dict[str, dict[str, str]] = {
+    "mcp2": {"mcp": "mcp", "pydantic": "pydantic", "anyio": "anyio", "uvloop": "uvloop"},
+    "mcp1": {"mcp": "mcp (WebSocket)", "uvicorn": "uvicorn"},
+    "websocket": {"picows": "picows", "websockets": "websockets"},
+}
+
+
 def rival_versions(settings: Settings) -> dict[str, str]:
-    code = (
-        "import importlib.metadata as m, json, platform;"
-        "print(json.dumps({'correct': True, 'python': platform.python_version(),"
-        " **{n: m.version(n) for n in ('mcp', 'pydantic', 'anyio', 'uvloop')}}))"
-    )
-    sample = run_json([settings.rivals_python, "-c", code], 30)
-    if not sample.pop("correct"):
-        return {"mcp": "not installed (run benchmarks/setup_rivals.py)"}
-    return sample
+    versions: dict[str, str] = {}
+    for environment, packages in TOLD.items():
+        code = (
+            "import importlib.metadata as m, json, platform;"
+            "print(json.dumps({'correct': True, 'python': platform.python_version(),"
+            f" **{{n: m.version(n) for n in {tuple(packages)!r}}}}}))"
+        )
+        sample = run_json([settings.rival(environment), "-c", code], 30)
+        if sample["correct"]:
+            versions.setdefault("python", sample["python"])
+            versions |= {called: sample[name] for name, called in packages.items()}
+        else:
+            missing = "not installed (run benchmarks/setup_rivals.py)"
+            versions |= dict.fromkeys(packages.values(), missing)
+    return versions
 
 
 def machine() -> dict[str, Any]:

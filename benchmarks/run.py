@@ -1,6 +1,6 @@
 """Runs the benchmarks and records them in benchmarks/results/latest.json.
 
-    python benchmarks/run.py [--rounds 7] [--scale 1] [--only server,client,…] [--json FILE]
+    python benchmarks/run.py [--rounds 7] [--scale 1] [--only server,client,…] [--json FILE] [--quick]
 
 The interpreter that runs this is the one wirespeed is measured in.  Set the rivals up first with
 benchmarks/setup_rivals.py (or give --rivals-python).  Ends with status 1 if an answer was wrong.
@@ -17,7 +17,7 @@ from typing import Any
 from harness import HERE, Settings, build_tools, machine, package_versions, rival_versions
 from report import table
 
-SECTIONS = ("server", "client", "engine", "copy", "footprint")
+SECTIONS = ("server", "client", "engine", "copy", "footprint", "websocket", "connections")
 
 
 def simd_level() -> str:
@@ -34,7 +34,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--scale", type=float, default=1.0, help="multiplies the counts of calls")
     parser.add_argument("--only", default=",".join(SECTIONS), help="sections, comma-separated")
-    parser.add_argument("--rivals-python", default=Settings.rivals_python)
+    parser.add_argument("--seconds", type=float, default=60, help="how long connections come and go")
+    parser.add_argument("--quick", action="store_true", help="does it run? (the figures mean little)")
+    parser.add_argument("--venvs", type=Path, default=Settings.venvs, help="the rivals' environments")
+    parser.add_argument("--rivals-python", help="mcp 2.3.0's interpreter, if it is elsewhere")
     parser.add_argument("--json", type=Path, help="where to write (a partial run writes nowhere)")
     parser.add_argument("--quiet", action="store_true")
     args = parser.parse_args(arguments)
@@ -42,7 +45,16 @@ def main(arguments: list[str] | None = None) -> None:
     if unknown := set(wanted) - set(SECTIONS):
         parser.error(f"no section {', '.join(sorted(unknown))}; there are {', '.join(SECTIONS)}")
 
-    settings = Settings(args.rounds, args.scale, args.rivals_python, not args.quiet)
+    if args.quick:
+        args.rounds, args.scale, args.seconds = 1, 0.02, 3.0
+    settings = Settings(
+        rounds=args.rounds,
+        scale=args.scale,
+        rivals_python=args.rivals_python or str(args.venvs / "mcp2" / "bin" / "python"),
+        verbose=not args.quiet,
+        venvs=args.venvs,
+        seconds=args.seconds,
+    )
     build_tools()
     record: dict[str, Any] = {
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -50,7 +62,7 @@ def main(arguments: list[str] | None = None) -> None:
         "versions": package_versions(),
         "rivals": rival_versions(settings),
         "simd": simd_level(),
-        "settings": {"rounds": args.rounds, "scale": args.scale},
+        "settings": {"rounds": args.rounds, "scale": args.scale, "seconds": args.seconds},
         "targets": [],
         "samples": {},
     }

@@ -13,9 +13,11 @@ from pathlib import Path
 
 VENVS = Path(__file__).resolve().parent / ".venvs"
 
-# environment -> what is installed; uvloop because mcp's client is faster on it, so it may
+# environment -> what is installed; uvloop because mcp is faster on it, so it may
 RIVALS = {
     "mcp2": ["mcp==2.3.0", "uvloop>=0.21"],
+    "mcp1": ["mcp[ws]==1.30.0", "uvloop==0.23.0"],
+    "websocket": ["picows==2.3.1", "websockets==17.4", "msgspec==0.22.0", "uvloop==0.23.0"],
 }
 
 

@@ -106,6 +106,10 @@ typedef struct {
      * '"', '\\' and bytes below 0x20. dst must have room for 6 * n bytes. Returns bytes written. */
     size_t (*json_escape)(uint8_t *dst, const uint8_t *p, size_t n);
 
+    /* How many bytes from p on stand inside a JSON string as they are: the offset of the first
+     * '"', '\\' or byte below 0x20 in [p, p+n), or n. *ascii: 1 when all of them are below 0x80. */
+    size_t (*json_plain)(const uint8_t *p, size_t n, int *ascii);
+
     /* WebSocket masking (RFC 6455, section 5.3): byte i of dst becomes byte i of src XOR
      * key[(at + i) % 4]. dst may be src, or start anywhere below it, or not overlap it. */
     void (*mask)(uint8_t *dst, const uint8_t *src, size_t n, const uint8_t key[4], size_t at);

@@ -151,6 +151,7 @@ const ws_kernels V(table) = {
     .json = V(json),
     .json_prefix = V(json_prefix),
     .json_escape = V(json_escape),
+    .json_plain = V(json_plain),
     .mask = V(apply_mask),
     .level = WS_LEVEL,
     .name = WS_LEVEL_NAME,

@@ -454,6 +454,16 @@ size_t ws_scalar_json_escape(uint8_t *dst, const uint8_t *p, size_t n)
     return written;
 }
 
+static size_t scalar_json_plain(const uint8_t *p, size_t n, int *ascii)
+{
+    uint8_t seen = 0;
+    size_t i = 0;
+    for (; i < n && p[i] >= 0x20 && p[i] != '"' && p[i] != '\\'; i++)
+        seen |= p[i];
+    *ascii = seen < 0x80;
+    return i;
+}
+
 static void scalar_mask(uint8_t *dst, const uint8_t *src, size_t n, const uint8_t key[4], size_t at)
 {
     for (size_t i = 0; i < n; i++)
@@ -466,6 +476,7 @@ const ws_kernels ws_kernels_scalar = {
     .json = ws_scalar_json,
     .json_prefix = ws_scalar_json_prefix,
     .json_escape = ws_scalar_json_escape,
+    .json_plain = scalar_json_plain,
     .mask = scalar_mask,
     .level = WS_LEVEL_SCALAR,
     .name = "scalar",

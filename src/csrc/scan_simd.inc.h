@@ -107,6 +107,25 @@ static WS_TARGET size_t V(json_escape)(uint8_t *dst, const uint8_t *p, size_t n)
     return o + ws_scalar_json_escape(dst + o, p + i, n - i);
 }
 
+static WS_TARGET size_t V(json_plain)(const uint8_t *p, size_t n, int *ascii)
+{
+    uint64_t high = 0;
+    for (size_t i = 0; i < n; i += 64) {
+        const V(block) b = n - i >= 64 ? V(load)(p + i) : V(load_part)(p + i, n - i);
+        if (!V(special)(b))
+            continue;
+        const uint64_t hits = V(control)(b) | V(eq)(b, '"') | V(eq)(b, '\\');
+        if (hits != 0) {
+            const uint64_t before = (hits & (0 - hits)) - 1;
+            *ascii = (high | (V(high)(b) & before)) == 0;
+            return i + (size_t)__builtin_ctzll(hits);
+        }
+        high |= V(high)(b);
+    }
+    *ascii = high == 0;
+    return n;
+}
+
 /* ---- JSON ---- */
 
 /* The first non-member of `over` at or behind each bit of `from`: from must only hold bits that

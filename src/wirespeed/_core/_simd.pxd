@@ -72,6 +72,7 @@ cdef extern from "scan.h" nogil:
         ws_status (*json_prefix)(
             const uint8_t *p, size_t n, uint32_t max_depth, ws_scan *out) noexcept
         size_t (*json_escape)(uint8_t *dst, const uint8_t *p, size_t n) noexcept
+        size_t (*json_plain)(const uint8_t *p, size_t n, int *ascii) noexcept
         void (*mask)(
             uint8_t *dst, const uint8_t *src, size_t n, const uint8_t *key, size_t at) noexcept
         ws_level level

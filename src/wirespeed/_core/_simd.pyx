@@ -155,6 +155,15 @@ def json_escape(data, *, level=None):
         free(room)
 
 
+def json_plain(data, *, level=None):
+    """(how many bytes of ``data`` stand inside a JSON string as they are, whether these are all
+    ASCII)."""
+    cdef _View view = _View(data)
+    cdef int ascii = 0
+    cdef size_t n = table(level).json_plain(view.p, view.n, &ascii)
+    return n, ascii != 0
+
+
 def mask(data, key, at=0, *, to=None, level=None):
     """XOR ``data`` with the 4 bytes of ``key``, beginning with its byte ``at`` (0 to 3).
 

@@ -364,14 +364,17 @@ def serve(file: str, url: str | None, lite: bool, **settings: Any) -> int:
     epilog="\b\nExamples:\n"
     "  wirespeed list server.py\n"
     "  wirespeed list mcp.json#time\n"
+    "  wirespeed list wss://tools.example/mcp --token-file ~/.tools-token\n"
     "  wirespeed list --json -- npx -y some-server --its-option",
 )
 @_takes("TARGET")
 def list_(words: tuple[str, ...], command: list[str] | None, as_json: bool, **settings: Any) -> int:
     """List the tools of a server: name, parameters, description."""
     word = _target_only(words, command, "list")
-    from wirespeed.cli.tools import list_tools
-
+    if settings["lite"]:
+        from wirespeed.cli.lite import list_tools
+    else:
+        from wirespeed.cli.tools import list_tools
     return list_tools(_options(command, word, settings), as_json=as_json)
 
 
@@ -381,13 +384,15 @@ def list_(words: tuple[str, ...], command: list[str] | None, as_json: bool, **se
     epilog="\b\nExamples:\n"
     '  wirespeed call server.py add \'{"a": 1, "b": 2}\'\n'
     "  wirespeed call mcp.json#time get_current_time @arguments.json\n"
-    '  wirespeed call -- python server.py -- add \'{"a": 1, "b": 2}\'',
+    '  wirespeed call -- python server.py -- add \'{"a": 1, "b": 2}\'\n'
+    "  wirespeed call --lite ws://127.0.0.1:8765/add add '[1, 2]'",
 )
 @_takes("TARGET TOOL [JSON]")
 def call(words: tuple[str, ...], command: list[str] | None, as_json: bool, **settings: Any) -> int:
     """Call a tool and print the content of its result.
 
-    JSON is the arguments, an object: as text, - for stdin, @FILE for a file; {} if left out.
+    JSON is the arguments, an object: as text, - for stdin, @FILE for a file; {} if left out. With
+    --lite it may be an array: the arguments in the order of the parameters.
     A command behind the first -- ends at the last --; TOOL and JSON follow. Options stand before
     the first -- or behind the last.
     """
@@ -405,8 +410,10 @@ def call(words: tuple[str, ...], command: list[str] | None, as_json: bool, **set
     tool = rest.pop(0)
     if len(rest) > 1:
         raise usage(f"unexpected {rest[1]!r} behind JSON; quote JSON as one word, '{{\"a\": 1}}'")
-    from wirespeed.cli.tools import call as work
-
+    if settings["lite"]:
+        from wirespeed.cli.lite import call as work
+    else:
+        from wirespeed.cli.tools import call as work
     options = _options(command, word, settings)
     return work(options, tool, rest[0] if rest else None, as_json=as_json)
 

@@ -15,26 +15,26 @@ _GRACE = 5.0  # and until it is gone
 
 
 @contextlib.asynccontextmanager
-async def bundled() -> AsyncIterator[str]:
-    """The URL of a child that runs `wirespeed.demo.network`, without a path. Failure (3) if it
-    does not come up."""
+async def bundled() -> AsyncIterator[list[str]]:
+    """The URLs of a child that runs `wirespeed.demo.network`: for MCP, for LiteMCP. Failure (3) if
+    it does not come up."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "wirespeed.demo.network", stdin=PIPE, stdout=PIPE, stderr=PIPE
     )
     try:
-        yield await _url(child)
+        yield await _urls(child)
     finally:
         await _end(child)
 
 
-async def _url(child: Process) -> str:
+async def _urls(child: Process) -> list[str]:
     assert child.stdout is not None
     assert child.stderr is not None
     try:
         async with asyncio.timeout(_PATIENCE):
-            line = await child.stdout.readline()
-            if line:
-                return line.decode().strip()
+            lines = [await child.stdout.readline() for _ in range(2)]
+            if lines[-1]:
+                return [line.decode().strip() for line in lines]
             said = (await child.stderr.read()).decode(errors="replace").strip()
     except TimeoutError:
         raise cannot_start(f"the bundled server does not listen after {_PATIENCE:g} s") from None

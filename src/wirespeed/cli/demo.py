@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.cli import show
-from wirespeed.cli.failures import Exit, Failure, print_json, printable
-from wirespeed.cli.histogram import PERCENTILES, bar, bins, percentile
+from wirespeed.cli.bundled import bundled
+from wirespeed.cli.failures import Exit, print_json, printable
+from wirespeed.cli.histogram import PERCENTILES, bar, bins
+from wirespeed.cli.load import Load, check, wrong
 from wirespeed.cli.session import run
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 _ROWS = 12
 _TIMEOUT = 60.0
+_NAME = "wirespeed-demo"
+_MOST = 20_000  # calls over the WebSocket
 # Columns of a histogram line that are neither bar nor digits of a count, and the widest line.
 _MARGIN = 26
 _WIDEST = 100
@@ -40,9 +43,9 @@ def calculator() -> Stdio:
 async def _demo(calls: int, in_flight: int, as_json: bool) -> int:
     out = None if as_json else show.console()
     facts = await _stdio(out, calls, in_flight)
-    async with bundled() as url:
-        facts["websocket"] = await _websocket(out, f"{url}/mcp", calls, in_flight)
-        facts["litemcp"] = await _litemcp(out, f"{url}/lite")
+    async with bundled() as (mcp, lite):
+        facts["websocket"] = await _websocket(out, mcp, min(calls, _MOST), in_flight)
+        facts["litemcp"] = await _litemcp(out, lite)
     if out is None:
         print_json(facts)
     else:
@@ -78,7 +81,7 @@ async def _websocket(out: Console | None, url: str, calls: int, in_flight: int) 
     async with Client(url, timeout=_TIMEOUT, name=_NAME) as client:
         ready = time.perf_counter() - began
         if out is not None:
-            _step(out, f"The same server on {url}", show.duration(ready))
+            _step(out, f"The same tools on {url}", show.duration(ready))
         one = await _one(out, client)
         load = Load(client, calls, in_flight)
         await load.run(watch=sys.stderr.isatty())
@@ -87,6 +90,29 @@ async def _websocket(out: Console | None, url: str, calls: int, in_flight: int) 
         _measured(out, load, facts)
         _counted(out, facts)
     return facts
+
+
+async def _litemcp(out: Console | None, url: str) -> dict[str, Any]:
+    """One tool's exchange: what it is, and a call."""
+    from wirespeed.litemcp import LiteClient
+
+    arguments = ["26.2", "mi", "km"]
+    began = time.perf_counter()
+    async with LiteClient(url, timeout=_TIMEOUT) as client:
+        tool = await client.info()
+        ready = time.perf_counter() - began
+        began = time.perf_counter()
+        result = await client.call(*arguments)
+        seconds = time.perf_counter() - began
+    right = "42.1648128"
+    if result.text != right or result.error:
+        raise wrong(f"convert({', '.join(arguments)}) gave {result.text!r}, not {right}")
+    if out is not None:
+        names = ", ".join(parameter.name for parameter in tool.parameters)
+        words = ", ".join(f'"{argument}"' for argument in arguments)
+        _step(out, f"LiteMCP on {url}: {tool.name}({names})", show.duration(ready))
+        _step(out, f'{tool.name}({words}) = "{result.text}"', show.duration(seconds))
+    return {"url": url, "ready_seconds": ready, "tool": tool.name, "call_seconds": seconds}
 
 
 async def _one(out: Console | None, client: Client) -> float:
@@ -170,6 +196,16 @@ def _counted(out: Console, facts: dict[str, Any]) -> None:
         )
     )
     out.print()
+
+
+def _end(out: Console) -> None:
+    import os
+
+    out.print()
+    out.print(
+        f"  All of it on this machine, unencrypted: {show.plural(os.cpu_count() or 1, 'processor')}"
+        " for client and server."
+    )
 
 
 def histogram(ordered: list[float], width: int) -> list[tuple[str, str]]:

@@ -19,7 +19,14 @@ if TYPE_CHECKING:
 
 def info(options: Options | None, *, as_json: bool) -> int:
     """Print facts about this installation, or with a target about the server."""
-    facts = installation() if options is None else run(_server(options))
+    if options is None:
+        facts = installation()
+    elif options.lite:
+        from wirespeed.cli import lite
+
+        facts = lite.info(options)
+    else:
+        facts = run(_server(options))
     if as_json:
         print_json(facts)
     else:

@@ -11,7 +11,6 @@ from wirespeed.cli.failures import cannot_start, complain, usage
 from wirespeed.cli.serve import title
 from wirespeed.cli.session import show_warnings
 from wirespeed.cli.targets import check_file, public
-
 from wirespeed.transport.address import is_loopback, parse
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class Listening:
         """Whether several servers can be told apart: by the paths of their URLs."""
         return self.scheme in ("ws", "wss")
 
-    def serve(self, found: Service | Routes) -> int:
+    def serve(self, found: Service | Routes) -> None:
         """Serve until the process is told to end."""
         from wirespeed.transport.listen import run
 
@@ -80,7 +79,6 @@ class Listening:
             )
         except ValueError as exc:
             raise usage(f"--on: {exc}") from None
-        return 0
 
     def _announce(self, found: Service | Routes, urls: Sequence[str]) -> None:
         """Say where clients connect, how it is ended, and what should give pause."""

@@ -21,7 +21,12 @@ def check(what: str, result: Any, right: int) -> None:
         said = f"gave {result.structured_content} as {result.text!r}, not {right}"
         if result.is_error:
             said = f"failed: {result.text}"
-        raise Failure(f"a wrong answer: {what} {said}", Exit.TOOL_FAILED, "WrongAnswer")
+        raise wrong(f"{what} {said}")
+
+
+def wrong(text: str) -> Failure:
+    """An answer that is not the right one."""
+    return Failure(f"a wrong answer: {text}", Exit.TOOL_FAILED, "WrongAnswer")
 
 
 class Load:

@@ -12,6 +12,7 @@ from wirespeed.cli.show import plural
 from wirespeed.cli.targets import check_file, python_file
 
 if TYPE_CHECKING:
+    from wirespeed.cli.listen import Listening
     from wirespeed.cli.modules import Service
 
 
@@ -57,29 +58,31 @@ def serve(word: str, url: str | None, *, lite: bool, settings: Settings) -> int:
         loop_factory()
     except ValueError as exc:
         raise usage(str(exc)) from None
-    if url is None:
-        given = settings.given()
-        if given:
-            raise usage(f"{given[0]} goes with --on URL: there is nothing of the kind on stdio")
+    # What is wrong about the line is said before the file is imported.
+    listening = None if url is None else _listening(url, settings)
+    if listening is None and (given := settings.given()):
+        raise usage(f"{given[0]} goes with --on URL: there is nothing of the kind on stdio")
     path, name = python_file(word) or (word, None)
     check_file(path)
-    if url is None:
-        # What the file prints, or reads, while it is imported must not touch the wire.
-        with claimed():
-            module = modules.load(path)
-        service = modules.pick(module, path, name, lite=lite)
-        assert not isinstance(service, dict)
-        if sys.stdin.isatty():
-            complain(f"serving {title(service)} on stdio; Ctrl-D ends it", level="note")
-        service.run()
+    if listening is not None:
+        module = modules.load(path)
+        listening.serve(modules.pick(module, path, name, lite=lite, routes=listening.has_paths))
         return 0
+    # What the file prints, or reads, while it is imported must not touch the wire.
+    with claimed():
+        module = modules.load(path)
+    service = modules.pick(module, path, name, lite=lite)
+    assert not isinstance(service, dict)
+    if sys.stdin.isatty():
+        complain(f"serving {title(service)} on stdio; Ctrl-D ends it", level="note")
+    service.run()
+    return 0
+
+
+def _listening(url: str, settings: Settings) -> Listening:
     from wirespeed.cli.listen import Listening
 
-    # What can be wrong about the line is said before the file is imported.
-    listening = Listening(url, settings, credentials.find(settings.token, settings.token_file))
-    module = modules.load(path)
-    found = modules.pick(module, path, name, lite=lite, routes=listening.has_paths)
-    return listening.serve(found)
+    return Listening(url, settings, credentials.find(settings.token, settings.token_file))
 
 
 def title(service: Service) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.cli.failures import coloured, printable
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from wirespeed.client import ToolInfo
+    from wirespeed.litemcp import Content, Tool
 
 _MAX_TYPE = 60
 
@@ -70,6 +72,32 @@ def wire(value: Any) -> dict[str, Any]:
 
 def tool_table(tools: list[ToolInfo]) -> Any:
     """A table of tools: name, parameters, the first paragraph of the description."""
+    return _tool_table(
+        (
+            tool.name,
+            parameters(tool.input_schema),
+            [_paragraph(tool.description or tool.display_name)],
+        )
+        for tool in tools
+    )
+
+
+def lite_table(tool: Tool) -> Any:
+    """The same for the one tool of a LiteMCP server, whose parameters have numbers: arguments come
+    in their order."""
+    numbered = []
+    described = [_paragraph(tool.description or "")]
+    for number, parameter in enumerate(tool.parameters, 1):
+        numbered.append(f"{number} {_one_line(parameter.name)}: {_one_line(parameter.type)}")
+        text = _one_line(parameter.description or "")
+        if parameter.example is not None:
+            text = f"{text}{', ' if text else ''}such as {_cut(_one_line(parameter.example))}"
+        if text:
+            described.append(f"{_one_line(parameter.name)}: {text}")
+    return _tool_table([(tool.name, numbered, [line for line in described if line])])
+
+
+def _tool_table(rows: Iterable[tuple[str, list[str], list[str]]]) -> Any:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -78,15 +106,18 @@ def tool_table(tools: list[ToolInfo]) -> Any:
     table.add_column("tool", style="cyan", overflow="fold", max_width=32)
     table.add_column("parameters", overflow="fold", ratio=1)
     table.add_column("description", overflow="fold", ratio=1)
-    for tool in tools:
-        described = tool.description or tool.display_name
-        paragraph = " ".join(described.strip().partition("\n\n")[0].split())
-        table.add_row(
-            Text(printable(tool.name)),
-            Text(printable("\n".join(parameters(tool.input_schema)), lines=True)),
-            Text(printable(paragraph)),
-        )
+    for name, *columns in rows:
+        texts = [Text(printable("\n".join(lines), lines=True)) for lines in columns]
+        table.add_row(Text(printable(name)), *texts)
     return table
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _paragraph(text: str) -> str:
+    return _one_line(text.strip().partition("\n\n")[0])
 
 
 def parameters(schema: dict[str, Any]) -> list[str]:
@@ -184,6 +215,16 @@ def block_text(block: Any) -> str:
         media = f", {block.mime_type}" if block.mime_type else ""
         return f"[link: {block.title or block.name}{media}] {block.uri}"
     return f"[{block.data.get('type', 'unknown')}: a kind of content not known here; see --json]"
+
+
+def content_text(content: Content) -> str:
+    """A piece of a LiteMCP result for people: text as it is, media described."""
+    from wirespeed.litemcp.messages import is_media
+
+    if is_media(content.type):
+        size = len(content.data.rstrip("=")) * 3 // 4  # base64
+        return f"[{content.type}, {plural(size, 'byte')}]"
+    return content.data
 
 
 # -- numbers --------------------------------------------------------------------------------------

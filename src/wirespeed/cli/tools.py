@@ -75,27 +75,35 @@ def as_wire(result: CallToolResult) -> dict[str, Any]:
 
 
 def write(result: CallToolResult) -> None:
-    """The content on stdout: text as it is, except that a terminal gets no control characters."""
-    terminal = sys.stdout.isatty()
+    """The content on stdout."""
     if not result.content and result.structured_content is not None:
         print_json(result.structured_content)
         return
     for block in result.content:
-        text = show.block_text(block)
-        if terminal:
-            text = printable(text, lines=True)
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        write_text(show.block_text(block))
+
+
+def write_text(text: str) -> None:
+    """A text on stdout, as a line or several: as it is, except that a terminal gets no control
+    characters."""
+    if sys.stdout.isatty():
+        text = printable(text, lines=True)
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
 
 
 def read_arguments(text: str | None) -> bytes:
-    """JSON of the command line, of stdin (``-``) or of a file (``@FILE``): one object.
+    """The arguments of a call: one JSON object."""
+    return b"{}" if text is None else read_json(text, (dict,), "an object", _EXAMPLE)[0]
 
-    Numbers stay as they are written. Failure (2) says what is wrong with it.
+
+def read_json(text: str, kinds: tuple[type, ...], expected: str, example: str) -> tuple[bytes, Any]:
+    """JSON of the command line, of stdin (``-``) or of a file (``@FILE``): on one line, and as a
+    value, which must be of one of the ``kinds``.
+
+    Numbers of the former stay as they are written. Failure (2) says what is wrong with it.
     """
     import msgspec
 
-    if text is None:
-        return b"{}"
     source = "JSON"
     try:
         if text == "-":
@@ -116,17 +124,18 @@ def read_arguments(text: str | None) -> bytes:
         value = json.loads(data, parse_constant=_refuse)
     except json.JSONDecodeError as exc:
         where = f"line {exc.lineno} column {exc.colno}"
-        raise usage(f"{source} is not valid ({where}: {exc.msg}); {_EXAMPLE}") from None
+        raise usage(f"{source} is not valid ({where}: {exc.msg}); {example}") from None
     except (ValueError, RecursionError) as exc:
         raise usage(f"{source} is not valid: {exc}") from None
-    if not isinstance(value, dict):
-        raise usage(f"{source} must be an object, not {_KINDS[type(value)]}; {_EXAMPLE}")
+    if not isinstance(value, kinds):
+        raise usage(f"{source} must be {expected}, not {_KINDS[type(value)]}; {example}")
     # One line, because a message is one; the text of strings and numbers is kept.
-    return msgspec.json.format(data.encode(), indent=-1)
+    return msgspec.json.format(data.encode(), indent=-1), value
 
 
 _EXAMPLE = "write the tool's arguments as in '{\"a\": 1}'"
 _KINDS = {
+    dict: "an object",
     list: "an array",
     str: "a string",
     int: "a number",

@@ -118,6 +118,8 @@ class Lifecycle:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             # what is left of another loop, which was closed before this client was, is void
+            if self._channel is not None:
+                self._channel.released()
             self._loop = loop
             self._lock = asyncio.Lock()
             self.live = self._connection = self._channel = None
@@ -443,7 +445,7 @@ class _Owner:
 
     def on_link_lost(self, exc: BaseException | None) -> None:
         self._channel.released()
-        reason = "the link was closed" if exc is None else f"the link to the server broke ({exc})"
+        reason = "the connection ended" if exc is None else f"the link to the server broke ({exc})"
         self._life.lost(self.connection, reason)
 
 

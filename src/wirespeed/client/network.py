@@ -208,7 +208,7 @@ class WebSocketChannel(_Remote):
                 reason = f"the server closed the connection: {_meaning(code)}"
                 reason += f" ({said!r})" if said else ""
         elif self._link is None:
-            code = VANISHED
+            reason, code = f"{reason} without a closing frame", VANISHED
         return ConnectionLost(f"{self._where}: {reason}", code, said)
 
     async def close(self) -> None:

@@ -7,7 +7,7 @@ import concurrent.futures
 import contextlib
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from wirespeed.client.client import Client, OnProgress
 from wirespeed.errors import ConnectionClosed
@@ -25,16 +25,28 @@ T = TypeVar("T")
 _FROM_A_CALLBACK = "a callback cannot block its own client: call from another thread"
 
 
-class SyncClient:
-    """A `Client` on a loop in a thread of its own; the arguments are the same.
+class Openable(Protocol):
+    """A client as a `Blocking` one needs it."""
+
+    async def __aenter__(self) -> Any: ...
+
+    async def close(self) -> None:
+        """End it."""
+
+
+C = TypeVar("C", bound=Openable)
+
+
+class Blocking(Generic[C]):
+    """A client on a loop in a thread of its own.
 
     Its methods block, may be called from several threads at once (the calls are multiplexed on the
     one link), and an interrupt (Ctrl-C) in one cancels that call. Callbacks run in the loop's
     thread.
     """
 
-    def __init__(self, target: Any, **options: Any) -> None:
-        self._client = Client(target, **options)
+    def __init__(self, client: C) -> None:
+        self._client = client
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._ending: threading.Thread | None = None  # of the loop before
@@ -122,6 +134,18 @@ class SyncClient:
         except BaseException:
             done.cancel()
             raise
+
+
+class SyncClient(Blocking[Client]):
+    """A `Client` on a loop in a thread of its own; the arguments are the same.
+
+    Its methods block, may be called from several threads at once (the calls are multiplexed on the
+    one link), and an interrupt (Ctrl-C) in one cancels that call. Callbacks run in the loop's
+    thread.
+    """
+
+    def __init__(self, target: Any, **options: Any) -> None:
+        super().__init__(Client(target, **options))
 
     def restart(self) -> None:
         """As `Client.restart`."""

@@ -20,9 +20,7 @@ SERVICES = {"/mcp": calculator.server, "/lite": convert.server}
 
 async def main() -> None:
     """Serve until stdin ends."""
-    serving = asyncio.ensure_future(
-        serve("ws://127.0.0.1:0", SERVICES, on_listening=_tell)
-    )
+    serving = asyncio.ensure_future(serve("ws://127.0.0.1:0", SERVICES, on_listening=_tell))
     parent = asyncio.ensure_future(asyncio.to_thread(sys.stdin.buffer.read))
     await asyncio.wait((serving, parent), return_when=asyncio.FIRST_COMPLETED)
     if serving.done():

@@ -17,10 +17,20 @@ from wirespeed.litemcp.messages import Parameter
 from wirespeed.server.schema import dec_hook, describe_validation_error, one_line
 from wirespeed.server.signature import ToolSpec
 
-__all__ = ["ArgumentError", "Slot", "decode_arguments", "slots_of", "type_text"]
+__all__ = [
+    "ArgumentError",
+    "Slot",
+    "check_number",
+    "decode_arguments",
+    "parameter_of",
+    "slots_of",
+    "text_of",
+    "type_text",
+]
 
 _SHOWN = 80  # characters of an argument that an error quotes
 _DEPTH = 3  # levels of a type that its text shows
+_MISMATCH = re.compile(r"Expected `[^`]+`, got `\w+`")
 _EXAMPLE = re.compile(r"[\s(]*\b(?:Example|e\.g\.)\s*:?\s+(?P<text>.+?)[\s.)]*\Z", re.IGNORECASE)
 
 
@@ -33,9 +43,7 @@ class Slot:
 
     __slots__ = ("default", "name", "parameter", "takes_text", "text_as_it_is", "type")
 
-    def __init__(
-        self, parameter: Parameter, tp: Any, default: Callable[[], Any] | None
-    ) -> None:
+    def __init__(self, parameter: Parameter, tp: Any, default: Callable[[], Any] | None) -> None:
         self.parameter = parameter
         self.name = parameter.name
         self.type = tp
@@ -57,7 +65,7 @@ class Slot:
                 return msgspec.convert(
                     candidate, self.type, strict=self.takes_text, dec_hook=dec_hook
                 )
-            except (msgspec.ValidationError, RecursionError) as exc:
+            except (msgspec.ValidationError, RecursionError, UnicodeEncodeError) as exc:
                 fault = exc
         if not self.takes_text:
             try:
@@ -71,11 +79,11 @@ class Slot:
 
     def _complaint(self, text: str, fault: BaseException) -> str:
         what = f"argument '{self.name}'"
-        said = describe_validation_error(fault, what)
-        if "` - at `" in str(fault) or not str(fault).endswith("got `str`"):
-            return said
-        shown = text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
-        return one_line(f"{what}: expected {self.parameter.type}, got {shown!r}")
+        if isinstance(fault, UnicodeEncodeError) or _MISMATCH.fullmatch(str(fault)):
+            # the types are JSON's, but here everything is a string
+            shown = text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+            return one_line(f"{what}: expected {self.parameter.type}, got {shown!r}")
+        return describe_validation_error(fault, what)
 
 
 def _takes_text(info: msgspec.inspect.Type) -> bool:
@@ -136,7 +144,7 @@ def slots_of(spec: ToolSpec) -> list[Slot]:
             default = field.default_factory
         elif field.default is not msgspec.NODEFAULT:
             default = _constant(field.default)
-        parameter = _parameter(field.encode_name, schema, defs, optional=default is not None)
+        parameter = parameter_of(field.encode_name, schema, defs, optional=default is not None)
         slots.append(Slot(parameter, field.type, default))
     return slots
 
@@ -145,7 +153,10 @@ def _constant(value: Any) -> Callable[[], Any]:
     return lambda: value
 
 
-def _parameter(name: str, schema: dict[str, Any], defs: dict[str, Any], optional: bool) -> Parameter:
+def parameter_of(
+    name: str, schema: dict[str, Any], defs: dict[str, Any], optional: bool
+) -> Parameter:
+    """A parameter as clients are shown it, from its JSON Schema."""
     description = schema.get("description")
     example = None
     examples = schema.get("examples")
@@ -153,7 +164,7 @@ def _parameter(name: str, schema: dict[str, Any], defs: dict[str, Any], optional
         example = text_of(examples[0])
     elif description and (found := _EXAMPLE.search(description)):
         example = found["text"]
-        description = description[: found.start()].rstrip() or None
+        description = description[: found.start()].rstrip(" ,;:") or None
     if optional:
         note = "Optional."
         if "default" in schema:

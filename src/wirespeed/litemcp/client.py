@@ -360,9 +360,8 @@ def arrange(tool: Tool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[
         if name in names[: len(args)]:
             raise TypeError(f"{tool.name}: {name!r} was given twice")
     last = max(map(names.index, kwargs))
-    for name in names[len(args) : last + 1]:
-        arguments.append(to_text(kwargs[name]) if name in kwargs else "")
-    return arguments
+    wanted = names[len(args) : last + 1]
+    return arguments + [to_text(kwargs[name]) if name in kwargs else "" for name in wanted]
 
 
 def to_text(value: Any) -> str:
@@ -373,5 +372,3 @@ def to_text(value: Any) -> str:
         return base64.b64encode(value).decode("ascii")
     text = _json(value).decode()
     return msgspec.json.decode(text, type=str) if text[0] == '"' else text
-
-

@@ -214,14 +214,15 @@ class LiteConnection(Endpoint):
         """The arguments of a call. ArgumentError: it cannot be served."""
         if reason := refuse_version(message.version, self._version):
             raise ArgumentError(reason)
+        call: ToolCall | _LooseCall
         try:
-            call: ToolCall | _LooseCall = _call(message.data)
-            arguments = call.arguments or []
+            call = exact = _call(message.data)
+            arguments = exact.arguments or []
         except (msgspec.DecodeError, RecursionError):
             call, arguments = self._read_loosely(message.data)
-        if self._strict or bytes(call.version):
-            if reason := refuse_version(call.version, self._version):
-                raise ArgumentError(f"data: {reason}")
+        reason = refuse_version(call.version, self._version)
+        if reason and (self._strict or bytes(call.version)):
+            raise ArgumentError(f"data: {reason}")
         if call.tool != self._tool.name:
             name = encode_text(call.tool[:SHOWN])
             raise ArgumentError(f"unknown tool {name!r}: this one is {self._tool.name!r}")
@@ -299,8 +300,7 @@ class LiteConnection(Endpoint):
             logger.error("tool %s: its result is no valid text", self._tool.name)
             shown = _encode(_failure("the result cannot be sent: it holds a lone surrogate"))
         self._send(
-            b'%b%b%b%b,"response":%b}}'
-            % (self._head, raw_id, self._middle, _encode(params), shown)
+            b'%b%b%b%b,"response":%b}}' % (self._head, raw_id, self._middle, _encode(params), shown)
         )
 
     def _send(self, message: bytes) -> None:
@@ -365,5 +365,3 @@ def _reason(exc: BaseException) -> str:
 def _shown(raw_id: bytes) -> str:
     text = raw_id.decode("ascii")
     return text if len(text) <= 40 else text[:39] + "…"
-
-

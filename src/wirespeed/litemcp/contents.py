@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
@@ -70,7 +69,7 @@ def contents_of(value: Any) -> list[Content]:
     return _one(value)
 
 
-def _one(value: Any) -> Iterable[Content]:
+def _one(value: Any) -> list[Content]:
     if value is None:
         return [json_content(value)]
     if isinstance(value, str):
@@ -79,13 +78,20 @@ def _one(value: Any) -> Iterable[Content]:
         return [_check(value)]
     if isinstance(value, _BYTES):
         return [media(BINARY, value)]
-    if isinstance(value, float) and not math.isfinite(value):
-        return [Content("number", repr(float(value)))]
+    if isinstance(value, float):
+        return [Content("number", _number(float(value)))]
     if isinstance(value, Decimal):
         return [Content("number", str(value))]
     if type(value).__module__ == "wirespeed.server.content":
         return _block(value)
     return [json_content(value)]
+
+
+def _number(value: float) -> str:
+    """``5``, not ``5.0``: a number is what the model reads, whatever Python's type is."""
+    if math.isfinite(value) and value.is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    return repr(value)
 
 
 def media(kind: str, data: Any) -> Content:

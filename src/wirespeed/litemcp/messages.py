@@ -1,7 +1,7 @@
 """LiteMCP's messages, typed (LiteMCP 1.0.0, data-structure), and the rule for versions.
 
-Every value of a call is a string on the wire; the ``type`` of a parameter or a content is free text,
-a hint for the model.
+Every value of a call is a string on the wire; the ``type`` of a parameter or a content is free
+text, a hint for the model.
 """
 
 from __future__ import annotations

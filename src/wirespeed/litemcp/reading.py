@@ -98,12 +98,14 @@ def _invalid(message: IOBasic, exc: BaseException) -> InvalidResponse:
 
 
 def info_reader(strict: bool) -> Callable[[IOBasic], Tool]:
-    """What decodes ``info``. A version that is not ours is no fault: it is what the answer tells."""
+    """What decodes ``info``. A version that is not ours is no fault: the answer tells it."""
 
     def read(message: IOBasic) -> Tool:
         found = _decode(_info, None if strict else _loose_info, message)
         parameters = [
-            Parameter(p.name, _string(p.type) or "string", _string(p.description), _string(p.example))
+            Parameter(
+                p.name, _string(p.type) or "string", _string(p.description), _string(p.example)
+            )
             for p in found.parameters or ()
         ]
         names = [parameter.name for parameter in parameters]

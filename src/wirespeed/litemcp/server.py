@@ -217,7 +217,7 @@ class LiteServer:
         """
         _ = self.info  # one that has no tool is said now
         if url is not None:
-            await serve(url, self, **options)
+            await serve(url, self, **options)  # the function below
             return
         if options:
             raise TypeError(f"stdio takes no options, but got {', '.join(options)}")
@@ -226,8 +226,51 @@ class LiteServer:
         await serve_stdio(self)
 
     def run(self, url: str | None = None, **options: Any) -> None:
-        """As `serve`, in an event loop of its own: uvloop where it is installed."""
+        """As `serve`, in an event loop of its own: uvloop where it is installed. ``workers``:
+        processes that share the port of a URL."""
         _ = self.info
-        from wirespeed.transport.loop import run
+        if url is not None:
+            run(url, self, **options)  # the function below
+            return
+        from wirespeed.transport.loop import run as run_loop
 
-        run(self.serve(url, **options))
+        run_loop(self.serve(None, **options))
+
+
+async def serve(url: str, services: LiteServer | Mapping[str, LiteServer], **options: Any) -> None:
+    """Serve one tool, or for WebSocket several by path, inside a running loop, until SIGTERM or
+    SIGINT comes or this is cancelled.
+
+    >>> await serve("ws://127.0.0.1:8765", {"/add": adder, "/weather": weather})
+
+    Args:
+        url: ``ws://host:port/path``, ``wss://…``, ``tcp://host:port`` or ``unix:/path``. Over
+            WebSocket a text message is a message of LiteMCP; over the others three newlines end
+            one, as over stdio.
+        services: A server, or several by path (then the URL has none).
+        options: As of `wirespeed.serve`: a `ListenOptions` or its fields, and ``on_listening``.
+            With ``token``, clients bring it as ``Authorization: Bearer …`` or ``Authentication:
+            Bearer …``; where both are there, they must be equal.
+
+    Raises:
+        ValueError: The URL or an option is wrong, or a server has no tool.
+        TransportError: The address cannot be listened at.
+    """
+    from wirespeed.transport import listen
+
+    _check_tools(services)
+    await listen.serve(url, services, **options)
+
+
+def run(url: str, services: LiteServer | Mapping[str, LiteServer], **options: Any) -> None:
+    """As `serve`, in an event loop of its own: uvloop where it is installed. ``workers``: processes
+    that share the port."""
+    from wirespeed.transport import listen
+
+    _check_tools(services)
+    listen.run(url, services, **options)
+
+
+def _check_tools(services: LiteServer | Mapping[str, LiteServer]) -> None:
+    for server in services.values() if isinstance(services, Mapping) else (services,):
+        _ = server.info

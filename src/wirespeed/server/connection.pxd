@@ -1,4 +1,4 @@
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint8_t, uint64_t
 
 from wirespeed._core.envelope cimport Message
 from wirespeed._core.outbox cimport Outbox
@@ -58,6 +58,9 @@ cdef class ServerConnection(Endpoint):
     cdef int finish_c(self, Call call, object value, object exc) except -1
     cdef int fail_c(self, Call call, object exc) except -1
     cdef int send_text_c(self, Call call, str text) except -1
+    cdef int send_long_text_c(
+        self, Call call, str text, const uint8_t *utf8, size_t n
+    ) except -1
     cdef object call_inline_c(self, Tool tool, object decoded, object context)
     cdef int send_raw_c(self, Call call, object data) except -1
     cdef int send_content_c(

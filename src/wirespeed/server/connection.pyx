@@ -64,7 +64,9 @@ cdef object CancelledError = asyncio.CancelledError
 cdef enum:
     N_HOT = 16
     MAX_LOGGED_FAULTS = 100
-    ESCAPE_IN_PLACE = 8192     # bytes; longer texts are encoded on their own and not copied
+    ESCAPE_IN_PLACE = 8192     # bytes; longer texts are not copied where they need no escapes
+    WORTH_REFERENCE = 16384    # bytes in one run without escapes
+    ESCAPE_STEP = 4096
 
 
 @cython.final
@@ -483,8 +485,7 @@ cdef class ServerConnection(Endpoint):
         except UnicodeEncodeError as exc:
             return self.fail_c(call, ValueError(f"the result is not valid text: {exc.reason}"))
         if n > ESCAPE_IN_PLACE:
-            encoded = call.tool.encode(text, call.revision.version)
-            return self.send_content_c(call, encoded[0], None, False, None)
+            return self.send_long_text_c(call, text, <const uint8_t *> utf8, <size_t> n)
         out = self.session.open_reply_c(call.ref)
         if out is None:
             return 0
@@ -493,6 +494,32 @@ cdef class ServerConnection(Endpoint):
         used = 44 + kernels.json_escape(p + 44, <const uint8_t *> utf8, <size_t> n)
         memcpy(p + used, b'"}]', 3)
         out.commit_c(used + 3)
+        self.tail_c(out, call.modern)
+        self.session.close_reply_c(call.ref)
+        return 0
+
+    cdef int send_long_text_c(
+        self, Call call, str text, const uint8_t *utf8, size_t n
+    ) except -1:
+        """A long text is sent from where it lies, as far as it needs no escapes."""
+        cdef Outbox out = self.session.open_reply_c(call.ref)
+        cdef size_t done = 0, plain
+        cdef int ascii = 0
+        if out is None:
+            return 0
+        out.text_c(b'"result":{"content":[{"type":"text","text":"')
+        while done < n:
+            plain = kernels.json_plain(utf8 + done, n - done, &ascii)
+            if plain >= WORTH_REFERENCE:
+                out.write_part_c(text, utf8 + done, plain)
+            else:
+                # escapes are near: what holds the next of them is written in one go
+                plain = min(n - done, max(plain, <size_t> ESCAPE_STEP))
+                while done + plain < n and utf8[done + plain] & 0xC0 == 0x80:
+                    plain += 1     # not within a character
+                out.commit_c(kernels.json_escape(out.reserve_c(6 * plain), utf8 + done, plain))
+            done += plain
+        out.text_c(b'"}]')
         self.tail_c(out, call.modern)
         self.session.close_reply_c(call.ref)
         return 0

@@ -1,4 +1,5 @@
 from wirespeed._core.slab cimport Lease
+from wirespeed.server.texts cimport LongTexts
 
 
 cdef enum How:
@@ -9,6 +10,7 @@ cdef enum How:
 
 cdef enum:
     MAX_STACK = 16        # arguments and context that are passed without a list
+    LONG_ARGUMENTS = 4096 # bytes
 
 
 cdef class Tool:
@@ -25,6 +27,7 @@ cdef class Tool:
     cdef bint plain_text               # a str result is one text block and nothing more
     cdef object function
     cdef object decode                 # bytes-like -> struct of the arguments
+    cdef LongTexts texts               # of `fields`, where long ones are decoded apart; or None
     cdef tuple fields
     cdef tuple kwnames                 # None when there are none
     cdef Py_ssize_t context_index

@@ -5,6 +5,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 
 from wirespeed._core.slab cimport Lease
+from wirespeed.server.texts cimport LongTexts
 
 import msgspec
 
@@ -78,6 +79,13 @@ cdef class Tool:
                 self.offsets[i] = ws_slot_offset(spec.struct.__dict__.get(field))
                 # a getter may give a new object, which nothing would keep alive
                 self.direct = self.direct and self.offsets[i] != 0
+        if self.direct:
+            texts = {
+                field.encode_name: self.offsets[self.fields.index(field.name)]
+                for field in msgspec.structs.fields(spec.struct)
+                if field.type in (str, str | None) and field.name in self.fields
+            }
+            self.texts = LongTexts(texts) if texts else None
         self.plain_text = spec.result.kind == ResultKind.TEXT
         if spec.is_async:
             pass
@@ -100,6 +108,10 @@ cdef class Tool:
         arguments that do not fit. `arguments` is None where the call had none."""
         if self.raw:
             return b"{}" if arguments is None else arguments
+        if self.texts is not None and arguments is not None and arguments.n >= LONG_ARGUMENTS:
+            decoded = self.texts.decode_c(self.decode, arguments.p, <size_t> arguments.n)
+            if decoded is not None:
+                return decoded
         return self.decode(b"{}" if arguments is None else arguments)
 
     cdef object invoke_c(self, object decoded, object context):

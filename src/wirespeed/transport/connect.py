@@ -155,7 +155,7 @@ async def _open(stream: Stream, handshake: ClientHandshake, address: Address) ->
             raise _Failure("the answer is no opening handshake")
     try:
         answer = handshake.receive(bytes(head))
-        if answer is None and not opens(head):
+        if answer is None and not opens(bytes(head)):
             answer = handshake.receive(rest) if rest else None
             taken = len(rest)
             while answer is None and taken <= MAX_BODY:

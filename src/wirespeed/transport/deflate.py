@@ -36,9 +36,11 @@ class MessageDeflate:
             # a block that said it is the last one: what follows would be dropped without a word
             raise ValueError("deflated data behind its end")
         try:
+            # one more: at its limit it cannot tell whether anything is left
             frame = Frame(Opcode.TEXT, data, fin=True, rsv1=True)
-            return self._extension.decode(frame, max_size=max_size).data
+            found = self._extension.decode(frame, max_size=max_size + 1).data
         except PayloadTooBig:
             return None
         except ProtocolError as exc:
             raise ValueError("not deflated data") from exc
+        return found if len(found) <= max_size else None

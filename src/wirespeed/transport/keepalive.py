@@ -37,6 +37,7 @@ class Watched:
         "_life",
         "_part",
         "_pinged",
+        "_queued",
         "_stuck",
         "endpoint",
         "framer",
@@ -51,6 +52,7 @@ class Watched:
         self._life = 0.0  # when a byte of it was last seen
         self._pinged = False
         self._doubted = False
+        self._queued = False
         self._stuck = 0.0  # since when it reads nothing
 
 
@@ -135,16 +137,21 @@ class Keeper:
         if link.ending:
             return  # that has a deadline of its own
         wire = watched.endpoint.wire
-        bytes_in, bytes_out = wire.bytes_in, wire.bytes_out
-        if len(wire.outbox) < wire.limits.output_high or bytes_out != watched._bytes_out:
+        bytes_in, bytes_out, queued = wire.bytes_in, wire.bytes_out, len(wire.outbox)
+        # What was queued at the last look and has left since, the peer's side has taken. (The first
+        # bytes for a peer that is gone are taken by our own.)
+        takes = watched._queued and bytes_out != watched._bytes_out
+        full = queued >= wire.limits.output_high
+        if takes or not full:
             watched._stuck = now
         elif now - watched._stuck >= self._slow_reader_timeout:
-            logger.warning("a client left %d bytes unread: it is cut off", len(wire.outbox))
+            logger.warning("a client left %d bytes unread: it is cut off", queued)
             link.end(SLOW_READER, "too slow a reader", self._close_timeout)
             return
         watched._bytes_out = bytes_out
-        if bytes_in != watched._bytes_in or link.closing or not wire.want_read:
-            # it lives; or nobody knows, because we do not read
+        watched._queued = queued > 0
+        if bytes_in != watched._bytes_in or takes or full or link.closing or not wire.want_read:
+            # it lives; or nobody knows, because we do not read, or it has enough to read itself
             watched._bytes_in = bytes_in
             watched._life = now
             watched._pinged = watched._doubted = False

@@ -99,6 +99,10 @@ class Service(Protocol):
         """Serve one more connection: a `Connection` that is an Endpoint, too."""
 
 
+class _Nobody(Exception):
+    """The client said nothing at all: a look at the port."""
+
+
 class Served(Watched):
     """One connection of a listener."""
 
@@ -227,12 +231,14 @@ class Listener:
         self._n_full += full
         task = self.loop.create_task(self._welcome(sock, peer, full))
         self._opening.add(task)
-        task.add_done_callback(partial(self._welcomed, full))
+        task.add_done_callback(partial(self._welcomed, full, sock))
 
-    def _welcomed(self, full: bool, task: asyncio.Task[None]) -> None:
+    def _welcomed(self, full: bool, sock: socket.socket, task: asyncio.Task[None]) -> None:
         self._opening.discard(task)
         self._n_full -= full
-        if not task.cancelled() and (exc := task.exception()) is not None:
+        if task.cancelled():
+            sock.close()  # it may have been cancelled before it began
+        elif (exc := task.exception()) is not None:
             logger.error("internal error in an opening handshake", exc_info=exc)
         self._check_over()
 
@@ -243,52 +249,67 @@ class Listener:
 
     async def _welcome(self, sock: socket.socket, peer: str, full: bool) -> None:
         """From an accepted connection to a served one, or to its end."""
-        from wirespeed._core.framing.websocket import WebSocketFramer
-        from wirespeed.transport.upgrade import Refused, refusal_bytes
-
-        stream: Stream = SocketStream(self.loop, sock)
+        stream: Stream | None = SocketStream(self.loop, sock)
         try:
             if self.address.secure:
-                tls = await self._secured(sock, peer)
-                if tls is None:
-                    return
-                stream = tls
-            asking = False  # the owner's callback
-            try:
-                async with asyncio.timeout(self.options.open_timeout):
-                    head, rest = await _read_head(stream)
-                    if not head:
-                        return  # a look at the port
-                    asking = True
-                    service, handshake, subprotocol = await self._judge(head, peer, full)
-                    asking = False
-                    await stream.write(handshake.accept(subprotocol, self.options.headers))
-                framer = WebSocketFramer(
-                    "server", max_message=service.limits.max_message, deflate=handshake.extension
-                )
-                self._join(stream, service, framer, framer, rest)
+                stream = await self._secured(sock, peer)
+            if stream is None:
                 return
-            except Refused as exc:
-                refusal = exc.refusal
-            except TimeoutError:
-                refusal = Refusal(408, "the opening handshake took too long")
-                if asking:
-                    refusal = Refusal(503, "the opening handshake could not be finished")
-                    logger.warning("authenticate took more than %g s", self.options.open_timeout)
+            refusal = await self._let_in(stream, peer, full)
+            if refusal is None:
+                stream = None  # it is served
+                return
             self._log_refusal(peer, f"{refusal.status} {refusal.reason}")
-            stream.say(refusal_bytes(refusal))
+            stream.say(self._words(refusal))
             await _linger(stream)
-            stream.close()
+        except _Nobody:
+            pass
         except OSError as exc:
             self._log_refusal(peer, f"the connection broke in the opening handshake ({exc})")
-            stream.close()
         except asyncio.CancelledError:
-            stream.say(refusal_bytes(Refusal(503, "the server is shutting down")))
-            stream.close()
+            if stream is not None:
+                stream.say(self._words(Refusal(503, "the server is shutting down")))
             raise
-        except BaseException:
-            stream.close()
+        finally:
+            if stream is not None:
+                stream.close()
+
+    @staticmethod
+    def _words(refusal: Refusal) -> bytes:
+        from wirespeed.transport.upgrade import refusal_bytes
+
+        return refusal_bytes(refusal)
+
+    async def _let_in(self, stream: Stream, peer: str, full: bool) -> Refusal | None:
+        """Serve a client that asks for it properly, else say why it is not let in."""
+        from wirespeed._core.framing.websocket import WebSocketFramer
+        from wirespeed.transport.upgrade import Refused
+
+        asking = False  # the owner's callback
+        try:
+            async with asyncio.timeout(self.options.open_timeout):
+                head, rest = await _read_head(stream)
+                asking = True
+                service, handshake, subprotocol = await self._judge(head, peer, full)
+                asking = False
+                await stream.write(handshake.accept(subprotocol, self.options.headers))
+            framer = WebSocketFramer(
+                "server", max_message=service.limits.max_message, deflate=handshake.extension
+            )
+            self._join(stream, service, framer, framer, rest)
+        except Refused as exc:
+            return exc.refusal
+        except TimeoutError:
+            if not asking:
+                return Refusal(408, "the opening handshake took too long")
+            logger.warning("authenticate took more than %g s", self.options.open_timeout)
+            return Refusal(503, "the opening handshake could not be finished")
+        except (OSError, _Nobody):
             raise
+        except Exception:
+            logger.exception("internal error in an opening handshake")
+            return Refusal(500, "internal error")
+        return None
 
     async def _secured(self, sock: socket.socket, peer: str) -> Stream | None:
         from wirespeed.transport.connect import reason_of
@@ -322,8 +343,6 @@ class Listener:
         if full:
             raise Refused(Refusal(503, "too many connections", {"Retry-After": "5"}))
         request = handshake.request
-        for name in handshake.repeated:
-            raise Refused(Refusal(400, f"more than one header field {name.title()}"))
         service = self.services.get(request.path)
         if service is None:
             raise Refused(Refusal(404, "nothing is served at this path"))
@@ -415,8 +434,7 @@ class Listener:
 
 
 async def _read_head(stream: Stream) -> tuple[bytes, bytes]:
-    """The request up to the empty line, and what came behind it. Nothing at all when the client
-    sent nothing; Refused when it is too long."""
+    """The request up to the empty line, and what came behind it. Refused when it is too long."""
     from wirespeed.transport.upgrade import END, MAX_HEAD, Refused
 
     head = bytearray()
@@ -425,7 +443,7 @@ async def _read_head(stream: Stream) -> tuple[bytes, bytes]:
         if not data:
             if head:
                 raise ConnectionResetError("the client closed it")
-            return b"", b""
+            raise _Nobody
         searched = max(0, len(head) - len(END) + 1)
         head += data
         end = head.find(END, searched)

@@ -82,7 +82,7 @@ class Refusal(msgspec.Struct, frozen=True):
             raise ValueError("the status of a refusal is 400 to 599")
         if not self.reason.isprintable():
             raise ValueError("the reason of a refusal is one line of printable text")
-        check_headers(self.headers)
+        check_headers(self.headers, _LENGTH)
 
 
 Verdict: TypeAlias = "bool | Refusal"
@@ -185,11 +185,13 @@ def _good_token(token: Any) -> bool:
 
 
 _NAME = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz")
+_LENGTH = ("content-length", "transfer-encoding")
+_HANDSHAKE = ("connection", "upgrade", *_LENGTH)
 
 
-def check_headers(headers: Mapping[str, str]) -> None:
-    """ValueError for header fields that are none (RFC 9110 section 5), or that the opening
-    handshake writes itself. The text does not hold the value."""
+def check_headers(headers: Mapping[str, str], reserved: Sequence[str] = _HANDSHAKE) -> None:
+    """ValueError for header fields that are none (RFC 9110 section 5), or that are written by the
+    opening handshake itself. The text does not hold the value."""
     for name, value in headers.items():
         if not isinstance(name, str) or not name or not _NAME.issuperset(name.lower()):
             raise ValueError(f"{name!r} is no name of a header field")
@@ -198,10 +200,5 @@ def check_headers(headers: Mapping[str, str]) -> None:
         ):
             raise ValueError(f"the value of the header field {name} is not one line of text")
         lower = name.lower()
-        if lower.startswith("sec-websocket-") or lower in (
-            "connection",
-            "content-length",
-            "transfer-encoding",
-            "upgrade",
-        ):
+        if lower in reserved or (lower.startswith("sec-websocket-") and "upgrade" in reserved):
             raise ValueError(f"the header field {name} is written by the opening handshake")

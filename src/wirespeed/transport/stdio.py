@@ -24,7 +24,7 @@ from wirespeed.transport.signals import signals_drain
 from wirespeed.transport.tasks import TaskPool
 
 if TYPE_CHECKING:
-    from wirespeed.server.server import Server
+    from wirespeed.transport.listen import Service
 
 
 @contextlib.contextmanager
@@ -118,7 +118,7 @@ def non_blocking(*fds: int) -> Iterator[None]:
                 os.set_blocking(fd, blocking)
 
 
-async def serve_stdio(server: Server) -> None:
+async def serve_stdio(server: Service) -> None:
     """Serve the client at stdin and stdout until it closes stdin, or a signal comes."""
     loop = asyncio.get_running_loop()
     pool = TaskPool(loop)

@@ -20,8 +20,9 @@ READ_SIZE = 16384
 class Stream(Protocol):
     """What the opening handshake needs of a connection."""
 
-    peer: str
-    """The other end, for people to read."""
+    @property
+    def peer(self) -> str:
+        """The other end, for people to read."""
 
     async def read(self) -> bytes:
         """Some bytes; none at the end of input. OSError when the connection breaks."""
@@ -53,7 +54,7 @@ class SocketStream:
         self._socket = sock
 
     @property
-    def peer(self) -> str:  # type: ignore[override]
+    def peer(self) -> str:
         return peer_name(self._socket)
 
     async def read(self) -> bytes:

@@ -285,7 +285,8 @@ class TlsLink(Link):
 
     def half_close(self) -> None:
         """All is said: TLS says so too, and closes when the peer has answered."""
-        self._transport.close()
+        # not from inside its own call: the TLS layer is not made for that
+        self.loop.call_soon(self._transport.close)
 
     def lose(self, exc: BaseException | None) -> None:
         """Stop now, because of ``exc``; ``on_lost(exc)`` follows at once."""

@@ -107,10 +107,6 @@ class ServerHandshake:
             raise Refused(_no_upgrade(self._response, self._protocol.handshake_exc))
         path, _, query = request.path.partition("?")
         headers = Headers(list(request.headers.raw_items()))
-        self.repeated = {
-            name for name in ("host", "origin") if len(request.headers.get_all(name)) > 1
-        }
-        """Header fields that came more than once and must not."""
         self.request = UpgradeRequest(path, query, headers, peer)
 
     @property

@@ -1,6 +1,6 @@
 """The server of the interoperation tests, in wirespeed: what every *_server program offers.
 
-python our_server.py [--versions 2025-11-25,…] [--compression] [--ws]
+python our_server.py [--versions 2025-11-25,…] [--compression] [--origin ORIGIN] [--ws]
 
 With --ws it listens for WebSockets and prints the URL.
 """
@@ -155,6 +155,7 @@ if __name__ == "__main__":
         server.run(
             "ws://127.0.0.1:0/mcp",
             compression="--compression" in options,
+            origins=[options[1]] if options[0] == "--origin" else None,
             on_listening=lambda urls: print(urls[0], flush=True),
         )
     else:

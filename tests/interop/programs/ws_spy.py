@@ -13,6 +13,7 @@ and ``frames`` (a line a frame: "> " or "< ", final or not, opcode, payload's le
 closing frame, its code).
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -134,10 +135,8 @@ def main() -> int:
             target.shutdown(socket.SHUT_WR)
         except OSError:  # one of them is gone: the other is to see that too
             for end in (source, target):
-                try:
+                with contextlib.suppress(OSError):
                     end.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass
 
     def accept() -> None:
         while True:

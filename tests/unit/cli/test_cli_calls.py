@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -428,8 +429,13 @@ def test_info_of_this_installation() -> None:
     assert facts["limits"]["max_message"] == 64 * 1024 * 1024
     text = wirespeed("info", WIRESPEED_LOOP="asyncio").stdout
     assert not CONTROLS.search(text)
-    assert "loop       asyncio" in text
-    assert "max_message 67,108,864" in text
+    rows = dict(line.split(None, 1) for line in text.splitlines())
+    assert rows["loop"] == "asyncio"
+    assert rows["limits"] == "max_message 67,108,864"
+    assert facts["websockets"] == metadata.version("websockets")
+    assert rows["websockets"] == facts["websockets"]
+    assert facts["tls"].startswith("OpenSSL ")
+    assert rows["transports"] == "stdio, unix, tcp, ws, wss"
 
 
 def test_info_of_a_server(server_file: Path) -> None:

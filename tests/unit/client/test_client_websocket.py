@@ -46,7 +46,8 @@ def test_both_eras_are_found_out(run: Run, rules: Rules) -> None:
             assert (await client.call_tool("echo")).text == "ok"
             assert [tool.name for tool in await client.list_tools()] == ["echo"]
             await client.ping()
-            assert client.protocol_version == ("2025-11-25" if rules is LEGACY_PEER else "2026-07-28")
+            expected = "2025-11-25" if rules is LEGACY_PEER else "2026-07-28"
+            assert client.protocol_version == expected
             assert len(peer.talks) == 1
             assert peer.talks[0].messages[0]["method"] == "server/discover"
 
@@ -89,7 +90,7 @@ def test_a_server_that_hangs_up_on_everything(run: Run) -> None:
     async def main() -> None:
         rules: Rules = {"server/discover": hang_up, "initialize": hang_up}
         async with WebPeer(rules) as peer:
-            with pytest.raises(ConnectionLost, match="1011 internal error .'broken'.") as caught:
+            with pytest.raises(ConnectionLost, match=r"1011 internal error \('broken'\)") as caught:
                 await Client(target(peer, restart=5)).open()
             assert (caught.value.code, caught.value.reason) == (1011, "broken")
             assert len(peer.talks) == 2  # the probe is no reason for more than one further try
@@ -133,9 +134,10 @@ def test_compression_is_offered_where_it_is_asked_for(run: Run) -> None:
             assert isinstance(talk, WebTalk)
             assert "permessage-deflate" in talk.headers["Sec-WebSocket-Extensions"]
             for n in (1, 10, 100_000):
-                before = client.counters["bytes_in"] if "bytes_in" in client.counters else 0
+                before = dict(client.counters)
                 assert (await client.call_tool("echo", {"text": "ä" * n})).text == "ä" * n
-                assert before >= 0
+                for way in ("bytes_in", "bytes_out"):
+                    assert client.counters[way] - before[way] < 2000
 
     run(main())
 
@@ -410,7 +412,8 @@ def test_what_is_no_message_is_skipped(run: Run, caplog: pytest.LogCaptureFixtur
         await talk.text(message, "after all")
 
     async def main() -> None:
-        async with WebPeer(MODERN_PEER | {"tools/call": noise}) as peer, Client(target(peer)) as client:
+        rules = MODERN_PEER | {"tools/call": noise}
+        async with WebPeer(rules) as peer, Client(target(peer)) as client:
             assert (await client.call_tool("x")).text == "after all"
             assert len(peer.talks) == 1
 
@@ -441,7 +444,7 @@ def test_the_blocking_client(once: Run) -> None:
             got = await asyncio.gather(*(asyncio.to_thread(work, peer.url) for _ in range(3)))
             assert got == [["ok", "2026-07-28"]] * 3
             for talk in peer.talks:
-                assert isinstance(await talk.ended, type(None))  # closed in order
+                assert await talk.ended is None  # closed in order
 
     once(main())
 
@@ -503,8 +506,8 @@ def test_the_server_closes(run: Run, rules: Rules, code: int, reason: str, expec
 
 def test_a_close_without_a_code(run: Run) -> None:
     async def main() -> None:
-        rule = sends(b"\x88\x00")
-        async with WebPeer(MODERN_PEER | {"tools/call": rule}) as peer, Client(target(peer)) as client:
+        rules = MODERN_PEER | {"tools/call": sends(b"\x88\x00")}
+        async with WebPeer(rules) as peer, Client(target(peer)) as client:
             with pytest.raises(ConnectionLost, match="1005 no code given") as caught:
                 await client.call_tool("x")
             assert caught.value.code == 1005
@@ -519,12 +522,12 @@ def test_answers_before_a_close_count(run: Run) -> None:
         await talk.close(1001)
 
     async def main() -> None:
-        async with WebPeer(MODERN_PEER | {"tools/call:last": last, "tools/call:wait": nothing}) as peer:
-            async with Client(target(peer)) as client:
-                waits = asyncio.create_task(client.call_tool("wait"))
-                assert (await client.call_tool("last")).text == "last"
-                with pytest.raises(ConnectionLost, match="1001 going away"):
-                    await waits
+        rules = MODERN_PEER | {"tools/call:last": last, "tools/call:wait": nothing}
+        async with WebPeer(rules) as peer, Client(target(peer)) as client:
+            waits = asyncio.create_task(client.call_tool("wait"))
+            assert (await client.call_tool("last")).text == "last"
+            with pytest.raises(ConnectionLost, match="1001 going away"):
+                await waits
 
     run(main())
 
@@ -558,9 +561,7 @@ def test_the_server_vanishes(run: Run, rules: Rules) -> None:
         (b"\x81\x7f\x00\x00\x00\x01\x00\x00\x00\x00", 1009, "1009 message too big"),
     ],
 )
-def test_a_server_that_breaks_the_protocol(
-    run: Run, data: bytes, code: int, expected: str
-) -> None:
+def test_a_server_that_breaks_the_protocol(run: Run, data: bytes, code: int, expected: str) -> None:
     async def main() -> None:
         rule: Rules = {"tools/call:die": sends(data), "tools/call:wait": nothing}
         async with WebPeer(MODERN_PEER | rule) as peer, Client(target(peer)) as client:
@@ -568,7 +569,7 @@ def test_a_server_that_breaks_the_protocol(
             errors = await asyncio.gather(*calls, return_exceptions=True)
             for error in errors:
                 assert type(error) is ConnectionLost and error.code == code
-            with pytest.raises(ConnectionLost, match=f"this side closed the connection: {expected}"):
+            with pytest.raises(ConnectionLost, match=f"this side closed the .*: {expected}"):
                 await client.call_tool("echo")
             ended = await peer.talks[0].ended  # and it was told why
             assert isinstance(ended, ConnectionClosedError) and ended.rcvd is not None
@@ -713,7 +714,7 @@ def test_a_server_that_answers_no_ping_is_gone(run: Run) -> None:
         async with WebPeer(MODERN_PEER | {"tools/call": deaf}) as peer:
             where = target(peer, ping_interval=0.02, ping_timeout=0.05, close_timeout=0.1)
             async with Client(where, timeout=None) as client:
-                with pytest.raises(ConnectionLost, match=r"answered no ping within 0\.05 s") as caught:
+                with pytest.raises(ConnectionLost, match=r"no ping within 0\.05 s") as caught:
                     await client.call_tool("x")
                 assert caught.value.code == 1006
             peer.talks[0].vanish()

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
-import mmap
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
+from guard_page import guarded, put, shifted
 
 from wirespeed._core import _simd
+
+__all__ = ["guarded"]  # a fixture
 
 LEVELS = _simd.levels()
 FAST = [level for level in LEVELS if level != "scalar"]
@@ -21,41 +21,6 @@ UTF8 = (
 ).encode()
 
 ROW = b'{"id":7,"name":"r","tags":["a","b"],"v":-1.5e-3,"ok":true,"n":null,"e":[{},[]]},'
-
-
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[memoryview]:
-    """A page of memory that ends where an unreadable page starts."""
-    size = mmap.PAGESIZE
-    area = mmap.mmap(-1, 2 * size)
-    anchor = ctypes.c_char.from_buffer(area)
-    mprotect = ctypes.CDLL(None, use_errno=True).mprotect
-    mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    second = ctypes.addressof(anchor) + size
-    assert mprotect(second, size, 0) == 0
-    view = memoryview(area)
-    page = view[:size]
-    yield page
-    assert mprotect(second, size, mmap.PROT_READ | mmap.PROT_WRITE) == 0
-    page.release()
-    view.release()
-    del anchor
-    area.close()
-
-
-def put(page: memoryview, data: bytes) -> memoryview:
-    """`data` at the very end of the page."""
-    end = page[len(page) - len(data) :]
-    end[:] = data
-    return end
-
-
-def shifted(data: bytes, by: int) -> memoryview:
-    """`data` at `by` bytes behind a multiple of 64, with bytes around it that must not count."""
-    room = bytearray(b"\n" * (len(data) + 192))
-    start = -ctypes.addressof(ctypes.c_char.from_buffer(room)) % 64 + by
-    room[start : start + len(data)] = data
-    return memoryview(room)[start : start + len(data)]
 
 
 def text_of(length: int) -> bytes:
@@ -208,6 +173,24 @@ def test_escaping_at_every_alignment(level: str) -> None:
             data = shifted(b"p" * at + b'"' + b"q" * 67 + b"\x01" + b"r" * (by % 9), by)
             got = _simd.json_escape(data, level=level)
             assert got == _simd.json_escape(data, level="scalar")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_json_plain_at_every_place(level: str, guarded: memoryview) -> None:
+    for n in range(200):
+        text = b"a" * n
+        assert _simd.json_plain(put(guarded, text), level=level) == (n, True)
+        for at in {0, 1, n // 2, n - 2, n - 1} & set(range(n)):
+            for odd in b'"\\\x00\x1f\n':
+                data = bytearray(text)
+                data[at] = odd
+                data[at + 1 :] = b"\xff" * (n - at - 1)  # what lies behind counts for nothing
+                assert _simd.json_plain(put(guarded, data), level=level) == (at, True)
+            for high in b"\x80\xff":
+                data = bytearray(text)
+                data[at] = high
+                assert _simd.json_plain(put(guarded, data), level=level) == (n, False)
+
 
 
 # ---- JSON ----

@@ -103,6 +103,7 @@ cdef class WebSocketFramer(Framer):
         self.random = random
         self.keys = b""
         self.peer_reason = ""
+        self.needs_goodbye = True     # section 7.1.5: an end without a close frame is 1006
 
     # -- bytes in ------------------------------------------------------------------------------
 
@@ -120,16 +121,18 @@ cdef class WebSocketFramer(Framer):
 
     cdef int ensure_room_c(self, size_t wanted) except -1:
         cdef size_t pending = self.end - self.start
-        if self.left > wanted:
-            # the whole rest of the frame, but not on the peer's mere word
-            wanted = max(wanted, min(self.left, GROWTH * pending))
-        if (
-            pending and self.start and self.start <= FRONT
-            and self.slab.n_leases == 0 and not self.slab.foreign
-            and self.slab.capacity - self.end < wanted
-        ):
-            # as the base does where nothing stands before it
-            return self.slab.grow_c(self.end + max(wanted, pending))
+        cdef size_t free
+        if pending:
+            free = self.slab.capacity - self.end
+            if self.left > free and free < 2 * pending:
+                # the whole rest of the frame, but not on the peer's mere word
+                wanted = max(wanted, min(self.left, GROWTH * pending))
+            if (
+                free < wanted and 0 < self.start <= FRONT
+                and self.slab.n_leases == 0 and not self.slab.foreign
+            ):
+                # as the base does where nothing stands before it
+                return self.slab.grow_c(self.end + max(wanted, pending))
         return Framer.ensure_room_c(self, wanted)
 
     cdef int get_buffer_c(self, uint8_t **p, size_t *n) except -1:

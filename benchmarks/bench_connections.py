@@ -1,0 +1,171 @@
+"""What do many WebSocket connections cost: idle ones, and ones that come and go?
+
+Idle: the growth of the server's resident memory while 10,000 connections are open that have shaken
+hands, over what it was after a thousand had come and gone.  Coming and going: connections enter,
+call and leave in every way a client can (see load/ws_churn.c); before and after, the server itself
+tells its tasks and descriptors.  A first spell is not counted: what it leaves are pools and the
+allocator's reserve, which a second spell must not add to.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from functools import partial
+from typing import Any
+
+from bench_footprint import resident
+from harness import (
+    Sample,
+    Samples,
+    Settings,
+    Target,
+    correct,
+    interleave,
+    medians,
+    run_json,
+    tool,
+    why_wrong,
+)
+from listening import Listening, against, script
+
+IDLE = 10_000
+COMING = 2_000
+SETTLING_S = 15.0  # longer than a server waits for an opening handshake
+
+# contender -> (environment, script)
+SERVERS = {
+    "wirespeed": ("", "websocket_server.py"),
+    "picows, a Task a request": ("websocket", "picows_tasks.py"),
+}
+
+
+def held(server: Listening) -> dict[str, Any]:
+    """What the server says it holds, this connection included, and its resident memory."""
+    from websockets.sync.client import connect
+
+    hello = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "held", "version": "1"},
+    }
+    steps: list[dict[str, Any]] = [
+        {"id": 1, "method": "initialize", "params": hello},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": {"name": "held", "arguments": {}}},
+    ]
+    with connect(server.url, subprotocols=["mcp"], compression=None) as socket:  # type: ignore[list-item]
+        for step in steps:
+            socket.send(json.dumps({"jsonrpc": "2.0", **step}))
+            if "id" in step:
+                answer = json.loads(socket.recv(timeout=20))
+                if answer["id"] != step["id"]:
+                    raise ValueError(f"an answer to another id: {answer}")
+    counts: dict[str, Any] = json.loads(answer["result"]["content"][0]["text"])
+    return counts | {"mib": resident(server.pid) / 2**20}
+
+
+def load(server: Listening, program: str, *options: str, timeout: float = 120) -> Sample:
+    return run_json([tool(program), "--port", str(server.port), *options], timeout)
+
+
+def settled(server: Listening, files: int) -> dict[str, Any]:
+    """What is held once the descriptors are down to `files`, or after a while."""
+    deadline = time.monotonic() + SETTLING_S
+    while (now := held(server))["files"] > files and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return now
+
+
+def idle(server: Listening, connections: int) -> Sample:
+    warm = load(server, "ws_load", "--connections", str(max(20, connections // 10)),
+                "--window", "1", "--calls", "20000", "--warmup", "0")  # fmt: skip
+    if not warm["correct"]:
+        return warm
+    time.sleep(1)
+    before = resident(server.pid)
+    command = [tool("ws_load"), "--port", str(server.port), "--connections", str(connections)]
+    with subprocess.Popen(
+        [*command, "--sources", "8", "--hold", "yes", "--calls", "0", "--warmup", "0",
+         "--timeout", "120"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as holder:  # fmt: skip
+        assert holder.stdin and holder.stdout
+        sample: Sample = json.loads(holder.stdout.readline())
+        time.sleep(2)
+        grown = resident(server.pid) - before
+        holder.stdin.close()
+        if sample["correct"]:
+            sample = json.loads(holder.stdout.readline())
+    return sample | {"kib_each": grown / 1024 / connections, "before_mib": before / 2**20}
+
+
+def churn(server: Listening, connections: int, seconds: float) -> Sample:
+    options = ("--connections", str(connections))
+    first = load(server, "ws_churn", *options, "--seconds", str(max(1.0, seconds / 6)))
+    if not first["correct"]:
+        return first
+    before = settled(server, 0 if seconds > 10 else held(server)["files"])
+    sample = load(
+        server, "ws_churn", *options, "--seconds", str(seconds), timeout=seconds + 60
+    )
+    after = settled(server, before["files"])
+    left = {f"{name}_left": after[name] - before[name] for name in before}
+    return sample | left | {"before": before, "after": after}
+
+
+def run(settings: Settings) -> tuple[dict[str, Samples], list[Target]]:
+    connections = max(200, min(IDLE, int(IDLE * settings.scale)))
+    settings.say(f"connections: {connections} idle")
+    few = interleave(
+        settings,
+        {
+            name: partial(
+                against,
+                script(settings, environment, program),
+                partial(idle, connections=connections),
+            )
+            for name, (environment, program) in SERVERS.items()
+        },
+        rounds=min(settings.rounds, 3),
+    )
+    settings.say(f"connections: coming and going for {settings.seconds:g} s")
+    ours, program = "wirespeed", SERVERS["wirespeed"][1]
+    coming = interleave(
+        settings,
+        {
+            ours: partial(
+                against,
+                script(settings, "", program),
+                partial(churn, connections=COMING, seconds=settings.seconds),
+            )
+        },
+        rounds=1,
+    )
+
+    def judged(
+        key: str, question: str, limit: float, unit: str, samples: Samples, figure: str
+    ) -> Target:
+        right = correct(samples, ours)
+        values = [s[figure] for s in samples[ours]] if right else []
+        return Target(
+            key, question, limit, False, unit, values, right, why_wrong(samples, ours),
+            medians(samples, figure),
+        )  # fmt: skip
+
+    spell = f"{COMING:,} connections coming and going for {settings.seconds:g} s"
+    targets = [
+        judged("connections.idle", f"resident memory of each of {connections:,} idle connections",
+               12, " KiB", few, "kib_each"),
+        judged("connections.memory", f"{spell}: memory left behind", 2, " MiB", coming, "mib_left"),
+        judged("connections.tasks", "the same: tasks left behind", 0, "", coming, "tasks_left"),
+        judged("connections.files", "the same: descriptors left behind", 0, "", coming,
+               "files_left"),
+    ]  # fmt: skip
+    return {"idle": few, "coming and going": coming}, targets
+
+
+if __name__ == "__main__":
+    from run import main
+
+    main(["--only", "connections", *sys.argv[1:]])

@@ -1,0 +1,336 @@
+"""Bridges between LiteMCP and MCP: a tool of either as a tool of the other.
+
+LiteMCP knows strings in an order, MCP values by name. What crosses:
+
+* **LiteMCP to MCP** (`as_mcp_tool`): every parameter is a required string; its type and its example
+  are told in its description. Contents become text blocks, those of an image or audio type blocks
+  of that kind.
+* **MCP to LiteMCP** (`as_lite_server`): parameters are those of the schema, the required ones
+  first. A string goes as it is where the schema has a string, else as the value that its JSON is.
+  Text becomes ``text``, media their media type with base64, structured content ``json``.
+
+An error of the tool stays one. A cancelled call ends on this side: LiteMCP has no words for it, so
+the answer is dropped. What goes wrong on the way is told in general words only; the log has more.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wirespeed.client.results import UnknownContent
+from wirespeed.errors import CallTimeout, RemoteError, WirespeedError
+from wirespeed.litemcp.arguments import ArgumentError, parameter_of, text_of, type_text
+from wirespeed.litemcp.contents import contents_of, json_content
+from wirespeed.litemcp.messages import Content, Parameter, Response
+from wirespeed.litemcp.server import LiteServer
+from wirespeed.server.content import Audio, Image, Text, ToolResult
+
+if TYPE_CHECKING:
+    from wirespeed.client.client import Client
+    from wirespeed.client.results import CallToolResult, ToolInfo
+    from wirespeed.litemcp.client import LiteClient
+    from wirespeed.litemcp.messages import CallResult, Tool
+    from wirespeed.server.server import Server
+    from wirespeed.server.tool import Tool as McpTool
+
+__all__ = ["as_lite_server", "as_mcp_tool"]
+
+logger = logging.getLogger("wirespeed.litemcp")
+
+_arguments = msgspec.json.Decoder(dict[str, Any]).decode
+_json = msgspec.json.encode
+
+
+def _explain(what: str, exc: WirespeedError) -> str:
+    """What the other side may hear of a call that failed on the way."""
+    logger.warning("%s: %s", what, exc)
+    if isinstance(exc, CallTimeout):
+        return f"{what} did not answer in time"
+    if isinstance(exc, RemoteError):  # the peer's own words
+        return f"{what}: {exc.message}"
+    return f"{what} cannot be reached"
+
+
+# -- LiteMCP to MCP -------------------------------------------------------------------------------
+
+
+async def as_mcp_tool(
+    server: Server,
+    client: LiteClient,
+    *,
+    name: str | None = None,
+    info: Tool | None = None,
+    optional: Sequence[str] = (),
+    timeout: float | None = None,
+) -> McpTool:
+    """Make the tool of a LiteMCP server one of an MCP server.
+
+    The client is opened when it is needed, and again after it was lost; closing it is the caller's.
+
+    Args:
+        server: Where the tool is registered.
+        client: Who speaks to the LiteMCP server.
+        name: What it is called here; by default as there.
+        info: What the LiteMCP server would say of it. Without it the server is asked now.
+        optional: Parameters that callers may leave out. LiteMCP does not say which the tool can
+            do without.
+        timeout: Seconds that a call may take, instead of the client's own.
+
+    Raises:
+        ValueError: The MCP server has a tool of this name, or ``optional`` names no parameter.
+        WirespeedError: The LiteMCP server cannot be asked.
+    """
+    if info is None:
+        await client.open()
+        info = await client.info()
+    names = [parameter.name for parameter in info.parameters]
+    if unknown := set(optional) - set(names):
+        raise ValueError(f"{info.name} has no parameter {', '.join(sorted(unknown))}")
+    required = [one for one in names if one not in optional]
+    schema = {
+        "type": "object",
+        "properties": {p.name: _string_schema(p) for p in info.parameters},
+        "required": required,
+        "additionalProperties": False,
+    }
+    what = f"tool {name or info.name}"
+
+    async def handler(arguments: Any) -> ToolResult:
+        given = _texts(_arguments(arguments))
+        if missing := [one for one in required if one not in given]:
+            return _failed(f"missing argument: {', '.join(missing)}")
+        if wrong := [one for one in given if one not in names]:
+            return _failed(f"unknown argument: {', '.join(wrong)}")
+        last = max(map(names.index, given), default=-1)
+        strings = [given.get(one, "") for one in names[: last + 1]]
+        try:
+            await client.open()
+            if timeout is None:
+                result = await client.invoke(strings)
+            else:
+                result = await client.invoke(strings, timeout=timeout)
+        except WirespeedError as exc:
+            return _failed(_explain(what, exc))
+        return _tool_result(result)
+
+    description = info.description or ""
+    if info.example:
+        description = f"{description}\n\nExample: {info.example}".strip()
+    return server.tool_raw(name or info.name, schema, handler, description=description or None)
+
+
+def _string_schema(parameter: Parameter) -> dict[str, Any]:
+    said = [parameter.description or ""]
+    if said[0] and said[0][-1] not in ".!?":
+        said[0] += "."
+    if parameter.type not in ("", "string"):
+        said.append(f"Type: {parameter.type}.")
+    if parameter.example is not None:
+        said.append(f"Example: {parameter.example}")
+    text = " ".join(part for part in said if part)
+    return {"type": "string", "description": text} if text else {"type": "string"}
+
+
+def _texts(given: dict[str, Any]) -> dict[str, str]:
+    """Arguments as strings; null is a way to leave one out."""
+    return {name: text_of(value) for name, value in given.items() if value is not None}
+
+
+def _failed(text: str) -> ToolResult:
+    return ToolResult(content=text, is_error=True)
+
+
+def _tool_result(result: CallResult) -> ToolResult:
+    return ToolResult(content=[_block(c) for c in result.content], is_error=result.error)
+
+
+def _block(content: Content) -> Text | Image | Audio:
+    kind = content.type.lower()
+    for prefix, make in (("image/", Image), ("audio/", Audio)):
+        if kind.startswith(prefix):
+            try:
+                data = base64.b64decode(content.data, validate=True)
+            except (binascii.Error, ValueError):
+                break  # no base64: its text is all there is
+            return make(data=data, mime_type=content.type)
+    return Text(text=content.data)
+
+
+# -- MCP to LiteMCP -------------------------------------------------------------------------------
+
+
+async def as_lite_server(
+    client: Client,
+    tool_name: str,
+    *,
+    name: str | None = None,
+    info: ToolInfo | None = None,
+    timeout: float | None = None,
+    **options: Any,
+) -> LiteServer:
+    """A LiteMCP server whose tool is one of an MCP server.
+
+    The client is opened when it is needed, and again after it was lost; closing it is the caller's.
+
+    Args:
+        client: Who speaks to the MCP server.
+        tool_name: Which of its tools.
+        name: What it is called here; by default as there.
+        info: What the MCP server would list of it. Without it the server is asked now.
+        timeout: Seconds that a call may take, instead of the client's own.
+        options: Of `LiteServer`.
+
+    Raises:
+        LookupError: The MCP server has no such tool.
+        WirespeedError: It cannot be asked.
+    """
+    if info is None:
+        await client.open()
+        info = next((t for t in await client.list_tools() if t.name == tool_name), None)
+        if info is None:
+            raise LookupError(f"the MCP server has no tool {tool_name!r}")
+    plan = _Schema(info.input_schema)
+    what = f"tool {name or tool_name}"
+
+    async def handler(arguments: list[str]) -> Response:
+        values = plan.read(arguments)
+        try:
+            await client.open()
+            if timeout is None:
+                result = await client.call_tool(tool_name, values)
+            else:
+                result = await client.call_tool(tool_name, values, timeout=timeout)
+        except WirespeedError as exc:
+            return Response([Content("text", _explain(what, exc))], True)
+        return Response(_contents(result), result.is_error)
+
+    options.setdefault("description", info.description or info.title)
+    server = LiteServer(name or tool_name, **options)
+    server.tool_raw(plan.parameters, handler)
+    return server
+
+
+class _Schema:
+    """The properties of an input schema as parameters: the required ones first, else in order."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self._defs = {**schema.get("definitions", {}), **schema.get("$defs", {})}
+        properties = schema.get("properties")
+        if not isinstance(properties, dict):
+            properties = {}
+        required = [one for one in schema.get("required", ()) if one in properties]
+        names = [one for one in properties if one in required]
+        names += [one for one in properties if one not in required]
+        self._required = len(required)
+        self._names = names
+        self._schemas = [self._resolved(properties[one]) for one in names]
+        self.parameters = [
+            parameter_of(one, found, self._defs, optional=at >= self._required)
+            for at, (one, found) in enumerate(zip(names, self._schemas, strict=True))
+        ]
+
+    def _resolved(self, schema: Any) -> dict[str, Any]:
+        """Without references at its top."""
+        for _ in range(16):
+            ref = schema.get("$ref") if isinstance(schema, dict) else None
+            if not isinstance(ref, str):
+                break
+            found = self._defs.get(ref.rpartition("/")[2])
+            own = {key: value for key, value in schema.items() if key != "$ref"}
+            schema = {**found, **own} if isinstance(found, dict) else own
+        return schema if isinstance(schema, dict) else {}
+
+    def read(self, arguments: list[str]) -> dict[str, Any]:
+        """The arguments of a call by name. ArgumentError: one does not fit."""
+        if len(arguments) < self._required:
+            missing = self._names[len(arguments) : self._required]
+            plural = "s" if len(missing) > 1 else ""
+            raise ArgumentError(f"missing argument{plural}: {', '.join(missing)}")
+        values = {}
+        for at, text in enumerate(arguments):
+            if text or at < self._required or not self._is_gap(at, len(arguments)):
+                values[self._names[at]] = self._value(at, self._schemas[at], text)
+        return values
+
+    def _is_gap(self, at: int, given: int) -> bool:
+        """Whether an empty string stands for an argument that is left out."""
+        return at < given - 1 or "string" not in _kinds(self._schemas[at], self._resolved)
+
+    def _value(self, at: int, schema: dict[str, Any], text: str) -> Any:
+        allowed = schema.get("enum")
+        if isinstance(allowed, list) and text in allowed:
+            return text
+        kinds = _kinds(schema, self._resolved)
+        if "string" in kinds or not (kinds or allowed):
+            return text
+        try:
+            value = msgspec.json.decode(text.strip() if kinds != {"boolean"} else text.lower())
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            pass
+        else:
+            if (not kinds or kinds & _kinds_of(value)) and (not allowed or value in allowed):
+                return value
+        wanted = type_text(schema, self._defs)
+        raise ArgumentError(f"argument '{self._names[at]}': expected {wanted}, got {text[:80]!r}")
+
+
+def _kinds(schema: dict[str, Any], resolve: Any) -> set[str]:
+    """The JSON types that a schema names; none where it names none."""
+    kind = schema.get("type")
+    if isinstance(kind, str):
+        return {kind}
+    if isinstance(kind, list):
+        return set(kind)
+    found: set[str] = set()
+    for key in ("anyOf", "oneOf"):
+        for part in schema.get(key, ()):
+            found |= _kinds(resolve(part), resolve)
+    if "const" in schema:
+        found |= _kinds_of(schema["const"])
+    return found
+
+
+def _kinds_of(value: Any) -> set[str]:
+    """The JSON types that a value has."""
+    if value is None:
+        return {"null"}
+    if isinstance(value, bool):
+        return {"boolean"}
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return {"integer", "number"}
+    if isinstance(value, float):
+        return {"number"}
+    if isinstance(value, str):
+        return {"string"}
+    return {"array"} if isinstance(value, list) else {"object"}
+
+
+def _contents(result: CallToolResult) -> list[Content]:
+    # a block of a type that this version does not know is shown as its JSON
+    blocks: list[Any] = [b.data if isinstance(b, UnknownContent) else b for b in result.content]
+    structured = result.structured_content
+    if structured is None:
+        return contents_of(blocks)
+    if len(blocks) == 1 and isinstance(blocks[0], Text):
+        text = blocks[0].text
+        # what a client without structured content is to read instead of it (server/tools)
+        if _same(text, structured):
+            return [Content("json", _json(structured).decode())]
+        if isinstance(structured, dict) and structured.keys() == {"result"}:
+            value = structured["result"]
+            if text == value or _same(text, value):
+                return [json_content(value)]
+    return [*contents_of(blocks), Content("json", _json(structured).decode())]
+
+
+def _same(text: str, value: Any) -> bool:
+    try:
+        return bool(msgspec.json.decode(text) == value)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return False

@@ -1,0 +1,48 @@
+"""The LiteMCP client for code without an event loop: the same methods, blocking."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from wirespeed.client.sync import Blocking
+from wirespeed.litemcp.client import DEFAULT, LiteClient
+
+if TYPE_CHECKING:
+    from wirespeed.litemcp.channels import LiteTarget
+    from wirespeed.litemcp.messages import CallResult, Tool
+
+__all__ = ["SyncLiteClient"]
+
+
+class SyncLiteClient(Blocking[LiteClient]):
+    """A `LiteClient` on a loop in a thread of its own; the arguments are the same.
+
+    Its methods block, may be called from several threads at once (the calls are multiplexed on the
+    one link), and an interrupt (Ctrl-C) in one drops the answer of that call.
+    """
+
+    def __init__(self, target: LiteTarget, **options: Any) -> None:
+        super().__init__(LiteClient(target, **options))
+
+    def info(self, *, timeout: float = DEFAULT) -> Tool:
+        """As `LiteClient.info`."""
+        return self._run(self._client.info(timeout=timeout))
+
+    def prompt(self, *, timeout: float = DEFAULT) -> str:
+        """As `LiteClient.prompt`."""
+        return self._run(self._client.prompt(timeout=timeout))
+
+    def call(self, *args: Any, **kwargs: Any) -> CallResult:
+        """As `LiteClient.call`."""
+        return self._run(self._client.call(*args, **kwargs))
+
+    def invoke(
+        self,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        timeout: float = DEFAULT,
+    ) -> CallResult:
+        """As `LiteClient.invoke`."""
+        return self._run(self._client.invoke(args, kwargs, timeout=timeout))

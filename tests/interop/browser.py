@@ -1,0 +1,125 @@
+"""A real browser, headless, driven by the DevTools protocol: opens a page and reads its text.
+
+The browser is $WIRESPEED_CHROMIUM, which must then be there, or a ``chromium`` on the path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import re
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import peers
+from websockets.asyncio.client import ClientConnection, connect
+
+SECONDS = 60
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-quic",
+    "--no-first-run",
+    "--no-proxy-server",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-extensions",
+    "--disable-sync",
+    # every name is this machine, so that a page can come from any origin
+    "--host-resolver-rules=MAP * 127.0.0.1",
+    "--remote-debugging-port=0",
+)
+_READY = re.compile(r"DevTools listening on (ws://\S+)")
+
+
+def find() -> str | None:
+    """The browser's program; None when there is none."""
+    named = os.environ.get("WIRESPEED_CHROMIUM")
+    if named:
+        return named
+    return next(filter(None, map(shutil.which, NAMES)), None)
+
+
+class Browser:
+    """A browser that runs."""
+
+    def __init__(self, devtools: ClientConnection) -> None:
+        self._devtools = devtools
+        self._numbers = itertools.count(1)
+
+    async def _ask(self, method: str, session: str | None = None, **params: Any) -> dict[str, Any]:
+        number = next(self._numbers)
+        message: dict[str, Any] = {"id": number, "method": method, "params": params}
+        if session is not None:
+            message["sessionId"] = session
+        await self._devtools.send(json.dumps(message))
+        while True:  # events go by
+            answer = json.loads(await self._devtools.recv())
+            if answer.get("id") == number:
+                assert "error" not in answer, answer["error"]
+                result: dict[str, Any] = answer["result"]
+                return result
+
+    async def text(self, url: str, element: str) -> str:
+        """The text of an element of a page, when the page's promise ``finished`` is resolved."""
+        target = (await self._ask("Target.createTarget", url="about:blank"))["targetId"]
+        attached = await self._ask("Target.attachToTarget", targetId=target, flatten=True)
+        session = attached["sessionId"]
+        went = await self._ask("Page.navigate", session, url=url)
+        assert "errorText" not in went, went["errorText"]
+        loaded = (
+            "new Promise(done => document.readyState === 'complete' ? done() "
+            ": addEventListener('load', done))"
+        )
+        script = (
+            f"{loaded}.then(() => finished)"
+            f".then(() => document.getElementById({json.dumps(element)}).textContent)"
+        )
+        answer = await self._ask(
+            "Runtime.evaluate", session, expression=script, awaitPromise=True, returnByValue=True
+        )
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        await self._ask("Target.closeTarget", targetId=target)
+        found: str = answer["result"]["value"]
+        return found
+
+
+@asynccontextmanager
+async def opened(program: str, profile: Path) -> AsyncIterator[Browser]:
+    """A browser with a fresh profile in a folder."""
+    child = await asyncio.create_subprocess_exec(
+        *(program, *FLAGS, f"--user-data-dir={profile}"),
+        env=peers.environment(),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert child.stderr is not None
+    said = ""
+    try:
+        async with asyncio.timeout(SECONDS):
+            while (found := _READY.search(said)) is None:
+                line = await child.stderr.readline()
+                assert line, f"the browser ended:\n{said}"
+                said += line.decode(errors="replace")
+        drain = asyncio.create_task(child.stderr.read())
+        async with connect(found[1], max_size=None) as devtools:
+            browser = Browser(devtools)
+            yield browser
+            await browser._ask("Browser.close")
+        async with asyncio.timeout(SECONDS):
+            await drain
+            await child.wait()
+    finally:
+        if child.returncode is None:
+            os.killpg(child.pid, 9)
+            await child.wait()

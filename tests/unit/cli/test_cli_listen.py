@@ -1,0 +1,429 @@
+"""``wirespeed serve --on URL``, and ``list``, ``call`` and ``info`` that connect to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+from cli_lab import (
+    CONTROLS,
+    Serving,
+    error_of,
+    listening,
+    on_terminal,
+    one_line,
+    serving,
+    wirespeed,
+)
+
+SECRET = "open-Sesame.123"
+HERE = Path(__file__).parent
+# a certificate for localhost that is its own authority, with its key
+CERTIFICATE = HERE.parent / "client" / "certificate.pem"
+ENCRYPTED = HERE / "encrypted_key.pem"  # the same key; the password is SECRET
+OTHER_KEY = HERE / "other_key.pem"
+
+ANYWHERE = "ws://127.0.0.1:0/mcp"
+
+ROUTES = """
+from wirespeed import Server
+first, second = Server("first"), Server("second")
+server = Server("unused")
+routes = {"/1": first, "/2": second}
+"""
+
+
+def name_at(url: str, *more: str, **env: str) -> str:
+    """The name of the server that answers."""
+    done = wirespeed("info", "--json", url, *more, **env)
+    assert (done.returncode, done.stderr) == (0, "")
+    name: str = json.loads(done.stdout)["server"]["name"]
+    return name
+
+
+# -- all that can be listened at ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("url", [ANYWHERE, "tcp://127.0.0.1:0", "unix"])
+def test_serve_and_call(server_file: Path, tmp_path: Path, url: str) -> None:
+    if url == "unix":
+        url = f"unix:{tmp_path}/lab.sock"
+    with serving(str(server_file), "--on", url) as running:
+        found = running.line("^wirespeed: serving lab (.*) on (.*); Ctrl-C ends it$")
+        assert found[1] == "(7 tools)"
+        real = found[2]
+        if url.startswith("unix"):
+            assert real == url
+            assert stat.S_IMODE(os.stat(f"{tmp_path}/lab.sock").st_mode) == 0o600
+        else:
+            assert not real.startswith(url.partition(":0")[0] + ":0")
+        done = wirespeed("list", real)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "Give it back." in done.stdout
+        done = wirespeed("call", real, "echo", '{"text": "caf\\u00e9"}')
+        assert (done.returncode, done.stdout, done.stderr) == (0, "café\n", "")
+        for era in ("legacy", "modern"):
+            facts = json.loads(wirespeed("info", "--json", "--era", era, real).stdout)
+            assert (facts["server"]["name"], facts["era"]) == ("lab", era)
+        assert running.end() == 0
+        assert len(running.lines) == 1, running.said
+    assert not os.path.exists(f"{tmp_path}/lab.sock")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_in_order(
+    server_file: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    mark = tmp_path / "mark"
+    with serving(str(server_file), "--on", ANYWHERE) as running:
+        url = running.line(r" on (\S+);")[1]
+        with Waiting(url, mark) as waiting:
+            assert running.process.poll() is None
+            assert running.end(number) == 0
+            status, said = waiting.result()
+    assert status == 3
+    assert said.startswith(f"wirespeed: {url}: ")
+
+
+class Waiting:
+    """A ``wirespeed call`` that waits for an answer."""
+
+    def __init__(self, url: str, mark: Path) -> None:
+        import subprocess
+        import sys
+
+        arguments = json.dumps({"mark": str(mark)})
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "wirespeed", "call", url, "wait", arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        self.mark = mark
+
+    def __enter__(self) -> Waiting:
+        import time
+
+        until = time.monotonic() + 60
+        while not self.mark.exists():
+            assert time.monotonic() < until
+            assert self.process.poll() is None
+            time.sleep(0.01)
+        return self
+
+    def result(self) -> tuple[int, str]:
+        _, said = self.process.communicate(timeout=60)
+        return self.process.returncode, said.decode()
+
+    def __exit__(self, *exc: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+
+def test_several_workers_share_a_port(server_file: Path) -> None:
+    with serving(str(server_file), "--on", ANYWHERE, "--workers", "2") as running:
+        url = running.line(r"^wirespeed: serving lab \(7 tools\) with 2 workers on (\S+); ")[1]
+        for _ in range(3):
+            assert name_at(url) == "lab"
+        assert running.end(signal.SIGINT) == 0
+        assert len(running.lines) == 1, running.said
+
+
+def test_several_servers_on_paths(tmp_path: Path) -> None:
+    path = tmp_path / "routes.py"
+    path.write_text(ROUTES)
+    with serving(str(path), "--on", "ws://127.0.0.1:0") as running:
+        one = running.line(r"^wirespeed: serving first \(0 tools\) on (\S+/1)$")[1]
+        two = running.line(r"^wirespeed: serving second \(0 tools\) on (\S+/2); Ctrl-C ends it$")[1]
+        assert (name_at(one), name_at(two)) == ("first", "second")
+        done = wirespeed("info", one[:-1] + "3")
+        assert (done.returncode, "404" in one_line(done)) == (3, True)
+    # where there are no paths, the dict is not looked at
+    with listening(str(path), "--on", "tcp://127.0.0.1:0") as url:
+        assert name_at(url) == "unused"
+    with listening(f"{path}:first", "--on", ANYWHERE) as url:
+        assert name_at(url) == "first"
+    done = wirespeed("serve", f"{path}:routes", "--on", ANYWHERE)
+    assert done.returncode == 2
+    assert "the paths are given with the servers" in one_line(done)
+
+
+def test_a_terminal_shows_no_more_than_a_pipe(server_file: Path) -> None:
+    with listening(str(server_file), "--on", ANYWHERE) as url:
+        written, status = on_terminal(["call", url, "echo", '{"text": "a\\u001b[1mb"}'])
+        assert (status, written) == (0, "a\\x1b[1mb\r\n")
+
+
+# -- TLS ------------------------------------------------------------------------------------------
+
+
+def secured(*more: str, **env: str) -> list[str]:
+    return ["--on", "wss://localhost:0/mcp", "--certfile", str(CERTIFICATE), *more]
+
+
+def test_wss(server_file: Path) -> None:
+    with listening(str(server_file), *secured()) as url:
+        assert url.startswith("wss://localhost:")
+        assert name_at(url, "--ca", str(CERTIFICATE)) == "lab"
+        done = wirespeed("list", url)
+        assert done.returncode == 3
+        assert one_line(done).startswith(
+            f"cannot connect to {url}: its certificate is not accepted: self"
+        )
+        done = wirespeed("list", url.replace("wss", "ws"), "--timeout", "5")
+        assert done.returncode == 3
+        assert one_line(done).startswith("cannot connect to ws://localhost:")
+
+
+def test_an_encrypted_key(server_file: Path) -> None:
+    words = secured("--keyfile", str(ENCRYPTED))
+    with listening(str(server_file), *words, WIRESPEED_KEY_PASSWORD=SECRET) as url:
+        assert name_at(url, "--ca", str(CERTIFICATE)) == "lab"
+    done = wirespeed("serve", str(server_file), *words, WIRESPEED_KEY_PASSWORD=SECRET + "x")
+    assert done.returncode == 3
+    assert one_line(done) == f"the password does not open the key {ENCRYPTED}"
+    done = wirespeed("serve", str(server_file), *words)
+    assert done.returncode == 3
+    assert one_line(done) == (
+        f"the key {ENCRYPTED} is encrypted, and its password is not in WIRESPEED_KEY_PASSWORD"
+    )
+
+
+def test_the_password_of_a_key_is_asked_for_on_a_terminal(server_file: Path) -> None:
+    words = ["serve", str(server_file), *secured("--keyfile", str(ENCRYPTED))]
+    written, status = on_terminal(words, typed=b"wrong-Sesame\n", NO_COLOR="1")
+    assert status == 3
+    assert written.startswith(f"Password of {ENCRYPTED}: ")
+    assert written.endswith(f"wirespeed: the password does not open the key {ENCRYPTED}\r\n")
+
+
+BAD_CERTIFICATES = [
+    (["--certfile", "none.pem"], "there is no file none.pem"),
+    (["--certfile", str(HERE)], f"{HERE} is not a file"),
+    (["--certfile", str(OTHER_KEY)], f"{OTHER_KEY} has no certificate (PEM)"),
+    (
+        ["--certfile", str(CERTIFICATE), "--keyfile", str(HERE / "cli_lab.py")],
+        f"{HERE / 'cli_lab.py'} has no private key (PEM)",
+    ),
+    (
+        ["--certfile", str(CERTIFICATE), "--keyfile", str(OTHER_KEY)],
+        f"the key in {OTHER_KEY} does not belong to the certificate in {CERTIFICATE}",
+    ),
+]
+
+
+@pytest.mark.parametrize(("words", "text"), BAD_CERTIFICATES, ids=[t for _, t in BAD_CERTIFICATES])
+def test_certificates_that_cannot_be(server_file: Path, words: list[str], text: str) -> None:
+    done = wirespeed("serve", str(server_file), "--on", "wss://127.0.0.1:0/", *words)
+    assert (done.returncode, one_line(done)) == (3, text)
+
+
+# -- who may come in ------------------------------------------------------------------------------
+
+
+def test_a_token_is_wanted_and_never_told(server_file: Path, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(f"older\n{SECRET}\n")
+    with serving(str(server_file), "--on", ANYWHERE, "--token-file", str(file)) as running:
+        url = running.line(r" on (\S+);")[1]
+        assert name_at(url, WIRESPEED_TOKEN=SECRET) == "lab"
+        assert name_at(url, WIRESPEED_TOKEN="older") == "lab"
+        header = f"Authorization: Bearer {SECRET}"
+        assert name_at(url, "--header", header, "--header", "X-Other: x") == "lab"
+        file.write_text(SECRET)
+        assert name_at(url, "--token-file", str(file)) == "lab"
+        for words in (
+            [],
+            ["--token", SECRET + "x"],
+            ["--json", "--debug", "--token", SECRET + "x"],
+        ):
+            done = wirespeed("list", url, *words)
+            assert done.returncode == 3
+            said = error_of(done)["message"] if "--json" in words else done.stderr.splitlines()[-1]
+            assert f"{url} refused the WebSocket: 401" in said
+            assert SECRET not in done.stdout + done.stderr
+        assert running.end() == 0
+        assert SECRET not in running.said
+
+
+def test_a_token_on_the_command_line_works_with_a_warning(server_file: Path) -> None:
+    with serving(str(server_file), "--on", ANYWHERE, "--token", SECRET) as running:
+        assert running.line("--token shows in process lists")
+        url = running.line(r" on (\S+);")[1]
+        done = wirespeed("call", url, "echo", "--token", SECRET)
+        assert (done.returncode, done.stdout) == (0, "nothing\n")
+        assert "--token shows in process lists; WIRESPEED_TOKEN" in one_warning(done.stderr)
+        assert running.end() == 0
+        assert SECRET not in running.said + done.stderr
+
+
+def one_warning(said: str) -> str:
+    (line,) = said.splitlines()
+    return line
+
+
+def test_the_token_of_the_environment_does_not_go_on(server_file: Path) -> None:
+    """It is taken out of the environment, which tools and their children see."""
+    with listening(str(server_file), "--on", ANYWHERE, WIRESPEED_TOKEN=SECRET) as url:
+        arguments = '{"name": "WIRESPEED_TOKEN"}'
+        done = wirespeed("call", url, "environment", arguments, WIRESPEED_TOKEN=SECRET)
+        assert (done.returncode, done.stdout) == (0, "unset\n")
+
+
+def test_origins_and_host_names(server_file: Path) -> None:
+    words = ["--origin", "https://app.example", "--host-name", "tools.example"]
+    with listening(str(server_file), "--on", ANYWHERE, *words) as url:
+        # the Host of this URL is none of those
+        done = wirespeed("list", url)
+        assert (done.returncode, "refused the WebSocket: 403" in one_line(done)) == (3, True)
+    with listening(str(server_file), "--on", ANYWHERE, *words, "--host-name", "127.0.0.1") as url:
+        assert name_at(url) == "lab"
+        assert name_at(url, "--header", "Origin: https://app.example") == "lab"
+        done = wirespeed("list", url, "--header", "Origin: https://other.example")
+        assert (done.returncode, "refused the WebSocket: 403" in one_line(done)) == (3, True)
+
+
+def test_no_more_than_max_connections(server_file: Path, tmp_path: Path) -> None:
+    with listening(str(server_file), "--on", ANYWHERE, "--max-connections", "1") as url:
+        with Waiting(url, tmp_path / "mark"):
+            done = wirespeed("list", url)
+        assert (done.returncode, "refused the WebSocket: 503" in one_line(done)) == (3, True)
+
+
+def warned(running: Serving) -> list[str]:
+    """What is said besides that it serves."""
+    running.line("; Ctrl-C ends it$")
+    assert running.end() == 0
+    return [line for line in running.lines if " serving " not in line]
+
+
+def test_what_everybody_can_reach_is_told(server_file: Path, tmp_path: Path) -> None:
+    with serving(str(server_file), "--on", "ws://0.0.0.0:0/") as running:
+        assert warned(running) == [
+            "wirespeed: whoever can reach this port may call the tools: set WIRESPEED_TOKEN"
+        ]
+    with serving(str(server_file), "--on", "tcp://0.0.0.0:0") as running:
+        assert warned(running) == [
+            "wirespeed: whoever can reach this port may call the tools: tcp: has no tokens"
+        ]
+    with serving(str(server_file), "--on", "ws://0.0.0.0:0/", WIRESPEED_TOKEN=SECRET) as running:
+        assert warned(running) == [
+            "wirespeed: ws:// is not encrypted, and neither is the token: use wss://"
+        ]
+    words = ["--on", f"unix:{tmp_path}/s"]
+    with serving(str(server_file), *words, WIRESPEED_TOKEN=SECRET) as running:
+        assert warned(running) == [
+            "wirespeed: WIRESPEED_TOKEN is for ws:// and wss://: on unix: there is no handshake to "
+            "check it in"
+        ]
+
+
+# -- what cannot be -------------------------------------------------------------------------------
+
+
+def test_an_address_in_use(server_file: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for scheme in ("ws", "tcp"):
+            url = f"{scheme}://127.0.0.1:{port}"
+            for words in ([], ["--workers", "2"]):
+                done = wirespeed("serve", str(server_file), "--on", url, *words)
+                assert done.returncode == 3
+                assert one_line(done).startswith(f"cannot listen at {url}")
+                assert one_line(done).endswith(": address already in use")
+
+
+def test_sockets_that_cannot_be(server_file: Path, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    url = f"unix:{file}"
+    done = wirespeed("serve", str(server_file), "--on", url)
+    assert (done.returncode, file.exists()) == (3, True)
+    assert one_line(done) == f"cannot listen at {url}: there is a file that is no socket"
+    url = f"unix:{tmp_path}/none/s"
+    done = wirespeed("serve", str(server_file), "--on", url)
+    assert done.returncode == 3
+    assert one_line(done) == f"cannot listen at {url}: no such file or directory"
+    with listening(str(server_file), "--on", f"unix:{tmp_path}/s") as url:
+        done = wirespeed("serve", str(server_file), "--on", url)
+        assert (done.returncode, one_line(done)) == (
+            3,
+            f"cannot listen at {url}: another server does",
+        )
+
+
+def test_a_host_that_is_not_ours(server_file: Path) -> None:
+    done = wirespeed("serve", str(server_file), "--on", "ws://192.0.2.1:0/")
+    assert done.returncode == 3
+    assert one_line(done).startswith("cannot listen at ws://192.0.2.1:0/: cannot assign requested")
+
+
+WRONG = [
+    (["--on", ""], "--on URL: expected ws://HOST:PORT/PATH, wss://…, unix:PATH or tcp://HOST:PORT"),
+    (["--on", "8765"], "--on 8765: expected ws://"),
+    (["--on", "http://127.0.0.1/"], "--on http://127.0.0.1/: expected ws://"),
+    (["--on", "ws://127.0.0.1:0/?key=open-Sesame.123"], "a URL to listen at has no query"),
+    (["--on", "tcp://127.0.0.1"], "--on: 'tcp://127.0.0.1' has no port"),
+    (["--on", "wss://127.0.0.1:0/"], "wss:// needs --certfile FILE, and --keyfile FILE unless"),
+    (["--on", "ws://127.0.0.1:0/", "--certfile", "x"], "--certfile and --keyfile are for wss://"),
+    (["--on", "unix:x", "--workers", "2"], "several workers need a port"),
+    (["--on", "unix:x", "--origin", "https://x"], "--origin is for ws:// and wss://: on unix:"),
+    (["--on", "tcp://127.0.0.1:0", "--host-name", "x"], "--host-name is for ws:// and wss://"),
+    (["--on", "ws://127.0.0.1:0/", "--workers", "0"], "0 is not in the range"),
+    (["--on", "ws://127.0.0.1:0/", "--max-connections", "x"], "'x' is not a valid integer"),
+    (["--workers", "2"], "--workers goes with --on URL"),
+    (["--certfile", "x"], "--certfile goes with --on URL"),
+    (["--origin", "x"], "--origin goes with --on URL"),
+    (["--max-connections", "5"], "--max-connections goes with --on URL"),
+]
+
+
+@pytest.mark.parametrize(("words", "text"), WRONG, ids=[" ".join(words) for words, _ in WRONG])
+def test_a_wrong_line(server_file: Path, words: list[str], text: str) -> None:
+    done = wirespeed("serve", str(server_file), *words)
+    assert done.returncode == 2
+    assert text in one_line(done)
+    assert SECRET not in done.stderr
+
+
+def test_nobody_listens(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    for url in (f"ws://127.0.0.1:{port}/x", f"tcp://127.0.0.1:{port}", f"unix:{tmp_path}/none"):
+        reason = "no such file or directory" if url.startswith("unix") else "connection refused"
+        done = wirespeed("list", f"{url}?key={SECRET}" if "ws" in url else url)
+        assert (done.returncode, one_line(done)) == (3, f"cannot connect to {url}: {reason}")
+        error = error_of(wirespeed("call", "--json", url, "add"))
+        assert (error["type"], error["message"]) == (
+            "TransportError",
+            f"cannot connect to {url}: {reason}",
+        )
+
+
+def test_what_answers_is_something_else(server_file: Path) -> None:
+    with listening(str(server_file), "--on", "tcp://127.0.0.1:0") as url:
+        done = wirespeed("list", url.replace("tcp", "ws"), "--timeout", "5")
+        assert done.returncode == 3
+        assert one_line(done).startswith(f"cannot connect to {url.replace('tcp', 'ws')}/: ")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"ws://127.0.0.1:{silent.getsockname()[1]}/"
+        done = wirespeed("list", url, "--timeout", "0.3")
+        assert done.returncode == 3
+        assert one_line(done) == f"cannot connect to {url}: no answer within 0.3 s"
+
+
+def test_a_server_that_dies(server_file: Path) -> None:
+    for url in (ANYWHERE, "tcp://127.0.0.1:0"):
+        with serving(str(server_file), "--on", url) as running:
+            real = running.line(r" on (\S+);")[1]
+            done = wirespeed("call", real, "die")
+            assert done.returncode == 3
+            assert one_line(done).startswith(f"{real}: the server ")
+            assert not CONTROLS.search(done.stderr)
+            assert running.process.wait(60) == 9
