@@ -176,7 +176,7 @@ def spied(
     place: Path, command: list[str], options: tuple[str, ...] = (), over: str = "stdio"
 ) -> list[str]:
     """A server's command, with its wire written down in a folder."""
-    variables = peers.our_variables() if command is OUR_SERVER else []
+    variables = peers.our_variables() if command[0] == sys.executable else []
     if over == "ws":
         options = (*options, "--ws")
     spy = SPY if over == "stdio" else WS_SPY

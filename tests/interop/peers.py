@@ -7,6 +7,7 @@ beside it lets test runs share the cache.
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import functools
 import hashlib
@@ -20,6 +21,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE / "programs"
@@ -88,6 +90,26 @@ def node(program: str) -> list[str]:
         scratch.write_bytes(data)
         scratch.rename(copy)
     return [str(folder / "node_modules" / ".bin" / "node"), str(copy)]
+
+
+async def report(command: list[str], seconds: float = 120.0) -> dict[str, Any]:
+    """The JSON that a peer's program prints; AssertionError with its stderr if it fails."""
+    child = await asyncio.create_subprocess_exec(
+        *command,
+        env=environment(),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        out, said = await asyncio.wait_for(child.communicate(), seconds)
+    except TimeoutError:
+        child.kill()
+        await child.wait()
+        raise
+    assert child.returncode == 0, said.decode(errors="replace")[-3000:]
+    found: dict[str, Any] = json.loads(out)
+    return found
 
 
 def environment() -> dict[str, str]:

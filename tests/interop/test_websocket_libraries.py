@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import re
 from pathlib import Path
@@ -47,7 +46,7 @@ def test_library_as_client(tmp_path: Path, library: str, deflate: bool) -> None:
     async def main() -> dict[str, Any]:
         async with pairings.listening(tmp_path, pairings.OUR_SERVER, options) as url:
             more = ["--deflate"] if deflate else []
-            return await reported(library, url, *more)
+            return await peers.report([peers.python("raw"), CLIENT, library, url, *more])
 
     report = run(main())
     legacy = report["legacy"]
@@ -84,22 +83,6 @@ def test_library_as_client(tmp_path: Path, library: str, deflate: bool) -> None:
     closes = [(frame[0], frame[4]) for frame in life.frames if frame[1] == "close"]
     assert closes[:4] == [(">", "1000"), ("<", "1000")] * 2
     assert closes[4] == ("<", "1003")
-
-
-async def reported(*arguments: str) -> dict[str, Any]:
-    """What the raw client reports."""
-    child = await asyncio.create_subprocess_exec(
-        *(peers.python("raw"), CLIENT, *arguments),
-        env=peers.environment(),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(pairings.PROGRAM_SECONDS):
-        out, said = await child.communicate()
-    assert child.returncode == 0, said.decode()[-3000:]
-    report: dict[str, Any] = json.loads(out)
-    return report
 
 
 @pytest.mark.parametrize(("library", "deflate"), SERVERS)

@@ -200,9 +200,9 @@ def test_against_websockets(
     assert [m for i in range(0, len(theirs), step) for m in peer.feed(theirs[i : i + step])] == []
     assert peer.raw() == b""
 
-    again = Peer(
-        role, door=door, deflate=None if ours is None else fresh(takeover), max_message=1 << 20
-    )
+    if ours is not None:
+        ours = MessageDeflate(deflate(takeover=bool(takeover)))
+    again = Peer(role, door=door, deflate=ours, max_message=1 << 20)
     got = [m for i in range(0, len(theirs), step) for m in again.feed(theirs[i : i + step])]
     assert got == expected
     assert again.sent() == [Sent(PONG, payload) for payload in pings]

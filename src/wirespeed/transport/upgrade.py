@@ -203,10 +203,9 @@ class ClientHandshake:
         compression: bool = False,
     ) -> None:
         uri = WebSocketURI(address.secure, address.host, address.port, address.path, address.query)
+        # no server_max_window_bits: some servers answer such an offer wrongly
         factory = ClientPerMessageDeflateFactory(
-            server_max_window_bits=WINDOW_BITS,
-            client_max_window_bits=WINDOW_BITS,
-            compress_settings=DEFLATE,
+            client_max_window_bits=True, compress_settings=DEFLATE
         )
         self._protocol = ClientProtocol(
             uri,

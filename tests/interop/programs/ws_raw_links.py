@@ -114,7 +114,7 @@ class Frames:
         await self.transport.wait_disconnected()
 
 
-def _api(library: str) -> Any:
+def api_of(library: str) -> Any:
     if library == "websockets":
         import websockets
 
@@ -154,7 +154,7 @@ async def connected(
         finally:
             transport.disconnect(graceful=False)
         return
-    api = _api(library)
+    api = api_of(library)
     async with api.connect(
         url,
         ssl=context,
@@ -192,7 +192,7 @@ async def serve(
 
         server = await picows.ws_create_server(choose, "127.0.0.1", 0, max_frame_size=MAX_SIZE)
     else:
-        api = _api(library)
+        api = api_of(library)
 
         async def handle(connection: Any) -> None:
             await handler(Plain(connection, api.ConnectionClosed))

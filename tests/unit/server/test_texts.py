@@ -76,16 +76,16 @@ def test_the_values_are_those_of_msgspec(arguments: dict[str, Any], indent: int 
     [
         "{}",
         '{ "text" : "short" }',
-        '{"unknown": "%s"}' % LONG,
-        '{"text": "%s\\n"}' % LONG,  # escapes
-        '{"more": "a\\"b", "text": "%s"}' % LONG,
-        '{"te\\u0078t": "%s"}' % LONG,
-        '{"text": "%s", "text": "b"}' % LONG,  # twice
-        '{"text": "b", "text": "%s"}' % LONG,
+        '{"unknown": "@"}',
+        '{"text": "@\\n"}',  # escapes
+        '{"more": "a\\"b", "text": "@"}',
+        '{"te\\u0078t": "@"}',
+        '{"text": "@", "text": "b"}',  # twice
+        '{"text": "b", "text": "@"}',
     ],
 )
 def test_what_is_unusual_is_left_to_msgspec(text: str) -> None:
-    assert decode(text) is None
+    assert decode(text.replace("@", LONG)) is None
 
 
 def test_what_does_not_fit_raises_as_ever() -> None:
