@@ -31,7 +31,7 @@ from listening import Listening, against, script
 
 IDLE = 10_000
 COMING = 2_000
-SETTLING_S = 15.0  # longer than a server waits for an opening handshake
+SETTLING_S = 60.0  # longer than keep-alive needs to notice a client that vanished
 
 # contender -> (environment, script)
 SERVERS = {
@@ -71,10 +71,10 @@ def load(server: Listening, program: str, *options: str, timeout: float = 120) -
 
 def settled(server: Listening, files: int) -> dict[str, Any]:
     """What is held once the descriptors are down to `files`, or after a while."""
-    deadline = time.monotonic() + SETTLING_S
-    while (now := held(server))["files"] > files and time.monotonic() < deadline:
+    begun = time.monotonic()
+    while (now := held(server))["files"] > files and time.monotonic() - begun < SETTLING_S:
         time.sleep(0.2)
-    return now
+    return now | {"settled_s": time.monotonic() - begun}
 
 
 def idle(server: Listening, connections: int) -> Sample:
@@ -102,15 +102,16 @@ def idle(server: Listening, connections: int) -> Sample:
 
 def churn(server: Listening, connections: int, seconds: float) -> Sample:
     options = ("--connections", str(connections))
+    files = held(server)["files"]
     first = load(server, "ws_churn", *options, "--seconds", str(max(1.0, seconds / 6)))
     if not first["correct"]:
         return first
-    before = settled(server, 0 if seconds > 10 else held(server)["files"])
+    before = settled(server, files)
     sample = load(
         server, "ws_churn", *options, "--seconds", str(seconds), timeout=seconds + 60
     )
     after = settled(server, before["files"])
-    left = {f"{name}_left": after[name] - before[name] for name in before}
+    left = {f"{name}_left": after[name] - before[name] for name in before if name != "settled_s"}
     return sample | left | {"before": before, "after": after}
 
 

@@ -1,15 +1,38 @@
 """wirespeed's own server on WebSocket for the benchmark: the tools of ws_server.py, and one that
-tells how many tasks and descriptors there are.
+tells how many tasks and descriptors there are and how much memory is in use.
 """
 
 import asyncio
+import ctypes
 import gc
 import json
 import os
+import sys
 from typing import Any
 
 from _port import tell
 from ws_server import server
+
+
+class Mallinfo(ctypes.Structure):
+    """glibc's struct mallinfo2."""
+
+    _fields_ = [  # noqa: RUF012
+        (name, ctypes.c_size_t)
+        for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks",
+                     "uordblks", "fordblks", "keepcost")
+    ]  # fmt: skip
+
+
+def malloc_used() -> int:
+    """Bytes handed out by malloc(3), which is where buffers come from; 0 where it does not tell."""
+    try:
+        mallinfo = ctypes.CDLL(None).mallinfo2
+    except AttributeError:
+        return 0
+    mallinfo.restype = Mallinfo
+    info = mallinfo()
+    return info.uordblks + info.hblkhd
 
 
 @server.tool
@@ -21,6 +44,8 @@ async def held() -> str:
         "tasks": len(tasks),
         "files": len(os.listdir("/proc/self/fd")) - 1,  # less the one that lists them
         "objects": len(gc.get_objects()),
+        "blocks": sys.getallocatedblocks(),  # of Python's own allocator
+        "malloc": malloc_used(),
     }
     return json.dumps(counts)
 

@@ -14,7 +14,7 @@ import pytest
 import transcripts
 
 from wirespeed import Client, WebSocket
-from wirespeed.errors import ConnectionLost, TransportError
+from wirespeed.errors import ConnectionLost
 from wirespeed.transport.loop import loop_factory
 
 # library, whether permessage-deflate is wanted; picows' own API has none
@@ -25,12 +25,10 @@ LINKS = [
     ("picows-api", False),
     ("picows-api", True),
 ]
-# As a server, picows-api agrees to permessage-deflate without the window that it was asked for
-# (RFC 7692 section 7.1.2.1), which we refuse.
-SERVERS = LINKS[:-1]
 ERAS = [("auto", "2026-07-28"), ("legacy", "2025-11-25"), ("modern", "2026-07-28")]
 UNICODE = 'Grüße \u2028\u2029\u0085 \r\n\t"\\/ 日本語 🎉 \0\x1f\x7f'
 CLIENT = str(peers.PROGRAMS / "ws_raw_client.py")
+CERTIFICATE = peers.HERE.parent / "unit" / "client" / "certificate.pem"
 SERVER = str(peers.PROGRAMS / "ws_raw_server.py")
 
 
@@ -48,7 +46,21 @@ def test_library_as_client(tmp_path: Path, library: str, deflate: bool) -> None:
             more = ["--deflate"] if deflate else []
             return await peers.report([peers.python("raw"), CLIENT, library, url, *more])
 
-    report = run(main())
+    check(run(main()), deflate)
+    (life,) = transcripts.runs(tmp_path)
+    assert life.exit == 0
+    assert "internal error" not in life.stderr
+    data = [frame for frame in life.frames if frame[1] in ("text", "continuation")]
+    assert {frame[1] for frame in data if frame[0] == ">"} == {"text", "continuation"}
+    assert {frame[1] for frame in data if frame[0] == "<"} == {"text"}
+    assert ("deflated" in {frame[3] for frame in data}) == deflate
+    closes = [(frame[0], frame[4]) for frame in life.frames if frame[1] == "close"]
+    assert closes[:4] == [(">", "1000"), ("<", "1000")] * 2
+    assert closes[4] == ("<", "1003")
+
+
+def check(report: dict[str, Any], deflate: bool) -> None:
+    """What the raw client must have seen of our server."""
     legacy = report["legacy"]
     assert "failed" not in legacy, legacy["failed"]
     extensions = legacy.pop("extensions")
@@ -73,19 +85,20 @@ def test_library_as_client(tmp_path: Path, library: str, deflate: bool) -> None:
     assert (modern["add"], modern["id"]) == ({"result": 5}, 2)
     assert report["binary"] == 1003
 
-    (life,) = transcripts.runs(tmp_path)
-    assert life.exit == 0
-    assert "internal error" not in life.stderr
-    data = [frame for frame in life.frames if frame[1] in ("text", "continuation")]
-    assert {frame[1] for frame in data if frame[0] == ">"} == {"text", "continuation"}
-    assert {frame[1] for frame in data if frame[0] == "<"} == {"text"}
-    assert ("deflated" in {frame[3] for frame in data}) == deflate
-    closes = [(frame[0], frame[4]) for frame in life.frames if frame[1] == "close"]
-    assert closes[:4] == [(">", "1000"), ("<", "1000")] * 2
-    assert closes[4] == ("<", "1003")
+
+@pytest.mark.parametrize("library", ["websockets", "picows", "picows-api"])
+def test_library_as_client_over_tls(library: str) -> None:
+    async def main() -> dict[str, Any]:
+        options = ("--tls", str(CERTIFICATE))
+        async with pairings.listening(None, pairings.OUR_SERVER, options) as url:
+            assert url.startswith("wss://")
+            client = [peers.python("raw"), CLIENT, library, url, "--trust", str(CERTIFICATE)]
+            return await peers.report(client)
+
+    check(run(main()), False)
 
 
-@pytest.mark.parametrize(("library", "deflate"), SERVERS)
+@pytest.mark.parametrize(("library", "deflate"), LINKS)
 @pytest.mark.parametrize(("era", "version"), ERAS)
 def test_library_as_server(
     tmp_path: Path, library: str, deflate: bool, era: str, version: str
@@ -126,16 +139,6 @@ def test_library_as_server(
     assert ["<", "continuation"] in [frame[:2] for frame in life.frames]
     closes = [(frame[0], frame[4]) for frame in life.frames if frame[1] == "close"]
     assert closes == [(">", "1000"), ("<", "1000")]
-
-
-def test_extension_that_was_not_asked_for_so(tmp_path: Path) -> None:
-    async def main() -> None:
-        command = [peers.python("raw"), SERVER]
-        async with pairings.listening(tmp_path, command, ("picows-api", "--deflate")) as url:
-            with pytest.raises(TransportError, match="permessage-deflate"):
-                await Client(WebSocket(url, compression=True)).open()
-
-    run(main())
 
 
 @pytest.mark.parametrize("library", ["websockets", "picows"])

@@ -85,8 +85,9 @@ class Client:
         log_level: The least severe level of log messages to get, as of `set_log_level`.
         on_log: Called with each `LogMessage` of the server.
         on_tools_changed: Called with the new list of tools when the server says that it changed,
-            and after a restart. A server that may be restarted (``Stdio(restart=…)``) then is so as
-            soon as it crashed; otherwise at the next call.
+            and after a restart. A server that may be restarted (``Stdio(restart=…)``), or connected
+            to again (``WebSocket(restart=…)``), then is so as soon as it was lost; otherwise at the
+            next call.
         limits: What the connection may take.
         auto_start: False leaves the start to the first request inside ``async with`` (`open` still
             starts at once).
@@ -172,9 +173,10 @@ class Client:
         """Launch or connect, and agree on a revision. Nothing happens if that is so already.
 
         LaunchError, ChildExited: the server cannot be started, or ended at once; the text has the
-        command, the directory, the exit status and the end of its stderr. VersionMismatch: no
-        revision in common. CallTimeout: it did not answer in time. ConnectionClosed: `close` was
-        called meanwhile.
+        command, the directory, the exit status and the end of its stderr. TransportError: a server
+        elsewhere cannot be reached; UpgradeRefused: it answered with an HTTP status, which says
+        nothing of eras. VersionMismatch: no revision in common. CallTimeout: it did not answer in
+        time. ConnectionClosed: `close` was called meanwhile.
         """
         await self._life.open()
 
@@ -360,7 +362,8 @@ class Client:
             RemoteError: The server answered with an error (a tool that fails is no error, but a
                 result with ``is_error``).
             InvalidResponse: The answer is not valid.
-            ConnectionClosed, ChildExited: The link is gone.
+            ConnectionClosed, ChildExited, ConnectionLost: The link is gone.
+            TransportError: A lost connection cannot be made again.
         """
         limit = self._seconds(timeout)
         connection = self._life.live

@@ -149,7 +149,9 @@ class LiteClient:
             if framer is None:
                 framer = BlankLineFramer(self.limits.max_message, lenient=not self.strict)
             loop = asyncio.get_running_loop()
-            self._connection = LiteClientConnection(loop, self.limits, self, framer)
+            self._connection = LiteClientConnection(
+                loop, self.limits, self, framer, channel.released
+            )
             return self._connection
 
         self._channel = channel
@@ -221,11 +223,6 @@ class LiteClient:
             connection.link.close()
         assert self._channel is not None
         self._explaining = self._spawn(self._explain(connection, self._channel, reason))
-
-    def released(self, connection: LiteClientConnection) -> None:
-        """The link is gone; called by the connection."""
-        if connection is self._connection and self._channel is not None:
-            self._channel.released()
 
     async def _explain(
         self, connection: LiteClientConnection, channel: Channel, reason: str

@@ -40,9 +40,6 @@ class Owner(Protocol):
     def lost(self, connection: LiteClientConnection, reason: str) -> None:
         """The link is of no more use, for this reason. May be said more than once."""
 
-    def released(self, connection: LiteClientConnection) -> None:
-        """The link is gone. Said once."""
-
 
 class _Waiter:
     __slots__ = ("decode", "future", "id", "kind", "seconds", "timer", "what")
@@ -65,13 +62,20 @@ class _Waiter:
 
 
 class LiteClientConnection(Endpoint):
-    """A connection of a `wirespeed.litemcp.LiteClient`."""
+    """A connection of a `wirespeed.litemcp.LiteClient`. ``released`` is called once its link is
+    gone."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, limits: Limits, owner: Owner, framer: Framer
+        self,
+        loop: asyncio.AbstractEventLoop,
+        limits: Limits,
+        owner: Owner,
+        framer: Framer,
+        released: Callable[[], None],
     ) -> None:
         self.loop = loop
         self.owner = owner
+        self.released = released
         self.wire = self.stream = FrameStream(framer, limits=limits)
         self.lost_error: BaseException | None = None
         self.faults = 0  # frames that were no answer to anything
@@ -198,7 +202,7 @@ class LiteClientConnection(Endpoint):
     def on_lost(self, exc: BaseException | None) -> None:
         """The link is gone."""
         self._release_room()
-        self.owner.released(self)
+        self.released()
         reason = "the link to the server is closed"
         self.owner.lost(self, reason if exc is None else f"the link to the server broke ({exc})")
 

@@ -112,11 +112,10 @@ class LiteConnection(Endpoint):
 
     def on_data(self) -> None:
         """Work through what has come."""
-        if self.draining and not self._at_eof:
-            self._check_drained()
-            return
         stream = self.stream
         for frame in stream:
+            if self.link is None or self.link.ending:
+                continue  # goodbye was said: this came too late
             if frame is None:
                 self._fault(f"longer than the limit of {self._limits.max_message} bytes", None)
                 continue

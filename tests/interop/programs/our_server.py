@@ -1,12 +1,13 @@
 """The server of the interoperation tests, in wirespeed: what every *_server program offers.
 
-python our_server.py [--versions 2025-11-25,…] [--compression] [--origin ORIGIN] [--ws]
+python our_server.py [--versions 2025-11-25,…] [--compression] [--origin ORIGIN] [--tls FILE] [--ws]
 
-With --ws it listens for WebSockets and prints the URL.
+With --ws it listens for WebSockets and prints the URL; with --tls for secure ones.
 """
 
 import asyncio
 import json
+import ssl
 import sys
 from dataclasses import dataclass, field
 from typing import Literal
@@ -152,8 +153,13 @@ async def whoami(ctx: Context) -> str:
 
 if __name__ == "__main__":
     if "--ws" in options:
+        context = None
+        if options[0] == "--tls":
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(options[1])
         server.run(
-            "ws://127.0.0.1:0/mcp",
+            "ws://127.0.0.1:0/mcp" if context is None else "wss://127.0.0.1:0/mcp",
+            ssl=context,
             compression="--compression" in options,
             origins=[options[1]] if options[0] == "--origin" else None,
             on_listening=lambda urls: print(urls[0], flush=True),

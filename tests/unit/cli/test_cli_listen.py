@@ -7,7 +7,11 @@ import os
 import signal
 import socket
 import stat
+import subprocess
+import sys
+import time
 from pathlib import Path
+from typing import Self
 
 import pytest
 from cli_lab import (
@@ -79,24 +83,21 @@ def test_serve_and_call(server_file: Path, tmp_path: Path, url: str) -> None:
 def test_a_signal_ends_it_in_order(
     server_file: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
-    mark = tmp_path / "mark"
-    with serving(str(server_file), "--on", ANYWHERE) as running:
+    hasty = tmp_path / "hasty.py"
+    hasty.write_text(server_file.read_text() + "server.shutdown_grace = 0.1\n")
+    with serving(str(hasty), "--on", ANYWHERE) as running:
         url = running.line(r" on (\S+);")[1]
-        with Waiting(url, mark) as waiting:
-            assert running.process.poll() is None
+        with Waiting(url, tmp_path / "mark") as waiting:
             assert running.end(number) == 0
             status, said = waiting.result()
-    assert status == 3
-    assert said.startswith(f"wirespeed: {url}: ")
+    assert status == 4
+    assert said == "wirespeed: the server answered with error -31001: Server is shutting down\n"
 
 
 class Waiting:
     """A ``wirespeed call`` that waits for an answer."""
 
     def __init__(self, url: str, mark: Path) -> None:
-        import subprocess
-        import sys
-
         arguments = json.dumps({"mark": str(mark)})
         self.process = subprocess.Popen(
             [sys.executable, "-m", "wirespeed", "call", url, "wait", arguments],
@@ -106,9 +107,7 @@ class Waiting:
         )
         self.mark = mark
 
-    def __enter__(self) -> Waiting:
-        import time
-
+    def __enter__(self) -> Self:
         until = time.monotonic() + 60
         while not self.mark.exists():
             assert time.monotonic() < until
