@@ -3,8 +3,8 @@
 Idle: the growth of the server's resident memory while 10,000 connections are open that have shaken
 hands, over what it was after a thousand had come and gone.  Coming and going: connections enter,
 call and leave in every way a client can (see load/ws_churn.c); before and after, the server itself
-tells its tasks and descriptors.  A first spell is not counted: what it leaves are pools and the
-allocator's reserve, which a second spell must not add to.
+tells its tasks and descriptors, and gives back what malloc(3) holds in reserve, so that resident
+memory is what is in use.  A first spell is not counted: it fills the pools.
 """
 
 import json
@@ -54,6 +54,7 @@ def held(server: Listening) -> dict[str, Any]:
         {"method": "notifications/initialized"},
         {"id": 2, "method": "tools/call", "params": {"name": "held", "arguments": {}}},
     ]
+    untrimmed = resident(server.pid) / 2**20
     with connect(server.url, subprotocols=["mcp"], compression=None) as socket:  # type: ignore[list-item]
         for step in steps:
             socket.send(json.dumps({"jsonrpc": "2.0", **step}))
@@ -62,7 +63,7 @@ def held(server: Listening) -> dict[str, Any]:
                 if answer["id"] != step["id"]:
                     raise ValueError(f"an answer to another id: {answer}")
     counts: dict[str, Any] = json.loads(answer["result"]["content"][0]["text"])
-    return counts | {"mib": resident(server.pid) / 2**20}
+    return counts | {"mib": resident(server.pid) / 2**20, "untrimmed_mib": untrimmed}
 
 
 def load(server: Listening, program: str, *options: str, timeout: float = 120) -> Sample:
@@ -72,9 +73,12 @@ def load(server: Listening, program: str, *options: str, timeout: float = 120) -
 def settled(server: Listening, files: int) -> dict[str, Any]:
     """What is held once the descriptors are down to `files`, or after a while."""
     begun = time.monotonic()
-    while (now := held(server))["files"] > files and time.monotonic() - begun < SETTLING_S:
+    first = now = held(server)
+    while now["files"] > files and time.monotonic() - begun < SETTLING_S:
         time.sleep(0.2)
-    return now | {"settled_s": time.monotonic() - begun}
+        now = held(server)
+    seconds = time.monotonic() - begun
+    return now | {"settled_s": seconds, "untrimmed_mib": first["untrimmed_mib"]}
 
 
 def idle(server: Listening, connections: int) -> Sample:
@@ -103,13 +107,11 @@ def idle(server: Listening, connections: int) -> Sample:
 def churn(server: Listening, connections: int, seconds: float) -> Sample:
     options = ("--connections", str(connections))
     files = held(server)["files"]
-    first = load(server, "ws_churn", *options, "--seconds", str(max(1.0, seconds / 6)))
+    first = load(server, "ws_churn", *options, "--seconds", str(max(1.0, seconds / 3)))
     if not first["correct"]:
         return first
     before = settled(server, files)
-    sample = load(
-        server, "ws_churn", *options, "--seconds", str(seconds), timeout=seconds + 60
-    )
+    sample = load(server, "ws_churn", *options, "--seconds", str(seconds), timeout=seconds + 60)
     after = settled(server, before["files"])
     left = {f"{name}_left": after[name] - before[name] for name in before if name != "settled_s"}
     return sample | left | {"before": before, "after": after}

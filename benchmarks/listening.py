@@ -86,4 +86,3 @@ def against(command: Sequence[str], measure: Callable[[Listening], Sample]) -> S
     except (OSError, RuntimeError, ValueError) as error:
         return {"correct": False, "error": f"{type(error).__name__}: {error}"}
     return sample
-

@@ -1,6 +1,7 @@
 """Runs the benchmarks and records them in benchmarks/results/latest.json.
 
-    python benchmarks/run.py [--rounds 7] [--scale 1] [--only server,client,…] [--json FILE] [--quick]
+    python benchmarks/run.py [--rounds 7] [--scale 1] [--only server,client,…] [--json FILE]
+    python benchmarks/run.py --quick         # does everything run?
 
 The interpreter that runs this is the one wirespeed is measured in.  Set the rivals up first with
 benchmarks/setup_rivals.py (or give --rivals-python).  Ends with status 1 if an answer was wrong.
@@ -34,9 +35,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--scale", type=float, default=1.0, help="multiplies the counts of calls")
     parser.add_argument("--only", default=",".join(SECTIONS), help="sections, comma-separated")
-    parser.add_argument("--seconds", type=float, default=60, help="how long connections come and go")
-    parser.add_argument("--quick", action="store_true", help="does it run? (the figures mean little)")
-    parser.add_argument("--venvs", type=Path, default=Settings.venvs, help="the rivals' environments")
+    parser.add_argument(
+        "--seconds", type=float, default=60, help="how long connections come and go"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="does it run? (the figures mean little)"
+    )
+    parser.add_argument(
+        "--venvs", type=Path, default=Settings.venvs, help="the rivals' environments"
+    )
     parser.add_argument("--rivals-python", help="mcp 2.3.0's interpreter, if it is elsewhere")
     parser.add_argument("--json", type=Path, help="where to write (a partial run writes nowhere)")
     parser.add_argument("--quiet", action="store_true")

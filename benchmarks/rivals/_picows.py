@@ -35,7 +35,11 @@ class Bare(WSListener):  # type: ignore[misc]
 def serve(listener: Callable[[], Bare]) -> None:
     async def main() -> None:
         server = await ws_create_server(
-            lambda _: listener(), "127.0.0.1", 0, max_frame_size=MAX_FRAME, backlog=1024,
+            lambda _: listener(),
+            "127.0.0.1",
+            0,
+            max_frame_size=MAX_FRAME,
+            backlog=1024,
             use_aiofastnet=False,
         )
         tell(server.sockets[0].getsockname()[1])

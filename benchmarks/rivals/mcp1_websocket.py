@@ -3,7 +3,6 @@
 One async echo tool of its FastMCP, structured output off (its least work).
 """
 
-import asyncio
 import socket
 
 import uvicorn

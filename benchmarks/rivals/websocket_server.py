@@ -17,7 +17,7 @@ from ws_server import server
 class Mallinfo(ctypes.Structure):
     """glibc's struct mallinfo2."""
 
-    _fields_ = [  # noqa: RUF012
+    _fields_ = [
         (name, ctypes.c_size_t)
         for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks",
                      "uordblks", "fordblks", "keepcost")
@@ -25,14 +25,19 @@ class Mallinfo(ctypes.Structure):
 
 
 def malloc_used() -> int:
-    """Bytes handed out by malloc(3), which is where buffers come from; 0 where it does not tell."""
+    """Bytes handed out by malloc(3), which is where buffers come from; 0 where it does not tell.
+
+    What is free goes back to the system: else resident memory tells of malloc's reserve.
+    """
+    libc = ctypes.CDLL(None)
     try:
-        mallinfo = ctypes.CDLL(None).mallinfo2
+        libc.malloc_trim(0)
+        mallinfo = libc.mallinfo2
     except AttributeError:
         return 0
     mallinfo.restype = Mallinfo
     info = mallinfo()
-    return info.uordblks + info.hblkhd
+    return int(info.uordblks + info.hblkhd)
 
 
 @server.tool

@@ -12,7 +12,8 @@ the opening handshake)::
     stream = FrameStream(framer)
     stream.receive_data(data)               # from the socket
     for message in stream:
-        framer.send_binary(message)
+        send = framer.send_binary if framer.is_binary else framer.send_text
+        send(message)
     for chunk in stream.data_to_send():     # to the socket; close it once stream.over
         ...
 

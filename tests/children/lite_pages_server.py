@@ -41,7 +41,7 @@ def handle(request: dict) -> None:
         }
     else:
         kind = "result"
-        params = dict(zip(["a", "b"], data["arguments"]))
+        params = dict(zip(["a", "b"], data["arguments"], strict=False))
         try:
             content = {"type": "number", "data": str(int(params["a"]) + int(params["b"]))}
             error = False

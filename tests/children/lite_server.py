@@ -67,4 +67,5 @@ elif which == "picture":
             raise ValueError("no such picture")
         return [text * times, Image(data=text.encode() * times, mime_type="image/png")]
 
+
 server.run(*sys.argv[2:])

@@ -16,8 +16,8 @@ CORE = Path(wirespeed.__file__).parent / "_core"
 # Each may cimport and import those before it.
 ORDER = (
     "_simd", "span", "slab", "outbox", "framing.base", "framing.line", "framing.blankline",
-    "framing.websocket", "wire", "frames", "envelope", "batch", "pending", "inflight", "reader",
-    "session",
+    "framing.rfc6455", "framing.websocket", "wire", "frames", "envelope", "batch", "pending",
+    "inflight", "reader", "session",
 )  # fmt: skip
 FORBIDDEN = {
     "asyncio", "socket", "threading", "_thread", "time", "select", "selectors", "subprocess",

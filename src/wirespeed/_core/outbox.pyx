@@ -330,7 +330,8 @@ cdef class Outbox:
         return 0
 
     cdef bint piece_c(
-        self, const Mark *mark, size_t room, size_t i, uint8_t **p, size_t *n) noexcept:
+        self, const Mark *mark, size_t room, size_t i, uint8_t **p, size_t *n
+    ) noexcept:
         """The i-th run of bytes written since the mark, the kept room left out."""
         cdef size_t index = self.first + mark.segments + i
         cdef size_t skipped
@@ -390,7 +391,8 @@ cdef class Outbox:
         return 0
 
     cdef int head_c(
-        self, const Mark *mark, size_t room, const uint8_t *head, size_t n_head) except -1:
+        self, const Mark *mark, size_t room, const uint8_t *head, size_t n_head
+    ) except -1:
         """Write the head into the room kept for it; what is left of that is not sent."""
         cdef size_t gap = room - n_head
         cdef size_t index = self.first + mark.segments

@@ -443,7 +443,8 @@ def info(words: tuple[str, ...], command: list[str] | None, as_json: bool, **set
 @_debug_option
 def demo(calls: int, in_flight: int, as_json: bool) -> int:
     """Start the bundled calculator server as a child, list its tools, call one, then make many
-    calls multiplexed on the one link: throughput, and a histogram of the latency."""
+    calls multiplexed on the one link: throughput, and a histogram of the latency. Then the same
+    over a WebSocket, with at most 20,000 calls, and an exchange in LiteMCP."""
     from wirespeed.cli.demo import demo as work
 
     return work(calls, in_flight, as_json=as_json)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from wirespeed.cli import credentials
 from wirespeed.cli.failures import cannot_start, complain, usage
 from wirespeed.cli.serve import title
 from wirespeed.cli.session import show_warnings
@@ -66,9 +67,11 @@ class Listening:
 
     def serve(self, found: Service | Routes) -> None:
         """Serve until the process is told to end."""
-        from wirespeed.transport.listen import run
+        from wirespeed import run
 
         show_warnings()
+        for name in (credentials.ENVIRONMENT, KEY_PASSWORD):
+            os.environ.pop(name, None)  # not for tools, and what they start
         try:
             run(
                 self.url,
@@ -140,7 +143,9 @@ class _Password:
         if password is not None:
             return password
         if not sys.stdin.isatty():
-            raise cannot_start(f"the key {self.path} is encrypted; {KEY_PASSWORD} has no password")
+            raise cannot_start(
+                f"the key {self.path} is encrypted, and its password is not in {KEY_PASSWORD}"
+            )
         import getpass
 
         return getpass.getpass(f"Password of {self.path}: ")

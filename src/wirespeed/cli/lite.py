@@ -11,9 +11,10 @@ from wirespeed.cli import show
 from wirespeed.cli.failures import Exit, Failure, complain, print_json, printable, usage
 from wirespeed.cli.session import Options, run, show_warnings
 from wirespeed.cli.tools import read_json, write_text
+from wirespeed.errors import CallTimeout
 
 if TYPE_CHECKING:
-    from wirespeed.litemcp import CallResult, LiteClient
+    from wirespeed.litemcp import CallResult, LiteClient, Tool
 
 _FOREVER = 1e9  # seconds
 _EXAMPLE = """write the arguments in order, as in '["a", 1]', or by name, as in '{"b": 1}'"""
@@ -34,6 +35,14 @@ async def connected(options: Options) -> AsyncIterator[LiteClient]:
         yield client
 
 
+async def ask(client: LiteClient) -> Tool:
+    """The tool of a server. LiteMCP has no errors: who does not understand it says nothing."""
+    try:
+        return await client.info()
+    except CallTimeout as exc:
+        raise CallTimeout(f"{exc}; an MCP server is asked without --lite") from None
+
+
 def list_tools(options: Options, *, as_json: bool) -> int:
     """Print a server's tool."""
     return run(_list(options, as_json))
@@ -41,7 +50,7 @@ def list_tools(options: Options, *, as_json: bool) -> int:
 
 async def _list(options: Options, as_json: bool) -> int:
     async with connected(options) as client:
-        tool = await client.info()
+        tool = await ask(client)
     if as_json:
         print_json({"tools": [show.wire(tool)]})
     else:
@@ -57,7 +66,7 @@ def info(options: Options) -> dict[str, Any]:
 async def _info(options: Options) -> dict[str, Any]:
     began = time.perf_counter()
     async with connected(options) as client:
-        tool = await client.info()
+        tool = await ask(client)
     seconds = time.perf_counter() - began
     return {
         "tool": tool.name,
@@ -77,7 +86,7 @@ async def _call(
     options: Options, name: str, args: list[str], named: dict[str, str], as_json: bool
 ) -> int:
     async with connected(options) as client:
-        tool = await client.info()
+        tool = await ask(client)
         if tool.name != name:
             text = f"the server has no tool {printable(name)}; it has {printable(tool.name)}"
             raise Failure(text, Exit.REMOTE, "UnknownTool")

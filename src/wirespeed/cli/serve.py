@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from wirespeed.cli import credentials, modules
-from wirespeed.cli.failures import complain, usage
+from wirespeed.cli.failures import cannot_start, complain, usage
 from wirespeed.cli.show import plural
 from wirespeed.cli.targets import check_file, python_file
 
@@ -66,16 +66,20 @@ def serve(word: str, url: str | None, *, lite: bool, settings: Settings) -> int:
     check_file(path)
     if listening is not None:
         module = modules.load(path)
-        listening.serve(modules.pick(module, path, name, lite=lite, routes=listening.has_paths))
+        found = modules.pick(module, path, name, lite=lite, routes=listening.has_paths)
+        for service in found.values() if isinstance(found, dict) else [found]:
+            check(service, path)
+        listening.serve(found)
         return 0
     # What the file prints, or reads, while it is imported must not touch the wire.
     with claimed():
         module = modules.load(path)
-    service = modules.pick(module, path, name, lite=lite)
-    assert not isinstance(service, dict)
+    served = modules.pick(module, path, name, lite=lite)
+    assert not isinstance(served, dict)
+    check(served, path)
     if sys.stdin.isatty():
-        complain(f"serving {title(service)} on stdio; Ctrl-D ends it", level="note")
-    service.run()
+        complain(f"serving {title(served)} on stdio; Ctrl-D ends it", level="note")
+    served.run()
     return 0
 
 
@@ -83,6 +87,17 @@ def _listening(url: str, settings: Settings) -> Listening:
     from wirespeed.cli.listen import Listening
 
     return Listening(url, settings, credentials.find(settings.token, settings.token_file))
+
+
+def check(service: Service, path: str) -> None:
+    """Failure (3) for a server that nobody could use: LiteMCP's have one tool, not none."""
+    from wirespeed.server import Server
+
+    if not isinstance(service, Server):
+        try:
+            _ = service.info
+        except ValueError:
+            raise cannot_start(f"{path}: the LiteServer {service.name} has no tool") from None
 
 
 def title(service: Service) -> str:

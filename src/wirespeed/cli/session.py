@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from wirespeed.cli import credentials, targets
 from wirespeed.cli.failures import Terminated, complain, printable, usage
+from wirespeed.errors import WirespeedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,6 +134,10 @@ class _Warnings(logging.Handler):
         super().__init__(logging.WARNING)
 
     def emit(self, record: logging.LogRecord) -> None:
+        if isinstance(record.args, tuple) and any(
+            isinstance(arg, WirespeedError) for arg in record.args[:1]
+        ):
+            return  # why the link is lost: the command fails of it, and says so
         complain(printable(record.getMessage()), level="warning")
 
 

@@ -11,8 +11,8 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
+from wirespeed import serve
 from wirespeed.demo import calculator, convert
-from wirespeed.transport.listen import serve
 from wirespeed.transport.loop import run
 
 SERVICES = {"/mcp": calculator.server, "/lite": convert.server}

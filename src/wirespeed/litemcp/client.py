@@ -96,6 +96,7 @@ class LiteClient:
         self._channel: Channel | None = None
         self._gone: LiteClientConnection | None = None  # the last one that was lost
         self._lock: asyncio.Lock | None = None
+        self._starting: asyncio.Future[LiteClientConnection] | None = None
         self._tasks: set[asyncio.Future[Any]] = set()
         self._explaining: asyncio.Future[None] | None = None
 
@@ -117,15 +118,16 @@ class LiteClient:
         await self.close()
 
     async def open(self) -> None:
-        """Launch or connect. Nothing happens if that is so already.
+        """Launch or connect. Nothing happens if that is so already; what was lost is opened anew.
 
         LaunchError: the server cannot be started. UpgradeRefused: a WebSocket server said no, with
-        an HTTP status. TransportError: it was not reached.
+        an HTTP status. TransportError: it was not reached. ConnectionClosed: `close` was called
+        meanwhile.
         """
         if not self._opened:
             self._lock = asyncio.Lock()
             self._opened = True
-            self._failures = 0
+        self._failures = 0
         try:
             await self._live()
         except BaseException:
@@ -137,10 +139,53 @@ class LiteClient:
         """End it: calls that still wait fail with ConnectionClosed, a child process is ended and
         reaped. Safe to call twice."""
         self._opened = False
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.wait((self._starting,))
         await self._drop("the client was closed")
         me = asyncio.current_task()
         if tasks := {task for task in self._tasks if task is not me}:
             await asyncio.wait(tasks)
+
+    async def _live(self) -> LiteClientConnection:
+        """The connection, opened if it is not. The error that a call fails with is raised."""
+        assert self._lock is not None
+        async with self._lock:
+            if not self._opened:
+                raise ConnectionClosed("the client is not open")
+            connection = self._connection
+            if connection is not None and connection is not self._gone:
+                return connection
+            task = self._starting = asyncio.ensure_future(self._start())
+            try:
+                await asyncio.wait((task,))
+            except asyncio.CancelledError:
+                task.cancel()
+                await asyncio.wait((task,))
+                raise
+            finally:
+                self._starting = None
+            if task.cancelled():
+                raise ConnectionClosed("the client was closed while it was being opened")
+            return task.result()
+
+    async def _start(self) -> LiteClientConnection:
+        """Open the link, or open it again if it may be."""
+        connection = self._connection
+        if connection is not None:
+            if self._explaining is not None and not self._explaining.done():
+                await asyncio.wait((self._explaining,))
+            if self._failures > self._restarts:
+                raise connection.error()
+            if self._failures > 1:
+                delay = RESTART_DELAY * 2 ** min(self._failures - 2, 20)
+                await asyncio.sleep(min(delay, MAX_RESTART_DELAY))
+            await self._drop("the server is started again")
+        try:
+            return await self._connect()
+        except TransportError:
+            self._failures += 1
+            raise
 
     async def _connect(self) -> LiteClientConnection:
         channel = channel_for(self.target)
@@ -148,9 +193,8 @@ class LiteClient:
         def join(framer: Framer | None) -> Any:
             if framer is None:
                 framer = BlankLineFramer(self.limits.max_message, lenient=not self.strict)
-            loop = asyncio.get_running_loop()
             self._connection = LiteClientConnection(
-                loop, self.limits, self, framer, channel.released
+                asyncio.get_running_loop(), self.limits, self, framer, channel.released
             )
             return self._connection
 
@@ -163,30 +207,6 @@ class LiteClient:
             raise
         assert self._connection is not None
         return self._connection
-
-    async def _live(self) -> LiteClientConnection:
-        """The connection, opened if it is not."""
-        assert self._lock is not None
-        async with self._lock:
-            if not self._opened:
-                raise ConnectionClosed("the client is not open")
-            connection = self._connection
-            if connection is not None and connection is not self._gone:
-                return connection
-            if connection is not None:
-                if self._explaining is not None and not self._explaining.done():
-                    await asyncio.wait((self._explaining,))
-                if self._failures > self._restarts:
-                    raise connection.error()
-                if self._failures > 1:
-                    delay = RESTART_DELAY * 2 ** min(self._failures - 2, 20)
-                    await asyncio.sleep(min(delay, MAX_RESTART_DELAY))
-                await self._drop("the server is started again")
-            try:
-                return await self._connect()
-            except TransportError:
-                self._failures += 1
-                raise
 
     async def _drop(self, why: str) -> None:
         """End the link there is."""
@@ -257,7 +277,12 @@ class LiteClient:
             except TimeoutError:
                 raise CallTimeout(f"{what} could not be sent within {seconds:g} s") from None
             seconds = max(until - loop.time(), 0.001)
-        return await connection.request(what, head, tail, kind, decode, seconds)
+        waiter = connection.request(what, head, tail, kind, decode, seconds)
+        try:
+            return await waiter.future
+        except asyncio.CancelledError:
+            connection.forget(waiter)
+            raise
 
     async def _ready(self) -> LiteClientConnection:
         """The connection, when it is open and has room."""
@@ -293,12 +318,15 @@ class LiteClient:
         if self._tool is not None:
             return self._tool
         if self._asking is None or self._asking.done():
-            self._asking = asyncio.ensure_future(self.info(timeout=timeout))
+            self._asking = asyncio.ensure_future(self.info())
             self._tasks.add(self._asking)
             self._asking.add_done_callback(self._tasks.discard)
             self._asking.add_done_callback(lambda task: task.cancelled() or task.exception())
         asking = self._asking
-        await asyncio.wait((asking,))
+        seconds = None if timeout == DEFAULT else timeout
+        await asyncio.wait((asking,), timeout=seconds)
+        if not asking.done():
+            raise CallTimeout(f"get was not answered within {seconds:g} s")
         if asking.cancelled():
             raise ConnectionClosed("the client was closed")
         if (exc := asking.exception()) is not None:
@@ -330,7 +358,13 @@ class LiteClient:
         timeout: float = DEFAULT,
     ) -> CallResult:
         """As `call`, with a time limit of its own."""
-        tool = self._tool if self._tool is not None else await self._known(timeout)
+        tool = self._tool
+        if tool is None:
+            loop = asyncio.get_running_loop()
+            seconds = self.timeout if timeout == DEFAULT else timeout
+            until = loop.time() + seconds
+            tool = await self._known(timeout)
+            timeout = max(until - loop.time(), 0.001)
         arguments = arrange(tool, args, kwargs or {})
         tail = b"%b%b}}" % (self._call_head, _json(arguments))
         result: CallResult = await self._request(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -41,7 +42,9 @@ class Owner(Protocol):
         """The link is of no more use, for this reason. May be said more than once."""
 
 
-class _Waiter:
+class Waiter:
+    """A request that is not answered."""
+
     __slots__ = ("decode", "future", "id", "kind", "seconds", "timer", "what")
 
     def __init__(
@@ -51,14 +54,15 @@ class _Waiter:
         kind: str,
         decode: Callable[[IOBasic], Any],
         future: asyncio.Future[Any],
+        seconds: float,
     ) -> None:
         self.id = id
         self.what = what
         self.kind = kind  # of the answer
         self.decode = decode
         self.future = future
+        self.seconds = seconds
         self.timer: asyncio.TimerHandle | None = None
-        self.seconds = 0.0
 
 
 class LiteClientConnection(Endpoint):
@@ -83,8 +87,8 @@ class LiteClientConnection(Endpoint):
         self.noise: bytes | None = None  # the first frame that was no message
         self._limits = limits
         self._last_id = random.SystemRandom().randrange(1, PRIME)
-        self._waiting: dict[int, _Waiter] = {}
-        self._room: list[asyncio.Future[None]] = []
+        self._waiting: dict[int, Waiter] = {}
+        self._room: deque[asyncio.Future[None]] = deque()
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -96,11 +100,16 @@ class LiteClientConnection(Endpoint):
             or len(self._waiting) >= self._limits.max_outstanding
         )
 
-    def wait_for_room(self) -> asyncio.Future[None]:
-        """A future that is done when it is worth to look at `full` again."""
+    async def wait_for_room(self) -> None:
+        """Until it is worth to look at `full` again."""
         waiter: asyncio.Future[None] = self.loop.create_future()
         self._room.append(waiter)
-        return waiter
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled():
+                self._release_one()  # it is another's turn
+            raise
 
     def request(
         self,
@@ -109,42 +118,49 @@ class LiteClientConnection(Endpoint):
         tail: bytes,
         kind: str,
         decode: Callable[[IOBasic], Any],
-        seconds: float | None,
-    ) -> asyncio.Future[Any]:
-        """Send a request: ``head``, an id, ``tail``. The future gets what ``decode`` makes of the
-        answer, which must be of type ``kind``. If it is cancelled, the answer will be dropped."""
+        seconds: float,
+    ) -> Waiter:
+        """Send a request: ``head``, an id, ``tail``. The waiter's future gets what ``decode`` makes
+        of the answer, which must be of type ``kind``; `forget` it when nobody awaits it any more.
+        """
+        if self.link is None:
+            raise self.error()
         self._last_id = number = self._last_id * GENERATOR % PRIME
-        future: asyncio.Future[Any] = self.loop.create_future()
-        waiter = _Waiter(number, what, kind, decode, future)
+        waiter = Waiter(number, what, kind, decode, self.loop.create_future(), seconds)
         self.stream.send(b"%b%d%b" % (head, number, tail))
         self._waiting[number] = waiter
-        if seconds is not None:
-            waiter.seconds = seconds
-            waiter.timer = self.loop.call_later(seconds, self._expire, waiter)
-        future.add_done_callback(lambda _: self._forget(waiter))
-        if self.link is not None:
-            self.link.wrote()
-        return future
+        waiter.timer = self.loop.call_later(seconds, self._expire, waiter)
+        self.link.wrote()
+        return waiter
 
-    def _expire(self, waiter: _Waiter) -> None:
-        waiter.timer = None
+    def _expire(self, waiter: Waiter) -> None:
+        self.forget(waiter)
         if not waiter.future.done():
             waiter.future.set_exception(
                 CallTimeout(f"{waiter.what} was not answered within {waiter.seconds:g} s")
             )
 
-    def _forget(self, waiter: _Waiter) -> None:
+    def forget(self, waiter: Waiter) -> None:
+        """Drop the answer, should it come."""
+        if self._waiting.pop(waiter.id, None) is not None:
+            self._settle(waiter)
+
+    def _settle(self, waiter: Waiter) -> None:
         if waiter.timer is not None:
             waiter.timer.cancel()
-        self._waiting.pop(waiter.id, None)
         if self._room:
-            self._release_room()
+            self._release_one()
 
-    def _release_room(self) -> None:
-        room, self._room = self._room, []
-        for waiter in room:
+    def _release_one(self) -> None:
+        while self._room:
+            waiter = self._room.popleft()
             if not waiter.done():
                 waiter.set_result(None)
+                return
+
+    def _release_room(self) -> None:
+        for _ in range(len(self._room)):
+            self._release_one()
 
     # -- answers ---------------------------------------------------------------------------------
 
@@ -163,27 +179,30 @@ class LiteClientConnection(Endpoint):
             except (msgspec.DecodeError, RecursionError) as exc:
                 self._fault(f"no message of LiteMCP ({exc})", frame)
             else:
-                self._receive(message, raw_id, frame)
+                self._receive(message, raw_id)
 
-    def _receive(self, message: IOBasic, raw_id: bytes, frame: Lease) -> None:
-        waiter = self._waiting.get(int(raw_id)) if len(raw_id) <= 10 else None
-        if waiter is None or waiter.future.done():
-            # an answer that came too late, or to nothing
-            logger.debug("nothing waits for an answer with id %s", raw_id[:40].decode())
-            self.answers += 1
-            return
+    def _receive(self, message: IOBasic, raw_id: bytes) -> None:
         self.answers += 1
+        # no id of ours is longer, and a very long one is slow to read
+        waiter = self._waiting.pop(int(raw_id), None) if len(raw_id) <= 10 else None
+        if waiter is None:  # an answer that came too late, or to nothing
+            logger.debug("nothing waits for an answer with id %s", raw_id[:40].decode())
+            return
+        self._settle(waiter)
+        future = waiter.future
+        if future.done():
+            return
         if message.type != waiter.kind:
-            waiter.future.set_exception(
+            future.set_exception(
                 InvalidResponse(
                     f"{waiter.what} was answered by {message.type!r} instead of {waiter.kind!r}"
                 )
             )
             return
         try:
-            waiter.future.set_result(waiter.decode(message))
+            future.set_result(waiter.decode(message))
         except InvalidResponse as exc:
-            waiter.future.set_exception(exc)
+            future.set_exception(exc)
 
     def _fault(self, reason: str, frame: Lease | None) -> None:
         self.faults += 1
@@ -214,7 +233,10 @@ class LiteClientConnection(Endpoint):
         """Everything that waits fails with this; so will what comes later."""
         if self.lost_error is None:
             self.lost_error = exc
-        for waiter in list(self._waiting.values()):
+        waiting, self._waiting = self._waiting, {}
+        for waiter in waiting.values():
+            if waiter.timer is not None:
+                waiter.timer.cancel()
             if not waiter.future.done():
                 waiter.future.set_exception(self.error())
         self._release_room()

@@ -273,4 +273,5 @@ def run(url: str, services: LiteServer | Mapping[str, LiteServer], **options: An
 
 def _check_tools(services: LiteServer | Mapping[str, LiteServer]) -> None:
     for server in services.values() if isinstance(services, Mapping) else (services,):
-        _ = server.info
+        if isinstance(server, LiteServer):  # what else there is, is looked at where it is served
+            _ = server.info

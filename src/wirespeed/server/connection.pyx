@@ -416,6 +416,7 @@ cdef class ServerConnection(Endpoint):
         cdef object encoded
         if call.running is not None:
             self.running.discard(call)
+            call.running = None        # they refer to each other
             if call.timer is not None:
                 call.timer.cancel()
                 call.timer = None
@@ -440,6 +441,8 @@ cdef class ServerConnection(Endpoint):
         call.ended = True
         if self.link is not None:
             self.link.wrote_c()
+        else:
+            self.session.set_token_c(call.ref, None)    # what it holds goes with it
         if self.draining:
             self.check_drained_c()
         return 0
@@ -605,7 +608,7 @@ cdef class ServerConnection(Endpoint):
             logger.warning("tool %s did not end in time for the shutdown", call.tool.name)
             call.give_up()
         # a handler that ignores its cancellation is not waited for
-        self.loop.call_later(0.25, self._close)
+        self.grace_timer = self.loop.call_later(0.25, self._close)
 
     cdef int check_drained_c(self) except -1:
         """Close once everything is answered and sent."""

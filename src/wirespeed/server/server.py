@@ -67,7 +67,7 @@ class Server:
             told to end.
     """
 
-    # what `wirespeed.transport.listen.Service` asks for
+    # what `wirespeed.transport.service.Service` asks for
     subprotocol = "mcp"
     auth_headers = ("authorization",)
     refusal_status = 401

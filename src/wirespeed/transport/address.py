@@ -161,3 +161,12 @@ def is_loopback(host: str) -> bool:
     if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
         return found.ipv4_mapped.is_loopback
     return found.is_loopback
+
+
+def is_name(host: str) -> bool:
+    """Whether a host has to be looked up: it is there, and no IP address."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return host != ""
+    return False

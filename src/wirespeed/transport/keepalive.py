@@ -34,6 +34,7 @@ class Watched:
         "_bytes_in",
         "_bytes_out",
         "_doubted",
+        "_ending",
         "_life",
         "_part",
         "_pinged",
@@ -53,6 +54,7 @@ class Watched:
         self._pinged = False
         self._doubted = False
         self._queued = False
+        self._ending = 0.0
         self._stuck = 0.0  # since when it reads nothing
 
 
@@ -64,7 +66,7 @@ class Keeper:
         ping_interval: Seconds of silence after which a peer is pinged; None for never.
         ping_timeout: Seconds of silence after that until the connection is ended.
         slow_reader_timeout: Seconds that a peer may leave a full outbox untouched.
-        close_timeout: Seconds that a slow reader gets for the closing handshake.
+        close_timeout: Seconds that a peer gets for the closing handshake.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class Keeper:
         self._ping_timeout = ping_timeout
         self._slow_reader_timeout = slow_reader_timeout
         self._close_timeout = close_timeout
-        shortest = slow_reader_timeout
+        shortest = min(slow_reader_timeout, close_timeout)
         if ping_interval is not None:
             shortest = min(shortest, ping_interval, ping_timeout)
         self._tick = min(max(shortest / 4, SHORTEST_ROUND), LONGEST_ROUND) / PARTS
@@ -135,7 +137,11 @@ class Keeper:
         if framer is not None:
             framer.allow_control()
         if link.ending:
-            return  # that has a deadline of its own
+            # of a shutdown; the link's own deadline may be later
+            watched._ending = watched._ending or now
+            if now - watched._ending >= self._close_timeout:
+                link.close()
+            return
         wire = watched.endpoint.wire
         bytes_in, bytes_out, queued = wire.bytes_in, wire.bytes_out, len(wire.outbox)
         # What was queued at the last look and has left since, the peer's side has taken. (The first

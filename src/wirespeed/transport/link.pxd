@@ -21,6 +21,7 @@ cdef class Link:
     cdef readonly bint ending          # goodbye was said: the peer's is waited for
     cdef bint half_closed              # all is said and sent: the peer's end is waited for
     cdef object patience               # the timer of that
+    cdef public double close_timeout   # seconds for it
     cdef object flush_callback
 
     cdef int wrote_c(self) except -1

@@ -35,6 +35,7 @@ cdef class Link:
         self.loop = loop
         self.endpoint = endpoint
         endpoint.link = self
+        self.close_timeout = 5.0
         self.flush_callback = self._flush_soon
 
     def start(self):
@@ -45,10 +46,11 @@ cdef class Link:
         """Stop now; what is queued is dropped. `Endpoint.on_lost(None)` follows at once."""
         raise TypeError("a link must say how it ends")
 
-    def end(self, int code=1001, str reason="", double patience=5.0):
+    def end(self, int code=1001, str reason="", patience=None):
         """Close in order: say goodbye in the words of the framing (the close frame of WebSocket,
         RFC 6455 section 7.1.2), send all that is queued, and wait for the peer to answer; `patience`
-        is how many seconds. Where the framing has no such words this is `close`."""
+        is how many seconds, `close_timeout` by default. Where the framing has no such words this
+        is `close`."""
         if self.ending or self.endpoint.link is not self:
             return
         if not self.endpoint.wire.framer.goodbye_c(code, reason):
@@ -56,7 +58,7 @@ cdef class Link:
                 self.close()
             return
         self.ending = True
-        self.arm_c(patience)
+        self.arm_c(self.close_timeout if patience is None else <double> patience)
         self.flush()
         if self.endpoint.link is self:
             self.update_reading()
@@ -113,6 +115,7 @@ cdef class Link:
             self.patience.cancel()
             self.patience = None
         self.endpoint.link = None
+        self.flush_callback = None     # it refers to us: what we hold goes now, not at a collection
         return 0
 
     cdef int wrote_c(self) except -1:
@@ -120,7 +123,7 @@ cdef class Link:
         cdef Wire wire = self.endpoint.wire
         if wire.outbox.size >= wire.output_high:
             self.was_full = True       # somebody may wait from now on
-        if not self.flush_scheduled and not self.corked:
+        if not self.flush_scheduled and not self.corked and self.flush_callback is not None:
             self.flush_scheduled = True
             self.loop.call_soon(self.flush_callback)
         return 0

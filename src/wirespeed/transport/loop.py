@@ -36,7 +36,12 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     `asyncio.to_thread` are busy.
     """
     _fill_standard_descriptors()
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+    try:
+        factory = loop_factory()
+    except ValueError:
+        main.close()
+        raise
+    with asyncio.Runner(loop_factory=factory) as runner:
         loop = runner.get_loop()
         loop.set_default_executor(Workers())
         try:

@@ -23,12 +23,13 @@ import msgspec
 
 from wirespeed.errors import TransportError
 from wirespeed.transport import bind
-from wirespeed.transport.listen import OnListening, serve_at, urls_of
+from wirespeed.transport.listen import serve_at
+from wirespeed.transport.listener import OnListening, urls_of
 
 if TYPE_CHECKING:
     from wirespeed.transport.address import Address
-    from wirespeed.transport.listen import Service
     from wirespeed.transport.options import ListenOptions
+    from wirespeed.transport.service import Service
 
 logger = logging.getLogger("wirespeed.server")
 

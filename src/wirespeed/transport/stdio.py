@@ -24,7 +24,7 @@ from wirespeed.transport.signals import signals_drain
 from wirespeed.transport.tasks import TaskPool
 
 if TYPE_CHECKING:
-    from wirespeed.transport.listen import Service
+    from wirespeed.transport.service import Service
 
 
 @contextlib.contextmanager

@@ -29,6 +29,7 @@ from wirespeed.transport.deflate import MessageDeflate
 from wirespeed.transport.options import Headers, Refusal, UpgradeRequest
 
 MAX_HEAD = 16384  # bytes of a request or response up to the empty line
+MAX_LINE = 8192  # bytes of its first line
 MAX_BODY = 65536  # bytes of a refusal's body that a client takes in
 END = b"\r\n\r\n"
 
@@ -86,6 +87,7 @@ class ServerHandshake:
         def note(protocol: ServerProtocol, offered: Sequence[Subprotocol]) -> None:
             self.offered = [str(one) for one in offered]
 
+        _check_request_line(head)
         factory = ServerPerMessageDeflateFactory(
             server_max_window_bits=WINDOW_BITS,
             client_max_window_bits=WINDOW_BITS,
@@ -104,7 +106,7 @@ class ServerHandshake:
         assert isinstance(request, Request)
         self._response = self._protocol.accept(request)
         if self._response.status_code != 101:
-            raise Refused(_no_upgrade(self._response, self._protocol.handshake_exc))
+            raise Refused(_no_upgrade(self._protocol.handshake_exc))
         path, _, query = request.path.partition("?")
         headers = Headers(list(request.headers.raw_items()))
         self.request = UpgradeRequest(path, query, headers, peer)
@@ -124,34 +126,38 @@ class ServerHandshake:
         return b"".join(self._protocol.data_to_send())
 
 
+def _check_request_line(head: bytes) -> None:
+    """Here, because what websockets makes of such lines differs between its versions."""
+    line = head.partition(b"\r\n")[0]
+    if len(line) > MAX_LINE:
+        raise Refused(Refusal(414, "the request line is too long"))
+    method, _, rest = line.partition(b" ")
+    version = rest.rpartition(b" ")[2]
+    if version == b"HTTP/1.0":
+        raise Refused(Refusal(505, "a WebSocket is opened by HTTP/1.1"))
+    if version == b"HTTP/1.1" and method != b"GET":
+        raise Refused(Refusal(405, "a WebSocket is opened by GET", {"Allow": "GET"}))
+
+
 def _malformed(exc: Exception | None) -> Refusal:
-    # by name: which of these there are differs between the versions of websockets
     kinds = {type(one).__name__ for one in (exc, getattr(exc, "__cause__", None))}
-    if "RequestLineTooLong" in kinds:
-        return Refusal(414, "the request line is too long")
     if kinds & {"HeaderLineTooLong", "TooManyHeaders", "SecurityError"}:
         return Refusal(431, "the header fields are too large or too many")
     return Refusal(400, "this is no HTTP/1.1 request for a WebSocket")
 
 
-def _no_upgrade(response: Response, exc: Exception | None) -> Refusal:
-    status = response.status_code
+def _no_upgrade(exc: Exception | None) -> Refusal:
     if isinstance(exc, InvalidUpgrade):
         return Refusal(
             426,
             "this is a WebSocket endpoint: connect with a WebSocket client",
             {"Upgrade": "websocket", "Connection": "Upgrade, close"},
         )
-    if status == 405:
-        return Refusal(405, "a WebSocket is opened by GET", {"Allow": "GET"})
-    if status == 505:
-        return Refusal(505, "a WebSocket is opened by HTTP/1.1")
     if isinstance(exc, InvalidHandshake):
-        headers = {}
         if "Sec-WebSocket-Version" in str(exc):
-            headers = {"Sec-WebSocket-Version": "13"}  # RFC 6455 section 4.4
-            return Refusal(426, "the WebSocket version spoken here is 13", headers)
-        return Refusal(400, f"the opening handshake is wrong: {_one_line(str(exc))}", headers)
+            spoken = {"Sec-WebSocket-Version": "13"}  # RFC 6455 section 4.4
+            return Refusal(426, "the WebSocket version spoken here is 13", spoken)
+        return Refusal(400, f"the opening handshake is wrong: {_one_line(str(exc))}")
     return Refusal(500, "internal error")
 
 

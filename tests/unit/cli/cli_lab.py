@@ -139,8 +139,11 @@ def listening(*args: str, **env: str) -> Iterator[str]:
         yield running.line(r" on (\S+?);")[1]
 
 
-def on_terminal(args: Sequence[str], *, typed: bytes = b"", **env: str) -> tuple[str, int]:
-    """``wirespeed ARGS`` on a terminal of its own: everything that it wrote, and its status."""
+def on_terminal(
+    args: Sequence[str], *, typed: bytes = b"", prompt: str = "", answer: bytes = b"", **env: str
+) -> tuple[str, int]:
+    """``wirespeed ARGS`` on a terminal of its own: everything that it wrote, and its status.
+    ``typed`` is there from the start, the answer is typed when the prompt shows."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 80, 0, 0))
     os.write(ours, typed)
@@ -162,6 +165,9 @@ def on_terminal(args: Sequence[str], *, typed: bytes = b"", **env: str) -> tuple
             if not data:
                 break
             written += data
+            if answer and prompt.encode() in written:
+                os.write(ours, answer)
+                answer = b""
         os.close(ours)
         status = process.wait(DEADLINE)
     return written.decode(), status

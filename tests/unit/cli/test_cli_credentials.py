@@ -134,3 +134,10 @@ def test_a_wrong_line_never_shows_the_secret(
     assert done.returncode == Exit.USAGE
     assert text in (done.stdout if more == ("--json",) else done.stderr.splitlines()[-1])
     assert SECRET not in done.stdout + done.stderr
+
+
+def test_facts_do_not_hold_the_token() -> None:
+    for words in (["info"], ["info", "--json"], ["demo", "--calls", "1"], ["--help"]):
+        done = wirespeed(*words, WIRESPEED_TOKEN=SECRET)
+        assert done.returncode == 0
+        assert SECRET not in done.stdout + done.stderr

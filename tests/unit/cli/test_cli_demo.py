@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_lab import CONTROLS, error_of, on_terminal, wirespeed
+from cli_lab import CONTROLS, DEADLINE, error_of, on_terminal, wirespeed
 from hypothesis import given
 from hypothesis import strategies as st
 
 from wirespeed import Client, Server
 from wirespeed.cli import histogram, show
+from wirespeed.cli.bundled import bundled
 from wirespeed.cli.failures import Exit, Failure
 from wirespeed.cli.load import Load
 from wirespeed.demo import calculator
@@ -34,19 +38,31 @@ def test_demo_json() -> None:
     assert latency["p99"] <= latency["max"] <= facts["seconds"]
     assert facts["calls_per_second"] == pytest.approx(500 / facts["seconds"])
     assert facts["server"]["name"] == "calculator"
+    web = facts["websocket"]
+    assert web["url"].startswith("ws://127.0.0.1:")
+    assert (web["calls"], web["in_flight"], web["wrong"]) == (500, 7, 0)
+    assert (web["counters"]["messages_in"], web["counters"]["messages_out"]) == (500, 500)
+    assert (web["counters"]["payload_bytes_copied"], web["counters"]["faults"]) == (0, 0)
+    assert web["calls_per_second"] == pytest.approx(500 / web["seconds"])
+    lite = facts["litemcp"]
+    assert (lite["tool"], lite["url"]) == ("convert", web["url"].replace("/mcp", "/lite"))
+    assert lite["call_seconds"] > 0
 
 
 def test_demo_in_a_pipe_has_no_control_codes() -> None:
     done = wirespeed("demo", "--calls", "500")
     assert (done.returncode, done.stderr) == (0, "")
     assert not CONTROLS.search(done.stdout)
-    lines = done.stdout.splitlines()
+    text, M = done.stdout, re.MULTILINE
+    lines = text.splitlines()
     assert all(len(line) <= 80 and line == line.rstrip() for line in lines)
-    assert "500 calls" in done.stdout
-    assert "64 in flight, every answer right" in done.stdout
-    assert "500 answers" in lines[-1]
-    assert "0 payload bytes copied" in lines[-1]
-    assert re.search(r"p50 .* p90 .* p99 .* max ", done.stdout)
+    # over stdio, and over the WebSocket
+    assert len(re.findall("500 calls in .*, 64 in flight, every answer right$", text, M)) == 2
+    assert len(re.findall("^  500 answers, .* bytes read, 0 payload bytes copied$", text, M)) == 2
+    assert len(re.findall("^  latency +p50 .* p90 .* p99 .* max ", text, M)) == 2
+    assert re.search("The same tools on ws://127.0.0.1:[0-9]+/mcp  ", text)
+    assert 'convert("26.2", "mi", "km") = "42.1648128"' in text
+    assert lines[-1].startswith("  All of it on this machine, unencrypted: ")
     rows = re.findall(r"^ +\S+ \S+ - +\S+ \S+ +([\d,]+)  \S", done.stdout, re.MULTILINE)
     assert sum(int(count.replace(",", "")) for count in rows) == 500
 
@@ -82,6 +98,35 @@ def test_one_call_is_enough() -> None:
 def test_a_demo_that_cannot_start() -> None:
     error = error_of(wirespeed("demo", "--json", WIRESPEED_LOOP="turbo"))
     assert error["exit_code"] == Exit.USAGE
+
+
+def test_the_servers_behind_a_port_end_with_whoever_started_them() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-W", "error", "-m", "wirespeed.demo.network"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        mcp, lite = (child.stdout.readline().decode().strip() for _ in range(2))
+        listed = wirespeed("list", mcp)
+        assert "slow_sum" in listed.stdout
+        done = wirespeed("call", "--lite", lite, "convert", '[1, "mi", "m"]')
+        assert (done.returncode, done.stdout) == (0, "1609.344\n")
+        _, said = child.communicate(timeout=DEADLINE)
+    assert (child.returncode, said) == (0, b"")
+
+
+def test_servers_that_do_not_come_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with bundled():
+            raise AssertionError
+
+    monkeypatch.setenv("WIRESPEED_LOOP", "turbo")  # the child's
+    with pytest.raises(Failure, match="cannot be started: ValueError: WIRESPEED_LOOP") as caught:
+        asyncio.run(main())
+    assert caught.value.code == Exit.UNREACHABLE
 
 
 # -- the load -------------------------------------------------------------------------------------

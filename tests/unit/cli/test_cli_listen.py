@@ -91,7 +91,7 @@ def test_a_signal_ends_it_in_order(
             assert running.end(number) == 0
             status, said = waiting.result()
     assert status == 4
-    assert said == "wirespeed: the server answered with error -31001: Server is shutting down\n"
+    assert said == "wirespeed: the server answered with error -31001: The server is shutting down\n"
 
 
 class Waiting:
@@ -196,9 +196,11 @@ def test_an_encrypted_key(server_file: Path) -> None:
 
 def test_the_password_of_a_key_is_asked_for_on_a_terminal(server_file: Path) -> None:
     words = ["serve", str(server_file), *secured("--keyfile", str(ENCRYPTED))]
-    written, status = on_terminal(words, typed=b"wrong-Sesame\n", NO_COLOR="1")
+    prompt = f"Password of {ENCRYPTED}: "
+    written, status = on_terminal(words, prompt=prompt, answer=b"wrong-Sesame\n", NO_COLOR="1")
     assert status == 3
-    assert written.startswith(f"Password of {ENCRYPTED}: ")
+    assert written.startswith(prompt)
+    assert "Sesame" not in written
     assert written.endswith(f"wirespeed: the password does not open the key {ENCRYPTED}\r\n")
 
 
@@ -407,7 +409,7 @@ def test_nobody_listens(tmp_path: Path) -> None:
 
 def test_what_answers_is_something_else(server_file: Path) -> None:
     with listening(str(server_file), "--on", "tcp://127.0.0.1:0") as url:
-        done = wirespeed("list", url.replace("tcp", "ws"), "--timeout", "5")
+        done = wirespeed("list", url.replace("tcp", "ws"), "--timeout", "1")
         assert done.returncode == 3
         assert one_line(done).startswith(f"cannot connect to {url.replace('tcp', 'ws')}/: ")
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -88,7 +88,7 @@ WRONG = [
     (["lst"], "there is no command 'lst': did you mean list?; see wirespeed --help"),
     (["frobnicate"], "there is no command 'frobnicate': there are serve, list, call, info, demo"),
     (["list"], "TARGET is missing; see wirespeed list --help"),
-    (["list", ""], "TARGET is empty; it is a FILE.py, a mcpServers FILE.json"),
+    (["list", ""], "TARGET is empty; it is a URL, a FILE.py, a mcpServers FILE.json"),
     (["list", "python", "x.py"], "to start a program: wirespeed list -- python x.py"),
     (["list", "x.py", "--", "python", "x.py"], "a TARGET or a command behind --, not both"),
     (["list", "--"], "there is no command behind --"),

@@ -192,7 +192,6 @@ def test_json_plain_at_every_place(level: str, guarded: memoryview) -> None:
                 assert _simd.json_plain(put(guarded, data), level=level) == (n, False)
 
 
-
 # ---- JSON ----
 
 

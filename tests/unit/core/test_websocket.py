@@ -360,6 +360,29 @@ def test_bytes_behind_the_end_are_taken_and_dropped(door: str) -> None:
         peer.stream.receive_data(b"x")
 
 
+@both_roles
+def test_looking_while_a_buffer_is_lent(role: Role) -> None:
+    """Bytes that a transport reads meanwhile land where it was told."""
+    stream = (
+        frame(TEXT, b"one", to=role)
+        + frame(TEXT, b"tw", to=role, fin=False)
+        + frame(PING, b"?", to=role)
+        + frame(CONT, b"o", to=role)
+        + frame(BINARY, b"three", to=role)
+    )
+    for cut in range(len(stream) + 1):
+        peer = Peer(role)
+        peer.stream.receive_data(stream[:cut])
+        view = peer.stream.get_buffer()
+        found = peer.take()
+        rest = stream[cut:]
+        view[: len(rest)] = rest
+        peer.stream.buffer_updated(len(rest))
+        assert found + peer.take() == [(TEXT, b"one"), (TEXT, b"two"), (BINARY, b"three")]
+        assert peer.framer.buffered == 0
+        assert [sent.opcode for sent in peer.sent()] == [PONG]
+
+
 # -- what is refused ---------------------------------------------------------------------------
 
 

@@ -143,7 +143,19 @@ def test_no_randomness_no_frame(bad: object) -> None:
         peer.framer.send_text("x")
     with pytest.raises((ValueError, TypeError)):
         peer.framer.ping()
+    with pytest.raises((ValueError, TypeError)):
+        peer.stream.send(b"x")
     assert peer.raw() == b""
+
+
+def test_a_failure_of_randomness_loses_only_that_message() -> None:
+    given = iter([b"abcd", b"", b"efgh"])
+    peer = Peer("client", random=lambda n: next(given))
+    peer.stream.send(b"one")
+    with pytest.raises(ValueError, match="no random bytes"):
+        peer.stream.send(b"two")
+    peer.stream.send(b"three")
+    assert peer.sent() == [Sent(BINARY, b"one"), Sent(BINARY, b"three")]
 
 
 def test_a_server_needs_no_randomness() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from wirespeed import Stdio
-from wirespeed.litemcp import LiteServer
+from wirespeed.litemcp import LiteServer, serve
 from wirespeed.litemcp.connection import LiteConnection
 from wirespeed.transport.fd import FdLink
 from wirespeed.transport.tasks import TaskPool
@@ -171,6 +171,25 @@ def child(script: str, *args: str, **options: Any) -> Stdio:
     env = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     options.setdefault("stderr", "discard")
     return Stdio(sys.executable, [str(CHILDREN / script), *args], env, **options)
+
+
+@contextlib.asynccontextmanager
+async def listening(
+    services: Any,
+    url: str = "ws://127.0.0.1:0",
+    **options: Any,
+) -> AsyncIterator[str]:
+    """A server in this process; the URL of its first service."""
+    ready: asyncio.Future[tuple[str, ...]] = asyncio.get_running_loop().create_future()
+    task = asyncio.ensure_future(serve(url, services, on_listening=ready.set_result, **options))
+    await asyncio.wait((ready, task), return_when=asyncio.FIRST_COMPLETED)
+    if task.done():
+        task.result()
+    try:
+        yield ready.result()[0]
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
 
 
 async def until(condition: Callable[[], Any]) -> None:

@@ -41,7 +41,8 @@ def test_trap_97_another_major_version_is_refused(text: bytes) -> None:
     "text",
     [
         b"[1,0]", b"[1,0,0,0]", b"[]", b"[1,0,-1]", b"[1,0,true]", b"[1,0,0.0]", b'[1,0,"0"]',
-        b'"1.0.0"', b"1", b"null", b"{}", b'{"major":1,"minor":0}', b'{"major":1,"minor":0,"patch":"0"}',
+        b'"1.0.0"', b"1", b"null", b"{}", b'{"major":1,"minor":0}',
+        b'{"major":1,"minor":0,"patch":"0"}',
     ],
 )  # fmt: skip
 def test_trap_97_malformed_versions_are_refused(text: bytes) -> None:

@@ -53,7 +53,9 @@ def converse(which: str, data: bytes, loop: str = "uvloop") -> tuple[list[Any], 
 
 @both_loops
 def test_trap_95_answers_end_with_three_newlines_and_nothing_else_is_on_stdout(loop: str) -> None:
-    answers, errors, status = converse("noisy", encode(get(1)) + encode(call(2, "noisy", ["x"])), loop)
+    answers, errors, status = converse(
+        "noisy", encode(get(1)) + encode(call(2, "noisy", ["x"])), loop
+    )
     assert [a["id"] for a in answers] == [1, 2]
     assert content(answers[1]) == [("text", "quiet")]
     assert status == 0

@@ -53,7 +53,8 @@ def parse(tp: Any, text: str) -> Any:
     [
         (str, "5", "5"), (str, " x ", " x "), (str, "", ""), (str, "null", "null"),
         (Any, "5", "5"), (str | None, "null", "null"), (str | int, "5", "5"),
-        (int, "5", 5), (int, " 5\n", 5), (int, "-0", 0), (int, "5.0", 5), (int, "9" * 40, int("9" * 40)),
+        (int, "5", 5), (int, " 5\n", 5), (int, "-0", 0), (int, "5.0", 5),
+        (int, "9" * 40, int("9" * 40)),
         (float, "2", 2.0), (float, "2.5e3", 2500.0), (bool, "true", True), (bool, "False", False),
         (int | None, "null", None), (int | None, "7", 7), (None, "null", None),
         (list[int], "[1, 2]", [1, 2]), (list[int], ' ["3"] ', ArgumentError),
@@ -63,7 +64,7 @@ def parse(tp: Any, text: str) -> Any:
         (Colour, "red", Colour.RED), (Level, "1", Level.LOW), (Literal["a", "b"], "a", "a"),
         (Literal[1, 2], "2", 2), (bytes, "AAE=", b"\x00\x01"),
         (datetime.date, "2026-11-22", datetime.date(2026, 11, 22)),
-        (uuid.UUID, "12345678123456781234567812345678", uuid.UUID(int=0x12345678123456781234567812345678)),
+        (uuid.UUID, "12345678" * 4, uuid.UUID("12345678" * 4)),
         (Decimal, "1.10", Decimal("1.10")), (Path, "/a b", Path("/a b")),
         (Annotated[int, msgspec.Meta(ge=3)], "3", 3),
         (Annotated[str, msgspec.Meta(min_length=2)], "ab", "ab"),

@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import websockets
-from lite_lab import Run, calculator, call, content, failure, get, until
+from lite_lab import Run, calculator, call, content, failure, get, listening, until
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import serve as other_serve
 
@@ -22,25 +22,6 @@ from wirespeed.errors import ConnectionLost, TransportError, UpgradeRefused
 from wirespeed.litemcp import LiteClient, LiteServer, serve
 
 TOKEN = "sesame"
-
-
-@contextlib.asynccontextmanager
-async def listening(
-    services: LiteServer | Mapping[str, LiteServer],
-    url: str = "ws://127.0.0.1:0",
-    **options: Any,
-) -> AsyncIterator[str]:
-    """A server in this process; the URL of its first service."""
-    ready: asyncio.Future[tuple[str, ...]] = asyncio.get_running_loop().create_future()
-    task = asyncio.ensure_future(serve(url, services, on_listening=ready.set_result, **options))
-    await asyncio.wait((ready, task), return_when=asyncio.FIRST_COMPLETED)
-    if task.done():
-        task.result()
-    try:
-        yield ready.result()[0]
-    finally:
-        task.cancel()
-        await asyncio.wait((task,))
 
 
 def bearer(token: str = TOKEN) -> str:
@@ -195,12 +176,11 @@ def test_what_is_no_message_is_ignored_and_the_socket_stays(once: Run, text: str
 
 def test_trap_90_repeated_ids_count_for_a_connection(once: Run) -> None:
     async def main() -> None:
-        async with listening(calculator()) as url:
-            async with connect(url) as one, connect(url) as other:
-                for socket in (one, other):
-                    assert (await ask(socket, get(1)))["id"] == 1
-                    await socket.send(json.dumps(get(1)))
-                    assert (await ask(socket, get(2)))["id"] == 2
+        async with listening(calculator()) as url, connect(url) as one, connect(url) as other:
+            for socket in (one, other):
+                assert (await ask(socket, get(1)))["id"] == 1
+                await socket.send(json.dumps(get(1)))
+                assert (await ask(socket, get(2)))["id"] == 2
 
     once(main())
 
@@ -216,14 +196,16 @@ def test_a_long_call_is_kept_alive_by_pings(run: Run) -> None:
 
     async def main() -> None:
         options = {"ping_interval": 0.05, "ping_timeout": 5.0}
-        async with listening(server, **options) as url:
-            async with LiteClient(WebSocket(url, ping_interval=None)) as client:
-                calling = asyncio.ensure_future(client.call())
-                await until(lambda: client._connection is not None)
-                framer: Any = client._connection.stream.framer  # type: ignore[union-attr]
-                await until(lambda: framer.n_pings_in >= 3)
-                gate.set()
-                assert (await calling).text == "done"
+        async with (
+            listening(server, **options) as url,
+            LiteClient(WebSocket(url, ping_interval=None)) as client,
+        ):
+            calling = asyncio.ensure_future(client.call())
+            await until(lambda: client._connection is not None)
+            framer: Any = client._connection.stream.framer  # type: ignore[union-attr]
+            await until(lambda: framer.n_pings_in >= 3)
+            gate.set()
+            assert (await calling).text == "done"
 
     run(main())
 
@@ -274,7 +256,10 @@ class OtherServer:
                 data: Any = {
                     "version": [1, 0, 0],
                     "name": "Calculator",
-                    "parameters": [{"name": "a", "type": "number"}, {"name": "b", "type": "number"}],
+                    "parameters": [
+                        {"name": "a", "type": "number"},
+                        {"name": "b", "type": "number"},
+                    ],
                 }
             else:
                 kind = "result"
@@ -388,12 +373,14 @@ def test_nobody_listens(once: Run) -> None:
 
 def test_many_calls_over_one_websocket(run: Run) -> None:
     async def main() -> None:
-        async with listening(calculator(), token=TOKEN) as url:
-            async with LiteClient(url, token=TOKEN, both_headers=True) as client:
-                results = await asyncio.gather(*(client.call(i, b=1) for i in range(2000)))
-                assert [result.text for result in results] == [str(i + 1) for i in range(2000)]
-                big = await client.call("1", "1" + "0" * 200_000)
-                assert big.error
+        async with (
+            listening(calculator(), token=TOKEN) as url,
+            LiteClient(url, token=TOKEN, both_headers=True) as client,
+        ):
+            results = await asyncio.gather(*(client.call(i, b=1) for i in range(2000)))
+            assert [result.text for result in results] == [str(i + 1) for i in range(2000)]
+            big = await client.call("1", "x" * 200_000)
+            assert big.error
 
     run(main())
 
@@ -460,9 +447,7 @@ def test_credentials_are_for_websocket() -> None:
     with pytest.raises(ValueError, match="needs a token"):
         LiteClient("ws://127.0.0.1/", both_headers=True)
     with pytest.raises(ValueError, match="say the same"):
-        LiteClient(
-            "ws://127.0.0.1/", token="x", both_headers=True, headers={"authentication": "y"}
-        )
+        LiteClient("ws://127.0.0.1/", token="x", both_headers=True, headers={"authentication": "y"})
     for nothing in (5, "http://127.0.0.1/", wirespeed.Server("mcp")):
         with pytest.raises((TypeError, ValueError)):
             LiteClient(nothing)  # type: ignore[arg-type]

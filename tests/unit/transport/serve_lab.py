@@ -15,7 +15,8 @@ from raw import encode, initialize, strict
 
 from wirespeed import Server
 from wirespeed.transport import bind
-from wirespeed.transport.listen import Listener, plan
+from wirespeed.transport.listen import plan
+from wirespeed.transport.listener import Listener
 
 LOOPBACK = "ws://127.0.0.1:0/mcp"
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="

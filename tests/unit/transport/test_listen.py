@@ -110,7 +110,7 @@ def test_beyond_this_machine_every_host_is_good_but_no_page_is(run: Run) -> None
 
 def test_no_descriptors_left(run: Run, monkeypatch: Any, caplog: Any) -> None:
     """Accepting pauses, is not tried again and again meanwhile, and goes on by itself."""
-    monkeypatch.setattr("wirespeed.transport.listen.ACCEPT_PAUSE", 0.05)
+    monkeypatch.setattr("wirespeed.transport.listener.ACCEPT_PAUSE", 0.05)
 
     class Full:
         """A listening socket of a process that has no descriptor left."""

@@ -374,7 +374,7 @@ def test_too_many(run: Run) -> None:
 
 
 def test_a_flood_above_the_limit_is_closed_without_a_word(run: Run, monkeypatch: Any) -> None:
-    monkeypatch.setattr("wirespeed.transport.listen.MAX_REFUSALS", 2)
+    monkeypatch.setattr("wirespeed.transport.listener.MAX_REFUSALS", 2)
 
     async def main() -> None:
         async with serving(lab_server(), max_connections=1) as place:

@@ -12,7 +12,6 @@ from cpython.memoryview cimport PyMemoryView_FromObject
 from libc.stdint cimport uint8_t
 from libc.string cimport memcpy, memmove
 
-from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.slab cimport ReadBuffer, Slab, give_slab, take_slab
 from wirespeed._core.span cimport Span
 

@@ -38,6 +38,8 @@ cdef class WebSocketFramer(Framer):
 
     # the message that goes out
     cdef Mark mark
+    cdef uint8_t new_key[4]
+    cdef const uint8_t *masking          # that key; NULL where we do not mask
     cdef bytes keys
     cdef Py_ssize_t keys_at
 
@@ -53,8 +55,7 @@ cdef class WebSocketFramer(Framer):
     cdef int fail_c(self, int code, str reason) except -1
     cdef int finish_c(self) except -1
     cdef int check_joined_c(self) except -1
-    cdef int next_key_c(self, uint8_t *key) except -1
-    cdef size_t write_head_c(self, uint8_t *p, int first, size_t n, const uint8_t *key) noexcept
+    cdef const uint8_t *next_key_c(self, uint8_t *key) except? NULL
     cdef int write_frame_c(self, int first, object owner, const uint8_t *p, size_t n) except -1
     cdef int write_control_c(self, int opcode, const uint8_t *p, size_t n) except -1
     cdef int write_close_c(self, int code, bytes reason) except -1

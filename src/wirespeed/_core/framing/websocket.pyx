@@ -5,8 +5,8 @@ fragments are moved down behind the first. Ping and close are answered here. A t
 JSON for somebody else is not checked for UTF-8 twice: see `check_utf8`.
 
 permessage-deflate (RFC 7692): `deflate` is an object with two methods, which both take `bytes`.
-``encode(data)`` gives a message compressed. ``decode(data, max_size)`` gives it as it was, None when
-that is longer than max_size bytes, and raises ValueError when it is not deflated data.
+``encode(data)`` gives a message compressed. ``decode(data, max_size)`` gives it as it was, None
+when that is longer than max_size bytes, and raises ValueError when it is not deflated data.
 """
 
 cimport cython
@@ -19,33 +19,33 @@ import os
 
 from wirespeed._core._simd cimport kernels
 from wirespeed._core.framing.base cimport FRAME_MORE, FRAME_READY, Framer
+from wirespeed._core.framing.rfc6455 cimport (
+    BAD_TEXT,
+    BINARY,
+    CLOSE,
+    CONTINUATION,
+    FIN,
+    MAX_CONTROL,
+    MAX_HEAD,
+    NO_CODE,
+    PING,
+    POLICY,
+    PONG,
+    PROTOCOL_ERROR,
+    RESERVED,
+    RSV1,
+    TEXT,
+    TOO_BIG,
+    UNSUPPORTED,
+    VANISHED,
+    is_close_code,
+    write_head,
+)
 from wirespeed._core.outbox cimport Payload, payload_of
 from wirespeed._core.slab cimport Slab
 from wirespeed._core.span cimport Span
 
 cdef enum:
-    # opcodes (section 5.2)
-    CONTINUATION = 0
-    TEXT = 1
-    BINARY = 2
-    CLOSE = 8
-    PING = 9
-    PONG = 10
-    # bits of the first byte
-    FIN = 128
-    RSV1 = 64
-    RESERVED = 112
-    # close codes (section 7.4.1)
-    PROTOCOL_ERROR = 1002
-    UNSUPPORTED = 1003
-    NO_CODE = 1005
-    VANISHED = 1006
-    BAD_TEXT = 1007
-    POLICY = 1008
-    TOO_BIG = 1009
-
-    MAX_CONTROL = 125         # bytes of a control frame's payload
-    MAX_HEAD = 14
     MIN_READ = 32768          # room a read should find
     GROWTH = 16               # memory for a frame that is announced: so many times what came of it
     FRONT = 64                # bytes in front of a message that are not worth a move
@@ -420,7 +420,10 @@ cdef class WebSocketFramer(Framer):
 
     # -- frames written ------------------------------------------------------------------------
 
-    cdef int next_key_c(self, uint8_t *key) except -1:
+    cdef const uint8_t *next_key_c(self, uint8_t *key) except? NULL:
+        """A fresh masking key, written to `key`; NULL where we do not mask."""
+        if self.server:
+            return NULL
         if self.keys_at + 4 > PyBytes_GET_SIZE(self.keys):
             self.keys = self.random(KEYS)
             self.keys_at = 0
@@ -429,39 +432,14 @@ cdef class WebSocketFramer(Framer):
                 raise ValueError("no random bytes were given")
         memcpy(key, PyBytes_AS_STRING(self.keys) + self.keys_at, 4)
         self.keys_at += 4
-        return 0
-
-    cdef size_t write_head_c(self, uint8_t *p, int first, size_t n, const uint8_t *key) noexcept:
-        """A frame's header; returns its length in bytes, at most MAX_HEAD."""
-        cdef uint8_t mask = 0 if self.server else 128
-        cdef size_t size = 2
-        cdef int shift
-        p[0] = <uint8_t> first
-        if n <= 125:
-            p[1] = <uint8_t> n | mask
-        elif n <= 65535:
-            p[1] = 126 | mask
-            p[2] = <uint8_t> (n >> 8)
-            p[3] = <uint8_t> (n & 255)
-            size = 4
-        else:
-            p[1] = 127 | mask
-            for shift in range(8):
-                p[2 + shift] = <uint8_t> ((n >> (56 - 8 * shift)) & 255)
-            size = 10
-        if not self.server:
-            memcpy(p + size, key, 4)
-            size += 4
-        return size
+        return key
 
     cdef int write_frame_c(self, int first, object owner, const uint8_t *p, size_t n) except -1:
         """A whole frame; its payload belongs to `owner`: bytes or a Payload."""
         cdef uint8_t key[4]
-        cdef uint8_t *to
-        if not self.server:
-            self.next_key_c(key)
-        to = self.out.reserve_c(MAX_HEAD)
-        self.out.commit_c(self.write_head_c(to, first, n, key))
+        cdef const uint8_t *masking = self.next_key_c(key)
+        cdef uint8_t *to = self.out.reserve_c(MAX_HEAD)
+        self.out.commit_c(write_head(to, first, n, masking))
         if self.server:
             return self.out.write_part_c(owner, p, n)
         to = self.out.reserve_c(n)
@@ -473,14 +451,14 @@ cdef class WebSocketFramer(Framer):
     cdef int write_control_c(self, int opcode, const uint8_t *p, size_t n) except -1:
         """A control frame of at most 125 bytes; none behind our close frame."""
         cdef uint8_t key[4]
+        cdef const uint8_t *masking
         cdef uint8_t *to
         cdef size_t size
         if self.out is None or self.said_goodbye:
             return 0
-        if not self.server:
-            self.next_key_c(key)
+        masking = self.next_key_c(key)
         to = self.out.reserve_c(MAX_HEAD + n)
-        size = self.write_head_c(to, FIN | opcode, n, key)
+        size = write_head(to, FIN | opcode, n, masking)
         if self.server:
             memcpy(to + size, p, n)
         else:
@@ -499,12 +477,11 @@ cdef class WebSocketFramer(Framer):
         return 0
 
     cdef int open_c(self) except -1:
-        return self.out.mark_c(&self.mark, 10 if self.server else MAX_HEAD)
+        self.masking = self.next_key_c(self.new_key)      # may fail, so it comes first
+        return self.out.mark_c(&self.mark, MAX_HEAD)
 
     cdef int close_c(self, char last) except -1:
         cdef uint8_t head[MAX_HEAD]
-        cdef uint8_t key[4]
-        cdef size_t room = 10 if self.server else MAX_HEAD
         cdef int first = FIN | (BINARY if self.raw else TEXT)
         cdef size_t n
         cdef uint8_t *p
@@ -515,14 +492,14 @@ cdef class WebSocketFramer(Framer):
         p[0] = <uint8_t> last
         self.out.commit_c(1)
         if self.deflate is not None:
-            data = self.out.since_c(&self.mark, room)
+            data = self.out.since_c(&self.mark, MAX_HEAD)
             self.out.rewind_c(&self.mark)
             return self.send_c(first & 15, data)
-        n = self.out.size - self.mark.size - room
-        if not self.server:
-            self.next_key_c(key)
-            self.out.mask_c(&self.mark, room, key)
-        return self.out.head_c(&self.mark, room, head, self.write_head_c(head, first, n, key))
+        n = self.out.size - self.mark.size - MAX_HEAD
+        if self.masking is not NULL:
+            self.out.mask_c(&self.mark, MAX_HEAD, self.masking)
+        n = write_head(head, first, n, self.masking)
+        return self.out.head_c(&self.mark, MAX_HEAD, head, n)
 
     cdef int send_c(self, int opcode, object data) except -1:
         """A message as a frame of its own; `data`: bytes-like."""
@@ -619,8 +596,3 @@ cdef class WebSocketFramer(Framer):
     def close_reason(self):
         """The reason that came with the peer's close code, or an empty string."""
         return self.peer_reason
-
-
-cdef bint is_close_code(int code) noexcept:
-    """Whether the code may stand in a close frame (section 7.4 and its registry)."""
-    return 3000 <= code <= 4999 or (1000 <= code <= 1014 and not 1004 <= code <= 1006)
