@@ -1,8 +1,8 @@
 """Long texts among the arguments of a tool, decoded at the speed of memory.
 
-msgspec looks at a string byte by byte. What was scanned already is known to be valid JSON and UTF-8:
-a long text without escapes is copied as it lies, and msgspec decodes the rest, with an empty string
-in its place. Anything unusual is left to msgspec as a whole.
+msgspec looks at a string byte by byte. What was scanned already is known to be valid JSON and
+UTF-8: a long text without escapes is copied as it lies, and msgspec decodes the rest, with an empty
+string in its place. Anything unusual is left to msgspec as a whole.
 """
 
 cimport cython

@@ -10,7 +10,7 @@ cdef enum How:
 
 cdef enum:
     MAX_STACK = 16        # arguments and context that are passed without a list
-    LONG_ARGUMENTS = 4096 # bytes
+    LONG_ARGUMENTS = 4096  # bytes
 
 
 cdef class Tool:

@@ -48,9 +48,9 @@ cdef class Link:
 
     def end(self, int code=1001, str reason="", patience=None):
         """Close in order: say goodbye in the words of the framing (the close frame of WebSocket,
-        RFC 6455 section 7.1.2), send all that is queued, and wait for the peer to answer; `patience`
-        is how many seconds, `close_timeout` by default. Where the framing has no such words this
-        is `close`."""
+        RFC 6455 section 7.1.2), send all that is queued, and wait for the peer to answer, for
+        `patience` seconds or `close_timeout`. Where the framing has no such words this is
+        `close`."""
         if self.ending or self.endpoint.link is not self:
             return
         if not self.endpoint.wire.framer.goodbye_c(code, reason):

@@ -83,10 +83,11 @@ class SocketStream:
 
 def start(link: Link, rest: bytes) -> None:
     """Begin, with what was read behind the handshake."""
-    link.start()
     endpoint = link.endpoint
+    if rest:
+        endpoint.wire.receive_data(rest)  # first: a link may hold what came behind it
+    link.start()
     if rest and endpoint.link is link:
-        endpoint.wire.receive_data(rest)
         link.deliver()
 
 

@@ -110,6 +110,47 @@ def test_what_comes_with_the_request_is_not_lost(
     run(main())
 
 
+def test_what_comes_in_pieces_while_the_request_is_judged_stays_in_order(
+    run: Run, server_ssl: Any, client_ssl: Any
+) -> None:
+    async def main() -> None:
+        asked, verdict = asyncio.Event(), asyncio.Event()
+
+        async def authenticate(request: Any) -> bool:
+            asked.set()
+            await verdict.wait()
+            return True
+
+        async with serving(
+            lab_server(), SECURE, ssl=server_ssl, authenticate=authenticate
+        ) as place:
+            reader, writer = await asyncio.open_connection("127.0.0.1", place.port, ssl=client_ssl)
+            first, second = (frame(1, json.dumps(initialize(id)).encode()) for id in (0, 1))
+            writer.write(upgrade(port=place.port) + first[:20])
+            await asked.wait()
+            stream = stream_being_opened(place)
+            writer.write(first[20:] + second[:7])
+            await place.until(lambda: len(stream._arrived) == len(first) - 13)
+            verdict.set()
+            peer = Bare(reader, writer)
+            await reader.readuntil(b"\r\n\r\n")
+            assert (await peer.message())["id"] == 0
+            writer.write(second[7:])
+            assert (await peer.message())["id"] == 1
+            writer.close()
+            await place.empty()
+
+    run(main())
+
+
+def stream_being_opened(place: Place) -> Any:
+    """The stream of the only connection that is in its opening handshake."""
+    (task,) = place.listener._opening
+    frame = task.get_coro().cr_frame  # type: ignore[union-attr]
+    assert frame is not None
+    return frame.f_locals["stream"]
+
+
 def test_drain_says_1001(run: Run, server_ssl: Any, client_ssl: Any) -> None:
     async def main() -> None:
         server: Any = lab_server()

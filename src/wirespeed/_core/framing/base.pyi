@@ -1,9 +1,11 @@
+from typing import Self
+
 from typing_extensions import disjoint_base
 
 @disjoint_base
 class Framer:
     eof: bool
-    def __new__(cls, max_frame: int) -> Framer: ...
+    def __new__(cls, max_frame: int) -> Self: ...
     @property
     def max_frame(self) -> int: ...
     @property
