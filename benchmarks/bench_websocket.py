@@ -43,8 +43,8 @@ CEILING = "echo in C"
 
 # contender -> (environment, script or program, tool, calls of one round)
 SERVERS: dict[str, tuple[str, str, str, int]] = {
-    OURS: ("", "websocket_server.py", "echo", 300_000),
-    INLINE: ("", "websocket_server.py", "echo_inline", 300_000),
+    OURS: ("", "websocket_server.py", "echo", 600_000),
+    INLINE: ("", "websocket_server.py", "echo_inline", 600_000),
     PICOWS[0]: ("websocket", "picows_tasks.py", "echo", 150_000),
     PICOWS[1]: ("websocket", "picows_joined.py", "echo", 150_000),
     PICOWS_INLINE: ("websocket", "picows_inline.py", "echo", 150_000),

@@ -1,9 +1,9 @@
-"""Checks the measuring programs themselves: does the load generator see every kind of fault?
+"""Checks the measuring programs themselves: do the load generators see every kind of fault?
 
     python benchmarks/load/check_load.py [--sanitize]
 
-Runs it against servers that each do one thing wrong, and the echo child against odd lines.
-`--sanitize` builds both with ASAN and UBSAN first.  Ends with status 1 if anything is missed.
+Runs them against servers that each do one thing wrong, and the echo child against odd lines.
+`--sanitize` builds all with ASAN and UBSAN first.  Ends with status 1 if anything is missed.
 """
 
 import argparse
@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -21,13 +22,59 @@ import json, sys, time
 fault = sys.argv[1]
 count = 0
 held = None
-def send(line):
-    sys.stdout.write(line + "\n"); sys.stdout.flush()
+if sys.argv[2:] == ["websocket"]:
+    import base64, hashlib, socket
+    listener = socket.create_server(("127.0.0.1", 0))
+    print(listener.getsockname()[1], flush=True)
+    peer, _ = listener.accept()
+    stream = peer.makefile("rb")
+    def frame(payload, head=0x81, mask=0):
+        n = len(payload)
+        size = bytes([mask | n]) if n < 126 else bytes([mask | 126]) + n.to_bytes(2, "big")
+        if n > 65535: size = bytes([mask | 127]) + n.to_bytes(8, "big")
+        peer.sendall(bytes([head]) + size + (b"\0" * 4 if mask else b"") + payload)
+    def send(line):
+        line = line.encode()
+        if fault == "masked" and count == 30: return frame(line, mask=0x80)
+        if fault == "binary" and count == 30: return frame(line, 0x82)
+        if fault == "reserved" and count == 30: return frame(line, 0xC1)
+        if fault == "fragment" and count == 30: frame(line[:9], 1); return frame(line[9:], 0x80)
+        if fault == "goodbye" and count == 30: return frame(b"\x03\xe9", 0x88)
+        if fault == "none-pings": frame(b"are you there", 0x89)
+        frame(line)
+    def frames():
+        key = b""
+        while (line := stream.readline()) not in (b"\r\n", b""):
+            if line.lower().startswith(b"sec-websocket-key:"): key = line.split(b":")[1].strip()
+        if fault == "refused": peer.sendall(b"HTTP/1.1 403 Forbidden\r\n\r\n")
+        if fault == "accept": key = key.lower()
+        magic = key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+        accept = base64.b64encode(hashlib.sha1(magic).digest())
+        extra = b"Sec-WebSocket-Extensions: permessage-deflate\r\n" if fault == "extension" else b""
+        peer.sendall(b"HTTP/1.1 101 Switching\r\nUpgrade: websocket\r\n" + extra
+                     + b"Sec-WebSocket-Accept: " + accept + b"\r\n\r\n")
+        while True:
+            head = stream.read(2)
+            if len(head) < 2: return
+            n = head[1] & 127
+            if n > 125: n = int.from_bytes(stream.read(2 if n == 126 else 8), "big")
+            mask, payload = stream.read(4), stream.read(n)
+            payload = bytes(c ^ mask[i & 3] for i, c in enumerate(payload))
+            if head[0] & 15 == 10: assert payload == b"are you there"
+            if head[0] & 15 == 8:
+                if fault == "late": send(echo(5, "late"))
+                return frame(payload, 0x88)
+            if head[0] & 15 == 1: yield payload
+    lines = frames()
+else:
+    lines = sys.stdin
+    def send(line):
+        sys.stdout.write(line + "\n"); sys.stdout.flush()
 def result(id, value):
     return json.dumps({"jsonrpc": "2.0", "id": id, "result": value}, separators=(",", ":"))
 def echo(id, text):
     return result(id, {"content": [{"type": "text", "text": text}], "isError": False})
-for line in sys.stdin:
+for line in lines:
     m = json.loads(line)
     id, method = m.get("id"), m["method"]
     if id is None: continue
@@ -74,9 +121,11 @@ for line in sys.stdin:
         if fault == "request": send('{"jsonrpc":"2.0","id":1,"method":"ping"}')
         if fault == "crash": sys.exit(7)
         if fault == "half-line":
-            sys.stdout.write(echo(id, text)[:40]); sys.stdout.flush(); sys.exit(0)
+            half = echo(id, text)[:40]
+            if lines is not sys.stdin: peer.sendall(b"\x81\x7d" + half.encode()); sys.exit(0)
+            sys.stdout.write(half); sys.stdout.flush(); sys.exit(0)
     send(echo(id, text))
-if fault == "late": send(echo(5, "late"))
+if fault == "late" and lines is sys.stdin: send(echo(5, "late"))
 if fault == "lingers": time.sleep(60)
 """
 
@@ -109,6 +158,22 @@ FAULTS = {
     "late": (1, "a second answer"),
     "lingers": (1, "did not close its output"),
 }
+
+# the same on WebSocket, where it differs: what ends the connection, and faults of frames
+ON_WEBSOCKET = {
+    "crash": (1, "closed the connection"),
+    "half-line": (1, "closed the connection"),
+    "refused": (1, "the upgrade was refused"),
+    "accept": (1, "a wrong Sec-WebSocket-Accept"),
+    "extension": (1, "an extension"),
+    "masked": (1, "masking"),
+    "binary": (1, "not text"),
+    "reserved": (1, "reserved bit"),
+    "fragment": (1, "a fragment"),
+    "goodbye": (1, "said goodbye"),
+    "none-pings": (0, ""),
+}
+ONLY_STDIO = {"lingers"}  # how long a server lives after its connection is no business of ws_load
 
 # what the echo child reads -> what it must answer
 LINES = [
@@ -145,28 +210,60 @@ LINES = [
 ]
 
 
-def check_faults(load: Path, child: Path) -> list[str]:
+def run_faulty(load: Path, script: str, fault: str, timeout: str) -> tuple[int, str, str]:
+    """stdio_load against one faulty server: exit status, what it printed, what it complained."""
+    arguments = ["--calls", "200", "--warmup", "10", "--window", "8", "--timeout", timeout]
+    arguments += ["--grace", "0.5" if fault == "lingers" else "5"]
+    run = subprocess.run(
+        [load, *arguments, "--", sys.executable, script, fault],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    return run.returncode, run.stdout, run.stderr
+
+
+def run_faulty_ws(load: Path, script: str, fault: str, timeout: str) -> tuple[int, str, str]:
+    """The same with ws_load."""
+    with subprocess.Popen(
+        [sys.executable, script, fault, "websocket"], stdout=subprocess.PIPE, text=True,
+        stderr=subprocess.DEVNULL,
+    ) as server:  # fmt: skip
+        assert server.stdout
+        arguments = ["--port", server.stdout.readline().strip(), "--timeout", timeout]
+        arguments += ["--calls", "200", "--warmup", "10", "--window", "8"]
+        run = subprocess.run(
+            [load, *arguments], capture_output=True, text=True, timeout=60, check=False
+        )
+        server.kill()
+    return run.returncode, run.stdout, run.stderr
+
+
+def check_faults(
+    load: Path, faults: dict[str, tuple[int, str]],
+    run_one: Callable[[Path, str, str, str], tuple[int, str, str]],
+) -> list[str]:  # fmt: skip
     missed = []
     with tempfile.NamedTemporaryFile("w", suffix=".py") as script:
         script.write(FAULTY)
         script.flush()
-        for fault, (status, reason) in FAULTS.items():
+        for fault, (status, reason) in faults.items():
             timeout = "1.5" if status == 3 else "20"
-            arguments = ["--calls", "200", "--warmup", "10", "--window", "8"]
-            arguments += ["--timeout", timeout, "--grace", "0.5" if fault == "lingers" else "5"]
-            run = subprocess.run(
-                [load, *arguments, "--", sys.executable, script.name, fault],
-                capture_output=True, text=True, timeout=60, check=False,
-            )  # fmt: skip
-            sample = json.loads(run.stdout)
-            if run.returncode != status or reason not in run.stdout:
-                missed.append(f"{fault}: status {run.returncode}, {run.stdout.strip()}")
-            elif sample["correct"] != (status == 0):
-                missed.append(f"{fault}: correct is {sample['correct']}")
-            if run.stderr:
-                missed.append(f"{fault}: stderr {run.stderr}")
+            got, said, complained = run_one(load, script.name, fault, timeout)
+            if got != status or reason not in said:
+                missed.append(f"{load.name}, {fault}: status {got}, {said.strip()}")
+            elif json.loads(said)["correct"] != (status == 0):
+                missed.append(f"{load.name}, {fault}: correct is not {status == 0}")
+            if complained:
+                missed.append(f"{load.name}, {fault}: stderr {complained}")
+    return missed
+
+
+LOADS = (["--window", "1"], ["--size", "100000"], ["--spin", "yes", "--burst", "3"])
+
+
+def check_load(load: Path, child: Path) -> list[str]:
+    missed = []
     for era in ("legacy", "modern"):
-        for options in (["--window", "1"], ["--size", "100000"], ["--spin", "yes", "--burst", "3"]):
+        for options in LOADS:
             command = [load, "--calls", "3000", "--era", era, *options]
             run = subprocess.run(
                 [*command, "--", child, "--era", era],
@@ -179,6 +276,36 @@ def check_faults(load: Path, child: Path) -> list[str]:
     )
     if missing.returncode != 2 or "cannot start" not in missing.stdout:
         missed.append(f"a command that is not there: {missing.stdout}")
+    return missed
+
+
+def check_ws(load: Path, churn: Path, server: Path) -> list[str]:
+    """The WebSocket programs with each other: nothing may be found wrong."""
+    runs: list[tuple[list[str], list[str | Path]]] = [
+        (["--era", era], [load, "--calls", "3000", "--era", era, *options])
+        for era in ("legacy", "modern")
+        for options in (*LOADS, ["--connections", "150", "--window", "4", "--sources", "3"])
+    ]
+    runs.append((["--raw", "yes"], [load, "--raw", "yes", "--size", "65536", "--calls", "2000"]))
+    runs.append(([], [churn, "--seconds", "2", "--connections", "300"]))
+    runs.append(([], [load, "--hold", "yes", "--connections", "500"]))
+    missed = []
+    for options, command in runs:
+        with subprocess.Popen(
+            [server, *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as echo:
+            assert echo.stdin and echo.stdout
+            port = echo.stdout.readline().strip()
+            run = subprocess.run(
+                [*command, "--port", port], stdin=subprocess.DEVNULL,
+                capture_output=True, text=True, timeout=60, check=False,
+            )  # fmt: skip
+            echo.stdin.close()
+        right = run.returncode == 0 and all(
+            json.loads(line)["correct"] for line in run.stdout.splitlines()
+        )
+        if not right or run.stderr or not run.stdout or echo.returncode != 0:
+            missed.append(f"echo_ws {options}, {command[1:]}: {run.stdout} {run.stderr}")
     return missed
 
 
@@ -202,11 +329,18 @@ def main() -> None:
     if sanitize:
         make.append("CFLAGS_EXTRA=-fsanitize=address,undefined -fno-sanitize-recover=all")
     subprocess.run(make, check=True)
-    load, child = build / "stdio_load", build / "echo_child"
-    missed = check_faults(load, child) + check_child(child)
+    missed = check_faults(build / "stdio_load", FAULTS, run_faulty)
+    missed += check_load(build / "stdio_load", build / "echo_child")
+    missed += check_child(build / "echo_child")
+    faults = dict(FAULTS)
+    if sys.platform == "linux":
+        on_websocket = {f: FAULTS[f] for f in FAULTS if f not in ONLY_STDIO} | ON_WEBSOCKET
+        missed += check_faults(build / "ws_load", on_websocket, run_faulty_ws)
+        missed += check_ws(build / "ws_load", build / "ws_churn", build / "echo_ws")
+        faults |= on_websocket
     for one in missed:
         print("MISSED", one)
-    print(f"{len(FAULTS)} servers, {len(LINES)} lines: {len(missed)} missed")
+    print(f"{len(faults)} servers, {len(LINES)} lines: {len(missed)} missed")
     sys.exit(1 if missed else 0)
 
 

@@ -122,7 +122,7 @@ static inline const char *conn_read(conn *c, bool *got) {
         *got = true;
         return NULL;
     }
-    if (n == 0) return "the server closed the connection";
+    if (n == 0 || errno == ECONNRESET) return "the server closed the connection";
     return errno == EAGAIN || errno == EINTR ? NULL : strerror(errno);
 }
 

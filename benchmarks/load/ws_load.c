@@ -200,7 +200,7 @@ static const char *run_calls(uint64_t count) {
 static const char *hold(void) {
     char text[64];
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
-    epoll_ctl(poller, EPOLL_CTL_ADD, STDIN_FILENO, &event);
+    if (epoll_ctl(poller, EPOLL_CTL_ADD, STDIN_FILENO, &event) != 0) return NULL; /* a file */
     fcntl(STDIN_FILENO, F_SETFL, fcntl(STDIN_FILENO, F_GETFL) | O_NONBLOCK);
     for (;;) {
         const char *why = turn();

@@ -4,7 +4,6 @@ Like the bare loops on stdio they check nothing: no Origin or Host, no token, no
 no duplicate ids, no limits, no cancellation.
 """
 
-import asyncio
 from collections.abc import Callable
 
 import uvloop
@@ -46,6 +45,3 @@ def serve(listener: Callable[[], Bare]) -> None:
         await server.serve_forever()
 
     uvloop.run(main())
-
-
-__all__ = ["TEXT", "Bare", "WSFrame", "WSTransport", "asyncio", "serve"]

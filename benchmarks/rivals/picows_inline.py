@@ -1,7 +1,8 @@
 """Rival: picows + msgspec on uvloop, a plain function called inside the frame callback."""
 
 from _bare import CallResult, Response, Text, decode_params, decode_request, encode
-from _picows import TEXT, Bare, WSFrame, WSTransport, serve
+from _picows import TEXT, Bare, serve
+from picows import WSFrame, WSTransport
 
 
 def echo(text: str) -> str:
@@ -10,7 +11,7 @@ def echo(text: str) -> str:
 
 class Listener(Bare):
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
-        if frame.msg_type is not TEXT and frame.msg_type != TEXT:
+        if frame.msg_type != TEXT:
             return self.not_text(frame)
         request = decode_request(frame.get_payload_as_memoryview())
         if request.method == "tools/call":

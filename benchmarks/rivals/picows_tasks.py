@@ -8,7 +8,8 @@ import asyncio
 from asyncio import Task
 
 from _bare import CallResult, Response, Text, decode_params, decode_request, encode
-from _picows import TEXT, Bare, WSFrame, WSTransport, serve
+from _picows import TEXT, Bare, serve
+from picows import WSFrame, WSTransport
 
 
 async def echo(text: str) -> str:
@@ -20,7 +21,7 @@ class Listener(Bare):
         self.loop = asyncio.get_running_loop()
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
-        if frame.msg_type is not TEXT and frame.msg_type != TEXT:
+        if frame.msg_type != TEXT:
             return self.not_text(frame)
         request = decode_request(frame.get_payload_as_memoryview())
         if request.method == "tools/call":

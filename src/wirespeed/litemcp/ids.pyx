@@ -60,6 +60,7 @@ cdef class SeenIds:
             key = 10 * key + (p[i] - c'0')
         return self.add_c(-key if negative else key)
 
+    @cython.overflowcheck(False)
     cdef uint32_t home_c(self, int64_t key) noexcept:
         """Where in the table a key belongs; nobody outside can choose keys that meet there."""
         cdef uint64_t x = <uint64_t> key ^ self.salt
@@ -93,6 +94,7 @@ cdef class SeenIds:
             self.table[self.find_c(self.ring[i])] = i + 1
         return 0
 
+    @cython.overflowcheck(False)
     cdef int forget_c(self, int64_t key) noexcept:
         """Take a key out of the table; those that it had pushed aside move up."""
         cdef uint32_t mask = 2 * self.room - 1

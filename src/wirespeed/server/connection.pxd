@@ -1,7 +1,6 @@
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint64_t
 
 from wirespeed._core.envelope cimport Message
-from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.session cimport Session
 from wirespeed.server.tool cimport Tool
 from wirespeed.transport.link cimport Endpoint
@@ -35,7 +34,7 @@ cdef class ServerConnection(Endpoint):
     cdef list hot_tools                # found lately, by a hash of the name; or None
     cdef object modern                 # the newest modern Revision, or None
     cdef bytes modern_version          # its version as JSON text
-    cdef bytes modern_tail             # what every modern result ends with
+    cdef bytes modern_end              # what every modern result ends with, behind its content
     cdef public object revision        # what `initialize` negotiated, or None
     cdef public bint pinned_modern     # a modern request succeeded: no handshake any more
     cdef readonly set running          # calls whose handlers are suspended
@@ -58,15 +57,11 @@ cdef class ServerConnection(Endpoint):
     cdef int finish_c(self, Call call, object value, object exc) except -1
     cdef int fail_c(self, Call call, object exc) except -1
     cdef int send_text_c(self, Call call, str text) except -1
-    cdef int send_long_text_c(
-        self, Call call, str text, const uint8_t *utf8, size_t n
-    ) except -1
     cdef object call_inline_c(self, Tool tool, object decoded, object context)
     cdef int send_raw_c(self, Call call, object data) except -1
     cdef int send_content_c(
         self, Call call, bytes content, bytes structured, bint is_error, bytes meta
     ) except -1
     cdef int pin_modern_c(self) except -1
-    cdef int tail_c(self, Outbox out, bint modern) except -1
     cdef Tool find_tool_c(self, Message m)
     cdef int check_drained_c(self) except -1

@@ -10,7 +10,6 @@ from cpython.contextvars cimport PyContext_Copy, PyContext_Enter, PyContext_Exit
 from cpython.ref cimport Py_REFCNT
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport uint8_t
-from libc.string cimport memcpy
 
 import asyncio
 import logging
@@ -26,11 +25,6 @@ from wirespeed._core._simd cimport (
     WS_META_PROTOCOL_VERSION,
     WS_METHOD,
     WS_NAME,
-    WS_OK,
-    WS_ROOT_OBJECT,
-    kernels,
-    ws_scan,
-    ws_status,
 )
 from wirespeed._core.envelope cimport (
     INVALID,
@@ -41,10 +35,10 @@ from wirespeed._core.envelope cimport (
     poi_is,
     span_of,
 )
-from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.session cimport Session
 from wirespeed._core.slab cimport Lease
 from wirespeed._core.span cimport Span, span_equals
+from wirespeed.server.answers cimport answer_content_c, answer_text_c, checked_result_c
 from wirespeed.server.tool cimport INLINE, Tool
 from wirespeed.transport.link cimport Endpoint
 from wirespeed.transport.tasks cimport Completion, TaskPool
@@ -64,9 +58,6 @@ cdef object CancelledError = asyncio.CancelledError
 cdef enum:
     N_HOT = 16
     MAX_LOGGED_FAULTS = 100
-    ESCAPE_IN_PLACE = 8192     # bytes; longer texts are not copied where they need no escapes
-    WORTH_REFERENCE = 16384    # bytes in one run without escapes
-    ESCAPE_STEP = 4096
 
 
 @cython.final
@@ -129,7 +120,7 @@ cdef class ServerConnection(Endpoint):
         self.modern_version = b""
         if self.modern is not None:
             self.modern_version = msgspec.json.encode(self.modern.version)
-        self.modern_tail = server._modern_tail
+        self.modern_end = server._modern_end
         self.session.null_ids = server._null_ids
         self.running = set()
         self.forget_tools()
@@ -477,70 +468,25 @@ cdef class ServerConnection(Endpoint):
         return self.send_content_c(call, error_content(text), None, True, None)
 
     cdef int send_text_c(self, Call call, str text) except -1:
-        """The commonest result: one text, escaped straight into the outbox."""
+        """The commonest result: one text and nothing more."""
         cdef Py_ssize_t n = 0
         cdef const char *utf8
-        cdef Outbox out
-        cdef uint8_t *p
-        cdef size_t used
         try:
             utf8 = PyUnicode_AsUTF8AndSize(text, &n)
         except UnicodeEncodeError as exc:
             return self.fail_c(call, ValueError(f"the result is not valid text: {exc.reason}"))
-        if n > ESCAPE_IN_PLACE:
-            return self.send_long_text_c(call, text, <const uint8_t *> utf8, <size_t> n)
-        out = self.session.open_reply_c(call.ref)
-        if out is None:
-            return 0
-        p = out.reserve_c(64 + 6 * <size_t> n)
-        memcpy(p, b'"result":{"content":[{"type":"text","text":"', 44)
-        used = 44 + kernels.json_escape(p + 44, <const uint8_t *> utf8, <size_t> n)
-        memcpy(p + used, b'"}]', 3)
-        out.commit_c(used + 3)
-        self.tail_c(out, call.modern)
-        self.session.close_reply_c(call.ref)
-        return 0
-
-    cdef int send_long_text_c(
-        self, Call call, str text, const uint8_t *utf8, size_t n
-    ) except -1:
-        """A long text is sent from where it lies, as far as it needs no escapes."""
-        cdef Outbox out = self.session.open_reply_c(call.ref)
-        cdef size_t done = 0, plain
-        cdef int ascii = 0
-        if out is None:
-            return 0
-        out.text_c(b'"result":{"content":[{"type":"text","text":"')
-        while done < n:
-            plain = kernels.json_plain(utf8 + done, n - done, &ascii)
-            if plain >= WORTH_REFERENCE:
-                out.write_part_c(text, utf8 + done, plain)
-            else:
-                # escapes are near: what holds the next of them is written in one go
-                plain = min(n - done, max(plain, <size_t> ESCAPE_STEP))
-                while done + plain < n and utf8[done + plain] & 0xC0 == 0x80:
-                    plain += 1     # not within a character
-                out.commit_c(kernels.json_escape(out.reserve_c(6 * plain), utf8 + done, plain))
-            done += plain
-        out.text_c(b'"}]')
-        self.tail_c(out, call.modern)
-        self.session.close_reply_c(call.ref)
-        return 0
+        return answer_text_c(
+            self.session, call.ref, text, <const uint8_t *> utf8, <size_t> n,
+            self.modern_end if call.modern else b"}",
+        )
 
     cdef int send_raw_c(self, Call call, object data) except -1:
         """A result that its tool has encoded: checked, for what leaves must be valid."""
         cdef bytes text
-        cdef ws_scan scan
-        cdef ws_status status
         try:
-            text = bytes(data).strip()
+            text = checked_result_c(data)
         except Exception as exc:
             return self.fail_c(call, exc)
-        status = kernels.json(<const uint8_t *> <const char *> text, len(text), 1024, &scan)
-        if status != WS_OK or scan.root != WS_ROOT_OBJECT:
-            return self.fail_c(call, ValueError("the tool gave a RawResult that is no JSON object"))
-        if b"\n" in text:
-            text = text.replace(b"\n", b" ")     # in JSON they stand between tokens only
         self.session.result_c(call.ref, text)
         return 0
 
@@ -548,34 +494,12 @@ cdef class ServerConnection(Endpoint):
         self, Call call, bytes content, bytes structured, bint is_error, bytes meta
     ) except -1:
         """A result of encoded parts."""
-        cdef Outbox out = self.session.open_reply_c(call.ref)
-        if out is None:
-            return 0
-        out.text_c(b'"result":{"content":')
-        out.write_object_c(content)
-        if structured is not None:
-            out.text_c(b',"structuredContent":')
-            out.write_object_c(structured)
-        if is_error:
-            out.text_c(b',"isError":true')
-        if meta is None:
-            self.tail_c(out, call.modern)
-        else:
+        cdef bytes tail = self.modern_end if call.modern else b"}"
+        if meta is not None:
             if call.modern:
-                out.text_c(b',"resultType":"complete"')
                 meta = methods.with_server_info(self.server, meta)
-            out.text_c(b',"_meta":')
-            out.write_object_c(meta)
-            out.text_c(b"}")
-        self.session.close_reply_c(call.ref)
-        return 0
-
-    cdef int tail_c(self, Outbox out, bint modern) except -1:
-        """The end of a result whose members were written: what a modern one must have."""
-        if modern:
-            out.text_c(b",")
-            return out.text_c(self.modern_tail)
-        return out.text_c(b"}")
+            tail = b'%b,"_meta":%b}' % (b',"resultType":"complete"' if call.modern else b"", meta)
+        return answer_content_c(self.session, call.ref, content, structured, is_error, tail)
 
     # -- notifications -------------------------------------------------------------------------
 

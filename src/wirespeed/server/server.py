@@ -125,6 +125,7 @@ class Server:
             META_SERVER_INFO.encode(),
             self._info_json,
         )
+        self._modern_end = b"," + self._modern_tail
         self._discover_result = self._modern_result(
             {
                 "supportedVersions": list(self.versions),

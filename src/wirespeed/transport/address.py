@@ -57,6 +57,9 @@ class Address(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     def __repr__(self) -> str:
         return f"Address({str(self)!r})"
 
+    def __rich_repr__(self) -> list[tuple[str, str]]:  # msgspec's own shows every field
+        return [("url", str(self))]
+
 
 def parse(url: str) -> Address:
     """The address that a URL names.
@@ -101,9 +104,25 @@ def parse(url: str) -> Address:
         scheme,
         host,
         DEFAULT_PORTS[scheme] if port is None else port,
-        quote(parts.path, safe="/%:@!$&'()*+,;=-._~") or "/",
+        _quoted(parts.path) or "/",
         quote(parts.query, safe="/?%:@!$&'()*+,;=-._~"),
     )
+
+
+def quote_path(path: str) -> str:
+    """A path as it stands in a request: what has no place there is percent-encoded. ValueError for
+    what is no path of a URL."""
+    bad = not isinstance(path, str) or any(c <= " " or c in "?#\x7f" for c in path)
+    if bad or not path.startswith("/"):
+        raise ValueError(
+            f"{path!r} is no path of a URL: it begins with a slash and has neither query nor "
+            "fragment nor spaces"
+        )
+    return _quoted(path)
+
+
+def _quoted(path: str) -> str:
+    return quote(path, safe="/%:@!$&'()*+,;=-._~")
 
 
 def _unix(rest: str) -> Address:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, TypeAlias
 
 import msgspec
 
 from wirespeed.transport import bind
-from wirespeed.transport.address import Address, is_name, parse
+from wirespeed.transport.address import Address, is_name, parse, quote_path
 from wirespeed.transport.listener import Listener, OnListening
 from wirespeed.transport.options import ListenOptions
 from wirespeed.transport.service import Service
-from wirespeed.transport.signals import signals_drain
+from wirespeed.transport.signals import Drainable, signals_drain
+
+Obey: TypeAlias = Callable[[asyncio.AbstractEventLoop, Drainable], AbstractContextManager[None]]
 
 
 async def serve(
@@ -88,12 +90,12 @@ async def serve_at(
     options: ListenOptions,
     on_listening: OnListening | None,
     *,
-    signals: Sequence[signal.Signals] = (signal.SIGTERM, signal.SIGINT),
+    obey: Obey = signals_drain,
 ) -> None:
-    """`serve`, with everything checked and looked up."""
+    """`serve`, with everything checked and looked up. ``obey``: how it is told to end."""
     with bind.listen(address, found, options) as listening:
         listener = Listener(listening, services, options)
-        with signals_drain(listener.loop, listener, signals):
+        with obey(listener.loop, listener):
             await listener.serve(on_listening)
 
 
@@ -115,9 +117,10 @@ def plan(
         if address.is_websocket:
             if address.path != "/":
                 raise ValueError(f"{address}: the paths are given with the servers, not in the URL")
-            for path in by_path:
-                if not isinstance(path, str) or not path.startswith("/") or "?" in path:
-                    raise ValueError(f"{path!r} is no path of a URL: it begins with a slash")
+            n = len(by_path)
+            by_path = {quote_path(path): service for path, service in by_path.items()}
+            if len(by_path) < n:
+                raise ValueError("two of the paths are the same in a URL")
         elif len(by_path) > 1:
             raise ValueError(f"{address}: only WebSocket has paths, so there can be one server")
     else:

@@ -10,7 +10,7 @@ import socket
 import ssl as ssl_
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -191,6 +191,7 @@ class Listener:
 
     async def _welcome(self, sock: socket.socket, peer: str, full: bool) -> None:
         """From an accepted connection to a served one, or to its end."""
+        task = cast("asyncio.Task[None]", asyncio.current_task())
         stream: Stream | None = SocketStream(self.loop, sock)
         until = self.loop.time() + self.options.open_timeout
         try:
@@ -201,6 +202,7 @@ class Listener:
             refusal = await self._let_in(stream, peer, full, until)
             if refusal is None:
                 stream = None  # it is served
+                self._opening.discard(task)  # and counted as such
                 return
             self._log_refusal(peer, f"{refusal.status} {refusal.reason}")
             stream.say(self._words(refusal))

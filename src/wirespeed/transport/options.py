@@ -62,6 +62,9 @@ class UpgradeRequest(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:  # the other fields may hold secrets
         return f"<UpgradeRequest {self.path!r} from {self.peer}>"
 
+    def __rich_repr__(self) -> list[tuple[str, Any]]:  # msgspec's own shows every field
+        return [("path", self.path), ("peer", self.peer)]
+
 
 class Refusal(msgspec.Struct, frozen=True):
     """Why a client is not let in, as it will be told.
@@ -170,14 +173,25 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
             return ()
         return (self.token,) if isinstance(self.token, str) else tuple(self.token)
 
-    def __repr__(self) -> str:
+    def __rich_repr__(self) -> list[tuple[str, Any]]:  # msgspec's own shows every field
         defaults = ListenOptions()
-        shown = [
-            f"{name}=…" if name in ("token", "headers") else f"{name}={getattr(self, name)!r}"
+        return [
+            (name, _SECRET if name in ("token", "headers") else getattr(self, name))
             for name in self.__struct_fields__
             if getattr(self, name) != getattr(defaults, name)
         ]
-        return f"ListenOptions({', '.join(shown)})"
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in self.__rich_repr__())
+        return f"ListenOptions({shown})"
+
+
+class _Secret:
+    def __repr__(self) -> str:
+        return "…"
+
+
+_SECRET = _Secret()
 
 
 def _good_token(token: Any) -> bool:

@@ -30,13 +30,15 @@ if TYPE_CHECKING:
     from wirespeed.transport.address import Address
     from wirespeed.transport.options import ListenOptions
     from wirespeed.transport.service import Service
+    from wirespeed.transport.signals import Drainable
 
 logger = logging.getLogger("wirespeed.server")
 
 FIRST_PAUSE = 0.1  # seconds before a worker that died is replaced; doubled each time
 LONGEST_PAUSE = 10.0
 HEALTHY = 10.0  # seconds of life after which the pause is short again
-READY = b"R"
+READY = b"R"  # a worker's word
+AT_ONCE = b"A"  # its parent's
 
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 
@@ -66,11 +68,11 @@ def run_workers(
     with bind.listen(address, found, options, reserve=True) as reserved:
         address = reserved.address
 
-        def work(ready: Callable[[tuple[str, ...]], None]) -> None:
+        def work(parent: Parent) -> None:
             from wirespeed.transport.loop import run
 
             reserved.close()
-            run(serve_at(address, found, services, options, ready, signals=(signal.SIGTERM,)))
+            run(serve_at(address, found, services, options, parent.say_ready, obey=parent.obeyed))
 
         crew = Crew(n, work)
 
@@ -99,10 +101,10 @@ class Crew:
 
     Args:
         n: How many.
-        work: What each does; it is given a function to call once it listens.
+        work: What each does; it is given its parent, to be told once it listens.
     """
 
-    def __init__(self, n: int, work: Callable[[Callable[[tuple[str, ...]], None]], None]) -> None:
+    def __init__(self, n: int, work: Callable[[Parent], None]) -> None:
         self._n = n
         self._work = work
         self._workers: dict[int, Worker] = {}  # by pid
@@ -230,8 +232,15 @@ class Crew:
         wanted = self._n_signals + (self._failure is not None)
         for _ in range(wanted - self._n_sent):
             self._n_sent += 1
-            for pid in self._workers:
-                os.kill(pid, signal.SIGTERM)  # not reaped yet, so the pid is still its own
+            for worker in self._workers.values():  # not reaped yet, so the pid is still its own
+                if self._n_sent == 1:
+                    os.kill(worker.pid, signal.SIGTERM)
+                elif self._n_sent == 2:
+                    # not a second SIGTERM: the first may have been sent to our whole group
+                    with contextlib.suppress(OSError):
+                        worker.pipe.send(AT_ONCE)
+                else:
+                    os.kill(worker.pid, signal.SIGKILL)
 
     def _kill(self) -> None:
         for worker in self._workers.values():
@@ -257,7 +266,7 @@ class Crew:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            self._work(lambda urls: _say_ready(pipe))
+            self._work(Parent(pipe))
             status = 0
         except SystemExit as exc:
             status = exc.code if isinstance(exc.code, int) else int(exc.code is not None)
@@ -275,13 +284,38 @@ class Crew:
             os._exit(status)
 
 
-def _say_ready(pipe: socket.socket) -> None:
-    """Tell the parent; and if it dies without a word, end as if it had told us to."""
-    loop = asyncio.get_running_loop()
+class Parent:
+    """The process that started us, as its worker sees it."""
 
-    def orphaned() -> None:
-        loop.remove_reader(pipe.fileno())
-        os.kill(os.getpid(), signal.SIGTERM)
+    def __init__(self, pipe: socket.socket) -> None:
+        self._pipe = pipe
 
-    pipe.send(READY)
-    loop.add_reader(pipe.fileno(), orphaned)
+    def say_ready(self, urls: tuple[str, ...]) -> None:
+        """We listen."""
+        self._pipe.send(READY)
+
+    @contextlib.contextmanager
+    def obeyed(self, loop: asyncio.AbstractEventLoop, served: Drainable) -> Iterator[None]:
+        """SIGTERM means to finish what is in flight, however often and from whomever it comes: who
+        ends a service sends it to every process of it. So does the end of the parent, should it die
+        without a word. Only its word ends us at once."""
+        pipe = self._pipe.fileno()
+
+        def heard() -> None:
+            word = b""
+            with contextlib.suppress(ConnectionError):
+                word = os.read(pipe, 64)
+            if word:
+                served.abort()
+            else:
+                loop.remove_reader(pipe)
+                served.drain()
+
+        loop.add_signal_handler(signal.SIGTERM, served.drain)
+        loop.add_reader(pipe, heard)
+        try:
+            yield
+        finally:
+            loop.remove_reader(pipe)
+            loop.remove_signal_handler(signal.SIGTERM)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # we are at the end already

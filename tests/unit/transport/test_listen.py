@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from child_lab import Run
 from raw import call, encode, initialize, strict
+from rich.pretty import pretty_repr
 from serve_lab import Bare, descriptors, exchange, lab_server, serving, upgrade
 
 import wirespeed
@@ -281,6 +282,9 @@ def test_wrong_types(options: dict[str, Any]) -> None:
         ("ws://h:1/mcp", {"/a": Server("a")}, "not in the URL"),
         ("ws://h:1", {"a": Server("a")}, "begins with a slash"),
         ("ws://h:1", {"/a?b": Server("a")}, "begins with a slash"),
+        ("ws://h:1", {"/a#b": Server("a")}, "nor fragment"),
+        ("ws://h:1", {"/a b": Server("a")}, "nor spaces"),
+        ("ws://h:1", {"/é": Server("a"), "/%C3%A9": Server("b")}, "the same"),
         ("tcp://h:1", {"/a": Server("a"), "/b": Server("b")}, "one server"),
     ],
 )
@@ -310,6 +314,9 @@ def test_what_is_shown_holds_no_secret() -> None:
     assert "Authorization".lower() in headers
     request = UpgradeRequest("/p", "q=s3cret", headers, "peer", "s3cret")
     assert "s3cret" not in repr(request) + repr(headers)
+    shown = [pretty_repr(one) for one in (options, headers, request, parse("ws://h/p?s3cret"))]
+    assert not any("s3cret" in one for one in shown), shown
+    assert "max_connections=3" in shown[0]
 
 
 @pytest.mark.parametrize(

@@ -192,11 +192,17 @@ def test_a_signal_drains_all(number: int) -> None:
         assert made.line() == "ended"
 
 
-def test_interrupt_from_a_terminal_goes_to_all_and_drains_once() -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_whole_group_drains_once(number: int) -> None:
+    """SIGINT comes so from a terminal, SIGTERM from what runs services."""
     with crew(2, group=True) as made, Client(made.url) as client:
         client.send(call(1, "wait"))
         assert made.line() == "waiting"
-        os.killpg(made.process.pid, signal.SIGINT)
+        os.killpg(made.process.pid, number)
+        made.until(lambda: len(made.workers()) <= 1)  # the idle one has drained, by whichever word
+        for pid in made.workers():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
         assert client.recv()["result"]["content"][0]["text"] == "done"
         client.sock.close()
         client.file.close()

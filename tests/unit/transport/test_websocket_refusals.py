@@ -373,6 +373,36 @@ def test_too_many(run: Run) -> None:
     run(main())
 
 
+def test_nobody_is_counted_twice_on_the_way_in(run: Run) -> None:
+    counts = []
+
+    async def main() -> None:
+        verdict = asyncio.Event()
+
+        async def authenticate(request: Any) -> bool:
+            await verdict.wait()
+            return True
+
+        server = lab_server()
+        connect = server.connect
+
+        def counted(*args: Any, **more: Any) -> Any:
+            counts.append(place.listener.n_connections)
+            return connect(*args, **more)
+
+        server.connect = counted  # type: ignore[method-assign]
+        async with serving(server, max_connections=3, authenticate=authenticate) as place:
+            peers = [asyncio.ensure_future(Bare.connect(place.port)) for _ in range(3)]
+            await place.until(lambda: place.listener.n_connections == 3)
+            verdict.set()
+            for peer in await asyncio.gather(*peers):
+                await peer.close()
+            await place.empty()
+
+    run(main())
+    assert counts == [3, 3, 3]
+
+
 def test_a_flood_above_the_limit_is_closed_without_a_word(run: Run, monkeypatch: Any) -> None:
     monkeypatch.setattr("wirespeed.transport.listener.MAX_REFUSALS", 2)
 

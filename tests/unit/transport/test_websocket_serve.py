@@ -15,7 +15,7 @@ from raw import call, initialize, modern, notification, request
 from serve_lab import Bare, Place, descriptors, exchange, frame, lab_server, serving, upgrade
 from websockets.asyncio.client import ClientConnection, connect
 
-from wirespeed import Server
+from wirespeed import Client, Server
 from wirespeed._core.slab import slabs_live
 from wirespeed.limits import Limits
 
@@ -80,6 +80,17 @@ def test_several_servers_by_path(run: Run) -> None:
                     answer = await ask(ws, initialize(0))
                     assert answer["result"]["serverInfo"]["name"] == name
             assert (await exchange(place.port, upgrade("/"))).status == 404
+
+    run(main())
+
+
+def test_a_path_is_meant_as_a_url_spells_it(run: Run) -> None:
+    async def main() -> None:
+        async with serving({'/é/"a"': lab_server()}, "ws://127.0.0.1:0") as place:
+            assert place.url.endswith("/%C3%A9/%22a%22")
+            for url in (place.url, f'ws://127.0.0.1:{place.port}/é/"a"'):
+                async with Client(url) as client:
+                    assert (await client.call_tool("echo", {"text": "é"})).text == "é"
 
     run(main())
 

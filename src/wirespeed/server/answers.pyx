@@ -1,0 +1,90 @@
+"""Results of tools/call, written straight into the outgoing bytes.
+
+``tail`` is how each ends behind its content, with the closing brace: what a modern result must have
+(2026-07-28 basic, "Responses"), or the brace alone.
+"""
+
+from libc.stdint cimport uint8_t, uint64_t
+from libc.string cimport memcpy
+
+from wirespeed._core._simd cimport WS_OK, WS_ROOT_OBJECT, kernels, ws_scan
+from wirespeed._core.outbox cimport Outbox
+from wirespeed._core.session cimport Session
+
+cdef enum:
+    ESCAPE_IN_PLACE = 8192     # bytes; longer texts are not copied where they need no escapes
+    WORTH_REFERENCE = 16384    # bytes in one run without escapes
+    ESCAPE_STEP = 4096
+    MAX_DEPTH = 1024           # of what tools encode themselves
+
+
+cdef int answer_text_c(
+    Session session, uint64_t ref, str text, const uint8_t *utf8, size_t n, bytes tail
+) except -1:
+    """The commonest result: one text, whose n bytes of UTF-8 lie at `utf8`, escaped in place."""
+    cdef Outbox out = session.open_reply_c(ref)
+    cdef uint8_t *p
+    cdef size_t used
+    if out is None:
+        return 0
+    if n > ESCAPE_IN_PLACE:
+        out.text_c(b'"result":{"content":[{"type":"text","text":"')
+        long_text_c(out, text, utf8, n)
+        out.text_c(b'"}]')
+    else:
+        p = out.reserve_c(64 + 6 * n)
+        memcpy(p, b'"result":{"content":[{"type":"text","text":"', 44)
+        used = 44 + kernels.json_escape(p + 44, utf8, n)
+        memcpy(p + used, b'"}]', 3)
+        out.commit_c(used + 3)
+    out.text_c(tail)
+    return session.close_reply_c(ref)
+
+
+cdef int long_text_c(Outbox out, str text, const uint8_t *utf8, size_t n) except -1:
+    """A long text is sent from where it lies, as far as it needs no escapes."""
+    cdef size_t done = 0, plain
+    cdef int ascii = 0
+    while done < n:
+        plain = kernels.json_plain(utf8 + done, n - done, &ascii)
+        if plain >= WORTH_REFERENCE:
+            out.write_part_c(text, utf8 + done, plain)
+        else:
+            # escapes are near: what holds the next of them is written in one go
+            plain = min(n - done, max(plain, <size_t> ESCAPE_STEP))
+            while done + plain < n and utf8[done + plain] & 0xC0 == 0x80:
+                plain += 1     # not within a character
+            out.commit_c(kernels.json_escape(out.reserve_c(6 * plain), utf8 + done, plain))
+        done += plain
+    return 0
+
+
+cdef int answer_content_c(
+    Session session, uint64_t ref, bytes content, bytes structured, bint is_error, bytes tail
+) except -1:
+    """A result of encoded parts."""
+    cdef Outbox out = session.open_reply_c(ref)
+    if out is None:
+        return 0
+    out.text_c(b'"result":{"content":')
+    out.write_object_c(content)
+    if structured is not None:
+        out.text_c(b',"structuredContent":')
+        out.write_object_c(structured)
+    if is_error:
+        out.text_c(b',"isError":true')
+    out.write_object_c(tail)
+    return session.close_reply_c(ref)
+
+
+cdef bytes checked_result_c(object data):
+    """A result that its tool has encoded, as one line; ValueError when it is no JSON object."""
+    cdef bytes text = bytes(data).strip()
+    cdef ws_scan scan
+    if (
+        kernels.json(<const uint8_t *> <const char *> text, len(text), MAX_DEPTH, &scan) != WS_OK
+        or scan.root != WS_ROOT_OBJECT
+    ):
+        raise ValueError("the tool gave a RawResult that is no JSON object")
+    # in JSON they stand between tokens only
+    return text.replace(b"\n", b" ") if b"\n" in text else text
