@@ -8,6 +8,7 @@ import wirespeed
 from wirespeed import Client, Context, Limits, Server, Stdio, SyncClient, core
 from wirespeed.client import CallToolResult, ToolInfo
 from wirespeed.config import ServerConfig, load
+from wirespeed.litemcp import LiteClient, LiteServer
 from wirespeed.server.tool import Tool
 
 server = Server("typing", version="1.0.0", limits=Limits(max_depth=32))
@@ -71,3 +72,28 @@ def engine() -> None:
     session = core.Session(limits=Limits(), role="client")
     session.receive_data(b"{}\n")
     session.receive_eof()
+
+
+async def targets_and_urls() -> None:
+    far = wirespeed.WebSocket("wss://tools.example/mcp", token="t", headers={"X-Tenant": "a"})
+    assert_type(far.where, str)
+    async with Client(far) as client:
+        assert_type(await client.call_tool("add", {"a": 1, "b": 2}), CallToolResult)
+    async with Client(wirespeed.Socket("unix:tools.sock")):
+        pass
+    await server.serve("ws://127.0.0.1:0/mcp", token="t", max_connections=10)
+    await wirespeed.serve("ws://127.0.0.1:0", {"/mcp": server, "/convert": lite})
+
+
+lite = LiteServer()
+
+
+@lite.tool
+async def convert(value: float, unit: str, to: str) -> float:
+    return value
+
+
+async def lite_calls() -> None:
+    async with LiteClient("ws://127.0.0.1:8765/convert") as client:
+        assert_type(await client.prompt(), str)
+        assert_type((await client.call("1", "mi", "km")).error, bool)

@@ -18,7 +18,7 @@ from wirespeed.transport import bind
 from wirespeed.transport.address import Address
 from wirespeed.transport.keepalive import Keeper, Watched
 from wirespeed.transport.options import ListenOptions, Refusal
-from wirespeed.transport.pool import close_pool
+from wirespeed.transport.pool import LAST_WAIT, close_pool
 from wirespeed.transport.quiet import Quiet
 from wirespeed.transport.service import Connection, Service
 from wirespeed.transport.streams import SocketStream, Stream, address_name, make_prompt, start
@@ -87,6 +87,7 @@ class Listener:
         self.loop = asyncio.get_running_loop()
         self.pool = TaskPool(self.loop)
         self.draining = False
+        self._aborting = False
         self._opening: set[asyncio.Task[None]] = set()
         self._n_full = 0  # of those above the limit
         self._accepting = False
@@ -354,15 +355,19 @@ class Listener:
 
     def abort(self) -> None:
         """End at once."""
+        self._aborting = True
         self.drain()
         for served in self._served():
             served.connection.abort()
+        self._check_over()
 
     def _served(self) -> list[Served]:
         return [served for served in self._keeper.all() if isinstance(served, Served)]
 
     def _check_over(self) -> None:
-        if self.draining and not self.n_connections and not self._over.done():
+        # an `authenticate` that ignores its cancellation must not keep us for ever
+        n = len(self._keeper) if self._aborting else self.n_connections
+        if self.draining and not n and not self._over.done():
             self._over.set_result(None)
 
     async def serve(self, on_listening: OnListening | None) -> None:
@@ -379,7 +384,9 @@ class Listener:
             self.abort()
             self._keeper.close()
             if self._opening:
-                await asyncio.wait(list(self._opening))
+                _, stubborn = await asyncio.wait(list(self._opening), timeout=LAST_WAIT)
+                if stubborn:
+                    logger.warning("authenticate ignores its cancellation and is left behind")
             await close_pool(self.pool)
             await asyncio.sleep(0)  # `Served.gone` of the last ones
 

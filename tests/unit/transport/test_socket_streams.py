@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 from pathlib import Path
 from typing import Any
 
 import pytest
 from child_lab import Run
 from raw import call, encode, initialize, strict
-from serve_lab import Place, descriptors, lab_server, serving
-
-from wirespeed._core.slab import slabs_live
+from serve_lab import Place, descriptors, lab_server, serving, slabs
 
 LIMIT = 1 << 20  # bytes of a line
 
@@ -127,15 +124,14 @@ def test_too_many(url: str, run: Run) -> None:
 def test_a_slow_reader_is_cut_off(url: str, run: Run) -> None:
     async def main() -> None:
         async with serving(lab_server(), url, slow_reader_timeout=0.1) as place:
-            slabs = slabs_live()
+            before = slabs()
             lines = await Lines.connect(place)
             lines.writer.transport.pause_reading()  # type: ignore[attr-defined]
             lines.send(initialize(0))
             lines.send(*(call(id, "fill", {"size": 200_000}) for id in range(200)))
             await place.until(lambda: is_full(place))
             await place.empty()
-            gc.collect()
-            assert slabs_live() <= slabs
+            assert slabs() <= before
             await lines.close()
 
     run(main())
@@ -165,12 +161,11 @@ def test_connections_that_come_and_go_leave_nothing(url: str, run: Run) -> None:
                 await place.empty()
 
             await round_of(30)
-            fds, tasks, slabs = descriptors(), len(asyncio.all_tasks()), slabs_live()
+            fds, tasks, before = descriptors(), len(asyncio.all_tasks()), slabs()
             for _ in range(3):
                 await round_of(30)
             assert descriptors() <= fds
             assert len(asyncio.all_tasks()) <= tasks
-            gc.collect()
-            assert slabs_live() <= slabs
+            assert slabs() <= before
 
     run(main())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 from typing import Any
@@ -371,6 +372,41 @@ def test_too_many(run: Run) -> None:
             await two.close()
 
     run(main())
+
+
+@pytest.mark.parametrize("how", ["abort", "cancel"])
+def test_a_callback_that_ignores_its_cancellation_holds_up_nobody(
+    how: str, run: Run, caplog: Any
+) -> None:
+    async def main() -> None:
+        asked, verdict = asyncio.Event(), asyncio.Event()
+
+        async def authenticate(request: Any) -> bool:
+            asked.set()
+            while not verdict.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await verdict.wait()
+            return True
+
+        async with serving(lab_server(), authenticate=authenticate) as place:
+            reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+            writer.write(upgrade(port=place.port))
+            await asked.wait()
+            (task,) = place.listener._opening
+            if how == "abort":
+                place.listener.abort()
+            else:
+                place.task.cancel()
+            await asyncio.wait([place.task])
+            assert not task.done()
+            verdict.set()  # too late: nobody is served any more
+            await asyncio.wait([task])
+            await reader.read()
+            writer.close()
+            await place.empty()
+
+    run(main())
+    assert "authenticate ignores its cancellation" in caplog.text
 
 
 def test_nobody_is_counted_twice_on_the_way_in(run: Run) -> None:

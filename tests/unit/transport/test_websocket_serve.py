@@ -12,11 +12,10 @@ import pytest
 import websockets
 from child_lab import Run
 from raw import call, initialize, modern, notification, request
-from serve_lab import Bare, Place, descriptors, exchange, frame, lab_server, serving, upgrade
+from serve_lab import Bare, Place, descriptors, exchange, frame, lab_server, serving, slabs, upgrade
 from websockets.asyncio.client import ClientConnection, connect
 
 from wirespeed import Client, Server
-from wirespeed._core.slab import slabs_live
 from wirespeed.limits import Limits
 
 MESSAGE = call(1, "echo", {"text": "hi"})
@@ -434,10 +433,10 @@ def test_a_slow_reader_that_never_reads_is_cut_off(run: Run) -> None:
     async def main() -> None:
         options: Any = {"slow_reader_timeout": 0.1, "close_timeout": 0.05}
         async with serving(lab_server(), **options) as place:
-            before = slabs_live()
+            before = slabs()
             peer = await not_reading(place)
             await place.empty()
-            assert slabs_live() <= before
+            assert slabs() <= before
             peer.vanish()
 
     run(main())

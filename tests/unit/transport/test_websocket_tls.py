@@ -16,11 +16,10 @@ from typing import Any
 import pytest
 from child_lab import Run
 from raw import call, initialize
-from serve_lab import Answer, Bare, Place, descriptors, frame, lab_server, serving, upgrade
+from serve_lab import Answer, Bare, Place, descriptors, frame, lab_server, serving, slabs, upgrade
 from websockets.asyncio.client import connect
 
 from wirespeed import Client, WebSocket
-from wirespeed._core.slab import slabs_live
 from wirespeed.errors import TransportError, UpgradeRefused
 from wirespeed.transport.address import parse
 from wirespeed.transport.connect import connect_websocket
@@ -272,11 +271,11 @@ def test_tls_that_fails_leaves_nothing(run: Run, server_ssl: Any, client_ssl: An
                 await place.empty()
 
             await round_of(12)
-            fds, slabs = descriptors(), slabs_live()
+            fds, before = descriptors(), slabs()
             for _ in range(3):
                 await round_of(12)
             assert descriptors() <= fds
-            assert slabs_live() <= slabs
+            assert slabs() <= before
 
     run(main())
 
