@@ -238,6 +238,8 @@ class Listener:
                 asking = True
                 service, handshake, subprotocol = await self._judge(head, peer, full)
                 asking = False
+                if self._aborting:
+                    raise Refused(Refusal(503, "the server is shutting down"))
                 answer = handshake.accept(subprotocol, self.options.headers)
                 await stream.write(answer)
         except Refused as exc:
