@@ -1,6 +1,10 @@
 from libc.stdint cimport uint8_t
 
 
+cdef enum:
+    SLAB_SIZE = 262144            # the common size; memory of it is used again
+
+
 cdef class Slab:
     cdef uint8_t *base            # first byte; NULL once released
     cdef size_t capacity          # bytes at base
@@ -37,5 +41,4 @@ cdef class ReadBuffer:
 
 
 cdef Slab take_slab(size_t capacity)
-cdef int give_slab(Slab slab) except -1
 cpdef Py_ssize_t slabs_live() noexcept

@@ -17,9 +17,6 @@ from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
 
-# Spare slabs of the common size, shared by all sessions of the process (under the GIL).
-
-
 cdef extern from "bigmem.h" nogil:
     size_t WS_BIG_FROM
     size_t ws_big_size(size_t n)
@@ -28,10 +25,13 @@ cdef extern from "bigmem.h" nogil:
     void ws_big_free(void *p, size_t n)
 
 
-cdef size_t SPARE_CAPACITY = 128 * 1024
 cdef enum:
     MAX_SPARE = 16
-cdef list spare = []
+
+# Memory of slabs of the common size, shared by all connections of the process (under the GIL).
+# Pages that are touched for the first time cost more than all that is done with them.
+cdef uint8_t *spare[MAX_SPARE]
+cdef int n_spare = 0
 cdef Py_ssize_t n_live = 0
 
 
@@ -44,9 +44,12 @@ cdef class Slab:
         self.base = NULL
 
     def __dealloc__(self):
-        global n_live
+        global n_live, n_spare
         if self.foreign:
             PyBuffer_Release(&self.source)
+        elif self.capacity == SLAB_SIZE and n_spare < MAX_SPARE:
+            spare[n_spare] = self.base
+            n_spare += 1
         elif self.base is not NULL:
             if self.big:
                 ws_big_free(self.base, self.capacity)
@@ -56,8 +59,13 @@ cdef class Slab:
 
     @staticmethod
     cdef Slab allocate(size_t capacity):
-        global n_live
+        global n_live, n_spare
         cdef Slab slab = Slab.__new__(Slab)
+        if capacity == SLAB_SIZE and n_spare:
+            n_spare -= 1
+            slab.base = spare[n_spare]
+            slab.capacity = capacity
+            return slab
         if capacity >= WS_BIG_FROM:
             slab.big = True
             capacity = ws_big_size(capacity)
@@ -206,24 +214,8 @@ cdef class ReadBuffer:
 
 
 cdef Slab take_slab(size_t capacity):
-    """A slab of at least `capacity` bytes, from the spare ones where one fits."""
-    if capacity <= SPARE_CAPACITY:
-        if spare:
-            return <Slab> spare.pop()
-        capacity = SPARE_CAPACITY
-    return Slab.allocate(capacity)
-
-
-cdef int give_slab(Slab slab) except -1:
-    """Hand a slab back that this caller no longer uses; kept as a spare if nobody else does."""
-    if (
-        slab.n_leases == 0
-        and not slab.foreign
-        and slab.capacity == SPARE_CAPACITY
-        and len(spare) < MAX_SPARE
-    ):
-        spare.append(slab)
-    return 0
+    """A slab of at least `capacity` bytes, of the common size where that is enough."""
+    return Slab.allocate(max(capacity, <size_t> SLAB_SIZE))
 
 
 cpdef Py_ssize_t slabs_live() noexcept:

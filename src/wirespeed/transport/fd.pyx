@@ -157,6 +157,11 @@ cdef class FdLink(Link):
         self.endpoint.on_lost(exc)
         return 0
 
+    def prod(self):
+        """Read, where reading is wanted: a poll that libuv has given up tells nothing any more."""
+        if self.reading and not self.lost:
+            self.read_c()
+
     def half_close(self):
         """Tell the peer that nothing more will come: the end of the stream, for a socket."""
         if c_shutdown(self.write_fd, SHUT_WR) != 0:

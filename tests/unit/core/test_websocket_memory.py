@@ -26,7 +26,7 @@ from wirespeed.core import Lease
 
 ROLES: tuple[Role, ...] = ("server", "client")
 both_roles = pytest.mark.parametrize("role", ROLES)
-READ = 128 * 1024  # what a first read finds room for
+READ = 256 * 1024  # what a first read finds room for
 
 
 def text(n: int) -> bytes:

@@ -248,6 +248,22 @@ def test_a_client_that_leaves_cancels_its_requests(how: str, run: Run) -> None:
     run(main())
 
 
+def test_a_reset_right_behind_data_is_noticed(run: Run) -> None:
+    """uvloop tells of such a reset only once, when the data is read; pings are off here."""
+
+    async def main() -> None:
+        options: Any = {"ping_interval": None, "slow_reader_timeout": 0.2}
+        async with serving(lab_server(), **options) as place:
+            for _ in range(10):
+                peer = await Bare.connect(place.port)
+                await peer.handshake()
+                peer.send({"jsonrpc": "2.0", "method": "notifications/nothing"})
+                peer.vanish()
+            await place.empty()
+
+    run(main())
+
+
 def test_drain_answers_what_is_in_flight_and_says_1001(run: Run) -> None:
     async def main() -> None:
         server: Any = lab_server()

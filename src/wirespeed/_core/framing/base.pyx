@@ -12,12 +12,11 @@ from cpython.memoryview cimport PyMemoryView_FromObject
 from libc.stdint cimport uint8_t
 from libc.string cimport memcpy, memmove
 
-from wirespeed._core.slab cimport ReadBuffer, Slab, give_slab, take_slab
+from wirespeed._core.slab cimport ReadBuffer, Slab, take_slab
 from wirespeed._core.span cimport Span
 
 cdef enum:
     MIN_READ = 32768          # room a read should find
-    READ_SIZE = 131072
 
 
 @cython.no_gc
@@ -39,9 +38,7 @@ cdef class Framer:
     # -- bytes in ------------------------------------------------------------------------------
 
     cdef int drop_slab_c(self) except -1:
-        if self.slab is not None:
-            give_slab(self.slab)
-            self.slab = None
+        self.slab = None
         self.shifted_c(self.start)
         self.start = self.end = 0
         return 0
@@ -56,7 +53,7 @@ cdef class Framer:
         cdef size_t capacity
         cdef Slab bigger
         if self.slab is None:
-            self.slab = take_slab(max(wanted, <size_t> READ_SIZE))
+            self.slab = take_slab(wanted)
             return 0
         if self.slab.n_leases == 0 and not self.slab.foreign:
             if pending == 0:
@@ -75,13 +72,12 @@ cdef class Framer:
                 bigger = take_slab(max(2 * pending, pending + wanted))
                 memcpy(bigger.base, self.slab.base + self.start, pending)
                 self.bytes_moved += <long long> pending
-                give_slab(self.slab)
                 self.slab = bigger
         else:
             if not self.slab.foreign and self.slab.capacity - self.end >= wanted:
                 return 0
             capacity = max(2 * pending, pending + wanted)
-            bigger = take_slab(max(capacity, <size_t> READ_SIZE))
+            bigger = take_slab(capacity)
             memcpy(bigger.base, self.slab.base + self.start, pending)
             self.bytes_moved += <long long> pending
             self.slab = bigger
