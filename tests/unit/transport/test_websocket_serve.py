@@ -6,6 +6,8 @@ import asyncio
 import gc
 import json
 import logging
+import socket
+import struct
 from typing import Any
 
 import pytest
@@ -248,6 +250,16 @@ def test_a_client_that_leaves_cancels_its_requests(how: str, run: Run) -> None:
     run(main())
 
 
+def opened(port: int) -> socket.socket:
+    """A WebSocket behind its opening handshake, as a blocking socket."""
+    sock = socket.create_connection(("127.0.0.1", port), timeout=10)
+    sock.sendall(upgrade(port=port))
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        head += sock.recv(1)
+    return sock
+
+
 def test_a_reset_right_behind_data_is_noticed(run: Run) -> None:
     """uvloop tells of such a reset only once, when the data is read; pings are off here."""
 
@@ -255,10 +267,12 @@ def test_a_reset_right_behind_data_is_noticed(run: Run) -> None:
         options: Any = {"ping_interval": None, "slow_reader_timeout": 0.2}
         async with serving(lab_server(), **options) as place:
             for _ in range(10):
-                peer = await Bare.connect(place.port)
-                await peer.handshake()
-                peer.send({"jsonrpc": "2.0", "method": "notifications/nothing"})
-                peer.vanish()
+                sock = await asyncio.to_thread(opened, place.port)
+                await place.until(lambda: place.listener._served())
+                # both in one turn of the loop: data and reset are there when the server looks
+                sock.send(frame(1, b'{"jsonrpc":"2.0","method":"notifications/nothing"}'))
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                sock.close()
             await place.empty()
 
     run(main())
