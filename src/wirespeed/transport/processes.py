@@ -188,6 +188,10 @@ class Crew:
             pid = os.fork()
             if pid == 0:
                 self._be_worker(ours, theirs, before)
+        except OSError:
+            ours.close()
+            theirs.close()
+            raise
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
@@ -199,7 +203,11 @@ class Crew:
         now = time.monotonic()
         for slot in [slot for slot, due in self._due.items() if due <= now]:
             del self._due[slot]
-            self._start(slot)
+            try:
+                self._start(slot)
+            except OSError as exc:  # no process or descriptor to be had: the others go on
+                logger.error("no worker can be started now: %s", exc)
+                self._due[slot] = now + self._pauses[slot]
 
     def _reap(self) -> None:
         for worker in list(self._workers.values()):

@@ -48,6 +48,16 @@ async def die() -> str:
     os.kill(os.getpid(), signal.SIGKILL)
     return "never"
 
+fork, forks = os.fork, []
+
+def fork_unless_told():
+    forks.append(None)
+    if str(len(forks)) in os.environ.get("FAILING_FORKS", ""):
+        raise BlockingIOError("no more processes")
+    return fork()
+
+os.fork = fork_unless_told
+
 try:
     server.run(
         sys.argv[1],
@@ -176,6 +186,20 @@ def test_a_worker_that_dies_is_replaced() -> None:
         made.until(lambda: served_by(made.url, 10) == set(made.workers()))
         assert len(before & set(made.workers())) == 1
         assert made.end() == 0
+
+
+def test_a_replacement_that_cannot_be_forked_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FAILING_FORKS", "34")  # the first two that replace
+    with crew() as made:
+        dying, other = made.workers()
+        os.kill(dying, signal.SIGKILL)
+        made.until(lambda: len(made.workers()) == 2 and dying not in made.workers())
+        assert other in made.workers()
+        assert made.end() == 0
+        assert made.process.stderr is not None
+        assert b"no worker can be started now: no more processes" in made.process.stderr.read()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
