@@ -429,7 +429,8 @@ def test_info_of_this_installation() -> None:
     assert facts["limits"]["max_message"] == 64 * 1024 * 1024
     text = wirespeed("info", WIRESPEED_LOOP="asyncio").stdout
     assert not CONTROLS.search(text)
-    rows = dict(line.split(None, 1) for line in text.splitlines())
+    # a row that is too long for the terminal goes on in the next line
+    rows = dict(line.split(None, 1) for line in text.splitlines() if line[0] != " ")
     assert rows["loop"] == "asyncio"
     assert rows["limits"] == "max_message 67,108,864"
     assert facts["websockets"] == metadata.version("websockets")

@@ -169,6 +169,8 @@ async def served(server: LiteServer) -> AsyncIterator[Served]:
 def child(script: str, *args: str, **options: Any) -> Stdio:
     """A program of tests/children, with the package under test on its path."""
     env = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    # a build with sanitizers needs their libraries in every process
+    env |= {n: v for n, v in os.environ.items() if n == "LD_PRELOAD" or n.endswith("SAN_OPTIONS")}
     options.setdefault("stderr", "discard")
     return Stdio(sys.executable, [str(CHILDREN / script), *args], env, **options)
 

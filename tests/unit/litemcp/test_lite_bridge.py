@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from typing import Any, Literal
 
 import msgspec
 import pytest
-from lite_lab import CHILDREN, Run, calculator, child, listening, until
+from lite_lab import Run, calculator, child, listening, until
 
 from wirespeed import Client, Server
 from wirespeed.client import WebSocket
@@ -64,12 +63,8 @@ def test_a_litemcp_child_as_an_mcp_tool(run: Run) -> None:
 
 
 def test_an_mcp_child_as_a_litemcp_server(run: Run) -> None:
-    from wirespeed import Stdio
-
     async def main() -> None:
-        env = {"PYTHONPATH": ":".join(filter(None, sys.path))}
-        target = Stdio(sys.executable, [str(CHILDREN / "tool_server.py")], env, stderr="discard")
-        async with Client(target) as mcp:
+        async with Client(child("tool_server.py")) as mcp:
             add = await as_lite_server(mcp, "add")
             fail = await as_lite_server(mcp, "fail")
             with pytest.raises(LookupError, match="no tool 'nothing'"):
