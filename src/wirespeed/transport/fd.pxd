@@ -11,4 +11,5 @@ cdef class FdLink(Link):
     cdef object broken                 # why nothing can be written, while the rest is read
 
     cdef int read_c(self) except -1
+    cdef bint has_more_c(self) noexcept
     cdef int lose_c(self, object exc) except -1

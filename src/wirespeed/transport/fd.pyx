@@ -21,6 +21,8 @@ cdef extern from "<unistd.h>" nogil:
 
 cdef extern from "<sys/socket.h>" nogil:
     int SHUT_WR
+    int MSG_PEEK
+    ssize_t c_recv "recv"(int fd, void *p, size_t n, int flags)
     int c_shutdown "shutdown"(int fd, int how)
 
 cdef extern from "<sys/uio.h>" nogil:
@@ -69,7 +71,7 @@ cdef class FdLink(Link):
             if n > 0:
                 wire.commit_c(<size_t> n)
                 self.deliver_c()
-                if <size_t> n < room or not self.reading:
+                if not self.reading or (<size_t> n < room and not self.has_more_c()):
                     return 0
             elif n == 0:
                 self._stop_reading()
@@ -83,7 +85,26 @@ cdef class FdLink(Link):
                 return 0
             else:
                 return self.lose_c(OSError(errno, os.strerror(errno)))
+        if self.read_fd == self.write_fd and self.reading:
+            self.loop.call_soon(self._read_on)  # the error may have been told already
         return 0
+
+    def _read_on(self):
+        if self.reading and not self.lost:
+            self.read_c()
+
+    cdef bint has_more_c(self) noexcept:
+        """Whether there is more to be read, or an error, behind a read that left room.
+
+        libuv polls no more once it has told of an error, and a reset may be told together with the
+        data before it: for sockets it is looked for here, or nobody would ever see it.
+        """
+        cdef char byte = 0
+        cdef ssize_t n
+        if self.read_fd != self.write_fd:
+            return False
+        n = c_recv(self.read_fd, &byte, 1, MSG_PEEK)
+        return n >= 0 or errno != EAGAIN
 
     def _stop_reading(self):
         if self.reading:
@@ -156,11 +177,6 @@ cdef class FdLink(Link):
         self.released_c()
         self.endpoint.on_lost(exc)
         return 0
-
-    def prod(self):
-        """Read, where reading is wanted: a poll that libuv has given up tells nothing any more."""
-        if self.reading and not self.lost:
-            self.read_c()
 
     def half_close(self):
         """Tell the peer that nothing more will come: the end of the stream, for a socket."""

@@ -38,7 +38,6 @@ class Watched:
         "_life",
         "_part",
         "_pinged",
-        "_prodded",
         "_queued",
         "_stuck",
         "endpoint",
@@ -53,7 +52,6 @@ class Watched:
         self._bytes_out = -1
         self._life = 0.0  # when a byte of it was last seen
         self._pinged = False
-        self._prodded = False
         self._doubted = False
         self._queued = False
         self._ending = 0.0
@@ -162,17 +160,10 @@ class Keeper:
             # it lives; or nobody knows, because we do not read, or it has enough to read itself
             watched._bytes_in = bytes_in
             watched._life = now
-            watched._pinged = watched._doubted = watched._prodded = False
+            watched._pinged = watched._doubted = False
+        elif framer is None or self._ping_interval is None:
             return
-        if not watched._prodded:
-            # uvloop does not tell of a reset that came right behind data: reading does
-            watched._prodded = True
-            link.prod()
-            if watched.endpoint.link is None:
-                return
-        if framer is None or self._ping_interval is None:
-            return
-        if not watched._pinged:
+        elif not watched._pinged:
             if now - watched._life >= self._ping_interval:
                 watched._pinged = True
                 watched._life = now

@@ -64,9 +64,6 @@ cdef class Link:
             self.update_reading()
             self.check_over_c()
 
-    def prod(self):
-        """Look whether there is something to read, or an error, that the loop did not tell of."""
-
     def half_close(self):
         """Tell the peer that nothing more will come, where the stream can do that."""
         self.close()

@@ -142,6 +142,30 @@ def test_the_last_answer_before_the_end_counts(run: Run, peer: LinePeer) -> None
     run(main())
 
 
+def test_a_reset_right_behind_an_answer_is_noticed(run: Run) -> None:
+    """uvloop tells of such a reset only once, together with the data."""
+
+    async def last(talk: Talk, message: Message) -> None:
+        assert isinstance(talk, LineTalk)
+        await talk.text(message, "last")  # sent at once, so both are there when the client looks
+        talk.writer.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0"
+        )
+        talk.vanish()
+
+    async def main() -> None:
+        peer = LinePeer(LEGACY_PEER | {"tools/call:last": last, "tools/call:wait": nothing}, None)
+        async with peer:
+            for _ in range(10):
+                async with Client(peer.url, timeout=None) as client:
+                    calls = [client.call_tool(name) for name in ("wait", "last")]
+                    waiting, answered = await asyncio.gather(*calls, return_exceptions=True)
+                    assert isinstance(waiting, ConnectionLost)
+                    assert isinstance(answered, ConnectionLost) or answered.text == "last"
+
+    run(main())
+
+
 def test_nobody_is_there(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         with pytest.raises(TransportError, match=r"cannot connect to unix:.*: no such file"):

@@ -261,11 +261,10 @@ def opened(port: int) -> socket.socket:
 
 
 def test_a_reset_right_behind_data_is_noticed(run: Run) -> None:
-    """uvloop tells of such a reset only once, when the data is read; pings are off here."""
+    """uvloop tells of such a reset only once, together with the data; pings are off here."""
 
     async def main() -> None:
-        options: Any = {"ping_interval": None, "slow_reader_timeout": 0.2}
-        async with serving(lab_server(), **options) as place:
+        async with serving(lab_server(), ping_interval=None) as place:
             for _ in range(10):
                 sock = await asyncio.to_thread(opened, place.port)
                 await place.until(lambda: place.listener._served())
