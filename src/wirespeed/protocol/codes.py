@@ -1,10 +1,20 @@
-"""Error codes by name. Source: JSON-RPC 2.0 section 5.1; MCP 2026-07-28 basic (error codes)."""
+"""Error codes by name. Sources: JSON-RPC 2.0 section 5.1; MCP 2026-07-28 basic (error codes); the
+pages of older revisions for what only they have."""
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
+
+# 2024-11-05 to 2025-11-25 (server/resources); later a peer may still send it.
+RESOURCE_NOT_FOUND = -32002
+# 2025-11-25 only (client/elicitation).
+URL_ELICITATION_REQUIRED = -32042
+# A client whose user refused (client/sampling of the legacy revisions).
+USER_REJECTED = -1
+
+HEADER_MISMATCH = -32020
 MISSING_CLIENT_CAPABILITY = -32021
 UNSUPPORTED_PROTOCOL_VERSION = -32022
 

@@ -71,9 +71,34 @@ class ListenParams(msgspec.Struct):
     notifications: dict[str, Any]
 
 
+class ResourceParams(msgspec.Struct):
+    """resources/subscribe and resources/unsubscribe, 2024-11-05 to 2025-11-25."""
+
+    uri: str
+
+
 class ErrorObject(msgspec.Struct):
     """The error of a JSON-RPC response (section 5.1)."""
 
     code: int
     message: str
     data: Any = None
+
+
+class CallInput(msgspec.Struct):
+    """What a request brings beside its own params: answers and state of the round before
+    (2026-07-28 basic/patterns/mrtr), or the wish for a task (2025-11-25 basic/utilities/tasks).
+    """
+
+    inputResponses: dict[str, msgspec.Raw] | None = None  # noqa: N815
+    requestState: str | None = None  # noqa: N815
+    task: dict[str, Any] | None = None
+
+    @property
+    def given(self) -> bool:
+        """Whether there is anything."""
+        return (
+            self.inputResponses is not None
+            or self.requestState is not None
+            or self.task is not None
+        )

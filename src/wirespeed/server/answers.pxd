@@ -9,4 +9,5 @@ cdef int answer_text_c(
 cdef int answer_content_c(
     Session session, uint64_t ref, bytes content, bytes structured, bint is_error, bytes tail
 ) except -1
+cdef bytes content_result_c(bytes content, bytes structured, bint is_error, bytes tail)
 cdef bytes checked_result_c(object data)

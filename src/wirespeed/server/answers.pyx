@@ -77,6 +77,16 @@ cdef int answer_content_c(
     return session.close_reply_c(ref)
 
 
+cdef bytes content_result_c(bytes content, bytes structured, bint is_error, bytes tail):
+    """The same as one text, for who wants to see it before it leaves."""
+    return b'{"content":%b%b%b%b' % (
+        content,
+        b"" if structured is None else b',"structuredContent":' + structured,
+        b',"isError":true' if is_error else b"",
+        tail,
+    )
+
+
 cdef bytes checked_result_c(object data):
     """A result that its tool has encoded, as one line; ValueError when it is no JSON object."""
     cdef bytes text = bytes(data).strip()

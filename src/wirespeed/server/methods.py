@@ -1,13 +1,15 @@
-"""What a server does for each method but ``tools/call``: one function a method.
+"""What a server does for each method but ``tools/call``: a table, and the plainest of its handlers.
 
 A handler gets the connection, the message and the revision it is served by (None for
-``initialize``); it returns the result as JSON text, or None when it answers later, or raises
-`ProtocolError`.
+``initialize``). It returns the result (see `wirespeed.server.reply`), or a coroutine that gives it,
+or None when it has started a call that answers later, or raises `ProtocolError`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import importlib
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,30 +19,24 @@ from wirespeed.protocol import codes
 from wirespeed.protocol.messages import (
     DiscoverParams,
     InitializeParams,
-    ListenParams,
     ListParams,
     SetLevelParams,
 )
 from wirespeed.protocol.revisions import (
     LATEST_LEGACY,
     LOG_LEVELS,
-    META_SERVER_INFO,
-    META_SUBSCRIPTION_ID,
     REVISIONS,
     Revision,
 )
+from wirespeed.server.reply import Body
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
+    from wirespeed.server.call import Feature
     from wirespeed.server.connection import ServerConnection
     from wirespeed.server.server import Server
 
 LATEST_LEGACY_REVISION = REVISIONS[LATEST_LEGACY]
-
-encode = msgspec.json.Encoder().encode
-
-# Subscriptions of one connection: each keeps a request in flight.
-MAX_LISTENS = 100
 
 
 class State:
@@ -131,14 +127,14 @@ def initialize(connection: ServerConnection, message: Message, revision: Revisio
     connection.session.null_ids = chosen.null_error_ids
     connection.state.client_info = params.clientInfo
     connection.state.capabilities = params.capabilities
+    connection.news.offered = frozenset(server.capabilities(chosen))
     return server._initialize_result(chosen)
 
 
-def discover(connection: ServerConnection, message: Message, revision: Revision) -> bytes:
+def discover(connection: ServerConnection, message: Message, revision: Revision) -> Body:
     """server/discover (2026-07-28): what the server is and speaks."""
     params_of(message, _discover)
-    result: bytes = connection.server._discover_result
-    return result
+    return connection.server._discover_result(revision)
 
 
 def ping(connection: ServerConnection, message: Message, revision: Revision) -> bytes:
@@ -149,10 +145,15 @@ def ping(connection: ServerConnection, message: Message, revision: Revision) -> 
 # -- tools ----------------------------------------------------------------------------------------
 
 
-def tools_list(connection: ServerConnection, message: Message, revision: Revision) -> bytes:
+def tools_list(connection: ServerConnection, message: Message, revision: Revision) -> Body:
     """server/tools, "Listing Tools": pre-encoded pages; the cursor needs no connection state."""
-    params = params_of(message, _list)
-    return connection.server._tools_page(revision, params.cursor)
+    return connection.server._tools.page(revision, cursor_of(message))
+
+
+def cursor_of(message: Message) -> str | None:
+    """Which page a list request asks for. ProtocolError -32602."""
+    cursor: str | None = params_of(message, _list).cursor
+    return cursor
 
 
 # -- logging --------------------------------------------------------------------------------------
@@ -169,103 +170,66 @@ def set_level(connection: ServerConnection, message: Message, revision: Revision
     return b"{}"
 
 
-# -- subscriptions (2026-07-28) -------------------------------------------------------------------
+# -- the table ------------------------------------------------------------------------------------
 
+Handler = Callable[[Any, Any, Any], Body | Coroutine[Any, Any, Body] | None]
 
-class Subscription:
-    """One subscriptions/listen that stays open: basic/patterns/subscriptions."""
-
-    __slots__ = ("connection", "raw_id", "ref", "tools")
-
-    def __init__(self, connection: ServerConnection, request: Message, tools: bool) -> None:
-        self.connection = connection
-        self.ref = request.ref
-        raw_id = request.raw_id
-        assert raw_id is not None
-        self.raw_id: bytes = raw_id
-        self.tools = tools
-
-    def meta(self) -> bytes:
-        """The ``_meta`` that ties a message to this subscription: the id in its own JSON type."""
-        return b'{"%b":%b}' % (META_SUBSCRIPTION_ID.encode(), self.raw_id)
-
-    def notify(self, method: str) -> None:
-        self.connection.session.send_notification(method, b'{"_meta":%b}' % self.meta())
-        self.connection.wrote()
-
-    def cancel(self) -> None:
-        """The client ended it: nothing further is sent."""
-        self.connection.listens.pop(self.raw_id, None)
-        self.connection.session.cancelled_done()
-
-    def end(self) -> None:
-        """The server ends it: a cancellation and then the result, as stdio has it."""
-        server = self.connection.server
-        session = self.connection.session
-        session.send_notification("notifications/cancelled", b'{"requestId":%b}' % self.raw_id)
-        meta = with_server_info(server, self.meta())
-        session.send_result(self.ref, b'{"resultType":"complete","_meta":%b}' % meta)
-        self.connection.wrote()
-
-
-def listen(connection: ServerConnection, message: Message, revision: Revision) -> None:
-    """subscriptions/listen: acknowledge what is honoured, then keep the request open."""
-    wanted = params_of(message, _listen).notifications
-    if len(connection.listens) >= MAX_LISTENS:
-        raise ProtocolError(
-            codes.OVERLOADED, f"Too many subscriptions at once (the limit is {MAX_LISTENS})"
-        )
-    tools = wanted.get("toolsListChanged") is True
-    subscription = Subscription(connection, message, tools)
-    connection.listens[subscription.raw_id] = subscription
-    connection.session.set_token(message, subscription)
-    honoured = {"toolsListChanged": True} if tools else {}
-    connection.session.send_notification(
-        "notifications/subscriptions/acknowledged",
-        b'{"_meta":%b,"notifications":%b}' % (subscription.meta(), encode(honoured)),
-    )
-
-
-def end_listens(connection: ServerConnection) -> None:
-    """The server shuts down: every subscription gets its end."""
-    for subscription in list(connection.listens.values()):
-        subscription.end()
-    connection.listens.clear()
-
-
-def tools_changed(connection: ServerConnection) -> None:
-    """Tell a client that the list of tools is another one now."""
-    if connection.state.initialized:
-        connection.session.send_notification("notifications/tools/list_changed")
-        connection.wrote()
-    for subscription in list(connection.listens.values()):
-        if subscription.tools:
-            subscription.notify("notifications/tools/list_changed")
-
-
-# -- results --------------------------------------------------------------------------------------
-
-
-def with_server_info(server: Server, meta: bytes) -> bytes:
-    """A result's ``_meta`` with the server's identity added, unless it is there."""
-    fields = msgspec.json.decode(meta, type=dict[str, msgspec.Raw])
-    fields.setdefault(META_SERVER_INFO, msgspec.Raw(server._info_json))
-    return encode(fields)
-
-
-Handler = Callable[[Any, Any, Any], bytes | None]
-
-HANDLERS: dict[str, Handler] = {
-    "initialize": initialize,
-    "server/discover": discover,
-    "ping": ping,
-    "tools/list": tools_list,
-    "logging/setLevel": set_level,
-    "subscriptions/listen": listen,
+# Where each method's handler is: loaded when it is first asked for.
+HANDLERS: dict[str, str] = {
+    "initialize": "wirespeed.server.methods:initialize",
+    "server/discover": "wirespeed.server.methods:discover",
+    "ping": "wirespeed.server.methods:ping",
+    "tools/list": "wirespeed.server.methods:tools_list",
+    "logging/setLevel": "wirespeed.server.methods:set_level",
+    "subscriptions/listen": "wirespeed.server.subscriptions:listen",
+    "resources/subscribe": "wirespeed.server.subscriptions:subscribe",
+    "resources/unsubscribe": "wirespeed.server.subscriptions:unsubscribe",
 }
+
+# What a server must offer, so that it has a method: others are not found (JSON-RPC 2.0 section 5.1,
+# and the note at MethodNotFoundError in the schema of 2026-07-28).
+NEEDS: dict[str, str] = {
+    "prompts/list": "prompts",
+    "prompts/get": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resources",
+    "resources/read": "resources",
+    "resources/subscribe": "resources",
+    "resources/unsubscribe": "resources",
+    "completion/complete": "completions",
+}
+
+
+@functools.cache
+def handler_of(method: str) -> Handler:
+    """The handler of a method. ProtocolError -32601: there is none."""
+    place = HANDLERS.get(method)
+    if place is None:
+        raise ProtocolError(codes.METHOD_NOT_FOUND, f"Method not found: {method}")
+    module, _, name = place.partition(":")
+    handler: Handler = getattr(importlib.import_module(module), name)
+    return handler
+
+
+def check_offered(server: Server, method: str) -> None:
+    """ProtocolError -32601 for a method of a feature that the server does not have."""
+    need = NEEDS.get(method)
+    if need is not None and not server.offers(need):
+        raise ProtocolError(codes.METHOD_NOT_FOUND, f"This server has no {need}: {method}")
+
+
+@functools.cache
+def answer(method: str) -> Feature:
+    """The operation of a request that a coroutine answers."""
+    from wirespeed.server.call import Feature
+
+    async def nothing() -> None:
+        raise NotImplementedError
+
+    return Feature(method, "request", nothing, encode=lambda body, revision: body)
+
 
 _initialize = msgspec.json.Decoder(InitializeParams)
 _discover = msgspec.json.Decoder(DiscoverParams)
 _list = msgspec.json.Decoder(ListParams)
 _set_level = msgspec.json.Decoder(SetLevelParams)
-_listen = msgspec.json.Decoder(ListenParams)

@@ -1,55 +1,31 @@
-"""The server that people write: tools, identity, and where it listens."""
+"""The server that people write: its identity, what it offers, and where it listens."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wirespeed.errors import ProtocolError
 from wirespeed.limits import Limits
-from wirespeed.protocol import codes
-from wirespeed.protocol.revisions import (
-    LEGACY_VERSIONS,
-    META_SERVER_INFO,
-    MODERN_VERSIONS,
-    REVISIONS,
-    Revision,
-)
+from wirespeed.protocol import shapes
+from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS, REVISIONS, Revision
 from wirespeed.server.connection import ServerConnection
-from wirespeed.server.content import Icon, ResultPlan, plan_result
-from wirespeed.server.context import Context
-from wirespeed.server.signature import inspect_tool
-from wirespeed.server.tool import Tool
+from wirespeed.server.content import Icon
+from wirespeed.server.reply import Whole, modern_end
+from wirespeed.server.tools import Tools
 from wirespeed.transport.tasks import TaskPool
 
 if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
     from wirespeed._core.framing.base import Framer
     from wirespeed.transport.link import Link
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _encode = msgspec.json.Encoder().encode
 
 
-class ToolEntry(msgspec.Struct, omit_defaults=True):
-    """A tool as tools/list shows it. ``annotations`` from 2025-03-26 on, ``title`` and
-    ``outputSchema`` from 2025-06-18 on, ``icons`` from 2025-11-25 on."""
-
-    name: str
-    inputSchema: Mapping[str, Any]  # noqa: N815
-    title: str | None = None
-    description: str | None = None
-    outputSchema: Mapping[str, Any] | None = None  # noqa: N815
-    annotations: Mapping[str, Any] | None = None
-    icons: list[Icon] | None = None
-    meta: Mapping[str, Any] | None = msgspec.field(name="_meta", default=None)
-
-
-class Server:
+class Server(Tools):
     """An MCP server.
 
     Args:
@@ -60,7 +36,7 @@ class Server:
         icons, website_url, description: More of its identity (2025-11-25 on).
         versions: The revisions it speaks; all by default.
         limits: What one connection may take.
-        page_size: Tools on one page of tools/list; None for all on one.
+        page_size: Entries on one page of each list; None for all on one.
         list_ttl_ms, cache_scope: Caching hints for lists and discovery (2026-07-28
             server/utilities/caching).
         shutdown_grace: Seconds that requests in flight get when the client goes or the process is
@@ -120,228 +96,53 @@ class Server:
         self._info = info
         self._info_json = _encode(info)
         self._hints = {"ttlMs": list_ttl_ms, "cacheScope": cache_scope}
-        self._capabilities = {"tools": {"listChanged": True}, "logging": {}}
-        self._modern_tail = b'"resultType":"complete","_meta":{"%b":%b}}' % (
-            META_SERVER_INFO.encode(),
-            self._info_json,
-        )
-        self._modern_end = b"," + self._modern_tail
-        self._discover_result = self._modern_result(
-            {
-                "supportedVersions": list(self.versions),
-                "capabilities": self._capabilities,
-                **({} if instructions is None else {"instructions": instructions}),
-                **self._hints,
-            }
-        )
-        self._tools: dict[str, Tool] = {}
-        self._pages: dict[tuple[str, str | None], bytes] = {}
+        self._modern_end = modern_end(self._info_json)
+        self._answers = {}
+        self._offers = {"logging": dict}
         self._connections: set[ServerConnection] = set()
+        # what every request passes first: (connection, message); or None
+        self._through: Callable[[ServerConnection, Message], None] | None = None
+        self._setup_tools()
 
     def __repr__(self) -> str:
         return f"<Server {self.name!r}, {len(self._tools)} tools>"
 
-    # -- tools -----------------------------------------------------------------------------------
+    # -- what it is ------------------------------------------------------------------------------
 
-    @overload
-    def tool(self, function: F, /) -> F: ...
-
-    @overload
-    def tool(
-        self,
-        function: None = None,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        annotations: Mapping[str, Any] | None = None,
-        icons: Iterable[Icon] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        structured: bool | None = None,
-        inline: bool = False,
-        timeout: float | None = None,
-    ) -> Callable[[F], F]: ...
-
-    def tool(self, function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
-        """Make a function a tool; as ``@server.tool`` or ``@server.tool(title=…)``.
-
-        Its name, docstring and signature become the tool's name, description and input schema.
-        Options are those of `add_tool`.
-        """
-        if function is not None:
-            self.add_tool(function)
-            return function
-
-        def decorate(function: F) -> F:
-            self.add_tool(function, **options)
-            return function
-
-        return decorate
-
-    def add_tool(
-        self,
-        function: Callable[..., Any],
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        annotations: Mapping[str, Any] | None = None,
-        icons: Iterable[Icon] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        structured: bool | None = None,
-        inline: bool = False,
-        timeout: float | None = None,
-    ) -> Tool:
-        """Register a function as a tool, now or while the server runs (clients are told).
-
-        Args:
-            function: A coroutine function, or a plain one, which runs in a worker thread.
-            name, title, description: Instead of what the function says itself.
-            annotations: Hints such as ``{"readOnlyHint": True}`` (server/tools).
-            icons, meta: For tools/list.
-            structured: Whether results have structured content; by default the return type says.
-            inline: Run a plain function on the event loop's thread. Nothing else happens
-                meanwhile: for functions of microseconds.
-            timeout: Seconds after which a call is cancelled and answered with an error.
-
-        Raises:
-            SignatureError: The signature cannot be a tool's; the text says why.
-            ValueError: There is a tool of this name.
-        """
-        spec = inspect_tool(
-            function,
-            name=name,
-            title=title,
-            description=description,
-            context_class=Context,
-            structured=structured,
-        )
-        entry = ToolEntry(
-            name=spec.name,
-            title=spec.title,
-            description=spec.description,
-            inputSchema=spec.input_schema,
-            outputSchema=spec.output_schema,
-            annotations=annotations,
-            icons=None if icons is None else list(icons),
-            meta=meta,
-        )
-        if inline and (spec.is_async or spec.is_async_generator or spec.is_generator):
-            raise ValueError(f"tool {spec.name!r}: only a plain function can be inline")
-        return self._register(Tool(entry, spec, spec.function, inline=inline, timeout=timeout))
-
-    def tool_raw(
-        self,
-        name: str,
-        schema: Mapping[str, Any],
-        handler: Callable[..., Any],
-        *,
-        title: str | None = None,
-        description: str | None = None,
-        output_schema: Mapping[str, Any] | None = None,
-        annotations: Mapping[str, Any] | None = None,
-        icons: Iterable[Icon] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        context: bool = False,
-        inline: bool = False,
-        timeout: float | None = None,
-    ) -> Tool:
-        """Register a handler that gets its arguments undecoded.
-
-        ``handler(arguments)``, or with ``context=True`` ``handler(arguments, ctx)``, where
-        ``arguments`` is a bytes-like view of the JSON object that came in. The view pins input
-        memory: keep it only after ``copy()``. ``schema`` is announced, not enforced. The result is
-        treated like that of a function without a return annotation.
-        """
-        entry = ToolEntry(
-            name=name,
-            title=title,
-            description=description,
-            inputSchema=dict(schema),
-            outputSchema=None if output_schema is None else dict(output_schema),
-            annotations=annotations,
-            icons=None if icons is None else list(icons),
-            meta=meta,
-        )
-        _encode(entry)  # what is not JSON is said now
-        plan: ResultPlan = plan_result(msgspec.UNSET, f"tool {name!r}: result", None)
-        return self._register(
-            Tool(
-                entry,
-                None,
-                handler,
-                inline=inline,
-                timeout=timeout,
-                wants_context=context,
-                encode=plan.encode,
-            )
-        )
-
-    def remove_tool(self, name: str) -> None:
-        """Take a tool away; calls under way go on. KeyError if there is none of this name."""
-        del self._tools[name]
-        self._tools_changed()
-
-    @property
-    def tools(self) -> Mapping[str, Tool]:
-        """The tools by name."""
-        return dict(self._tools)
-
-    def _register(self, tool: Tool) -> Tool:
-        if tool.name in self._tools:
-            raise ValueError(f"there is a tool {tool.name!r} already")
-        self._tools[tool.name] = tool
-        self._tools_changed()
-        return tool
-
-    def _tools_changed(self) -> None:
-        self._pages = {}
-        for connection in list(self._connections):
-            connection.forget_tools()
-            connection.schedule_tools_changed()
-
-    # -- pre-encoded answers ---------------------------------------------------------------------
+    def capabilities(self, revision: Revision) -> dict[str, Any]:
+        """What the server offers to a client of this revision, at this moment."""
+        return {
+            name: settings
+            for name, offer in self._offers.items()
+            if name in revision.capabilities and (settings := offer()) is not None
+        }
 
     def _initialize_result(self, revision: Revision) -> bytes:
         result: dict[str, Any] = {
             "protocolVersion": revision.version,
-            "capabilities": self._capabilities,
-            "serverInfo": _for_revision(self._info, revision),
+            "capabilities": self.capabilities(revision),
+            "serverInfo": shapes.fit("Implementation", self._info, revision.version),
         }
         if self.instructions is not None:
             result["instructions"] = self.instructions
         return _encode(result)
 
-    def _modern_result(self, members: Mapping[str, Any]) -> bytes:
-        return _encode(members)[:-1] + b"," + self._modern_tail
+    def _discover_result(self, revision: Revision) -> Whole:
+        answer = self._answers.get(revision.version)
+        if answer is None:
+            members = {
+                "supportedVersions": list(self.versions),
+                "capabilities": self.capabilities(revision),
+                **({} if self.instructions is None else {"instructions": self.instructions}),
+                **self._hints,
+            }
+            answer = self._answers[revision.version] = self._finish(_encode(members))
+        return answer
 
-    def _tools_page(self, revision: Revision, cursor: str | None) -> bytes:
-        """One page of tools/list, encoded once. The cursor names the last tool of the page before,
-        so that it needs no state and survives changes elsewhere in the list."""
-        key = (revision.version, cursor)
-        pages = self._pages  # a change meanwhile, in another thread, gives the server new ones
-        page = pages.get(key)
-        if page is not None:
-            return page
-        names = list(self._tools)
-        start = 0
-        if cursor is not None:
-            try:
-                last = base64.urlsafe_b64decode(cursor.encode()).decode()
-                start = names.index(last) + 1
-            except ValueError:
-                raise ProtocolError(codes.INVALID_PARAMS, "Invalid cursor") from None
-            if _cursor(last) != cursor:  # decoding is lenient: one spelling only
-                raise ProtocolError(codes.INVALID_PARAMS, "Invalid cursor")
-        end = len(names) if self.page_size is None else start + self.page_size
-        tools = [self._tools[name].entry for name in names[start:end]]
-        result: dict[str, Any] = {"tools": [_entry_for(entry, revision) for entry in tools]}
-        if end < len(names):
-            result["nextCursor"] = _cursor(names[end - 1])
-        page = self._modern_result(result | self._hints) if revision.modern else _encode(result)
-        pages[key] = page
-        return page
+    def _resource_updated(self, uri: str) -> None:
+        """From any thread: tell those who subscribed that a resource says something else now."""
+        for connection in list(self._connections):
+            connection.news.resource_updated(uri)
 
     # -- running ---------------------------------------------------------------------------------
 
@@ -401,31 +202,3 @@ class Server:
     def _check_stdio(self, options: Mapping[str, Any]) -> None:
         if options:
             raise ValueError(f"{', '.join(options)}: options go with a URL, not with stdio")
-
-
-def _cursor(name: str) -> str:
-    return base64.urlsafe_b64encode(name.encode()).decode()
-
-
-def _for_revision(info: dict[str, Any], revision: Revision) -> dict[str, Any]:
-    keys = {"name", "version"}
-    if revision.structured:
-        keys.add("title")
-    if revision.icons:
-        keys |= {"description", "websiteUrl", "icons"}
-    return {key: value for key, value in info.items() if key in keys}
-
-
-def _entry_for(entry: ToolEntry, revision: Revision) -> ToolEntry:
-    """A tool's entry without what the revision does not have."""
-    drop: dict[str, None] = {}
-    if not revision.structured:
-        drop |= {"title": None, "outputSchema": None, "meta": None}
-    if not revision.annotations:
-        drop["annotations"] = None
-    if not revision.icons:
-        drop["icons"] = None
-    schema = entry.outputSchema
-    if not revision.structured_any and schema is not None and schema.get("type") != "object":
-        drop["outputSchema"] = None
-    return msgspec.structs.replace(entry, **drop) if drop else entry

@@ -1,4 +1,7 @@
+from libc.stdint cimport uint8_t
+
 from wirespeed._core.slab cimport Lease
+from wirespeed.server.call cimport Call, Operation
 from wirespeed.server.texts cimport LongTexts
 
 
@@ -13,15 +16,12 @@ cdef enum:
     LONG_ARGUMENTS = 4096  # bytes
 
 
-cdef class Tool:
-    cdef readonly str name
+cdef class Tool(Operation):
     cdef bint direct                   # arguments are taken from the slots at `offsets`
     cdef bytes name_json               # as it stands in a request that has no odd escapes
     cdef Py_ssize_t offsets[MAX_STACK]  # of `fields` in the decoded struct
     cdef readonly object spec          # ToolSpec; None for a raw tool
     cdef readonly object entry         # ToolEntry: what tools/list shows
-    cdef readonly object timeout       # seconds, or None
-    cdef readonly bint wants_context
     cdef readonly bint raw             # gets the undecoded arguments
     cdef How how
     cdef bint plain_text               # a str result is one text block and nothing more
@@ -36,3 +36,9 @@ cdef class Tool:
 
     cdef object decode_c(self, Lease arguments)
     cdef object invoke_c(self, object decoded, object context)
+    cdef int refuse_arguments_c(self, Call call, object exc) except -1
+    cdef int send_text_c(self, Call call, str text) except -1
+    cdef int send_raw_c(self, Call call, object data) except -1
+    cdef int send_content_c(
+        self, Call call, bytes content, bytes structured, bint is_error, bytes meta
+    ) except -1

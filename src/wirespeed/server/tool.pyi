@@ -1,12 +1,13 @@
 from collections.abc import Callable
 from typing import Any, final
 
+from wirespeed.server.call import Operation
 from wirespeed.server.content import Encoded
-from wirespeed.server.server import ToolEntry
 from wirespeed.server.signature import ToolSpec
+from wirespeed.server.tools import ToolEntry
 
 @final
-class Tool:
+class Tool(Operation):
     def __init__(
         self,
         entry: ToolEntry,
@@ -19,14 +20,8 @@ class Tool:
         encode: Callable[[Any, str], Encoded] | None = None,
     ) -> None: ...
     @property
-    def name(self) -> str: ...
-    @property
     def entry(self) -> ToolEntry: ...
     @property
     def spec(self) -> ToolSpec | None: ...
-    @property
-    def timeout(self) -> float | None: ...
-    @property
-    def wants_context(self) -> bool: ...
     @property
     def raw(self) -> bool: ...

@@ -1,16 +1,37 @@
-"""A registered tool, ready to be called: everything that depends only on its signature is here."""
+"""A registered tool, ready to be called, and its results: what depends only on its signature is
+settled here once."""
 
 cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+from libc.stdint cimport uint8_t
 
-from wirespeed._core.slab cimport Lease
-from wirespeed.server.texts cimport LongTexts
+import asyncio
+import logging
 
 import msgspec
 
+from wirespeed._core.slab cimport Lease
+from wirespeed.server.answers cimport (
+    answer_content_c,
+    answer_text_c,
+    checked_result_c,
+    content_result_c,
+)
+from wirespeed.server.call cimport Call, Operation, Serving, describe
+from wirespeed.server.texts cimport LongTexts
+
+from wirespeed.errors import ProtocolError
+from wirespeed.protocol import codes
 from wirespeed.server import launch as launchers
-from wirespeed.server.content import ResultKind
+from wirespeed.server.content import RawResult, ResultKind, error_content
+from wirespeed.server.reply import Whole, merged_meta
+from wirespeed.server.schema import describe_validation_error
+
+logger = logging.getLogger("wirespeed.server")
+
+cdef object CancelledError = asyncio.CancelledError
 
 
 cdef extern from *:
@@ -36,7 +57,7 @@ cdef extern from "Python.h":
 
 
 @cython.final
-cdef class Tool:
+cdef class Tool(Operation):
     """A tool of a server. `wirespeed.server.Server` makes them.
 
     Args:
@@ -52,6 +73,7 @@ cdef class Tool:
     def __init__(self, entry, spec, function, *, bint inline, timeout, bint wants_context=False,
                  encode=None):
         self.name = entry.name
+        self.kind = "tool"
         self.name_json = msgspec.json.encode(entry.name)
         self.entry = entry
         self.spec = spec
@@ -154,3 +176,92 @@ cdef class Tool:
         result = <object> got
         Py_DECREF(result)
         return result
+
+    # -- results -------------------------------------------------------------------------------
+
+    cdef int respond_c(self, Call call, object value) except -1:
+        cdef object encoded
+        if self.plain_text and type(value) is str:
+            return self.send_text_c(call, <str> value)
+        if type(value) is RawResult:
+            return self.send_raw_c(call, value.data)
+        try:
+            encoded = self.encode(value, call.revision.version)
+        except Exception as failure:
+            return self.fail_c(call, failure)
+        return self.send_content_c(call, encoded[0], encoded[1], encoded[2], encoded[3])
+
+    cdef int fail_c(self, Call call, object exc) except -1:
+        """A tool's failure is a result with ``isError``, so that the model sees it; the
+        traceback is for the log only."""
+        cdef str text
+        if isinstance(exc, ProtocolError):
+            return call.refuse_c(exc)
+        if call.timed_out:
+            text = f"Tool {self.name} timed out after {self.timeout:g} s"
+            logger.warning("%s", text)
+        elif isinstance(exc, CancelledError):
+            text = f"Tool {self.name} was cancelled"
+        elif isinstance(exc, (KeyboardInterrupt, SystemExit)):
+            text = f"Tool {self.name} ended the server"
+            logger.error("tool %s ended the server: %r", self.name, exc)
+        else:
+            text = describe(exc)
+            logger.error("tool %s failed", self.name, exc_info=exc)
+        return self.send_content_c(call, error_content(text), None, True, None)
+
+    cdef int refuse_arguments_c(self, Call call, object exc) except -1:
+        """Arguments that break the tool's schema (SEP-1303: a result, since 2025-11-25)."""
+        cdef str text = f"Invalid arguments for tool {self.name}: {describe_validation_error(exc)}"
+        call.ended = True
+        if call.revision.argument_errors_in_results:
+            self.send_content_c(call, error_content(text), None, True, None)
+        else:
+            call.error_c(codes.INVALID_PARAMS, text, None)
+        call.connection.wrote()
+        return 0
+
+    cdef int send_text_c(self, Call call, str text) except -1:
+        """The commonest result: one text and nothing more."""
+        cdef Py_ssize_t n = 0
+        cdef const char *utf8
+        cdef object encoded
+        cdef Serving connection = call.connection
+        try:
+            utf8 = PyUnicode_AsUTF8AndSize(text, &n)
+        except UnicodeEncodeError as exc:
+            return self.fail_c(call, ValueError(f"the result is not valid text: {exc.reason}"))
+        if call.sink is not None:
+            encoded = self.encode(text, call.revision.version)
+            return self.send_content_c(call, encoded[0], encoded[1], encoded[2], encoded[3])
+        return answer_text_c(
+            connection.session, call.ref, text, <const uint8_t *> utf8, <size_t> n,
+            connection.modern_end if call.modern else b"}",
+        )
+
+    cdef int send_raw_c(self, Call call, object data) except -1:
+        """A result that its tool has encoded: checked, for what leaves must be valid."""
+        cdef bytes text
+        try:
+            text = checked_result_c(data)
+        except Exception as exc:
+            return self.fail_c(call, exc)
+        return call.reply_c(Whole(text))
+
+    cdef int send_content_c(
+        self, Call call, bytes content, bytes structured, bint is_error, bytes meta
+    ) except -1:
+        """A result of encoded parts."""
+        cdef Serving connection = call.connection
+        cdef bytes tail = connection.modern_end if call.modern else b"}"
+        if meta is not None:
+            if call.modern:
+                tail = b',"resultType":"complete","_meta":%b}' % merged_meta(tail, meta)
+            else:
+                tail = b',"_meta":%b}' % meta
+        if call.sink is not None:
+            call.sink.result(content_result_c(content, structured, is_error, tail))
+            return 0
+        return answer_content_c(
+            connection.session, call.ref, content, structured, is_error, tail
+        )

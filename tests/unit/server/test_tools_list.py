@@ -12,7 +12,7 @@ from server_lab import LEGACY, MODERN
 
 from wirespeed import Server
 from wirespeed.server import Icon
-from wirespeed.server.methods import MAX_LISTENS
+from wirespeed.server.subscriptions import MAX_LISTENS
 
 CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 

@@ -1,0 +1,384 @@
+"""What a client can have run, and one run of it: started, timed, answered, cancelled.
+
+Messages and eras are the connection's (`wirespeed.server.connection`), which is built on `Serving`.
+"""
+
+cimport cython
+from libc.math cimport INFINITY
+
+import asyncio
+import logging
+import threading
+
+import msgspec
+
+from wirespeed._core._simd cimport WS_PARAMS
+from wirespeed._core.envelope cimport ERROR, INVALID, RESULT, Message
+from wirespeed._core.session cimport Session
+from wirespeed.transport.link cimport Endpoint
+from wirespeed.transport.tasks cimport Completion, TaskPool
+
+from wirespeed.errors import (
+    CallTimeout,
+    ConnectionClosed,
+    InvalidResponse,
+    ProtocolError,
+    RemoteError,
+)
+from wirespeed.protocol import codes
+from wirespeed.protocol.messages import CallInput, ErrorObject
+from wirespeed.server import launch as launchers
+from wirespeed.server.context import Context
+from wirespeed.server.reply import finished
+
+logger = logging.getLogger("wirespeed.server")
+
+cdef object CancelledError = asyncio.CancelledError
+cdef object decode_input = msgspec.json.Decoder(CallInput).decode
+cdef object decode_error = msgspec.json.Decoder(ErrorObject).decode
+
+
+cdef class Operation:
+    """Something that a client can have run: a tool, a prompt, a resource …"""
+
+    cdef int respond_c(self, Call call, object value) except -1:
+        """The handler gave a value: answer with it."""
+        raise NotImplementedError
+
+    cdef int fail_c(self, Call call, object exc) except -1:
+        """The handler failed: answer with that."""
+        raise NotImplementedError
+
+
+@cython.final
+cdef class Feature(Operation):
+    """Everything that a client can have run but tools.
+
+    Args:
+        name: What it is called.
+        kind: ``"prompt"``, ``"resource"`` …
+        function: What to call; a plain function runs in a worker thread.
+        encode: ``(value, Revision) -> Body``: the result object (see `wirespeed.server.reply`).
+        timeout: Seconds after which a call is given up; None for no limit.
+        wants_context: Whether `invoke` is to be given a context.
+        launch: How a call becomes a coroutine, one of `wirespeed.server.launch`; by default it
+            follows from the function.
+    """
+
+    def __init__(self, str name not None, str kind not None, function, *, encode, timeout=None,
+                 bint wants_context=False, launch=None):
+        self.name = name
+        self.kind = kind
+        self.function = function
+        self.encode = encode
+        self.timeout = timeout
+        self.wants_context = wants_context
+        self.launch = launch
+        if launch is None and not launchers.is_coroutine_function(function):
+            self.launch = launchers.in_thread
+
+    def __repr__(self):
+        return f"<Feature {self.kind} {self.name!r}>"
+
+    def invoke(self, list values not None, names=None):
+        """A coroutine that calls the function with these values, the last of which go by names."""
+        if self.launch is not None:
+            return self.launch(self.function, values, names)
+        return launchers.call(self.function, values, names)
+
+    cdef int respond_c(self, Call call, object value) except -1:
+        try:
+            body = self.encode(value, call.revision)
+        except Exception as exc:
+            return self.fail_c(call, exc)
+        return call.reply_c(body)
+
+    cdef int fail_c(self, Call call, object exc) except -1:
+        if isinstance(exc, ProtocolError):
+            return call.refuse_c(exc)
+        if call.timed_out:
+            text = f"The {self.kind} {self.name} timed out after {self.timeout:g} s"
+            logger.warning("%s", text)
+            return call.error_c(codes.INTERNAL_ERROR, text, None)
+        logger.error("%s %s failed", self.kind, self.name, exc_info=exc)
+        return call.error_c(codes.INTERNAL_ERROR, "Internal error", None)
+
+
+@cython.final
+cdef class Call(Completion):
+    """One request under way. The hook that the handler's end goes to."""
+
+    def __init__(self):
+        raise TypeError("calls are made by the connection")
+
+    cdef int done_c(self, object result, object exc) except -1:
+        return self.connection.finish_c(self, result, exc)
+
+    cpdef object cancel(self):
+        """Cancel the handler; no answer will be sent for it."""
+        self.cancelled = True
+        self.ended = True
+        if self.running is not None:
+            self.running.cancel()
+
+    def expire(self):
+        """The operation's own timeout."""
+        self.timed_out = True
+        self.timer = None
+        if self.running is not None:
+            self.running.cancel()
+
+    def give_up(self):
+        """The server shuts down and can wait no longer."""
+        self.given_up = True
+        if self.running is not None:
+            self.running.cancel()
+
+    def ask_input(self, bytes result not None):
+        """Answer with questions (2026-07-28 basic/patterns/mrtr) and end the handler quietly.
+
+        ``result`` is the JSON text of the result object without the server's identity. Nothing
+        happens if the call has ended already.
+        """
+        if self.ended:
+            return
+        self.ended = self.answered = True
+        if self.sink is None:
+            self.connection.session.result_c(self.ref, result)
+        else:
+            self.sink.result(result)
+        self.connection.wrote()
+        if self.running is not None:
+            self.running.cancel()
+
+    def notify(self, str method, bytes params):
+        """Send a notification about this request; nothing once it was answered or cancelled."""
+        cdef Serving connection = self.connection
+        if self.ended or connection.link is None:
+            return
+        if connection.session.outbox.size >= 4 * connection.session.output_high:
+            # nobody awaits, nobody reads: rather lose these than grow
+            if not connection.dropping:
+                connection.dropping = True
+                logger.warning("the client does not read: notifications are dropped")
+            return
+        connection.session.send_notification(method, params)
+        connection.wrote()
+
+    cdef int reply_c(self, object body) except -1:
+        """Answer with a result (see `wirespeed.server.reply`)."""
+        cdef bytes text = finished(body, self.connection.modern_end if self.modern else None)
+        if self.sink is not None:
+            self.sink.result(text)
+            return 0
+        return self.connection.session.result_c(self.ref, text)
+
+    cdef int error_c(self, int code, str message, object data) except -1:
+        """Answer with an error."""
+        if self.sink is not None:
+            self.sink.error(code, message, data)
+            return 0
+        return self.connection.session.error_c(self.ref, code, message, data)
+
+    cdef int refuse_c(self, object exc) except -1:
+        """Answer with the `ProtocolError` that a handler raised."""
+        try:
+            self.error_c(exc.code, exc.message, exc.data)
+        except Exception:
+            logger.exception("%s %s: its error cannot be sent", self.operation.kind,
+                             self.operation.name)
+            self.error_c(codes.INTERNAL_ERROR, "Internal error", None)
+        return 0
+
+
+cdef class Serving(Endpoint):
+    """The running side of a server's connection."""
+
+    def __init__(self, server, loop, TaskPool pool not None, framer=None):
+        self.server = server
+        self.loop = loop
+        self.pool = pool
+        self.thread = threading.get_ident()
+        self.wire = self.session = Session(limits=server.limits, role="server", framer=framer)
+        self.modern_end = server._modern_end
+        self.running = set()
+        self.waiters = []
+        self.asked = {}
+
+    # -- calls ---------------------------------------------------------------------------------
+
+    cdef int prepare_c(self, Call call, Operation operation, Message m, object revision) except -1:
+        call.connection = self
+        call.operation = operation
+        call.ref = m.ref
+        call.revision = revision
+        call.modern = revision.modern
+        call.sink = self.sink
+        return 0
+
+    def begin(self, Operation operation not None, Message message not None, revision not None):
+        """A `Call` for a request, to be given to `start` once its work is made.
+
+        ProtocolError -32602: what the request brought of earlier rounds is malformed.
+        """
+        cdef Call call = Call.__new__(Call)
+        self.prepare_c(call, operation, message, revision)
+        if call.modern and message.scan.poi[WS_PARAMS].len:
+            call.input = input_of(message)
+        if operation.wants_context:
+            call.context = Context(call, message)
+        return call
+
+    def start(self, Call call not None, work):
+        """Run the coroutine that answers a call."""
+        self.start_c(call, work)
+
+    cdef int start_c(self, Call call, object work) except -1:
+        call.running = self.pool.start_c(work, call)
+        if call.running is not None:
+            self.running.add(call)
+            self.session.set_token_c(call.ref, call)
+            if call.operation.timeout is not None:
+                call.timer = self.loop.call_later(call.operation.timeout, call.expire)
+        return 0
+
+    cdef int finish_c(self, Call call, object value, object exc) except -1:
+        """A handler ended: send what came of it."""
+        if call.running is not None:
+            self.running.discard(call)
+            call.running = None        # they refer to each other
+            if call.timer is not None:
+                call.timer.cancel()
+                call.timer = None
+        if call.answered or call.cancelled:
+            if call.cancelled and not call.answered:
+                self.session.cancelled_done_c()
+                if call.sink is not None:
+                    call.sink.cancelled()
+            if exc is not None and not isinstance(exc, CancelledError):
+                logger.error("%s %s failed after its cancellation", call.operation.kind,
+                             call.operation.name, exc_info=exc)
+        elif exc is None:
+            call.operation.respond_c(call, value)
+        elif call.given_up:
+            call.error_c(codes.SHUTTING_DOWN, "The server is shutting down", None)
+        else:
+            call.operation.fail_c(call, exc)
+        call.ended = True
+        if self.link is not None:
+            self.link.wrote_c()
+        else:
+            self.session.set_token_c(call.ref, None)    # what it holds goes with it
+        if self.draining:
+            self.check_drained_c()
+        return 0
+
+    cdef int check_drained_c(self) except -1:
+        return 0
+
+    # -- questions -----------------------------------------------------------------------------
+
+    def ask(self, str method not None, bytes params, *, timeout=None):
+        """A request to the client (legacy eras): a future of the JSON text of its result.
+
+        It fails with RemoteError, InvalidResponse, CallTimeout (after ``timeout`` seconds; the
+        client is told to cancel) or ConnectionClosed. Cancelling it cancels on the wire.
+        """
+        future = self.loop.create_future()
+        if self.link is None:
+            future.set_exception(ConnectionClosed("the client is gone"))
+            return future
+        id = self.session.send_request(method, params, token=future, deadline=INFINITY)
+        self.asked[id] = future
+        timer = None
+        if timeout is not None:
+            timer = self.loop.call_later(timeout, self._ask_expired, id, future, method)
+        future.add_done_callback(lambda _: self._ask_done(id, timer))
+        self.wrote()
+        return future
+
+    def _ask_expired(self, id, future, method):
+        if not future.done():
+            self.session.cancel(id, "timed out")
+            self.wrote()
+            future.set_exception(CallTimeout(f"no answer to {method} within its time limit"))
+
+    def _ask_done(self, id, timer):
+        if timer is not None:
+            timer.cancel()
+        future = self.asked.pop(id, None)
+        if future is not None and future.cancelled() and self.link is not None:
+            self.session.cancel(id, None)
+            self.wrote()
+
+    cdef int answered_c(self, Message m) except -1:
+        """The client answered one of our questions."""
+        cdef object future = m.token
+        if future is None or future.done():
+            return 0
+        if m.kind_c == RESULT:
+            future.set_result(m.result.copy())
+        elif m.kind_c == INVALID:
+            future.set_exception(InvalidResponse(f"the client's response is not valid: {m.reason}"))
+        elif m.kind_c == ERROR:
+            try:
+                error = decode_error(m.error)
+            except msgspec.DecodeError as exc:
+                future.set_exception(InvalidResponse(f"the client's error is not valid: {exc}"))
+            else:
+                future.set_exception(RemoteError(error.code, error.message, error.data))
+        return 0
+
+    def fail_asked(self):
+        """The client is gone: nobody will answer."""
+        self.session.fail_all()
+        for future in list(self.asked.values()):
+            if not future.done():
+                future.set_exception(ConnectionClosed("the client is gone"))
+
+    # -- output --------------------------------------------------------------------------------
+
+    def wrote(self):
+        """Something was queued: it leaves at the end of this tick."""
+        if self.link is not None:
+            self.link.wrote_c()
+
+    def wait_for_room(self):
+        """A future to await while the client is slow to read; None while it is not."""
+        if self.link is None or self.session.outbox.size < self.session.output_high:
+            return None
+        waiter = self.loop.create_future()
+        self.waiters.append(waiter)
+        return waiter
+
+    def _release_waiters(self):
+        cdef list waiters = self.waiters
+        self.waiters = []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    cpdef object on_drained(self):
+        self.dropping = False
+        self._release_waiters()
+        if self.draining:
+            self.check_drained_c()
+
+
+def input_of(Message message not None):
+    """What a request brought of earlier rounds; None for nothing. ProtocolError -32602."""
+    cdef object params = message.params
+    try:
+        found = decode_input(params.copy())
+    except msgspec.DecodeError as exc:
+        text = str(exc).replace("`$", "`params").replace("$.", "params.")
+        raise ProtocolError(codes.INVALID_PARAMS, f"Invalid params: {text}") from None
+    return found if found.given else None
+
+
+cdef object describe(object exc):
+    """What a peer may see of an exception: its own words, or its kind."""
+    try:
+        return str(exc) or type(exc).__name__
+    except Exception:
+        return type(exc).__name__

@@ -1,0 +1,145 @@
+"""What a server lists: entries by key, and the pages of them, encoded once a revision."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from wirespeed.errors import ProtocolError
+from wirespeed.protocol import codes
+from wirespeed.protocol.revisions import Revision
+from wirespeed.server.reply import Body, Whole
+
+T = TypeVar("T")
+
+Fit = Callable[[dict[str, Any], str], dict[str, Any]]
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Registry(Generic[T]):
+    """The entries of one list method, in the order of their registration.
+
+    Args:
+        member: What the result calls them: ``tools``, ``prompts`` …
+        fit: Cuts an entry, as built-in types, to a revision.
+        page_size: Entries on a page; None for all on one.
+        hints: ``ttlMs`` and ``cacheScope`` of the pages (2026-07-28 server/utilities/caching).
+        finish: Makes a whole modern result of the members of one.
+        changed: Called after each change.
+
+    Attributes:
+        items: What was registered, by key; always the same dict, to be read only.
+    """
+
+    __slots__ = (
+        "_changed",
+        "_entries",
+        "_finish",
+        "_fit",
+        "_hints",
+        "_member",
+        "_page_size",
+        "_pages",
+        "items",
+    )
+
+    def __init__(
+        self,
+        member: str,
+        fit: Fit,
+        *,
+        page_size: int | None,
+        hints: Mapping[str, Any],
+        finish: Callable[[bytes], Whole],
+        changed: Callable[[], None],
+    ) -> None:
+        self.items: dict[str, T] = {}
+        self._entries: dict[str, Any] = {}
+        self._member = member
+        self._fit = fit
+        self._page_size = page_size
+        self._hints = hints
+        self._finish = finish
+        self._changed = changed
+        self._pages: dict[tuple[str, str | None], Body] = {}
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.items)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.items
+
+    def get(self, key: str) -> T | None:
+        """What is registered under a key; None if nothing is."""
+        return self.items.get(key)
+
+    def entry(self, key: str) -> Any:
+        """The entry that a list shows; KeyError."""
+        return self._entries[key]
+
+    def add(self, key: str, entry: Any, item: T) -> None:
+        """Register ``item``, shown as ``entry`` (a struct). ValueError: the key is taken."""
+        if key in self.items:
+            raise ValueError(f"there is a {self._member[:-1]} {key!r} already")
+        self._entries[key] = entry
+        self.items[key] = item
+        self._change()
+
+    def remove(self, key: str) -> T:
+        """Take an item away. KeyError if there is none under this key."""
+        item = self.items.pop(key)
+        del self._entries[key]
+        self._change()
+        return item
+
+    def _change(self) -> None:
+        self._pages = {}
+        self._changed()
+
+    def page(self, revision: Revision, cursor: str | None) -> Body:
+        """One page, encoded once (server/utilities/pagination).
+
+        The cursor names the last entry of the page before, so that it needs no state and survives
+        changes elsewhere in the list. ProtocolError -32602 for one that was not given out.
+        """
+        key = (revision.version, cursor)
+        pages = self._pages  # a change meanwhile, in another thread, gives us new ones
+        page = pages.get(key)
+        if page is not None:
+            return page
+        keys = list(self._entries)
+        start = 0
+        if cursor is not None:
+            try:
+                last = base64.urlsafe_b64decode(cursor.encode()).decode()
+                start = keys.index(last) + 1
+            except ValueError:
+                raise ProtocolError(codes.INVALID_PARAMS, "Invalid cursor") from None
+            if _cursor(last) != cursor:  # decoding is lenient: one spelling only
+                raise ProtocolError(codes.INVALID_PARAMS, "Invalid cursor")
+        end = len(keys) if self._page_size is None else start + self._page_size
+        result: dict[str, Any] = {
+            self._member: [
+                self._fit(msgspec.to_builtins(self._entries[name]), revision.version)
+                for name in keys[start:end]
+            ]
+        }
+        if end < len(keys):
+            result["nextCursor"] = _cursor(keys[end - 1])
+        if revision.modern:
+            page = self._finish(_encode(result | dict(self._hints)))
+        else:
+            page = _encode(result)
+        pages[key] = page
+        return page
+
+
+def _cursor(key: str) -> str:
+    return base64.urlsafe_b64encode(key.encode()).decode()

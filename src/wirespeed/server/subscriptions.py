@@ -1,0 +1,223 @@
+"""What a client is told unasked: that lists and resources changed.
+
+Legacy: to everyone who is initialized, and for resources to those who subscribed (server/resources,
+"Subscriptions"). Modern: only on a subscriptions/listen that asked for it
+(2026-07-28 basic/patterns/subscriptions). Changes of one tick are told once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wirespeed.errors import ProtocolError
+from wirespeed.protocol import codes
+from wirespeed.protocol.messages import ListenParams, ResourceParams
+from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID, Revision
+from wirespeed.server.methods import params_of
+from wirespeed.server.reply import finished
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from wirespeed._core.envelope import Message
+    from wirespeed.server.connection import ServerConnection
+
+# What one connection may keep: subscriptions (each keeps a request in flight), and URIs in all.
+MAX_LISTENS = 100
+MAX_URIS = 10_000
+
+# Lists, by the capability that has them, and how a subscription asks for their changes.
+LISTS = {
+    "tools": "toolsListChanged",
+    "prompts": "promptsListChanged",
+    "resources": "resourcesListChanged",
+}
+
+encode = msgspec.json.Encoder().encode
+
+
+class News:
+    """What one connection's client is to be told of.
+
+    Attributes:
+        offered: The capabilities that the handshake told of (legacy).
+        uris: Resources that a legacy client subscribed to.
+    """
+
+    __slots__ = ("_connection", "_kinds", "_scheduled", "_updated", "offered", "uris")
+
+    def __init__(self, connection: ServerConnection) -> None:
+        self._connection = connection
+        self._kinds: set[str] = set()
+        self._updated: dict[str, None] = {}
+        self._scheduled = False
+        self.offered: frozenset[str] = frozenset()
+        self.uris: set[str] = set()
+
+    def list_changed(self, kind: str) -> None:
+        """From any thread: a list is another one now."""
+        self._kinds.add(kind)
+        self._schedule()
+
+    def resource_updated(self, uri: str) -> None:
+        """From any thread: what a resource says is something else now."""
+        self._updated[uri] = None
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and the connection too
+                self._connection.loop.call_soon_threadsafe(self._tell)
+
+    def _tell(self) -> None:
+        self._scheduled = False
+        kinds, self._kinds = self._kinds, set()
+        updated, self._updated = self._updated, {}
+        connection = self._connection
+        if connection.link is None or connection.draining:
+            return
+        for kind in sorted(kinds):
+            method = f"notifications/{kind}/list_changed"
+            if connection.state.initialized and kind in self.offered:
+                connection.session.send_notification(method)
+            for subscription in list(connection.listens.values()):
+                if kind in subscription.kinds:
+                    subscription.notify(method)
+        for uri in updated:
+            params = b'{"uri":%b}' % encode(uri)
+            if concerns(uri, self.uris):
+                connection.session.send_notification("notifications/resources/updated", params)
+            for subscription in list(connection.listens.values()):
+                if concerns(uri, subscription.uris):
+                    subscription.notify("notifications/resources/updated", params)
+        connection.wrote()
+
+    def end(self) -> None:
+        """The server shuts down: every subscription gets its end."""
+        for subscription in list(self._connection.listens.values()):
+            subscription.end()
+        self._connection.listens.clear()
+
+
+def concerns(uri: str, subscribed: Collection[str]) -> bool:
+    """Whether news of a resource is for a subscriber: it may be a part of what was subscribed to
+    (schema of 2026-07-28, ResourceUpdatedNotificationParams)."""
+    if uri in subscribed:
+        return True
+    return any(uri.startswith(whole.rstrip("/") + "/") for whole in subscribed)
+
+
+class Subscription:
+    """One subscriptions/listen that stays open.
+
+    Attributes:
+        kinds: The lists whose changes were asked for.
+        uris: The resources whose updates were asked for.
+    """
+
+    __slots__ = ("connection", "kinds", "raw_id", "ref", "uris")
+
+    def __init__(
+        self,
+        connection: ServerConnection,
+        request: Message,
+        kinds: frozenset[str],
+        uris: frozenset[str],
+    ) -> None:
+        self.connection = connection
+        self.ref = request.ref
+        raw_id = request.raw_id
+        assert raw_id is not None
+        self.raw_id: bytes = raw_id
+        self.kinds = kinds
+        self.uris = uris
+
+    def meta(self) -> bytes:
+        """The ``_meta`` that ties a message to this subscription: the id in its own JSON type."""
+        return b'{"%b":%b}' % (META_SUBSCRIPTION_ID.encode(), self.raw_id)
+
+    def notify(self, method: str, params: bytes = b"{}") -> None:
+        """Send a notification of this subscription; ``params`` is a JSON object without _meta."""
+        tail = b'"_meta":%b}' % self.meta()
+        tail = tail if params == b"{}" else b"," + tail
+        self.connection.session.send_notification(method, params[:-1] + tail)
+        self.connection.wrote()
+
+    def cancel(self) -> None:
+        """The client ended it: nothing further is sent."""
+        self.connection.listens.pop(self.raw_id, None)
+        self.connection.session.cancelled_done()
+
+    def end(self) -> None:
+        """The server ends it: a cancellation and then the result, as stdio has it."""
+        session = self.connection.session
+        session.send_notification("notifications/cancelled", b'{"requestId":%b}' % self.raw_id)
+        end = self.connection.server._modern_end
+        session.send_result(self.ref, finished((b"{}", self.meta()), end))
+        self.connection.wrote()
+
+
+def listen(connection: ServerConnection, message: Message, revision: Revision) -> None:
+    """subscriptions/listen: acknowledge what is honoured, then keep the request open."""
+    wanted = params_of(message, _listen).notifications
+    if len(connection.listens) >= MAX_LISTENS:
+        raise ProtocolError(
+            codes.OVERLOADED, f"Too many subscriptions at once (the limit is {MAX_LISTENS})"
+        )
+    server = connection.server
+    kinds = frozenset(
+        kind for kind, name in LISTS.items() if wanted.get(name) is True and server.offers(kind)
+    )
+    uris = _uris(wanted.get("resourceSubscriptions")) if server.offers("resources") else ()
+    n_uris = sum(len(other.uris) for other in connection.listens.values())
+    if n_uris + len(uris) > MAX_URIS:
+        raise _too_many()
+    subscription = Subscription(connection, message, kinds, frozenset(uris))
+    connection.listens[subscription.raw_id] = subscription
+    connection.session.set_token(message, subscription)
+    honoured: dict[str, Any] = {LISTS[kind]: True for kind in LISTS if kind in kinds}
+    if uris:
+        honoured["resourceSubscriptions"] = list(dict.fromkeys(uris))
+    subscription.notify(
+        "notifications/subscriptions/acknowledged", b'{"notifications":%b}' % encode(honoured)
+    )
+
+
+def _uris(wanted: Any) -> tuple[str, ...]:
+    if wanted is None:
+        return ()
+    if not isinstance(wanted, list) or not all(isinstance(uri, str) for uri in wanted):
+        raise ProtocolError(
+            codes.INVALID_PARAMS,
+            "Invalid params: params.notifications.resourceSubscriptions must be an array of URIs",
+        )
+    return tuple(wanted)
+
+
+def subscribe(connection: ServerConnection, message: Message, revision: Revision) -> bytes:
+    """resources/subscribe of the legacy revisions; a second time changes nothing."""
+    uri = params_of(message, _resource).uri
+    if len(connection.news.uris) >= MAX_URIS and uri not in connection.news.uris:
+        raise _too_many()
+    connection.news.uris.add(uri)
+    return b"{}"
+
+
+def unsubscribe(connection: ServerConnection, message: Message, revision: Revision) -> bytes:
+    """resources/unsubscribe of the legacy revisions; also of what was not subscribed to."""
+    connection.news.uris.discard(params_of(message, _resource).uri)
+    return b"{}"
+
+
+def _too_many() -> ProtocolError:
+    return ProtocolError(
+        codes.OVERLOADED, f"Too many subscriptions to resources (the limit is {MAX_URIS})"
+    )
+
+
+_listen = msgspec.json.Decoder(ListenParams)
+_resource = msgspec.json.Decoder(ResourceParams)
