@@ -9,7 +9,9 @@ cdef class FdLink(Link):
     cdef bint lost
     cdef bint saw_eof
     cdef object broken                 # why nothing can be written, while the rest is read
+    cdef bint doubts                   # the loop may miss an end; see `doubt_c`
+    cdef object doubt                  # timer: look behind what was read
 
     cdef int read_c(self) except -1
-    cdef bint has_more_c(self) noexcept
+    cdef int doubt_c(self) except -1
     cdef int lose_c(self, object exc) except -1

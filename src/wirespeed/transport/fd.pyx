@@ -32,6 +32,7 @@ cdef enum:
     READS_A_TURN = 8       # then the loop gets its turn
     REST_TURNS = 16        # of what a peer said before it stopped to listen
     MAX_VECTORS = 64
+    DOUBT_AFTER = 1        # seconds
 
 
 @cython.final
@@ -46,6 +47,8 @@ cdef class FdLink(Link):
         Link.__init__(self, loop, endpoint)
         self.read_fd = read_fd
         self.write_fd = write_fd
+        # sockets, and loops of libuv
+        self.doubts = read_fd == write_fd and type(loop).__module__.startswith("uvloop")
 
     def start(self):
         """Begin to read. OSError or PermissionError for a descriptor that cannot be polled."""
@@ -71,8 +74,10 @@ cdef class FdLink(Link):
             if n > 0:
                 wire.commit_c(<size_t> n)
                 self.deliver_c()
-                if not self.reading or (<size_t> n < room and not self.has_more_c()):
+                if not self.reading:
                     return 0
+                if <size_t> n < room:
+                    return self.doubt_c()
             elif n == 0:
                 self._stop_reading()
                 self.saw_eof = True
@@ -85,31 +90,34 @@ cdef class FdLink(Link):
                 return 0
             else:
                 return self.lose_c(OSError(errno, os.strerror(errno)))
-        if self.read_fd == self.write_fd and self.reading:
-            self.loop.call_soon(self._read_on)  # the error may have been told already
+        return self.doubt_c()
+
+    cdef int doubt_c(self) except -1:
+        """See to it that an end behind what was read is noticed.
+
+        libuv polls no more once it has told of an error, and it tells of a reset together with the
+        data before it: somebody has to look behind those, once it is quiet.
+        """
+        if self.doubts and self.doubt is None:
+            self.doubt = self.loop.call_later(DOUBT_AFTER, self._look_behind)
         return 0
 
-    def _read_on(self):
-        if self.reading and not self.lost:
-            self.read_c()
-
-    cdef bint has_more_c(self) noexcept:
-        """Whether there is more to be read, or an error, behind a read that left room.
-
-        libuv polls no more once it has told of an error, and a reset may be told together with the
-        data before it: for sockets it is looked for here, or nobody would ever see it.
-        """
+    def _look_behind(self):
         cdef char byte = 0
         cdef ssize_t n
-        if self.read_fd != self.write_fd:
-            return False
-        n = c_recv(self.read_fd, &byte, 1, MSG_PEEK)
-        return n >= 0 or errno != EAGAIN
+        self.doubt = None
+        if self.reading and not self.lost:
+            n = c_recv(self.read_fd, &byte, 1, MSG_PEEK)
+            if n >= 0 or errno != EAGAIN:
+                self.read_c()
 
     def _stop_reading(self):
         if self.reading:
             self.reading = False
             self.loop.remove_reader(self.read_fd)
+            if self.doubt is not None:
+                self.doubt.cancel()
+                self.doubt = None
 
     cpdef object update_reading(self):
         cdef bint want

@@ -261,7 +261,8 @@ def opened(port: int) -> socket.socket:
 
 
 def test_a_reset_right_behind_data_is_noticed(run: Run) -> None:
-    """uvloop tells of such a reset only once, together with the data; pings are off here."""
+    """uvloop tells of such a reset only once, together with the data; pings are off here, so that
+    the link has to find out."""
 
     async def main() -> None:
         async with serving(lab_server(), ping_interval=None) as place:
