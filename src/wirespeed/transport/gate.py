@@ -5,6 +5,7 @@ The order, and what is safe by default: `wirespeed.transport.options.ListenOptio
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import inspect
 import ipaddress
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 import msgspec
 
 from wirespeed.transport.address import Address, is_loopback
-from wirespeed.transport.options import Headers, ListenOptions, Refusal, UpgradeRequest
+from wirespeed.transport.options import Headers, ListenOptions, Refusal, UpgradeRequest, Verdict
 from wirespeed.transport.upgrade import Refused
 
 logger = logging.getLogger("wirespeed.server")
@@ -103,10 +104,14 @@ class Gate:
 
     async def check_token(
         self, request: UpgradeRequest, auth_headers: Sequence[str], refusal_status: int
-    ) -> None:
-        """Refused for a missing or wrong token (RFC 6750), and for what the callback says no to."""
+    ) -> bytes | None:
+        """Refused for a missing or wrong token (RFC 6750), and for what the callback says no to.
+
+        Gives a digest of who came: the user that the callback named, or else the token; None for
+        nobody in particular.
+        """
         if not self.tokens and self.authenticate is None:
-            return
+            return None
         brought = [request.headers[name] for name in auth_headers if name in request.headers]
         tokens = [_bearer(value) for value in brought]
         token = tokens[0] if tokens else None
@@ -133,22 +138,30 @@ class Gate:
                     more = {"WWW-Authenticate": challenge.get("WWW-Authenticate", "Bearer")}
                     verdict = Refusal(401, verdict.reason, {**verdict.headers, **more})
                 raise Refused(verdict)
+            if isinstance(verdict, str):
+                return _digest("user", verdict)
+        return None if token is None else _digest("token", token)
 
-    async def _ask(self, request: UpgradeRequest) -> bool | Refusal:
-        """What the owner's callback says. Only True lets in: a forgotten return does not."""
+    async def _ask(self, request: UpgradeRequest) -> Verdict:
+        """What the owner's callback says. A forgotten return lets nobody in."""
         assert self.authenticate is not None
         try:
             verdict = self.authenticate(request)
             if inspect.isawaitable(verdict):
                 verdict = await verdict
-            if not isinstance(verdict, (bool, Refusal)):
+            if not isinstance(verdict, (bool, str, Refusal)) or verdict == "":
                 raise TypeError(
-                    f"authenticate must give True, False or a Refusal, not {type(verdict).__name__}"
+                    "authenticate must give True, False, the name of a user or a Refusal, "
+                    f"not {verdict!r:.50}"
                 )
         except Exception:
             logger.exception("authenticate failed for %s", request.peer)
             raise Refused(Refusal(500, "internal error")) from None
         return verdict
+
+
+def _digest(kind: str, who: str) -> bytes:
+    return hashlib.sha256(f"{kind}:{who}".encode("utf-8", "surrogatepass")).digest()
 
 
 def _bearer(value: str) -> str | None:

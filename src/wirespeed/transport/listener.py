@@ -236,7 +236,7 @@ class Listener:
             async with asyncio.timeout_at(until):
                 head, rest = await _read_head(stream)
                 asking = True
-                service, handshake, subprotocol = await self._judge(head, peer, full)
+                service, handshake, subprotocol, principal = await self._judge(head, peer, full)
                 asking = False
                 if self._aborting:
                     raise Refused(Refusal(503, "the server is shutting down"))
@@ -257,7 +257,7 @@ class Listener:
         framer = WebSocketFramer(
             "server", max_message=service.limits.max_message, deflate=handshake.extension
         )
-        self._join(stream, service, framer, framer, rest)
+        self._join(stream, service, framer, framer, rest, principal)
         return None
 
     async def _secured(self, sock: socket.socket, peer: str) -> Stream | None:
@@ -283,8 +283,9 @@ class Listener:
 
     async def _judge(
         self, head: bytes, peer: str, full: bool
-    ) -> tuple[Service, ServerHandshake, str | None]:
-        """Whether a request is let in: the service that it is for and the subprotocol. Refused."""
+    ) -> tuple[Service, ServerHandshake, str | None, bytes | None]:
+        """Whether a request is let in: the service that it is for, the subprotocol, and a digest of
+        who came. Refused."""
         from wirespeed.transport.upgrade import Refused, ServerHandshake
 
         assert self._gate is not None
@@ -297,17 +298,19 @@ class Listener:
             raise Refused(Refusal(404, "nothing is served at this path"))
         self._gate.check_host(request)
         self._gate.check_origin(request)
-        await self._gate.check_token(request, service.auth_headers, service.refusal_status)
+        principal = await self._gate.check_token(
+            request, service.auth_headers, service.refusal_status
+        )
         offered = handshake.offered
         if service.subprotocol is None:
-            return service, handshake, offered[0] if offered else None
+            return service, handshake, offered[0] if offered else None, principal
         if service.subprotocol in offered:
-            return service, handshake, service.subprotocol
+            return service, handshake, service.subprotocol, principal
         if offered or self.options.require_subprotocol:
             raise Refused(
                 Refusal(400, f"the subprotocol that is spoken here is {service.subprotocol}")
             )
-        return service, handshake, None
+        return service, handshake, None, principal
 
     # -- connections -----------------------------------------------------------------------------
 
@@ -318,10 +321,12 @@ class Listener:
         framer: Framer | None,
         pings: WebSocketFramer | None,
         rest: bytes,
+        principal: bytes | None = None,
     ) -> None:
         connection = service.connect(
             stream.make_link, loop=self.loop, pool=self.pool, framer=framer
         )
+        connection.principal = principal
         served = Served(self, connection, pings, stream)
         self._keeper.watch(served)
         connection.closed.add_done_callback(served.gone)

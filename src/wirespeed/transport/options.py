@@ -88,7 +88,7 @@ class Refusal(msgspec.Struct, frozen=True):
         check_headers(self.headers, _LENGTH)
 
 
-Verdict: TypeAlias = "bool | Refusal"
+Verdict: TypeAlias = "bool | str | Refusal"
 Authenticate: TypeAlias = Callable[[UpgradeRequest], "Verdict | Awaitable[Verdict]"]
 
 
@@ -99,7 +99,8 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         ssl: The certificate and its key, for ``wss://``.
         token: The bearer token that clients must bring (RFC 6750), or several that are good.
-        authenticate: Instead of that: called with an `UpgradeRequest`, says True, False or a
+        authenticate: Instead of that: called with an `UpgradeRequest`, says True, False, the
+            name of a user (who is let in, and whom tasks and the state of rounds are bound to) or a
             `Refusal`; may be a coroutine function. It runs on the event loop.
         origins: Web pages that may connect, as ``https://app.example``; ``http://localhost:*`` for
             any port, ``*`` for all. None: pages of this machine when the server listens only there,

@@ -14,7 +14,14 @@ if TYPE_CHECKING:
 
 
 class Connection(Protocol):
-    """One client of a service, as a transport sees it: an Endpoint with an end."""
+    """One client of a service, as a transport sees it: an Endpoint with an end.
+
+    Attributes:
+        principal: A digest of who the client is, None for nobody in particular; the transport
+            says it.
+    """
+
+    principal: bytes | None
 
     @property
     def closed(self) -> asyncio.Future[None]:

@@ -264,6 +264,8 @@ def truthy(request: UpgradeRequest) -> Any:
         (broken, {}, 500, "internal error"),
         (forgetful, {}, 500, "internal error"),
         (truthy, {}, 500, "internal error"),
+        (lambda request: "ann", {}, 101, ""),
+        (lambda request: "", {}, 500, "internal error"),
     ],
 )
 def test_callback(
@@ -289,6 +291,42 @@ def test_callback(
     run(main())
     assert ("authenticate failed" in caplog.text) == (status == 500)
     assert SECRET not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "first", "second", "same"),
+    [
+        ({}, {}, {}, True),
+        ({"token": [SECRET, "other"]}, bearer(SECRET), bearer(SECRET), True),
+        ({"token": [SECRET, "other"]}, bearer(SECRET), bearer("other"), False),
+        ({"authenticate": lambda request: True}, bearer(SECRET), bearer("other"), False),
+        ({"authenticate": lambda request: "ann"}, bearer(SECRET), bearer("other"), True),
+        ({"authenticate": lambda request: request.token}, bearer("ann"), bearer("bob"), False),
+        ({"authenticate": lambda request: True}, {}, {}, True),
+    ],
+)
+def test_who_is_connected(
+    options: Any, first: dict[str, str], second: dict[str, str], same: bool, run: Run
+) -> None:
+    """A connection knows who came by a digest, which is that of the user or of the token."""
+
+    async def main() -> None:
+        server = lab_server()
+        async with serving(server, **options) as place:
+            found = []
+            for fields in (first, second):
+                peer = await Bare.connect(place.port, **fields)
+                (connection,) = server._connections
+                found.append(connection.principal)
+                await peer.close()
+                await place.empty()
+            assert (found[0] == found[1]) is same
+            nobody = not first
+            for principal in found:
+                assert (principal is None) is nobody
+                assert SECRET.encode() not in (principal or b"")
+
+    run(main())
 
 
 def test_a_callback_that_takes_too_long(run: Run, caplog: Any) -> None:
