@@ -1,0 +1,127 @@
+"""The guide's examples run, and do what the pages say.
+
+How a page is written: its ``python`` blocks are run one after another in one namespace, with
+``await`` allowed at the top level. A block with ``title="name.py"`` is a file instead; a
+``console`` block below that starts with ``$ python name.py`` (or ``$ wirespeed …``) is run, and
+the rest of it is what it prints. An HTML comment ``<!-- not run: why -->`` right above a block leaves
+it out.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import pytest
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES = sorted(
+    path.relative_to(DOCS).as_posix()
+    for path in (DOCS / "tutorial.md", *DOCS.glob("how-to/*.md"), *DOCS.glob("explanation/*.md"))
+)
+BLOCK = re.compile(
+    r"(?P<above><!-- not run: [^\n]+ -->\n)?^```(?P<language>python|console)(?P<options>[^\n]*)\n"
+    r"(?P<code>.*?)^```$",
+    re.DOTALL | re.MULTILINE,
+)
+TITLE = re.compile(r'title="([\w./-]+)"')
+FOREVER = 60.0
+
+
+def blocks(page: str) -> Iterator[tuple[str, str | None, str, int]]:
+    """Language, title, code and line of each block that is to be run."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    for found in BLOCK.finditer(text):
+        if found["above"]:
+            continue
+        title = TITLE.search(found["options"])
+        line = text.count("\n", 0, found.start("code"))
+        yield found["language"], title and title[1], found["code"], line
+
+
+def command(line: str) -> list[str]:
+    words = shlex.split(line.removeprefix("$ "))
+    if words[0] == "python":
+        return [sys.executable, *words[1:]]
+    assert words[0] == "wirespeed", f"the guide runs python and wirespeed only, not {words[0]}"
+    return [sys.executable, "-m", "wirespeed", *words[1:]]
+
+
+def run_console(code: str, folder: Path) -> None:
+    first, _, expected = code.partition("\n")
+    path = os.pathsep.join(filter(None, sys.path))
+    env = os.environ | {"PYTHONPATH": path, "PYTHONUTF8": "1", "NO_COLOR": "1", "COLUMNS": "100"}
+    done = subprocess.run(
+        command(first),
+        cwd=folder,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=FOREVER,
+        text=True,
+        encoding="utf-8",
+    )
+    assert done.returncode == 0, done.stderr
+    printed = [line.rstrip() for line in done.stdout.splitlines()]
+    assert "\n".join(printed).strip() == expected.strip()
+
+
+def compiled(code: str, page: str, line: int) -> CodeType:
+    tree = ast.parse(code, page)
+    ast.increment_lineno(tree, line)  # so that a traceback has the page's own lines
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    made: CodeType = compile(tree, page, "exec", flags=flags, dont_inherit=True)
+    return made
+
+
+async def run_page(page: str, folder: Path) -> None:
+    namespace: dict[str, Any] = {"__name__": "guide"}
+    for language, title, code, line in blocks(page):
+        if title is not None:
+            place = folder / title
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(code, encoding="utf-8")
+            if language == "python":
+                compile(code, title, "exec")
+        elif language == "console":
+            await asyncio.to_thread(run_console, code, folder)
+        else:
+            outcome = eval(compiled(code, page, line), namespace)
+            if inspect.isawaitable(outcome):
+                await outcome
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_examples_of_the_guide(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # files that a page's own code opens
+
+    async def main() -> None:
+        async with asyncio.timeout(FOREVER):
+            await run_page(page, tmp_path)
+
+    asyncio.run(main())
+
+
+def test_every_page_has_examples_that_run() -> None:
+    for page in PAGES:
+        if not page.startswith("explanation/"):
+            assert list(blocks(page)), page
+
+
+def test_a_wrong_example_is_found(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError):
+        run_console("$ python -c 'print(1)'\n2\n", tmp_path)
+    with pytest.raises(ZeroDivisionError):
+        eval(compiled("1 / 0", "page.md", 5), {})
