@@ -3,8 +3,8 @@
 How a page is written: its ``python`` blocks are run one after another in one namespace, with
 ``await`` allowed at the top level. A block with ``title="name.py"`` is a file instead; a
 ``console`` block below that starts with ``$ python name.py`` (or ``$ wirespeed …``) is run, and
-the rest of it is what it prints. An HTML comment ``<!-- not run: why -->`` right above a block leaves
-it out.
+the rest of it is what it prints. A comment ``<!-- not run: why -->`` right above a block leaves it
+out.
 """
 
 from __future__ import annotations

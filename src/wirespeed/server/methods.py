@@ -69,7 +69,7 @@ def unsupported_version(server: Server, requested: str | None) -> ProtocolError:
     return ProtocolError(
         codes.UNSUPPORTED_PROTOCOL_VERSION,
         f"Unsupported protocol version: {requested}; supported: {', '.join(server.versions)}",
-        {"supported": list(server.versions), "requested": requested},
+        {"supported": list(server.versions), "requested": requested or ""},
     )
 
 
@@ -180,10 +180,20 @@ HANDLERS: dict[str, str] = {
     "server/discover": "wirespeed.server.methods:discover",
     "ping": "wirespeed.server.methods:ping",
     "tools/list": "wirespeed.server.methods:tools_list",
+    "prompts/list": "wirespeed.server.prompt:list_prompts",
+    "prompts/get": "wirespeed.server.prompt:get",
+    "resources/list": "wirespeed.server.resource:list_resources",
+    "resources/templates/list": "wirespeed.server.resource:list_templates",
+    "resources/read": "wirespeed.server.resource:read",
+    "completion/complete": "wirespeed.server.completer:complete",
     "logging/setLevel": "wirespeed.server.methods:set_level",
     "subscriptions/listen": "wirespeed.server.subscriptions:listen",
     "resources/subscribe": "wirespeed.server.subscriptions:subscribe",
     "resources/unsubscribe": "wirespeed.server.subscriptions:unsubscribe",
+    "tasks/get": "wirespeed.server.tasks_legacy:get",
+    "tasks/result": "wirespeed.server.tasks_legacy:result",
+    "tasks/list": "wirespeed.server.tasks_legacy:list_page",
+    "tasks/cancel": "wirespeed.server.tasks_legacy:cancel",
 }
 
 # What a server must offer, so that it has a method: others are not found (JSON-RPC 2.0 section 5.1,
@@ -197,6 +207,10 @@ NEEDS: dict[str, str] = {
     "resources/subscribe": "resources",
     "resources/unsubscribe": "resources",
     "completion/complete": "completions",
+    "tasks/get": "tasks",
+    "tasks/result": "tasks",
+    "tasks/list": "tasks",
+    "tasks/cancel": "tasks",
 }
 
 

@@ -87,7 +87,10 @@ def test_trap_59_progress_only_rises(
     assert peer.fence() == []
 
 
-@pytest.mark.parametrize("token", [0, "", 7, -1, "0", 1.5, 12345678901234567890123, "é/\n"])
+@pytest.mark.parametrize(
+    "token",
+    [0, "", 7, -1, "0", 12345678901234567890123, "é/\n"],
+)
 def test_trap_60_zero_and_the_empty_string_are_tokens(
     token: Any, version: str, connect: Any, reporting: Server
 ) -> None:
@@ -97,7 +100,7 @@ def test_trap_60_zero_and_the_empty_string_are_tokens(
     assert type(sent["progressToken"]) is type(token)
 
 
-@pytest.mark.parametrize("token", [None, True, False, [], {}])
+@pytest.mark.parametrize("token", [None, True, False, [], {}, 1.5, 1e3])
 def test_what_is_no_token_asks_for_nothing(token: Any, connect: Any, reporting: Server) -> None:
     peer = connect("2025-06-18")
     assert len(ask(peer, "2025-06-18", "steps", {"values": [1]}, progressToken=token)) == 1

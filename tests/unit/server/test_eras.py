@@ -461,7 +461,10 @@ def test_a_modern_failure_pins_nothing(message: Any, connect: Any) -> None:
 # -- one era only ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("message", [initialize(1), request(1, "initialize")])
+@pytest.mark.parametrize(
+    "message",
+    [initialize(1), request(1, "initialize")],
+)
 def test_trap_26_a_modern_only_server_names_its_versions(message: Any, connect: Any) -> None:
     peer = connect(to=Server("modern", versions=[MODERN]))
     error = peer.ask(message)["error"]
