@@ -18,7 +18,16 @@ from typing import Any
 from harness import HERE, Settings, build_tools, machine, package_versions, rival_versions
 from report import table
 
-SECTIONS = ("server", "client", "engine", "copy", "footprint", "websocket", "connections")
+SECTIONS = (
+    "server",
+    "extras",
+    "client",
+    "engine",
+    "copy",
+    "footprint",
+    "websocket",
+    "connections",
+)
 
 
 def simd_level() -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from wire_recorder import Recorder
 
 import wirespeed
 from wirespeed import core
@@ -44,3 +46,46 @@ def ps_without_preload(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_threads_left() -> Iterator[None]:
+    """Some tests count threads: those of tools and of clients' handlers end with their module."""
+    yield
+    for name in ("wirespeed.server.launch", "wirespeed.client.threads"):
+        home = sys.modules.get(name)
+        if home is not None and home._executor is not None:
+            home._executor.shutdown()
+            home._executor = None
+    for thread in threading.enumerate():
+        if thread.name.startswith("wirespeed-worker"):
+            thread.join(20)
+            assert not thread.is_alive(), thread
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Switches of the whole suite."""
+    parser.addoption(
+        "--write-matrix",
+        action="store_true",
+        help="write docs/interoperability.md out of what tests/interop observes",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Markers of the whole suite."""
+    config.addinivalue_line(
+        "markers", "off_schema(why): the package is made to send what no revision knows"
+    )
+
+
+@pytest.fixture(autouse=True)
+def recorder(request: pytest.FixtureRequest) -> Iterator[Recorder]:
+    """All that the package's servers and clients send during a test fits the revision in force."""
+    heard = Recorder()
+    heard.start()
+    yield heard
+    heard.stop()
+    if request.node.get_closest_marker("off_schema") is None and heard.problems:
+        several = "\n".join(heard.problems[:20])
+        pytest.fail(f"the package sent what its revision does not know:\n{several}", pytrace=False)

@@ -22,12 +22,19 @@ __all__ = [
     "ConfigError",
     "ConnectionClosed",
     "ConnectionLost",
+    "Declined",
+    "HandlerFailed",
+    "InputNeeded",
     "InvalidResponse",
     "LaunchError",
     "LimitExceeded",
     "LocalError",
+    "MissingCapability",
     "ProtocolError",
     "RemoteError",
+    "ResourceNotFound",
+    "StartupError",
+    "TaskCancelled",
     "TransportError",
     "UpgradeRefused",
     "WirespeedError",
@@ -57,6 +64,47 @@ class LimitExceeded(LocalError):
     """A documented limit was reached (message size, requests in flight, …)."""
 
 
+class Declined(LocalError):
+    """Nobody on this side wanted to answer what the server asked for, so the call ended there.
+
+    A client's handler raises it to say so: an elicitation is answered with "decline" then, sampling
+    with error -1 (to a legacy server) or not at all (2026-07-28 has no answer for that).
+    """
+
+
+class HandlerFailed(LocalError):
+    """A client's handler (``on_elicit``, ``on_sample``, ``roots``) failed, so the call ended there.
+
+    ``__cause__`` is what it raised, or what is wrong with its answer. The server is told nothing of
+    it.
+    """
+
+
+class InputNeeded(LocalError):
+    """A server wants input before it goes on with a call (2026-07-28 basic/patterns/mrtr), and the
+    client does not give it by itself: all its ``max_rounds`` are used up, or there is no handler.
+
+    ``requests`` has what it asks for, by its keys: `ElicitRequest`, `SampleRequest`, or
+    `ListRootsParams`; ``state`` is the server's own note, or None. `Client.resume` goes on.
+    """
+
+    def __init__(
+        self, message: str, requests: dict[str, Any], state: str | None, call: Any = None
+    ) -> None:
+        super().__init__(message, requests, state, call)
+        self.requests = requests
+        self.state = state
+        self._call = call
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class StartupError(LocalError):
+    """A server cannot be started: its lifespan failed (``__cause__`` is what it raised), or it wants
+    a dependency that nobody provides."""
+
+
 class InvalidResponse(WirespeedError):
     """The peer answered with something that is no valid response to the request."""
 
@@ -74,8 +122,18 @@ class RemoteError(WirespeedError):
         self.message = message
         self.data = data
 
+    @property
+    def resource_missing(self) -> bool:
+        """Whether this, in answer to resources/read, says that there is no such resource: code
+        -32602 from 2026-07-28 on, -32002 before (server/resources, "Error Handling")."""
+        return self.code in (-32602, -32002)
+
     def __str__(self) -> str:
         return f"{self.message} (code {self.code})"
+
+
+class TaskCancelled(RemoteError):
+    """A task has no result, because it was cancelled (`Client.start_tool`)."""
 
 
 class ProtocolError(WirespeedError):
@@ -93,6 +151,41 @@ class ProtocolError(WirespeedError):
 
     def __str__(self) -> str:
         return f"{self.message} (code {self.code})"
+
+
+class ResourceNotFound(ProtocolError):
+    """There is no such resource (server/resources, "Error Handling").
+
+    A server sends it with the code that the client's revision has for it: -32602 from 2026-07-28
+    on, -32002 before. ``uri`` goes into ``data``; left out, it is the one that was asked for.
+    """
+
+    def __init__(self, uri: str | None = None, message: str = "Resource not found") -> None:
+        super().__init__(-32602, message, None if uri is None else {"uri": uri})
+        self.uri = uri
+
+
+class MissingCapability(ProtocolError):
+    """A client cannot be asked something, because it did not declare that it can be.
+
+    ``required`` is the object of ClientCapabilities that would be needed, such as
+    ``{"elicitation": {"url": {}}}``. A handler may catch this and do without. Otherwise a client
+    of 2026-07-28 gets -32021 with ``data.requiredCapabilities``; up to 2025-11-25, where there is
+    no such code, a tool's result says it (``isError``), and anything else gets *code*.
+    """
+
+    def __init__(
+        self, required: dict[str, Any], message: str | None = None, *, code: int = -32021
+    ) -> None:
+        if message is None:
+            ((name, parts),) = required.items()
+            path = ".".join([name, *parts])
+            message = f"The client does not declare the capability {path}"
+        super().__init__(code, message, {"requiredCapabilities": required})
+        self.required = required
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class TransportError(WirespeedError):

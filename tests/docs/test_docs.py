@@ -1,10 +1,10 @@
 """The guide's examples run, and do what the pages say.
 
 How a page is written: its ``python`` blocks are run one after another in one namespace, with
-``await`` allowed at the top level. A block with ``title="name.py"`` is a file instead; a
-``console`` block below that starts with ``$ python name.py`` (or ``$ wirespeed …``) is run, and
-the rest of it is what it prints. A comment ``<!-- not run: why -->`` right above a block leaves it
-out.
+``await`` allowed at the top level. A block with ``title="name.py"`` is a file instead, which they
+can import; a second block of that title goes to its end. A ``console`` block below that starts with
+``$ python name.py`` (or ``$ wirespeed …``) is run, and the rest of it is what it prints. A comment
+``<!-- not run: why -->`` right above a block leaves it out.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ async def run_page(page: str, folder: Path) -> None:
         if title is not None:
             place = folder / title
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(code, encoding="utf-8")
+            with place.open("a", encoding="utf-8") as file:
+                file.write(f"\n\n{code}" if file.tell() else code)
             if language == "python":
                 compile(code, title, "exec")
         elif language == "console":
@@ -106,12 +107,19 @@ def test_the_examples_of_the_guide(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # files that a page's own code opens
+    monkeypatch.syspath_prepend(tmp_path)  # … and imports
+    before = set(sys.modules)
 
     async def main() -> None:
         async with asyncio.timeout(FOREVER):
             await run_page(page, tmp_path)
 
-    asyncio.run(main())
+    try:
+        asyncio.run(main())
+    finally:
+        for name in set(sys.modules) - before:
+            if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
+                del sys.modules[name]  # another page may have a file of that name
 
 
 def test_every_page_has_examples_that_run() -> None:

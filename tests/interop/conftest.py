@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-from collections.abc import Iterator
-
+import features
 import pairings
-import peers
 import pytest
-import transcripts
-from pairings import Held, Outcome, Pairing, Validate
+from pairings import Held, Outcome, Pairing
 
 pytest.register_assert_rewrite("checks")
 
@@ -29,6 +24,22 @@ def sessions(
     return pairings.hold(list(wanted), tmp_path_factory.mktemp("interop"))
 
 
+@pytest.fixture(scope="session")
+def feature_sessions(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[features.Way, features.Outcome]:
+    """The sessions of features that the collected tests ask for; for the matrix all of them."""
+    wanted: dict[features.Way, None] = {}
+    for item in request.session.items:
+        callspec = getattr(item, "callspec", None)
+        way = None if callspec is None else callspec.params.get("way")
+        if isinstance(way, features.Way):
+            wanted[way] = None
+        elif item.name == "test_the_matrix_is_what_was_observed":
+            wanted |= dict.fromkeys(features.WAYS)
+    return features.hold(list(wanted), tmp_path_factory.mktemp("features"))
+
+
 @pytest.fixture
 def held(pairing: Pairing, sessions: dict[Pairing, Outcome]) -> Held:
     """The session of the test's pairing."""
@@ -36,28 +47,3 @@ def held(pairing: Pairing, sessions: dict[Pairing, Outcome]) -> Held:
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
-
-
-@pytest.fixture(scope="session")
-def validate() -> Iterator[Validate]:
-    """Has mcp 2's own models of each revision read what one side wrote: "<" server, ">" client."""
-    command = [peers.python("python2"), str(peers.PROGRAMS / "python2_validate.py")]
-    with subprocess.Popen(
-        command,
-        env=peers.environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as child:
-        assert child.stdin is not None and child.stdout is not None
-        source, sink = child.stdout, child.stdin
-
-        def ask(run: transcripts.Run, writer: str) -> list[str]:
-            sink.write(json.dumps({"wire": run.wire, "writer": writer}) + "\n")
-            sink.flush()
-            found: list[str] = json.loads(source.readline())
-            return found
-
-        yield ask
-        sink.close()
-        assert child.wait(10) == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 import ours
 import peers
 import transcripts
+from wire_recorder import Conversation
 
 from wirespeed import WebSocket
 from wirespeed.transport.loop import loop_factory
@@ -123,8 +124,16 @@ def client_command(peer: str) -> list[str]:
     return [peers.python(peer), str(peers.PROGRAMS / f"{peer}_client.py")]
 
 
+def unfit(run: transcripts.Run, serving: bool) -> list[str]:
+    """What our side of a session wrote and its revision does not know, by our own tables."""
+    conversation = Conversation("server" if serving else "client")
+    ours = "<" if serving else ">"
+    for side, line in run.wire:
+        conversation.hear(side == ours, line.encode())
+    return conversation.problems
+
+
 Outcome = Held | Exception
-Validate = Callable[[transcripts.Run, str], list[str]]
 
 
 def hold(pairings: list[Pairing], folder: Path) -> dict[Pairing, Outcome]:
@@ -246,12 +255,13 @@ async def _their_client(
                 session["command"] = spied(place, OUR_SERVER, pairing.options)
             sessions.append(session)
         job.write_text(json.dumps({"sessions": sessions, "report": str(report)}))
-        await _run(command, job, report)
+        await run_program(command, job, report)
     named = json.loads(report.read_text())
     return {pairing: named[str(pairing)] for pairing in folders}
 
 
-async def _run(command: list[str], job: Path, report: Path) -> None:
+async def run_program(command: list[str], job: Path, report: Path) -> None:
+    """Run a peer's program, which takes a job and writes a report."""
     child = await asyncio.create_subprocess_exec(
         *command,
         str(job),

@@ -4,11 +4,41 @@ from __future__ import annotations
 
 from typing import Any, assert_type
 
+import msgspec
+
 import wirespeed
 from wirespeed import Client, Context, Limits, Server, Stdio, SyncClient, core
-from wirespeed.client import CallToolResult, ToolInfo
+from wirespeed import client as client_api
+from wirespeed.client import (
+    Accept,
+    CallToolResult,
+    Event,
+    ListResourcesResult,
+    PromptInfo,
+    PromptRef,
+    ReadResourceResult,
+    ResourceInfo,
+    ResourceUpdated,
+    Resumed,
+    SampleRequest,
+    SampleResult,
+    SubscriptionFilter,
+    ToolInfo,
+    ToolsChanged,
+)
 from wirespeed.config import ServerConfig, load
 from wirespeed.litemcp import LiteClient, LiteServer
+from wirespeed.server import (
+    Elicited,
+    ElicitRequest,
+    InputRequired,
+    Prompt,
+    PromptMessage,
+    Resource,
+    ResourceTemplate,
+    Root,
+    Sampled,
+)
 from wirespeed.server.tool import Tool
 
 server = Server("typing", version="1.0.0", limits=Limits(max_depth=32))
@@ -41,6 +71,56 @@ def registering() -> None:
     server.tool(tilte="?")  # type: ignore[call-overload]
 
 
+class Seat(msgspec.Struct):
+    row: int
+
+
+@server.tool
+async def handlers_ask(ctx: Context) -> str | InputRequired:
+    assert_type(await ctx.elicit("Which seat?", Seat), Elicited[Seat])
+    assert_type((await ctx.elicit("Which seat?", Seat)).content, Seat | None)
+    assert_type(await ctx.elicit("How many?", int), Elicited[int])
+    assert_type(await ctx.elicit("Sure?"), Elicited[None])
+    assert_type((await ctx.elicit_url("Pay", "https://a.example")).accepted, bool)
+    assert_type(await ctx.sample("Hi", max_tokens=9), Sampled)
+    assert_type(await ctx.roots(), list[Root])
+    await ctx.sample("Hi")  # type: ignore[call-arg]
+    return InputRequired({"seat": ElicitRequest("Which seat?", Seat)}, state=[1])
+
+
+@server.resource("users://{user_id}", mime_type="text/plain", ttl_ms=1000)
+async def user(user_id: int) -> str:
+    return str(user_id)
+
+
+@server.prompt(title="Greet")
+def greet(name: str, times: int = 1) -> list[PromptMessage]:
+    return [PromptMessage("user", f"Greet {name}")] * times
+
+
+@server.completion(greet, "name")
+def names(value: str) -> list[str]:
+    return [value]
+
+
+async def features_keep_the_signature() -> None:
+    assert_type(await user(5), str)
+    assert_type(greet("Ann", times=2), list[PromptMessage])
+    assert_type(names("A"), list[str])
+    await user("5")  # type: ignore[arg-type]
+    PromptMessage("system", "x")  # type: ignore[arg-type]
+
+
+def registering_features() -> None:
+    assert_type(server.add_resource("a://b", b"x"), Resource | ResourceTemplate)
+    assert_type(server.add_folder("docs://", "docs"), ResourceTemplate)
+    assert_type(server.add_prompt(greet, name="other"), Prompt)
+    server.prompt(nmae="?")  # type: ignore[call-overload]
+    server.resource("a://b", tilte="?")  # type: ignore[call-arg]
+    server.remove_resource("a://b")
+    server.resource_updated("a://b")
+
+
 async def asking() -> None:
     async with Client(Stdio("server", ["--flag"], env={"A": "b"}), era="modern") as client:
         assert_type(client, Client)
@@ -58,6 +138,56 @@ async def asking() -> None:
 def asking_without_a_loop() -> None:
     with SyncClient(server) as client:
         assert_type(client, SyncClient)
+        assert_type(client.list_prompts(), list[PromptInfo])
+        for resource in client.iter_resources(timeout=1):
+            assert_type(resource, ResourceInfo)
+        assert_type(client.call_tool("add", {"a": 1}, timeout=5), CallToolResult)
+        assert_type(client.read_resource("file:///x"), ReadResourceResult)
+        client.read_resource(1)  # type: ignore[arg-type]
+        client.get_prompt("p", argument={})  # type: ignore[call-arg]
+        with client.subscribe(tools=True) as events:
+            for event in events:
+                assert_type(event, Event)
+
+
+async def answering() -> None:
+    async def on_elicit(request: client_api.ElicitRequest) -> Accept:
+        assert_type(request.schema, dict[str, Any] | None)
+        return Accept({"name": "x"})
+
+    def on_sample(request: SampleRequest) -> SampleResult:
+        return SampleResult(content="x", model="m")
+
+    options = Client(
+        server, on_elicit=on_elicit, on_sample=on_sample, roots=["/srv"], validate=True
+    )
+    assert_type(await options.add_root("/home"), bool)
+    Client(server, on_sample=on_elicit)  # type: ignore[arg-type]
+    Client(server, validate="yes")  # type: ignore[arg-type]
+    SampleResult("x", "m")  # type: ignore[call-arg]
+
+
+async def features() -> None:
+    async with Client(server, on_resource_updated=print, cache=False) as client:
+        assert_type(await client.list_resources(), list[ResourceInfo])
+        assert_type(await client.list_resources_page(), ListResourcesResult)
+        async for prompt in client.iter_prompts():
+            assert_type(prompt, PromptInfo)
+        read = await client.read_resource("file:///x", meta={"traceparent": "…"})
+        assert_type(read.contents[0].text, str | None)
+        assert_type(read.data, bytes)
+        assert_type(await client.read_template("file:///{x}", x="y"), ReadResourceResult)
+        assert_type((await client.get_prompt("p")).messages[0].role, str)
+        completion = await client.complete(PromptRef("p"), "argument", "va")
+        assert_type(completion.values, list[str])
+        async with client.subscribe(tools=True, uris=["file:///x"]) as events:
+            assert_type(events.honoured, SubscriptionFilter | None)
+            async for event in events:
+                match event:
+                    case ResourceUpdated(uri=uri):
+                        assert_type(uri, str)
+                    case ToolsChanged() | Resumed():
+                        pass
 
 
 def configuring() -> None:

@@ -1,9 +1,15 @@
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
 from typing_extensions import Buffer, disjoint_base
 
 from wirespeed._core.framing.base import Framer
 from wirespeed._core.outbox import Chunk, Outbox
 from wirespeed.limits import Limits
 
+_Tap: TypeAlias = Callable[[Wire, Literal["made", "sent", "received"], bytes], object]
+
+def set_tap(function: _Tap | None) -> None: ...
 @disjoint_base
 class Wire:
     @property

@@ -4,10 +4,28 @@ Subclasses give the bytes a meaning: `wirespeed._core.session.Session` (JSON-RPC
 `wirespeed._core.frames.FrameStream` (frames as they are).
 """
 
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t
 
 from wirespeed._core.framing.base cimport Framer
-from wirespeed._core.outbox cimport Outbox
+from wirespeed._core.outbox cimport Outbox, iovec
+
+cdef enum:
+    TAPPED_VECTORS = 64      # no link writes more at once
+
+# Set by tests only; looked at once for each read and write of a stream.
+cdef object tap = None
+
+
+def set_tap(function):
+    """For tests and debugging: show a function all bytes that pass through the wires made and used
+    in this process. None ends it.
+
+    It is called with the wire, what is done with it ("made", "sent" or "received"), and a copy of
+    the bytes, before they are looked at.
+    """
+    global tap
+    tap = function
 
 
 cdef class Wire:
@@ -22,6 +40,8 @@ cdef class Wire:
         self.outbox = Outbox()
         self.framer = framer
         framer.out = self.outbox
+        if tap is not None:
+            tap(self, "made", b"")
         return 0
 
     # -- bytes in ------------------------------------------------------------------------------
@@ -30,6 +50,8 @@ cdef class Wire:
         return self.framer.get_buffer_c(p, n)
 
     cdef int commit_c(self, size_t n) except -1:
+        if tap is not None:
+            show_received_c(self, n)
         self.framer.commit_c(n)
         self.bytes_in += <long long> n
         return 0
@@ -41,6 +63,8 @@ cdef class Wire:
         framings copy it. RuntimeError after `receive_eof`, and while a buffer is lent by
         `get_buffer`.
         """
+        if tap is not None:
+            tap(self, "received", bytes(data))
         self.bytes_in += self.framer.feed_c(data)
 
     def get_buffer(self):
@@ -57,6 +81,8 @@ cdef class Wire:
 
         ValueError when they are more than it had room for; RuntimeError when none is lent.
         """
+        if tap is not None and self.framer.lent is not None and n >= 0:
+            show_received_c(self, <size_t> n)
         self.framer.take_back_c(n)
         self.bytes_in += n
 
@@ -93,8 +119,39 @@ cdef class Wire:
     def data_to_send(self):
         """What is to be written, in order, as read-only bytes-like chunks that never change."""
         self.bytes_out += <long long> self.outbox.size
-        return self.outbox.take()
+        chunks = self.outbox.take()
+        if tap is not None:
+            tap(self, "sent", b"".join(chunks))
+        return chunks
 
     cdef int sent_c(self, size_t n) except -1:
+        if tap is not None:
+            show_sent_c(self, n)
         self.bytes_out += <long long> n
         return self.outbox.consume_c(n)
+
+
+cdef int show_received_c(Wire wire, size_t n) except -1:
+    """To the tap: n bytes were read to where `get_buffer_c` said, and will say again."""
+    cdef uint8_t *p = NULL
+    cdef size_t room = 0
+    wire.framer.get_buffer_c(&p, &room)
+    if n <= room:
+        tap(wire, "received", PyBytes_FromStringAndSize(<const char *> p, <Py_ssize_t> n))
+    return 0
+
+
+cdef int show_sent_c(Wire wire, size_t n) except -1:
+    """To the tap: the first n bytes of the outbox were sent."""
+    cdef iovec vectors[TAPPED_VECTORS]
+    cdef int i, n_vectors = wire.outbox.gather_c(vectors, TAPPED_VECTORS)
+    cdef size_t part
+    cdef list parts = []
+    for i in range(n_vectors):
+        part = min(n, vectors[i].iov_len)
+        parts.append(
+            PyBytes_FromStringAndSize(<const char *> vectors[i].iov_base, <Py_ssize_t> part)
+        )
+        n -= part
+    tap(wire, "sent", b"".join(parts))
+    return 0

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from wirespeed.client.target import Stdio
     from wirespeed.limits import Limits
     from wirespeed.server import Server
+    from wirespeed.server.lifespan import Life
     from wirespeed.transport.process import Child
     from wirespeed.transport.tasks import TaskPool
 
@@ -93,14 +94,18 @@ class MemoryChannel:
 
     def __init__(self, server: Server) -> None:
         self.server = server
+        self._life: Life | None = None
         self._pool: TaskPool | None = None
         self._served: Any = None
         self._connection: ClientConnection | None = None
 
     async def open(self, join: Join, limits: Limits) -> None:
+        from wirespeed.server.lifespan import hold
         from wirespeed.transport.memory import pair
         from wirespeed.transport.tasks import TaskPool
 
+        if hasattr(self.server, "running"):  # a LiteServer is not kept alive
+            self._life = await hold(self.server)
         loop = asyncio.get_running_loop()
         self._pool = TaskPool(loop)
         connection = self._connection = join(None)
@@ -124,6 +129,16 @@ class MemoryChannel:
         return ConnectionClosed(reason)
 
     async def close(self) -> None:
+        from wirespeed.server.lifespan import release
+
+        life, self._life = self._life, None
+        try:
+            await self._end()
+        finally:
+            if life is not None:
+                await release(life)
+
+    async def _end(self) -> None:
         # nobody would get what is still worked on: no grace time
         if self._served is not None:
             self._served.abort()

@@ -12,6 +12,8 @@ cdef class Waiter:
     cdef readonly object on_progress   # called with what a progress notification says, or None
     cdef readonly str method
     cdef readonly bint cancellable     # `initialize` is not
+    cdef readonly double deadline      # of the loop's clock; infinity for none
+    cdef readonly bytes arguments      # of a tool, as they were sent, where they may be sent again
 
 
 cdef class ClientConnection(Endpoint):
@@ -26,6 +28,7 @@ cdef class ClientConnection(Endpoint):
     cdef double timer_at
     cdef object room_waiters           # deque of futures
     cdef public bint probing           # the only request is server/discover, the first one
+    cdef public object answerer        # answers the server's requests (legacy); None: nobody does
     cdef public bint gone              # nothing is sent any more, though the link may still linger
     cdef public object lost_error      # why the link is gone: what calls fail with
 
@@ -35,4 +38,4 @@ cdef class ClientConnection(Endpoint):
     cdef int refuse_c(self, Message m) except -1
     cdef int progress_c(self, Waiter waiter, Message m) except -1
     cdef int arm_c(self, double at) except -1
-    cdef int write_meta_c(self, Waiter waiter, bint first) except -1
+    cdef int write_meta_c(self, Waiter waiter, bint first, bytes more) except -1

@@ -6,7 +6,7 @@ is above (`wirespeed.client.client`).
 
 cimport cython
 from libc.math cimport INFINITY
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 import logging
 from collections import deque
@@ -76,7 +76,8 @@ cdef class ClientConnection(Endpoint):
         loop: The loop that everything happens on.
         limits: What the connection may take.
         owner: Gets ``on_notification(message)``, ``on_bad_line(message)``, ``on_outcome(value)``
-            with what a progress callback returned, ``on_link_over()`` (both sides said goodbye, or
+            with what a progress callback returned, ``spawn(work)`` for tasks that end with the
+            client, ``on_link_over()`` (both sides said goodbye, or
             the stream failed), ``on_link_eof()`` and ``on_link_lost(exc)``.
         framer: How messages lie in the stream; one a line by default.
     """
@@ -121,31 +122,39 @@ cdef class ClientConnection(Endpoint):
         waiter.future = self.loop.create_future()
         if timeout != INFINITY:
             deadline = <double> self.loop.time() + timeout
+        waiter.deadline = deadline
         waiter.id = self.session.pending.add_c(waiter, deadline)
         if deadline < self.timer_at:
             self.arm_c(deadline)
         return waiter
 
-    cdef int write_meta_c(self, Waiter waiter, bint first) except -1:
-        """``"_meta":{...}`` of a request's params, where there is something to say."""
+    cdef int write_meta_c(self, Waiter waiter, bint first, bytes more) except -1:
+        """``"_meta":{...}`` of a request's params, where there is something to say. `more`: JSON
+        text of the caller's own members."""
         cdef Outbox out = self.session.outbox
         cdef bytes digits
-        if not self.meta and waiter.on_progress is None:
+        if not self.meta and waiter.on_progress is None and not more:
             return 0
         out.text_c(b'"_meta":{' if first else b',"_meta":{')
         out.text_c(self.meta)
+        if more:
+            if self.meta:
+                out.text_c(b",")
+            out.write_object_c(more)
         if waiter.on_progress is not None:
-            digits = b'%b"progressToken":%d' % (b"," if self.meta else b"", waiter.id)
+            digits = b'%b"progressToken":%d' % (b"," if self.meta or more else b"", waiter.id)
             out.text_c(digits)
         out.text_c(b"}")
         return 0
 
-    def call_tool(self, str name not None, arguments, double timeout, on_progress):
+    def call_tool(self, str name not None, arguments, double timeout, on_progress,
+                  bytes meta=None):
         """Start tools/call; a `Waiter` whose future becomes a `CallToolResult`.
 
         `arguments`: a mapping or struct, JSON text as bytes, or None; TypeError or ValueError for
-        what cannot be sent. LimitExceeded when too many requests are outstanding; ConnectionClosed
-        or ChildExited when the link is gone. Nothing is sent then.
+        what cannot be sent. `meta`: members of ``_meta`` besides our own, as JSON text without the
+        braces. LimitExceeded when too many requests are outstanding; ConnectionClosed or
+        ChildExited when the link is gone. Nothing is sent then.
         """
         cdef Waiter waiter
         cdef Outbox out
@@ -157,35 +166,38 @@ cdef class ClientConnection(Endpoint):
                 self.names[name] = name_json
         body = None if arguments is None else arguments_text(arguments, self.max_depth)
         waiter = self.waiter_c("tools/call", decode_call_result, on_progress, True, timeout)
+        if self.meta:
+            # a modern server may answer that the same is to be sent once more (basic/patterns/mrtr)
+            waiter.arguments = body
         out = self.session.open_request_c(waiter.id)
         out.text_c(b'"method":"tools/call","params":{"name":')
         out.write_object_c(name_json)
         if body is not None:
             out.text_c(b',"arguments":')
             out.write_object_c(body)
-        self.write_meta_c(waiter, False)
+        self.write_meta_c(waiter, False, meta)
         out.text_c(b"}")
         self.session.close_request_c()
         self.link.wrote_c()
         return waiter
 
     def request(self, str method not None, bytes params, decode, *, double timeout=INFINITY,
-                on_progress=None, bint cancellable=True):
+                on_progress=None, bint cancellable=True, bytes meta=None):
         """Start any request; a `Waiter` whose future becomes what `decode` makes of the result.
 
-        `params` is the JSON text of an object without ``_meta``, on one line, or None. Errors as of
-        `call_tool`.
+        `params` is the JSON text of an object without ``_meta``, on one line, or None. `meta` and
+        errors as of `call_tool`.
         """
         cdef bytes method_json = encode(method)
         cdef Waiter waiter = self.waiter_c(method, decode, on_progress, cancellable, timeout)
         cdef Outbox out = self.session.open_request_c(waiter.id)
         out.text_c(b'"method":')
         out.write_object_c(method_json)
-        if params is not None or self.meta or on_progress is not None:
+        if params is not None or self.meta or meta or on_progress is not None:
             params = b"{}" if params is None else params
             out.text_c(b',"params":')
             out.write_object_c(params[:len(params) - 1])
-            self.write_meta_c(waiter, len(params) == 2)
+            self.write_meta_c(waiter, len(params) == 2, meta)
             out.text_c(b"}")
         self.session.close_request_c()
         self.link.wrote_c()
@@ -197,6 +209,20 @@ cdef class ClientConnection(Endpoint):
             raise self.error()
         self.session.send_notification(method, params)
         self.link.wrote_c()
+
+    def answer(self, uint64_t ref, bytes result not None):
+        """Answer a request of the server with a result, JSON text. False: it waits no more."""
+        if self.link is None or self.gone or not self.session.result_c(ref, result):
+            return False
+        self.link.wrote_c()
+        return True
+
+    def refuse(self, uint64_t ref, int code, str message not None, data=None):
+        """Answer a request of the server with an error. False: it waits no more."""
+        if self.link is None or self.gone or not self.session.error_c(ref, code, message, data):
+            return False
+        self.link.wrote_c()
+        return True
 
     def abandon(self, Waiter waiter not None, str reason=None):
         """Its caller waits no more: tell the server, unless the answer is there already."""
@@ -356,13 +382,18 @@ cdef class ClientConnection(Endpoint):
                 InvalidResponse(f"the error of {waiter.method} is not valid: {exc}")
             )
         else:
+            if error.code == codes.URL_ELICITATION_REQUIRED and self.answerer is not None:
+                self.answerer.required(error.data)
             waiter.future.set_exception(RemoteError(error.code, error.message, error.data))
         return 0
 
     def notification(self, Message m not None):
         """A notification of the server."""
         cdef Waiter waiter
-        if m.token is not None:
+        if m.ref:
+            if m.token is not None:
+                m.token.cancel()       # the server wants its request answered no more
+        elif m.token is not None:
             waiter = <Waiter> m.token
             if method_is(m, b'"notifications/progress"', "notifications/progress"):
                 if waiter.on_progress is not None and not waiter.future.done():
@@ -372,8 +403,12 @@ cdef class ClientConnection(Endpoint):
                 self.session.forget(waiter.id)
                 if not waiter.future.done():
                     waiter.future.set_result(None)
-            return
-        self.owner.on_notification(m)
+        elif self.answerer is not None and method_is(
+            m, b'"notifications/elicitation/complete"', "notifications/elicitation/complete"
+        ):
+            self.answerer.completed(m)
+        else:
+            self.owner.on_notification(m)
 
     cdef int progress_c(self, Waiter waiter, Message m) except -1:
         cdef object outcome
@@ -394,10 +429,12 @@ cdef class ClientConnection(Endpoint):
         return 0
 
     def inbound(self, Message m not None):
-        """A request of the server (legacy only)."""
-        if method_is(m, b'"ping"', "ping"):
+        """A request of the server, which only legacy ones have (2026-07-28 basic, "Messages")."""
+        if method_is(m, b'"ping"', "ping") and (
+            self.revision is None or self.probing or not self.revision.modern
+        ):
             self.session.result_c(m.ref, b"{}")
-        else:
+        elif self.answerer is None or not self.answerer.asked(m):
             self.session.error_c(
                 m.ref, codes.METHOD_NOT_FOUND, f"Method not found: {m.method}", None
             )
@@ -406,6 +443,8 @@ cdef class ClientConnection(Endpoint):
         self.owner.on_link_eof()
 
     cpdef object on_lost(self, exc):
+        if self.answerer is not None:
+            self.answerer.close()
         self.on_drained()
         self.owner.on_link_lost(exc)
 
@@ -415,6 +454,8 @@ cdef class ClientConnection(Endpoint):
         self.gone = True
         if self.lost_error is None:
             self.lost_error = exc
+        if self.answerer is not None:
+            self.answerer.close()
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None

@@ -14,6 +14,7 @@ import msgspec
 from wirespeed.client.results import complete
 from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError, WirespeedError
 from wirespeed.protocol import codes
+from wirespeed.protocol.client_capabilities import ANSWERED, declared
 from wirespeed.protocol.messages import DiscoverResult, InitializeResult
 from wirespeed.protocol.revisions import (
     LATEST_LEGACY,
@@ -30,6 +31,7 @@ from wirespeed.protocol.revisions import (
 )
 
 if TYPE_CHECKING:
+    from wirespeed.client.answering import Answering
     from wirespeed.client.connection import ClientConnection
 
 encode = msgspec.json.Encoder().encode
@@ -84,17 +86,40 @@ class Agreement(msgspec.Struct):
 
 
 class Identity(msgspec.Struct):
-    """What a client says of itself."""
+    """What a client says of itself.
+
+    Attributes:
+        info: ``clientInfo``.
+        capabilities: What it declares besides what its handlers let it, as the newest revisions
+            write that. Features that need a handler and have none are declared to modern servers
+            alone, whose calls can be answered by hand (`Client.resume`).
+        log_level: The least severe level of log messages to get.
+        answering: The handlers for what servers ask, if there are any.
+    """
 
     info: dict[str, Any]
     capabilities: dict[str, Any]
     log_level: str | None = None
+    answering: Answering | None = None
+
+    def declared(self, version: str) -> dict[str, Any]:
+        """``ClientCapabilities`` for one revision."""
+        own = {} if self.answering is None else self.answering.capabilities
+        if not self.capabilities and not own:
+            return {}
+        full = dict(own)
+        for name, settings in self.capabilities.items():
+            if name in own:
+                full[name] = own[name] | settings
+            elif REVISIONS[version].modern or name not in ANSWERED:
+                full[name] = settings
+        return declared(full, version)
 
     def meta(self, version: str) -> bytes:
         """The members that every modern request's ``_meta`` carries, without the braces."""
         members: dict[str, Any] = {
             META_PROTOCOL_VERSION: version,
-            META_CLIENT_CAPABILITIES: self.capabilities,
+            META_CLIENT_CAPABILITIES: self.declared(version),
             META_CLIENT_INFO: self.info,
         }
         if self.log_level is not None:
@@ -198,6 +223,14 @@ async def legacy(
         )
     revision = REVISIONS[result.protocolVersion]
     connection.use(revision, b"")
+    if identity.answering is not None:
+        version = revision.version
+        mine = identity.declared(version)
+        if "tasks" in mine:
+            from wirespeed.client.task_inbox import TaskInbox as Inbox
+        else:
+            from wirespeed.client.inbox import Inbox
+        connection.answerer = Inbox(connection, identity.answering, mine, version)
     connection.notify("notifications/initialized")
     return Agreement(revision, result.serverInfo, result.capabilities, result.instructions)
 
@@ -209,7 +242,7 @@ async def _initialize(
     connection.session.batches = True  # its answer may come in one: 2025-03-26 is not excluded yet
     params = {
         "protocolVersion": version,
-        "capabilities": identity.capabilities,
+        "capabilities": identity.declared(version),
         "clientInfo": identity.info,
     }
     waiter = connection.request(

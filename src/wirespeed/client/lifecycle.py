@@ -68,6 +68,9 @@ class Host(Protocol):
     def notified(self, message: Message) -> None:
         """A notification came in that is not about a call."""
 
+    def parted(self, exc: BaseException) -> None:
+        """The link is lost, and is not made again unless somebody asks for it."""
+
 
 class Lifecycle:
     """One target's links, one after another; at most one at a time."""
@@ -332,6 +335,8 @@ class Lifecycle:
             logger.warning("%s", error)
             if self._host.listens and self._may_revive():
                 self._revive_soon(connection)
+            else:
+                self._host.parted(error)
         self._end(channel)
 
     def _restarts(self) -> int:
@@ -373,6 +378,8 @@ class Lifecycle:
                     lost.lost_error = exc
                     what = "connected to" if self._elsewhere else "started"
                     logger.warning("the server cannot be %s again: %s", what, exc)
+                    if not self._may_revive():
+                        self._host.parted(exc)
 
     def _pause(self, now: float) -> float:
         """Seconds to wait before the next start."""
@@ -433,6 +440,9 @@ class _Owner:
 
     def on_outcome(self, outcome: object) -> None:
         self._life.spawn_outcome(outcome)
+
+    def spawn(self, work: Awaitable[T]) -> asyncio.Future[T]:
+        return self._life.spawn(work)
 
     def on_bad_line(self, message: Message) -> None:
         self._life.skipped(message)

@@ -1,13 +1,17 @@
-"""What servers answer, typed. Unknown members are ignored, as every revision asks."""
+"""What servers answer about tools, typed, and what all results have in common. Unknown members are
+ignored, as every revision asks. Resources, prompts and completion: `wirespeed.client.features`."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 
 from wirespeed.errors import InvalidResponse
 from wirespeed.server.content import Audio, EmbeddedResource, Image, ResourceLink, Text
+
+T = TypeVar("T")
 
 
 class UnknownContent(msgspec.Struct):
@@ -100,29 +104,67 @@ _strict = msgspec.json.Decoder(CallToolResult).decode
 _loose = msgspec.json.Decoder(_Loose).decode
 
 
-def decode_call_result(data: Any) -> CallToolResult:
+def decode_call_result(data: Any) -> CallToolResult | Unfinished:
     """The result of tools/call. Blocks of unknown types become `UnknownContent`."""
     try:
         result = _strict(data)
     except msgspec.ValidationError:
+        kind = _kind(data).result_type
+        if kind != "complete":
+            return Unfinished(kind, bytes(data))
         loose = _loose(data)
-        blocks: list[Any] = []
-        for block in loose.content:
-            try:
-                blocks.append(msgspec.convert(block, Block))
-            except msgspec.ValidationError:
-                if block.get("type") in _TYPES:
-                    raise
-                blocks.append(UnknownContent(block))
         result = CallToolResult(
-            blocks, loose.structured_content, loose.is_error, loose.meta, loose.result_type
+            [known_or_not(block) for block in loose.content],
+            loose.structured_content,
+            loose.is_error,
+            loose.meta,
         )
     if result.result_type != "complete":
-        complete(result.result_type)
+        return Unfinished(result.result_type, bytes(data))
     return result
 
 
 _TYPES = {"text", "image", "audio", "resource", "resource_link"}
+
+
+def known_or_not(block: dict[str, Any]) -> Any:
+    """A content block; `UnknownContent` if this version does not know its type."""
+    try:
+        return msgspec.convert(block, Block)
+    except msgspec.ValidationError:
+        if block.get("type") in _TYPES:
+            raise
+        return UnknownContent(block)
+
+
+class Unfinished(msgspec.Struct):
+    """A result that is none yet: ``input_required`` (2026-07-28 basic/patterns/mrtr), or what an
+    extension has of its own.
+
+    Attributes:
+        result_type: ``resultType`` of the result.
+        text: The JSON text of the result.
+    """
+
+    result_type: str
+    text: bytes
+
+
+class _Kind(msgspec.Struct, rename="camel"):
+    result_type: str = "complete"
+
+
+_kind = msgspec.json.Decoder(_Kind).decode
+
+
+def unless_unfinished(decode: Callable[[Any], T]) -> Callable[[Any], T | Unfinished]:
+    """A decoder for results of the methods that may be answered with an `Unfinished` one."""
+
+    def either(data: Any) -> T | Unfinished:
+        kind = _kind(data).result_type
+        return decode(data) if kind == "complete" else Unfinished(kind, bytes(data))
+
+    return either
 
 
 def complete(result_type: str) -> None:

@@ -5,11 +5,22 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import functools
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+)
 
-from wirespeed.client.client import Client, OnProgress
+from wirespeed.client.client import Client
 from wirespeed.errors import ConnectionClosed
 from wirespeed.transport.loop import loop_factory
 
@@ -18,8 +29,12 @@ if TYPE_CHECKING:
 
     import msgspec
 
-    from wirespeed.client.results import CallToolResult, ListToolsResult, ToolInfo
+    from wirespeed.client.calls import Meta, OnProgress
+    from wirespeed.client.events import Event, SubscriptionFilter
+    from wirespeed.client.subscriptions import Subscription
+    from wirespeed.client.sync_tasks import BlockingTask
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _FROM_A_CALLBACK = "a callback cannot block its own client: call from another thread"
@@ -136,65 +151,186 @@ class Blocking(Generic[C]):
             raise
 
 
+def blocking(
+    method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[SyncClient, P], T]:
+    """A method of `SyncClient` from one of `Client`: same parameters, same result, but it waits."""
+
+    @functools.wraps(method)
+    def call(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._run(method(self._client, *args, **kwargs))
+
+    return call
+
+
+def iterating(
+    method: Callable[Concatenate[Client, P], AsyncGenerator[T, None]],
+) -> Callable[Concatenate[SyncClient, P], Iterator[T]]:
+    """The same for a method that gives an asynchronous generator."""
+
+    @functools.wraps(method)
+    def iterate(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        items = method(self._client, *args, **kwargs)
+        try:
+            while (item := self._run(_next(items))) is not _END:
+                yield item  # type: ignore[misc]
+        finally:
+            with contextlib.suppress(ConnectionClosed):  # then the loop's end has closed it
+                self._run(items.aclose())
+
+    return iterate
+
+
+class BlockingSubscription:
+    """What changed, as an iterator that waits: see `Client.subscribe` and `Subscription`."""
+
+    def __init__(self, client: SyncClient, subscription: Subscription) -> None:
+        self._client = client
+        self._subscription = subscription
+
+    def __repr__(self) -> str:
+        return repr(self._subscription)
+
+    def __enter__(self) -> Self:
+        self._client._run(self._subscription.__aenter__())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """As `Subscription.close`."""
+        with contextlib.suppress(ConnectionClosed):  # then it has ended already
+            self._client._run(_close(self._subscription))
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Event:
+        event = self.next_event()
+        if event is None:
+            raise StopIteration
+        return event
+
+    def next_event(self, timeout: float | None = None) -> Event | None:
+        """As `Subscription.next_event`: None at the end; CallTimeout after so many seconds."""
+        return self._client._run(self._subscription.next_event(timeout))
+
+    @property
+    def wanted(self) -> SubscriptionFilter:
+        """What was asked for."""
+        return self._subscription.wanted
+
+    @property
+    def honoured(self) -> SubscriptionFilter | None:
+        """What of it the server tells."""
+        return self._subscription.honoured
+
+
 class SyncClient(Blocking[Client]):
     """A `Client` on a loop in a thread of its own; the arguments are the same.
 
-    Its methods block, may be called from several threads at once (the calls are multiplexed on the
-    one link), and an interrupt (Ctrl-C) in one cancels that call. Callbacks run in the loop's
-    thread.
+    Its methods are those of `Client` and block. They may be called from several threads at once
+    (the calls are multiplexed on the one link), and an interrupt (Ctrl-C) in one cancels that call.
+    Callbacks run in the loop's thread.
     """
 
     def __init__(self, target: Any, **options: Any) -> None:
         super().__init__(Client(target, **options))
 
-    def restart(self) -> None:
-        """As `Client.restart`."""
-        self._run(self._client.restart())
+    restart = blocking(Client.restart)
+    call_tool = blocking(Client.call_tool)
+    resume = blocking(Client.resume)
+    request = blocking(Client.request)
+    ping = blocking(Client.ping)
+    discover = blocking(Client.discover)
+    set_log_level = blocking(Client.set_log_level)
 
-    def call_tool(
+    list_tasks = blocking(Client.list_tasks)
+
+    list_tools = blocking(Client.list_tools)
+    iter_tools = iterating(Client.iter_tools)
+    list_tools_page = blocking(Client.list_tools_page)
+    list_resources = blocking(Client.list_resources)
+    iter_resources = iterating(Client.iter_resources)
+    list_resources_page = blocking(Client.list_resources_page)
+    list_resource_templates = blocking(Client.list_resource_templates)
+    iter_resource_templates = iterating(Client.iter_resource_templates)
+    list_resource_templates_page = blocking(Client.list_resource_templates_page)
+    list_prompts = blocking(Client.list_prompts)
+    iter_prompts = iterating(Client.iter_prompts)
+    list_prompts_page = blocking(Client.list_prompts_page)
+
+    read_resource = blocking(Client.read_resource)
+    read_template = blocking(Client.read_template)
+    subscribe_resource = blocking(Client.subscribe_resource)
+    unsubscribe_resource = blocking(Client.unsubscribe_resource)
+    get_prompt = blocking(Client.get_prompt)
+    complete = blocking(Client.complete)
+
+    add_root = blocking(Client.add_root)
+    remove_root = blocking(Client.remove_root)
+    roots_changed = blocking(Client.roots_changed)
+
+    def start_tool(
         self,
         name: str,
         arguments: Mapping[str, Any] | msgspec.Struct | bytes | None = None,
         *,
+        ttl: float | None = None,
         timeout: float | None = -1.0,
         on_progress: OnProgress | None = None,
-    ) -> CallToolResult:
-        """As `Client.call_tool`."""
-        return self._run(
-            self._client.call_tool(name, arguments, timeout=timeout, on_progress=on_progress)
+        meta: Meta | None = None,
+    ) -> BlockingTask:
+        """As `Client.start_tool`."""
+        from wirespeed.client.sync_tasks import BlockingTask
+
+        work = self._client.start_tool(
+            name, arguments, ttl=ttl, timeout=timeout, on_progress=on_progress, meta=meta
+        )
+        return BlockingTask(self, self._run(work))
+
+    def get_task(self, task_id: str, *, timeout: float | None = -1.0) -> BlockingTask:
+        """As `Client.get_task`."""
+        from wirespeed.client.sync_tasks import BlockingTask
+
+        return BlockingTask(self, self._run(self._client.get_task(task_id, timeout=timeout)))
+
+    def subscribe(
+        self,
+        *,
+        tools: bool = False,
+        prompts: bool = False,
+        resources: bool = False,
+        uris: Iterable[str] = (),
+        more: Mapping[str, Any] | None = None,
+        max_events: int = 1000,
+        timeout: float | None = -1.0,
+        meta: Meta | None = None,
+    ) -> BlockingSubscription:
+        """As `Client.subscribe`, with ``with`` and ``for``."""
+        return BlockingSubscription(
+            self,
+            self._client.subscribe(
+                tools=tools,
+                prompts=prompts,
+                resources=resources,
+                uris=uris,
+                more=more,
+                max_events=max_events,
+                timeout=timeout,
+                meta=meta,
+            ),
         )
 
-    def list_tools(self, *, timeout: float | None = -1.0) -> list[ToolInfo]:
-        """As `Client.list_tools`."""
-        return self._run(self._client.list_tools(timeout=timeout))
-
-    def iter_tools(self, *, timeout: float | None = -1.0) -> Iterator[ToolInfo]:
-        """As `Client.iter_tools`."""
-        items = self._client.iter_tools(timeout=timeout)
-        try:
-            while (tool := self._run(_next(items))) is not None:
-                yield tool
-        finally:
-            with contextlib.suppress(ConnectionClosed):  # then the loop's end has closed it
-                self._run(items.aclose())
-
-    def list_tools_page(
-        self, cursor: str | None = None, *, timeout: float | None = -1.0
-    ) -> ListToolsResult:
-        """As `Client.list_tools_page`."""
-        return self._run(self._client.list_tools_page(cursor, timeout=timeout))
-
-    def request(self, method: str, params: Mapping[str, Any] | None = None, **options: Any) -> Any:
-        """As `Client.request`."""
-        return self._run(self._client.request(method, params, **options))
-
-    def ping(self, *, timeout: float | None = -1.0) -> None:
-        """As `Client.ping`."""
-        self._run(self._client.ping(timeout=timeout))
-
-    def set_log_level(self, level: str) -> None:
-        """As `Client.set_log_level`."""
-        self._run(self._client.set_log_level(level))
+    def clear_cache(self) -> None:
+        """As `Client.clear_cache`."""
+        self._client.clear_cache()
 
     @property
     def protocol_version(self) -> str:
@@ -253,5 +389,12 @@ def _begin(
     task.add_done_callback(ended)
 
 
-async def _next(items: AsyncGenerator[ToolInfo, None]) -> ToolInfo | None:
-    return await anext(items, None)
+_END: Final = object()
+
+
+async def _next(items: AsyncGenerator[T, None]) -> T | object:
+    return await anext(items, _END)
+
+
+async def _close(subscription: Subscription) -> None:
+    subscription.close()

@@ -21,3 +21,5 @@ UNSUPPORTED_PROTOCOL_VERSION = -32022
 # Ours: outside -32768..-32000, which JSON-RPC and MCP reserve.
 OVERLOADED = -31000
 SHUTTING_DOWN = -31001
+# The request that a task stood for was cancelled, so it has no result (2025-11-25 tasks/result).
+TASK_CANCELLED = -31002

@@ -77,6 +77,46 @@ class ResourceParams(msgspec.Struct):
     uri: str
 
 
+class GetPromptParams(msgspec.Struct):
+    """prompts/get."""
+
+    name: str
+    arguments: dict[str, str] = {}
+
+
+class PromptReference(msgspec.Struct, tag_field="type", tag="ref/prompt"):
+    """What is completed: an argument of a prompt."""
+
+    name: str
+
+
+class ResourceReference(msgspec.Struct, tag_field="type", tag="ref/resource"):
+    """What is completed: a variable of a resource template; ``uri`` is the template or a URI."""
+
+    uri: str
+
+
+class CompleteArgument(msgspec.Struct):
+    """The argument that is completed, and what of it is there already."""
+
+    name: str
+    value: str
+
+
+class CompleteParams(msgspec.Struct):
+    """completion/complete; ``context`` from 2025-06-18 on."""
+
+    ref: PromptReference | ResourceReference
+    argument: CompleteArgument
+    context: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class CompleteContext(msgspec.Struct):
+    """The arguments that have their values already."""
+
+    arguments: dict[str, str] = {}
+
+
 class ErrorObject(msgspec.Struct):
     """The error of a JSON-RPC response (section 5.1)."""
 

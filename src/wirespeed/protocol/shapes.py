@@ -51,6 +51,7 @@ MEMBERS: dict[str, dict[str, Since]] = {
     "ResourceTemplate": {"title": _0618, "_meta": _0618, "icons": _1125},
     "ResourceContents": {"_meta": _0618},
     "Annotations": {"lastModified": _0618},
+    "CompleteParams": {"context": _0618},
     "ListResult": {"ttlMs": _26, "cacheScope": _26, "resultType": _26},
 }
 

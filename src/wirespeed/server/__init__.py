@@ -5,6 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from wirespeed.protocol.asking import (
+        ModelPreferences,
+        Root,
+        SamplingMessage,
+        ToolResultContent,
+        ToolUseContent,
+    )
+    from wirespeed.server.completer import Completion
     from wirespeed.server.content import (
         Annotations,
         Audio,
@@ -17,39 +25,102 @@ if TYPE_CHECKING:
         Text,
         ToolResult,
     )
+    from wirespeed.server.contents import ResourceResult
     from wirespeed.server.context import Context
+    from wirespeed.server.extensions import Extension, ExtensionResult
+    from wirespeed.server.forms import Email, Uri, titles
+    from wirespeed.server.inputs import InputRequired
+    from wirespeed.server.prompt import Prompt, PromptMessage, PromptResult
+    from wirespeed.server.providers import DependencyError, Depends
+    from wirespeed.server.questions import (
+        Elicited,
+        ElicitRequest,
+        RootsRequest,
+        Sampled,
+        SampleRequest,
+    )
+    from wirespeed.server.resource import Resource, ResourceTemplate
     from wirespeed.server.server import Server
     from wirespeed.server.signature import SignatureError
 
 __all__ = [
     "Annotations",
     "Audio",
+    "Completion",
     "Context",
+    "DependencyError",
+    "Depends",
+    "ElicitRequest",
+    "Elicited",
+    "Email",
     "EmbeddedResource",
+    "Extension",
+    "ExtensionResult",
     "Icon",
     "Image",
+    "InputRequired",
+    "ModelPreferences",
+    "Prompt",
+    "PromptMessage",
+    "PromptResult",
     "RawResult",
+    "Resource",
     "ResourceContents",
     "ResourceLink",
+    "ResourceResult",
+    "ResourceTemplate",
+    "Root",
+    "RootsRequest",
+    "SampleRequest",
+    "Sampled",
+    "SamplingMessage",
     "Server",
     "SignatureError",
     "Text",
     "ToolResult",
+    "ToolResultContent",
+    "ToolUseContent",
+    "Uri",
+    "titles",
 ]
 
-_HOMES = dict.fromkeys(__all__, "content") | {
-    "Context": "context",
-    "Server": "server",
-    "SignatureError": "signature",
+_HOMES = {
+    "wirespeed.protocol.asking": (
+        "ModelPreferences",
+        "Root",
+        "SamplingMessage",
+        "ToolResultContent",
+        "ToolUseContent",
+    ),
+    "wirespeed.server.completer": ("Completion",),
+    "wirespeed.server.contents": ("ResourceResult",),
+    "wirespeed.server.context": ("Context",),
+    "wirespeed.server.extensions": ("Extension", "ExtensionResult"),
+    "wirespeed.server.forms": ("Email", "Uri", "titles"),
+    "wirespeed.server.inputs": ("InputRequired",),
+    "wirespeed.server.prompt": ("Prompt", "PromptMessage", "PromptResult"),
+    "wirespeed.server.providers": ("DependencyError", "Depends"),
+    "wirespeed.server.questions": (
+        "ElicitRequest",
+        "Elicited",
+        "RootsRequest",
+        "SampleRequest",
+        "Sampled",
+    ),
+    "wirespeed.server.resource": ("Resource", "ResourceTemplate"),
+    "wirespeed.server.server": ("Server",),
+    "wirespeed.server.signature": ("SignatureError",),
 }
+_HOME_OF = dict.fromkeys(__all__, "wirespeed.server.content")
+_HOME_OF |= {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     import importlib
 
-    home = _HOMES.get(name)
+    home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'wirespeed.server' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"wirespeed.server.{home}"), name)
+    value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value

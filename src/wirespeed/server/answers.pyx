@@ -4,6 +4,7 @@
 (2026-07-28 basic, "Responses"), or the brace alone.
 """
 
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
 
@@ -75,6 +76,22 @@ cdef int answer_content_c(
         out.text_c(b',"isError":true')
     out.write_object_c(tail)
     return session.close_reply_c(ref)
+
+
+cdef bytes text_result_c(const uint8_t *utf8, size_t n, bytes tail):
+    """A short text as `answer_text_c` has it, as one text."""
+    cdef size_t n_tail = <size_t> len(tail), used
+    cdef uint8_t *p = <uint8_t *> PyMem_Malloc(44 + 6 * n + n_tail)
+    if p is NULL:
+        raise MemoryError
+    memcpy(p, b'{"content":[{"type":"text","text":"', 35)
+    used = 35 + kernels.json_escape(p + 35, utf8, n)
+    memcpy(p + used, b'"}]', 3)
+    memcpy(p + used + 3, <const char *> tail, n_tail)
+    try:
+        return (<const char *> p)[:used + 3 + n_tail]
+    finally:
+        PyMem_Free(p)
 
 
 cdef bytes content_result_c(bytes content, bytes structured, bint is_error, bytes tail):

@@ -7,14 +7,16 @@ cimport cython
 from libc.math cimport INFINITY
 
 import asyncio
+import itertools
 import logging
 import threading
 
 import msgspec
 
-from wirespeed._core._simd cimport WS_PARAMS
+from wirespeed._core._simd cimport WS_NAME, WS_PARAMS
 from wirespeed._core.envelope cimport ERROR, INVALID, RESULT, Message
 from wirespeed._core.session cimport Session
+from wirespeed.server.observer cimport CANCELLED, Observer, Series, now_c
 from wirespeed.transport.link cimport Endpoint
 from wirespeed.transport.tasks cimport Completion, TaskPool
 
@@ -24,16 +26,24 @@ from wirespeed.errors import (
     InvalidResponse,
     ProtocolError,
     RemoteError,
+    ResourceNotFound,
 )
 from wirespeed.protocol import codes
 from wirespeed.protocol.messages import CallInput, ErrorObject
 from wirespeed.server import launch as launchers
 from wirespeed.server.context import Context
+from wirespeed.server.methods import HANDLERS
 from wirespeed.server.reply import finished
 
 logger = logging.getLogger("wirespeed.server")
 
 cdef object CancelledError = asyncio.CancelledError
+cdef object current_task = asyncio.current_task
+cdef object next_serial = itertools.count(1).__next__
+cdef str UNKNOWN = "unknown"
+cdef dict METHODS = {
+    "prompt": "prompts/get", "resource": "resources/read", "completion": "completion/complete",
+}
 cdef object decode_input = msgspec.json.Decoder(CallInput).decode
 cdef object decode_error = msgspec.json.Decoder(ErrorObject).decode
 
@@ -104,7 +114,6 @@ cdef class Feature(Operation):
         return call.error_c(codes.INTERNAL_ERROR, "Internal error", None)
 
 
-@cython.final
 cdef class Call(Completion):
     """One request under way. The hook that the handler's end goes to."""
 
@@ -118,21 +127,18 @@ cdef class Call(Completion):
         """Cancel the handler; no answer will be sent for it."""
         self.cancelled = True
         self.ended = True
-        if self.running is not None:
-            self.running.cancel()
+        self.stop_c()
 
     def expire(self):
         """The operation's own timeout."""
         self.timed_out = True
         self.timer = None
-        if self.running is not None:
-            self.running.cancel()
+        self.stop_c()
 
     def give_up(self):
         """The server shuts down and can wait no longer."""
         self.given_up = True
-        if self.running is not None:
-            self.running.cancel()
+        self.stop_c()
 
     def ask_input(self, bytes result not None):
         """Answer with questions (2026-07-28 basic/patterns/mrtr) and end the handler quietly.
@@ -148,16 +154,66 @@ cdef class Call(Completion):
         else:
             self.sink.result(result)
         self.connection.wrote()
+        self.stop_c()
+
+    cdef int stop_c(self) except -1:
+        """Cancel the handler where it waits."""
         if self.running is not None:
             self.running.cancel()
+        elif self.task is not None and self.task is not current_task():
+            self.task.cancel()
+        return 0
+
+    cdef int carry_c(self, Call inner, object work) except -1:
+        """Of a call that is the sink of another: run the other's work."""
+        raise TypeError("this call carries no other")
+
+    def task_done(self, task):
+        """A run in a task that is not the pool's has ended."""
+        exc = CancelledError() if task.cancelled() else task.exception()
+        self.connection.finish_c(self, None if exc is not None else task.result(), exc)
+        self.task = None
+
+    cdef Series series_c(self):
+        """What an observed request counts as."""
+        cdef Operation operation = self.operation
+        if operation.kind == "tool":
+            return self.connection.observer.of_tool_c(operation.name)
+        return self.connection.observer.of_method_c(METHODS.get(operation.kind, operation.name))
+
+    cdef int drop_timer_c(self) except -1:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        return 0
+
+    def detach(self, body, sink not None):
+        """Answer the request with a task, which the handler then works on: what comes of it goes to
+        ``sink`` (as of `ServerConnection.dispatch`), and the client may go without ending it.
+
+        ``body``: see `wirespeed.server.reply`. ``sink.tagged(method, params)`` gives the params of
+        a notification of the handler, or None for one that is not to be sent.
+        """
+        self.reply_c(body)
+        self.connection.wrote()
+        if self.began != 0:
+            self.connection.observe_c(self)
+        self.sink = sink
+        self.detached = True
+        self.connection.running.discard(self)
 
     def notify(self, str method, bytes params):
         """Send a notification about this request; nothing once it was answered or cancelled."""
         cdef Serving connection = self.connection
         if self.ended or connection.link is None:
             return
+        if self.detached:
+            params = self.sink.tagged(method, params)
+            if params is None:
+                return
         if connection.session.outbox.size >= 4 * connection.session.output_high:
             # nobody awaits, nobody reads: rather lose these than grow
+            connection.n_dropped += 1
             if not connection.dropping:
                 connection.dropping = True
                 logger.warning("the client does not read: notifications are dropped")
@@ -175,6 +231,9 @@ cdef class Call(Completion):
 
     cdef int error_c(self, int code, str message, object data) except -1:
         """Answer with an error."""
+        self.code = code
+        if self.span is not None:
+            self.span.note = message
         if self.sink is not None:
             self.sink.error(code, message, data)
             return 0
@@ -182,8 +241,11 @@ cdef class Call(Completion):
 
     cdef int refuse_c(self, object exc) except -1:
         """Answer with the `ProtocolError` that a handler raised."""
+        code = exc.code
+        if isinstance(exc, ResourceNotFound):
+            code = self.revision.resource_not_found
         try:
-            self.error_c(exc.code, exc.message, exc.data)
+            self.error_c(code, exc.message, exc.data)
         except Exception:
             logger.exception("%s %s: its error cannot be sent", self.operation.kind,
                              self.operation.name)
@@ -199,6 +261,11 @@ cdef class Serving(Endpoint):
         self.loop = loop
         self.pool = pool
         self.thread = threading.get_ident()
+        self.serial = next_serial()
+        self.asks = server._asks
+        self.observer = server._observer
+        if self.observer is not None:
+            self.observer.joined()
         self.wire = self.session = Session(limits=server.limits, role="server", framer=framer)
         self.modern_end = server._modern_end
         self.running = set()
@@ -214,6 +281,11 @@ cdef class Serving(Endpoint):
         call.revision = revision
         call.modern = revision.modern
         call.sink = self.sink
+        call.asker = None
+        call.detached = call.apart = call.failed = False
+        call.began = self.began
+        call.span = self.span
+        call.code = 0
         return 0
 
     def begin(self, Operation operation not None, Message message not None, revision not None):
@@ -234,10 +306,13 @@ cdef class Serving(Endpoint):
         self.start_c(call, work)
 
     cdef int start_c(self, Call call, object work) except -1:
+        if call.sink is not None and isinstance(call.sink, Call):
+            return (<Call> call.sink).carry_c(call, work)
         call.running = self.pool.start_c(work, call)
         if call.running is not None:
-            self.running.add(call)
-            self.session.set_token_c(call.ref, call)
+            if not call.detached:
+                self.running.add(call)
+                self.session.set_token_c(call.ref, call)
             if call.operation.timeout is not None:
                 call.timer = self.loop.call_later(call.operation.timeout, call.expire)
         return 0
@@ -247,12 +322,12 @@ cdef class Serving(Endpoint):
         if call.running is not None:
             self.running.discard(call)
             call.running = None        # they refer to each other
-            if call.timer is not None:
-                call.timer.cancel()
-                call.timer = None
+        if call.timer is not None:
+            call.drop_timer_c()
         if call.answered or call.cancelled:
             if call.cancelled and not call.answered:
-                self.session.cancelled_done_c()
+                if not call.detached and call.task is None:
+                    self.session.cancelled_done_c()
                 if call.sink is not None:
                     call.sink.cancelled()
             if exc is not None and not isinstance(exc, CancelledError):
@@ -265,6 +340,8 @@ cdef class Serving(Endpoint):
         else:
             call.operation.fail_c(call, exc)
         call.ended = True
+        if call.began != 0:
+            self.observe_c(call)
         if self.link is not None:
             self.link.wrote_c()
         else:
@@ -276,6 +353,16 @@ cdef class Serving(Endpoint):
     cdef int check_drained_c(self) except -1:
         return 0
 
+    cdef int observe_c(self, Call call) except -1:
+        """An observed request has ended."""
+        cdef int code = CANCELLED if call.cancelled and not call.answered else call.code
+        call.series_c().add_c(now_c() - call.began, code, call.failed)
+        call.began = 0
+        if call.span is not None:
+            call.span.end_call(code, call.failed)
+            call.span = None
+        return 0
+
     # -- questions -----------------------------------------------------------------------------
 
     def ask(self, str method not None, bytes params, *, timeout=None):
@@ -284,6 +371,12 @@ cdef class Serving(Endpoint):
         It fails with RemoteError, InvalidResponse, CallTimeout (after ``timeout`` seconds; the
         client is told to cancel) or ConnectionClosed. Cancelling it cancels on the wire.
         """
+        if self.asks is not None:
+            return self.asks(self, method, params, timeout)
+        return self.ask_wire(method, params, timeout)
+
+    def ask_wire(self, str method not None, bytes params, timeout):
+        """`ask`, past all middleware."""
         future = self.loop.create_future()
         if self.link is None:
             future.set_exception(ConnectionClosed("the client is gone"))
@@ -363,6 +456,18 @@ cdef class Serving(Endpoint):
         self._release_waiters()
         if self.draining:
             self.check_drained_c()
+
+
+cdef Series series_of(Observer observer, object server, Message m):
+    """What a request counts as that has come to no call: names that nobody registered are one."""
+    cdef str method = m.method
+    cdef str name
+    if method == "tools/call":
+        name = m.text_c(WS_NAME)
+        return observer.of_tool_c(name if name in server._tools.items else UNKNOWN)
+    if method not in HANDLERS and method not in server._extended:
+        method = UNKNOWN
+    return observer.of_method_c(method)
 
 
 def input_of(Message message not None):

@@ -12,13 +12,16 @@ cdef class ServerConnection(Serving):
     cdef public bint pinned_modern     # a modern request succeeded: no handshake any more
     cdef public dict listens           # subscriptions/listen: request's id -> Subscription
     cdef readonly object news          # what the client is to be told of: subscriptions.News
-    cdef object through                # what every request passes first (middleware), or None
+    cdef public object through         # what every request passes first (middleware), or None
     cdef object grace_timer
     cdef readonly object closed        # future: the connection is over
 
     cdef int log_fault_c(self, Message m) except -1
     cdef int request_c(self, Message m) except -1
+    cdef int observed_c(self, Message m) except -1
+    cdef int observe_end_c(self, Message m, int code, str note) except -1
     cdef int serve_c(self, Message m) except -1
+    cdef int dispatch_c(self, Message m, object sink) except -1
     cdef bint is_modern_c(self, Message m) noexcept
     cdef object revision_for_c(self, Message m)
     cdef object modern_revision_c(self, Message m)

@@ -1,4 +1,5 @@
 from asyncio import AbstractEventLoop, Future
+from collections.abc import Callable
 from typing import Any, final
 
 from wirespeed._core.envelope import Message
@@ -11,6 +12,7 @@ from wirespeed.transport.tasks import TaskPool
 @final
 class ServerConnection(Serving):
     pinned_modern: bool
+    through: Callable[[ServerConnection, Message], None] | None
     listens: dict[bytes, Subscription]
     def __init__(
         self,

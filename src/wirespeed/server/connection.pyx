@@ -37,7 +37,9 @@ from wirespeed._core.envelope cimport (
 )
 from wirespeed._core.slab cimport Lease
 from wirespeed._core.span cimport Span, span_equals
-from wirespeed.server.call cimport Call, Serving
+from wirespeed.server.call cimport Call, Serving, series_of
+from wirespeed.server.observer cimport now_c
+from wirespeed.server.spans cimport Tracer
 from wirespeed.server.tool cimport INLINE, Tool
 from wirespeed.transport.tasks cimport TaskPool
 
@@ -127,6 +129,8 @@ cdef class ServerConnection(Serving):
         self.listens.clear()
         self.spare_call = None
         self._release_waiters()
+        if self.observer is not None:
+            self.observer.left({**self.session.counters, "dropped": self.n_dropped})
         self.server._connections.discard(self)
         if not self.closed.done():
             self.closed.set_result(None)
@@ -134,24 +138,69 @@ cdef class ServerConnection(Serving):
     # -- requests ------------------------------------------------------------------------------
 
     cdef int request_c(self, Message m) except -1:
+        if self.observer is not None:
+            return self.observed_c(m)
         if self.through is not None:
             self.through(self, m)
             return 0
         return self.serve_c(m)
 
+    cdef int observed_c(self, Message m) except -1:
+        """A request whose time is taken, and which is traced where the observer traces."""
+        cdef object base = self.pool._base
+        self.began = now_c()
+        try:
+            if self.observer.tracer is not None:
+                if type(self.observer.tracer) is Tracer:
+                    self.span = (<Tracer> self.observer.tracer).begin_c(self, m)
+                else:
+                    self.span = self.observer.tracer.begin(self, m)
+                if self.span is not None:
+                    self.pool._base = self.span.context(base)
+            if self.through is not None:
+                self.through(self, m)
+            else:
+                self.serve_c(m)
+        except ProtocolError as exc:
+            self.session.error_c(m.ref, exc.code, exc.message, exc.data)
+            self.observe_end_c(m, exc.code, exc.message)
+        except Exception:
+            logger.exception("internal error at a %s", m.method)
+            self.session.error_c(m.ref, codes.INTERNAL_ERROR, "Internal error", None)
+            self.observe_end_c(m, codes.INTERNAL_ERROR, "Internal error")
+        finally:
+            self.pool._base = base
+            self.began = 0
+            self.span = None
+        return 0
+
+    cdef int observe_end_c(self, Message m, int code, str note) except -1:
+        """An observed request has ended here and now, without a call."""
+        series_of(self.observer, self.server, m).add_c(now_c() - self.began, code, False)
+        if self.span is not None:
+            self.span.note = note
+            self.span.end_call(code, False)
+        return 0
+
     def dispatch(self, Message message not None, sink):
         """Serve a request that middleware passed on; its answer goes to ``sink``, once: to
         ``sink.result(bytes)``, ``sink.error(code, message, data)`` or ``sink.cancelled()``."""
+        self.dispatch_c(message, sink)
+
+    cdef int dispatch_c(self, Message m, object sink) except -1:
         self.sink = sink
+        self.began = 0                 # what passes it on is observed
+        self.span = None
         try:
-            self.serve_c(message)
+            self.serve_c(m)
         except ProtocolError as exc:
             sink.error(exc.code, exc.message, exc.data)
         except Exception:
-            logger.exception("internal error at a %s", message.method)
+            logger.exception("internal error at a %s", m.method)
             sink.error(codes.INTERNAL_ERROR, "Internal error", None)
         finally:
             self.sink = None
+        return 0
 
     cdef int serve_c(self, Message m) except -1:
         cdef object revision, handler, body
@@ -162,7 +211,9 @@ cdef class ServerConnection(Serving):
         method = m.method
         if method == "tools/call":          # spelled with escapes
             return self.call_tool_c(m, self.revision_for_c(m))
-        handler = methods.handler_of(method)
+        handler = self.server._extended.get(method)      # of an extension
+        if handler is None or not self.is_modern_c(m):
+            handler = methods.handler_of(method)
         revision = None
         if method != "initialize" or self.is_modern_c(m):
             revision = self.revision_for_c(m)
@@ -182,6 +233,8 @@ cdef class ServerConnection(Serving):
             self.sink.result(text)
         else:
             self.session.result_c(m.ref, text)
+            if self.began != 0:
+                self.observe_end_c(m, 0, None)
         return 0
 
     cdef int pin_modern_c(self) except -1:
@@ -209,7 +262,11 @@ cdef class ServerConnection(Serving):
                 if m.method == "ping":
                     return methods.LATEST_LEGACY_REVISION      # allowed before the handshake
                 methods.refuse_uninitialized(self, m)
-        if not poi_is(m, WS_METHOD, b'"tools/call"') and m.method not in revision.requests:
+        if (
+            not poi_is(m, WS_METHOD, b'"tools/call"')
+            and m.method not in revision.requests
+            and not (revision.modern and m.method in self.server._extended)
+        ):
             raise ProtocolError(
                 codes.METHOD_NOT_FOUND, f"Method not found in {revision.version}: {m.method}"
             )
@@ -278,7 +335,7 @@ cdef class ServerConnection(Serving):
     cdef int call_tool_c(self, Message m, object revision) except -1:
         cdef Tool tool = self.find_tool_c(m)
         cdef Span s = span_of(m, WS_ARGUMENTS)
-        cdef object decoded, value
+        cdef object decoded, value, as_task = None
         cdef Call call
         cdef Lease arguments = None
         if s.n:
@@ -296,17 +353,22 @@ cdef class ServerConnection(Serving):
             self.pin_modern_c()
         if has_more_params(m):
             call.input = input_of(m)
+        if tool.tasks is not None or (call.input is not None and call.input.task is not None):
+            as_task = self.server._as_task(call, m)
         try:
             decoded = tool.decode_c(arguments)
         except (msgspec.DecodeError, RecursionError) as exc:
-            return tool.refuse_arguments_c(call, exc)
+            return tool.refuse_arguments_c(call, exc, as_task is not None and not call.modern)
         except Exception as exc:
             return self.finish_c(call, None, exc)
         if tool.wants_context:
             call.context = Context(call, m)
         try:
             if tool.how == INLINE:
-                value = self.call_inline_c(tool, decoded, call.context)
+                if self.sink is None:
+                    value = self.call_inline_c(tool, decoded, call.context)
+                else:                  # in the context of who passed the request on
+                    value = tool.invoke_c(decoded, call.context)
             else:
                 value = tool.invoke_c(decoded, call.context)
         except BaseException as exc:
@@ -316,6 +378,9 @@ cdef class ServerConnection(Serving):
             return 0
         if tool.how == INLINE:
             return self.finish_c(call, value, None)
+        if as_task is not None:
+            value = as_task(call, value)
+            call.apart = True
         decoded = arguments = None      # the input memory may go before the handler ends
         self.start_c(call, value)
         if call.running is not None:
@@ -339,6 +404,8 @@ cdef class ServerConnection(Serving):
             m.token.cancel()           # notifications/cancelled of a request in flight
         elif method_is(m, b'"notifications/initialized"', "notifications/initialized"):
             self.state.initialized = self.revision is not None
+        elif self.server._heard:
+            self.server._hear(m)
 
     # -- shutting down -------------------------------------------------------------------------
 

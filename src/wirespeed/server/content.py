@@ -44,8 +44,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, UnsetType, field
 
-from .schema import (
-    Output,
+from wirespeed.server.outputs import Output, output_for
+from wirespeed.server.schema import (
     SignatureError,
     describe_validation_error,
     enc_hook,
@@ -69,8 +69,10 @@ __all__ = [
     "ResultPlan",
     "Text",
     "ToolResult",
+    "as_block",
     "error_content",
     "plan_result",
+    "to_json",
 ]
 
 LATEST = "2026-07-28"
@@ -256,6 +258,11 @@ def _dumps(value: Any, dump: Callable[[Any], Any] | None = None) -> bytes:
         raise _failure(exc, value) from exc
 
 
+def to_json(value: Any) -> bytes:
+    """Anything as JSON; `ResultError` for what has no JSON form."""
+    return _dumps(value)
+
+
 def _as_text(data: bytes) -> bytes:
     """JSON -> the JSON of a string that shows it."""
     return data if data[0] == 0x22 else _encode(data.decode())
@@ -271,19 +278,20 @@ def error_content(message: str) -> bytes:
     return b"%b%b%b" % (TEXT_HEAD, _encode(text), TEXT_TAIL)
 
 
+def as_block(item: Any, revision: str) -> Content:
+    """Anything as a content block that this revision has: strings and JSON are text."""
+    if isinstance(item, _Block):
+        return item if item.since <= revision else Text(item.describe())  # type: ignore[return-value]
+    if isinstance(item, str):
+        return Text(item)
+    if isinstance(item, _BYTES):
+        raise _bytes_error()
+    data = _dumps(item)
+    return Text(msgspec.json.decode(data) if data[0] == 0x22 else data.decode())
+
+
 def _blocks(items: Iterable[Any], revision: str) -> bytes:
-    blocks = []
-    for item in items:
-        if isinstance(item, _Block):
-            blocks.append(item if item.since <= revision else Text(item.describe()))
-        elif isinstance(item, str):
-            blocks.append(Text(item))
-        elif isinstance(item, _BYTES):
-            raise _bytes_error()
-        else:
-            data = _dumps(item)
-            blocks.append(Text(msgspec.json.decode(data) if data[0] == 0x22 else data.decode()))
-    return _dumps(blocks)
+    return _dumps([as_block(item, revision) for item in items])
 
 
 def _bytes_error() -> ResultError:
@@ -523,7 +531,7 @@ def plan_result(annotation: Any, where: str, structured: bool | None = None) -> 
             return ResultPlan(ResultKind.TEXT, None)
         if bare is None or bare is type(None):
             return ResultPlan(ResultKind.NONE, None)
-    output = Output(annotation, where)  # also where unused: a type without JSON is refused early
+    output = output_for(annotation, where)  # where unused, too: no type without JSON
     if structured is False:
         return ResultPlan(ResultKind.TEXT, dump=output.dump)
     return ResultPlan(ResultKind.WRAPPED if output.wrapped else ResultKind.OBJECT, output)

@@ -5,22 +5,42 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import msgspec
 
-from wirespeed.protocol.revisions import LOG_LEVELS
+from wirespeed.protocol.revisions import (
+    LOG_LEVELS,
+    META_CLIENT_CAPABILITIES,
+    META_CLIENT_INFO,
+)
 
 if TYPE_CHECKING:
     from asyncio import Future
 
     from wirespeed._core.envelope import Message
-    from wirespeed.server.connection import Call
+    from wirespeed._core.slab import Lease
+    from wirespeed.errors import ProtocolError
+    from wirespeed.protocol.asking import ModelPreferences, Root, SamplingMessage
+    from wirespeed.server.asking import Asker
+    from wirespeed.server.call import Call
+    from wirespeed.server.questions import Elicited, ElicitRequest, Sampled
 
 logger = logging.getLogger("wirespeed.server")
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode
+
+_SMALL = 4096  # bytes of params that are rather copied than kept pinned
+
+T = TypeVar("T")
+
+
+class _Params(msgspec.Struct):
+    meta: dict[str, Any] = msgspec.field(name="_meta", default_factory=dict)
+
+
+_decode = msgspec.json.Decoder(_Params).decode
 
 
 class _Ready:
@@ -46,13 +66,29 @@ class Context:
     `progress` and `log` queue at once and may be called from a worker thread too; what they give
     may be awaited, and then waits while the client is slow to read. After the tool has ended they
     do nothing.
+
+    **Asking the client.** `elicit`, `elicit_url`, `sample` and `roots` ask the client's user, its
+    model, or itself, in the way of the client's era. In 2026-07-28 a server sends no requests: the
+    request of the tool is answered with the questions, the handler is cancelled (its ``finally``
+    blocks run), and when the client comes back with the answers **the handler runs again from its
+    start**, and gets at once what it asked before. So:
+
+    * What stands before a question is done once more in each round: let it be harmless to repeat,
+      and do what must happen once (pay, write, send) after the last question.
+    * Questions should be the same when they are asked again: one whose text has changed meanwhile
+      is asked anew. Questions asked side by side, with `asyncio.gather`, go in one round.
+    * Nobody promises that the client comes back. What came so far is kept by the client itself,
+      sealed (`wirespeed.server.state`), for ``Server(state_ttl=…)`` seconds.
+
+    The same handler serves both eras. For another way to write it see
+    `wirespeed.server.InputRequired`.
     """
 
     __slots__ = (
+        "_asker",
         "_call",
-        "_client_capabilities",
-        "_client_info",
         "_log_from",
+        "_params",
         "_progress",
         "_raw_id",
         "_token",
@@ -63,17 +99,24 @@ class Context:
         self._raw_id = message.raw_id
         token = message.lease("params._meta.progressToken")
         self._token: bytes | None = None if token is None else token.copy()
-        if self._token is not None and self._token[0] not in b'"-0123456789':
-            self._token = None  # neither string nor number
+        if self._token is not None and self._token[0] != 0x22 and not _is_integer(self._token):
+            self._token = None  # neither string nor integer
         self._progress: float | None = None
+        self._asker: Asker | None = None
         if call.revision.modern:
             level = message.text("params._meta.io.modelcontextprotocol/logLevel")
             self._log_from: int | None = None if level is None else LOG_LEVELS.index(level)
-            self._client_info = _copy(message, "clientInfo")
-            self._client_capabilities = _copy(message, "clientCapabilities")
+            # for `meta`, and for what a question is bound to
+            params = message.params
+            self._params: Lease | bytes | None = params
+            if params is not None and len(params) <= _SMALL:
+                self._params = params.copy()
+            if call.input is not None:
+                self._asking()  # what was brought of an earlier round is checked before all else
         else:
             self._log_from = None
-            self._client_info = self._client_capabilities = None
+            meta = message.lease("params._meta")
+            self._params = None if meta is None else b'{"_meta":%b}' % meta.copy()
 
     @property
     def request_id(self) -> int | str:
@@ -88,11 +131,23 @@ class Context:
         return version
 
     @property
+    def meta(self) -> dict[str, Any]:
+        """The request's ``_meta`` (basic, "_meta"): what the client says beside the params, such as
+        ``traceparent``; empty where it says nothing. Decoded anew at each access."""
+        if self._params is None:
+            return {}
+        try:
+            return _decode(self._params).meta
+        except msgspec.DecodeError:  # no object: of a legacy client, where nobody has looked
+            return {}
+
+    @property
     def client_info(self) -> dict[str, Any] | None:
         """What the client says it is (``name``, ``version`` …); self-reported, so for display
         only. None where it says nothing."""
         if self._call.revision.modern:
-            return _decode(self._client_info)
+            said: dict[str, Any] | None = self.meta.get(META_CLIENT_INFO)
+            return said
         info: dict[str, Any] | None = self._call.connection.state.client_info
         return info
 
@@ -100,9 +155,19 @@ class Context:
     def client_capabilities(self) -> dict[str, Any]:
         """What the client says it can do, for this request."""
         if self._call.revision.modern:
-            return _decode(self._client_capabilities) or {}
+            declared: dict[str, Any] = self.meta[META_CLIENT_CAPABILITIES]
+            return declared
         capabilities: dict[str, Any] = self._call.connection.state.capabilities
         return capabilities
+
+    @property
+    def lifespan_state(self) -> Any:
+        """What the lifespan of the server yielded; None without one. RuntimeError: the server is
+        not alive on this loop (see `Server.running`)."""
+        from wirespeed.server.lifespan import state_of
+
+        connection = self._call.connection
+        return state_of(self._call.operation.owner or connection.server, connection.loop)
 
     @property
     def cancelled(self) -> bool:
@@ -173,6 +238,195 @@ class Context:
         """`log` at level error."""
         return self.log("error", data)
 
+    # -- asking the client -----------------------------------------------------------------------
+
+    @overload
+    async def elicit(
+        self, message: str, form: None = None, *, timeout: float | None = None
+    ) -> Elicited[None]: ...
+
+    @overload
+    async def elicit(
+        self, message: str, form: type[T], *, timeout: float | None = None
+    ) -> Elicited[T]: ...
+
+    @overload
+    async def elicit(
+        self, message: str, form: Any, *, timeout: float | None = None
+    ) -> Elicited[Any]: ...
+
+    async def elicit(
+        self, message: str, form: Any = None, *, timeout: float | None = None
+    ) -> Elicited[Any]:
+        """Ask the user to fill in a form (client/elicitation, "Form Mode"; 2025-06-18 on)::
+
+            class Seat(msgspec.Struct):
+                row: int
+                window: bool = False
+
+            answer = await ctx.elicit("Which seat?", Seat)
+            if answer.accepted:
+                book(answer.content.row)
+
+        Never ask for passwords, keys or the like this way: see `elicit_url`.
+
+        Args:
+            message: What to show.
+            form: A class with flat fields, or one type (`wirespeed.server.forms` has the rules);
+                None only asks for consent.
+            timeout: Seconds to wait for a client of a legacy era; None waits for ever.
+
+        Raises:
+            MissingCapability: The client cannot be asked this; nothing was sent.
+            SignatureError: The class is no form.
+            InvalidResponse: The answer does not fit.
+            RemoteError: The client answered with an error.
+            CallTimeout, ConnectionClosed: There is no answer.
+        """
+        from wirespeed.server.questions import ElicitRequest
+
+        answer: Elicited[Any] = await self._asking().ask(ElicitRequest(message, form), timeout)
+        return answer
+
+    async def elicit_url(
+        self,
+        message: str,
+        url: str,
+        *,
+        elicitation_id: str | None = None,
+        timeout: float | None = None,
+    ) -> Elicited[None]:
+        """Ask the user to open a link (client/elicitation, "URL Mode"; 2025-11-25 on), for what
+        must not pass through the client: credentials, payments.
+
+        "accept" means that the user agrees to open it, not that anything happened there. The link
+        may not hold secrets, nor give access by itself; whoever opens it must be shown to be the
+        user that was asked. ``elicitation_id``, random by default, goes with it in 2025-11-25; give
+        one of your own to tell the client with `elicitation_complete` that it is done. Errors as
+        of `elicit`.
+        """
+        from wirespeed.server.questions import ElicitRequest
+
+        question = ElicitRequest(message, url=url, elicitation_id=elicitation_id)
+        answer: Elicited[None] = await self._asking().ask(question, timeout)
+        return answer
+
+    def links_required(self, *links: ElicitRequest) -> ProtocolError:
+        """What to raise instead of asking a client of 2025-11-25, which shows the links to its user
+        and then may send the request again (client/elicitation, "URL Elicitation Required Error":
+        -32042)::
+
+            raise ctx.links_required(ElicitRequest("Sign in", url="https://…"))
+
+        Only that revision has it: for others, and for clients without url mode, what is given is a
+        `MissingCapability`. `elicit_url` works with every client that has links at all.
+        """
+        from wirespeed.server.questions import links_required
+
+        return links_required(links, self.client_capabilities, self.protocol_version)
+
+    def elicitation_complete(self, elicitation_id: str) -> _Ready | Future[None]:
+        """Tell a client of 2025-11-25 that what a link was for is done (client/elicitation,
+        "Completion Notifications"). Also after the tool has ended; for other revisions it does
+        nothing."""
+        if "notifications/elicitation/complete" not in self._call.revision.server_notifications:
+            return _READY
+        params = b'{"elicitationId":%b}' % _encode(elicitation_id)
+        return self._on_loop(self._say, "notifications/elicitation/complete", params)
+
+    def _say(self, method: str, params: bytes) -> None:
+        connection = self._call.connection
+        if connection.link is not None:
+            connection.session.send_notification(method, params)
+            connection.wrote()
+
+    async def sample(
+        self,
+        messages: str | SamplingMessage | Sequence[str | SamplingMessage],
+        *,
+        max_tokens: int,
+        system: str | None = None,
+        temperature: float | None = None,
+        stop_sequences: Sequence[str] | None = None,
+        model_preferences: ModelPreferences | Mapping[str, Any] | None = None,
+        tools: Iterable[Any] | None = None,
+        tool_choice: Literal["auto", "required", "none"] | None = None,
+        include_context: Literal["none", "thisServer", "allServers"] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+    ) -> Sampled:
+        """Ask the client's model (client/sampling; deprecated in 2026-07-28, but there)::
+
+            answer = await ctx.sample("What is the capital of France?", max_tokens=100)
+            return answer.text
+
+        Args:
+            messages: The conversation: `SamplingMessage`; a string is a message of the user.
+            max_tokens: The most that the model may give.
+            system, temperature, stop_sequences, metadata: For the model; the client may change or
+                drop them.
+            model_preferences: ``hints``, ``cost_priority`` …, as `ModelPreferences` or a dict with
+                the names of the specification.
+            tools: What the model may call (2025-11-25 on): objects as tools/list has them, or
+                tools of this server. It is the caller who runs them and asks again.
+            tool_choice: Whether the model may, must or must not call them.
+            include_context: Deprecated; left out for clients that do not declare it.
+            timeout: Seconds to wait for a client of a legacy era; None waits for ever.
+
+        Raises:
+            ValueError: Tool results do not match tool uses, or stand beside other content.
+            MissingCapability, InvalidResponse, RemoteError, CallTimeout, ConnectionClosed: As of
+                `elicit`. A user who refuses is a RemoteError with code -1.
+        """
+        from wirespeed.server.questions import SampleRequest
+
+        question = SampleRequest(
+            messages,
+            max_tokens=max_tokens,
+            system=system,
+            temperature=temperature,
+            stop_sequences=stop_sequences,
+            model_preferences=model_preferences,
+            tools=tools,
+            tool_choice=tool_choice,
+            include_context=include_context,
+            metadata=metadata,
+        )
+        answer: Sampled = await self._asking().ask(question, timeout)
+        return answer
+
+    async def roots(self, *, timeout: float | None = None) -> list[Root]:
+        """Ask for the directories and files that the client considers relevant (client/roots;
+        deprecated in 2026-07-28, but there): hints, not an access control. Errors as of `elicit`.
+        """
+        from wirespeed.server.questions import RootsRequest
+
+        answer: list[Root] = await self._asking().ask(RootsRequest(), timeout)
+        return answer
+
+    @property
+    def input_responses(self) -> Mapping[str, Any]:
+        """Answers to what this handler asked with `InputRequired` in the last round, by its keys:
+        `Elicited` (the content a dict: see `Elicited.as_form`), `Sampled`, or a list of `Root`.
+        Empty in the first round; later an answer may be missing."""
+        return {} if self._asker is None else self._asker.responses
+
+    @property
+    def request_state(self) -> Any:
+        """The ``state`` of the last round's `InputRequired`, unchanged by the client; None in the
+        first round."""
+        return None if self._asker is None else self._asker.state
+
+    def _asking(self) -> Asker:
+        asker = self._asker
+        if asker is None:
+            from wirespeed.server.asking import asker_of
+
+            asker = self._asker = asker_of(self, self._call)
+        if threading.get_ident() != self._call.connection.thread:
+            raise RuntimeError("the client is asked from the event loop: make the handler async")
+        return asker
+
     def _on_loop(self, send: Callable[..., None], *args: Any) -> _Ready | Future[None]:
         connection = self._call.connection
         if threading.get_ident() != connection.thread:
@@ -186,10 +440,5 @@ class Context:
         return _READY if waiter is None else waiter
 
 
-def _copy(message: Message, name: str) -> bytes | None:
-    lease = message.lease(f"params._meta.io.modelcontextprotocol/{name}")
-    return None if lease is None else lease.copy()
-
-
-def _decode(data: bytes | None) -> dict[str, Any] | None:
-    return None if data is None else msgspec.json.decode(data, type=dict[str, Any])
+def _is_integer(number: bytes) -> bool:
+    return number.removeprefix(b"-").isdigit()

@@ -10,10 +10,13 @@ import asyncio
 import contextvars
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from wirespeed.transport.workers import Workers
+
+if TYPE_CHECKING:
+    from wirespeed.server.signature import ToolSpec
 
 Names = tuple[str, ...] | None
 
@@ -35,6 +38,27 @@ def call(function: Callable[..., Any], values: list[Any], names: Names) -> Any:
         return function(*values)
     split = len(values) - len(names)
     return function(*values[:split], **dict(zip(names, values[split:], strict=True)))
+
+
+async def coroutine(function: Callable[..., Any], values: list[Any], names: Names) -> Any:
+    """Await what a coroutine function gives."""
+    return await call(function, values, names)
+
+
+async def at_once(function: Callable[..., Any], values: list[Any], names: Names) -> Any:
+    """Call a plain function on the loop's thread."""
+    return call(function, values, names)
+
+
+def launcher_of(spec: ToolSpec) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """What runs the function of a spec as a coroutine."""
+    if spec.is_async:
+        return coroutine
+    if spec.is_async_generator:
+        return async_generator
+    if spec.wraps_async:
+        return awaitable
+    return generator if spec.is_generator else in_thread
 
 
 def executor() -> Workers:

@@ -11,6 +11,7 @@ from wirespeed.server.reply import Whole
 if TYPE_CHECKING:
     from wirespeed.limits import Limits
     from wirespeed.server.connection import ServerConnection
+    from wirespeed.server.mount import Mount
 
 
 class Part:
@@ -24,6 +25,7 @@ class Part:
     # By capability: its settings at this moment, or None while there is nothing to offer.
     _offers: dict[str, Callable[[], dict[str, Any] | None]]
     _answers: dict[str, Whole]  # pre-encoded, until something changes
+    _mounted_on: tuple[Mount, ...] = ()
 
     def _registry(self, kind: str, member: str, fit: Fit) -> Registry[Any]:
         """A registry whose changes the clients are told of; ``kind`` as of `_changed`."""
@@ -40,12 +42,17 @@ class Part:
         return Whole(body[:-1] + self._modern_end)
 
     def _changed(self, kind: str) -> None:
-        """From any thread: a list ("tools", "prompts", "resources") is another one now."""
+        """From any thread: a list ("tools", "prompts", "resources") is another one now.
+        ValueError: it may not be, for it would not fit where this server is mounted."""
+        for mount in self._mounted_on:
+            mount.check(kind)
         self._answers = {}
         for connection in list(self._connections):
             if kind == "tools":
                 connection.forget_tools()
             connection.news.list_changed(kind)
+        for mount in self._mounted_on:
+            mount.sync(kind)
 
     def offers(self, capability: str) -> bool:
         """Whether the server has this capability at this moment."""

@@ -85,12 +85,17 @@ class Registry(Generic[T]):
         return self._entries[key]
 
     def add(self, key: str, entry: Any, item: T) -> None:
-        """Register ``item``, shown as ``entry`` (a struct). ValueError: the key is taken."""
+        """Register ``item``, shown as ``entry`` (a struct). ValueError: the key is taken, here or
+        where the list shows as well."""
         if key in self.items:
             raise ValueError(f"there is a {self._member[:-1]} {key!r} already")
         self._entries[key] = entry
         self.items[key] = item
-        self._change()
+        try:
+            self._change()
+        except ValueError:
+            del self._entries[key], self.items[key]
+            raise
 
     def remove(self, key: str) -> T:
         """Take an item away. KeyError if there is none under this key."""

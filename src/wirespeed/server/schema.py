@@ -28,14 +28,15 @@ import os
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Union
 
 import msgspec
 
 __all__ = [
-    "Output",
+    "DEFS",
     "SignatureError",
+    "adapter_of",
     "build_schemas",
     "dec_hook",
     "default_form",
@@ -44,18 +45,25 @@ __all__ = [
     "has_nonfinite",
     "input_schema",
     "is_field_info",
+    "is_model",
+    "is_path",
+    "may_keep",
     "one_line",
-    "output_for",
     "prepare_type",
 ]
 
 _encode = msgspec.json.Encoder().encode
-_DEFS = "#/$defs/"
-_PLACEHOLDER = _DEFS + "\0"  # no class is named so: replaced before a schema leaves this module
+DEFS = "#/$defs/"
+_PLACEHOLDER = DEFS + "\0"  # no class is named so: replaced before a schema leaves this module
 _MAX_ERROR = 500  # characters of one error text; a message may quote the caller's own data
 _MAX_PROBLEMS = 8  # problems listed for one invalid pydantic model
 _UNIONS = (Union, types.UnionType)
 _PLAIN = frozenset((Any, bool, int, float, str, type(None)))
+# What was found out about types that several tools have in common: it takes long. By the type and
+# how it is written: two literals of another order are equal.
+_MAX_KNOWN = 1024
+_prepared: dict[tuple[Any, str, str], Any] = {}
+_alone: dict[tuple[Any, str], dict[str, Any] | None] = {}
 # What msgspec, typing and pydantic raise for a type; RuntimeError: pydantic's, and RecursionError.
 _REFUSALS = (TypeError, ValueError, RuntimeError, NameError, AttributeError)
 
@@ -76,12 +84,13 @@ class _AcceptsAll(type):
         return True
 
 
-def _adapter(tp: Any) -> Any:
+def adapter_of(tp: Any) -> Any:
+    """The pydantic adapter of a prepared type; None of one that msgspec reads itself."""
     return tp.adapter if type(tp) is _AcceptsAll else None
 
 
-def _is_model(tp: Any) -> bool:
-    # By shape, so that pydantic need not be imported to ask.
+def is_model(tp: Any) -> bool:
+    """Whether it is a class of pydantic: by shape, so that pydantic need not be imported to ask."""
     return (
         isinstance(tp, type)
         and hasattr(tp, "__pydantic_validator__")
@@ -89,7 +98,8 @@ def _is_model(tp: Any) -> bool:
     )
 
 
-def _is_path(tp: Any) -> bool:
+def is_path(tp: Any) -> bool:
+    """Whether it is a class of `pathlib` or the like."""
     return (
         isinstance(tp, type)
         and issubclass(tp, os.PathLike)
@@ -99,11 +109,11 @@ def _is_path(tp: Any) -> bool:
 
 def dec_hook(tp: Any, obj: Any) -> Any:
     """Decode what msgspec does not know: pydantic models and adapters, paths."""
-    adapter = _adapter(tp)
+    adapter = adapter_of(tp)
     # pydantic gets JSON, as arguments are JSON: its strict mode differs for Python objects.
     if adapter is not None:
         return adapter.validate_json(_encode(obj))
-    if _is_model(tp):
+    if is_model(tp):
         return tp.model_validate_json(_encode(obj))
     if not isinstance(obj, str):
         raise ValueError(f"Expected `str`, got `{_json_type(obj)}`")
@@ -113,9 +123,9 @@ def dec_hook(tp: Any, obj: Any) -> Any:
 def enc_hook(obj: Any) -> Any:
     """Encode what msgspec does not know; TypeError names a type that has no JSON form."""
     tp = type(obj)
-    if _is_model(tp):
+    if is_model(tp):
         return obj.model_dump(mode="json", by_alias=True, warnings="error")
-    if _is_path(tp):
+    if is_path(tp):
         return os.fspath(obj)
     if tp.__module__.partition(".")[0] == "pydantic":
         return sys.modules["pydantic_core"].to_jsonable_python(obj)
@@ -272,8 +282,11 @@ def prepare_type(
         try:
             if tp in _PLAIN:
                 return tp
+            known = _prepared.get((tp, repr(tp), mode))
         except TypeError:  # an unhashable annotation, such as a list
             raise SignatureError(f"{where}: {tp!r} is not a type") from None
+        if known is not None:
+            return known
     normaliser = _Normaliser()
     cause: Exception | None = None
     try:
@@ -282,6 +295,8 @@ def prepare_type(
             normal = normaliser.annotated(normal, metadata)
         if not normaliser.needs_pydantic:
             build_schemas([normal], mode)
+            if not metadata and may_keep(tp, _prepared):
+                _prepared[tp, repr(tp), mode] = normal
             return normal
     except RecursionError:
         cause = TypeError("the type refers to itself without end")
@@ -326,13 +341,13 @@ class _Foreign:
         self.refs: dict[str, dict[str, Any]] = {}
 
     def hook(self, cls: Any) -> dict[str, Any]:
-        if _is_path(cls):
+        if is_path(cls):
             return {"type": "string", "format": "path"}
         if cls not in self.bundles:
-            options = {"mode": self.mode, "ref_template": _DEFS + "{model}"}
-            if (adapter := _adapter(cls)) is not None:
+            options = {"mode": self.mode, "ref_template": DEFS + "{model}"}
+            if (adapter := adapter_of(cls)) is not None:
                 self.bundles[cls] = (None, adapter.json_schema(**options))
-            elif _is_model(cls):
+            elif is_model(cls):
                 self.bundles[cls] = (cls.__name__, cls.model_json_schema(**options))
             else:
                 raise TypeError(f"type `{_type_name(cls)}` has no JSON form")
@@ -346,7 +361,7 @@ class _Foreign:
                 while name in defs:
                     name += "_"
                 defs[name] = root
-                root = {"$ref": _DEFS + name}
+                root = {"$ref": DEFS + name}
             renamed: dict[str, str] = {}
             if any(key in components and components[key] != defs[key] for key in defs):
                 # All of them: a definition that looks the same may refer to one that is not.
@@ -354,10 +369,10 @@ class _Foreign:
                     number = 2
                     while (new := f"{key}_{number}") in components or new in defs:
                         number += 1
-                    renamed[_DEFS + key] = _DEFS + new
+                    renamed[DEFS + key] = DEFS + new
             root, defs = _rename((root, defs), renamed) if renamed else (root, defs)
             for key, schema in defs.items():
-                components[renamed.get(_DEFS + key, _DEFS + key)[len(_DEFS) :]] = schema
+                components[renamed.get(DEFS + key, DEFS + key)[len(DEFS) :]] = schema
             self.refs[f"{_PLACEHOLDER}{index}"] = root
 
     def resolve(self, node: Any) -> Any:
@@ -387,7 +402,7 @@ def build_schemas(
     """One schema a type, and the definitions that they share; TypeError for an unknown type."""
     foreign = _Foreign(mode)
     schemas, components = msgspec.json.schema_components(
-        tps, schema_hook=foreign.hook, ref_template=_DEFS + "{name}"
+        tps, schema_hook=foreign.hook, ref_template=DEFS + "{name}"
     )
     if not foreign.bundles:
         return list(schemas), components
@@ -416,9 +431,41 @@ def has_nonfinite(value: Any) -> bool:
     return False
 
 
+def may_keep(tp: Any, known: Mapping[Any, Any]) -> bool:
+    """Whether to remember a type: a class may be one function's own, and is not kept alive."""
+    is_class = isinstance(tp, type) and typing.get_origin(tp) is None
+    return len(known) < _MAX_KNOWN and (not is_class or tp in _PLAIN)
+
+
+def _schema_alone(tp: Any) -> dict[str, Any] | None:
+    """The schema of a type that needs no definitions; None for one that does. Not to be changed."""
+    key = tp, repr(tp)
+    if key in _alone:
+        return _alone[key]
+    (schema,), components = build_schemas([tp])
+    found = None if components else schema
+    if may_keep(tp, _alone):
+        _alone[key] = found
+    return found
+
+
+def _schemas_of(tps: Sequence[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """`build_schemas`, which is slow, put together from types that were seen before."""
+    schemas = []
+    for tp in tps:
+        try:
+            schema = _schema_alone(tp)
+        except TypeError:  # it cannot be hashed
+            schema = None
+        if schema is None:
+            return build_schemas(tps)
+        schemas.append(dict(schema))
+    return schemas, {}
+
+
 def input_schema(fields: Sequence[tuple[str, Any, Any, str | None]]) -> dict[str, Any]:
     """The root of a tool's input, from (name, type, default or NODEFAULT, description)."""
-    schemas, components = build_schemas([field[1] for field in fields])
+    schemas, components = _schemas_of([field[1] for field in fields])
     required = []
     properties = {}
     for (name, _, default, description), schema in zip(fields, schemas, strict=True):
@@ -435,97 +482,6 @@ def input_schema(fields: Sequence[tuple[str, Any, Any, str | None]]) -> dict[str
     if components:
         root["$defs"] = components
     return root
-
-
-class Output:
-    """What a return annotation promises.
-
-    `schema` is the ``outputSchema``; `wrapped` says that values go out as ``{"result": value}``.
-    `check` and `check_whole` raise `msgspec.ValidationError` for JSON of a value, or of the whole
-    structured content, that breaks the promise; None where a check would run the author's code
-    (``__post_init__``, validators) a second time.  Then `cls`, if set, is the class that a value
-    must be of.  `dump`, if set, turns the value into what msgspec encodes; pydantic's refuses a
-    value that does not fit.
-    """
-
-    __slots__ = ("check", "check_whole", "cls", "dump", "schema", "wrapped")
-
-    def __init__(self, tp: Any, where: str) -> None:
-        tp = prepare_type(tp, where, "serialization")
-        (schema,), components = build_schemas([tp], "serialization")
-        target, name = schema, None
-        if "$ref" in schema:
-            name = schema["$ref"][len(_DEFS) :]
-            target = components[name]
-        self.wrapped = target.get("type") != "object"
-        if self.wrapped:
-            root = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
-        else:
-            siblings = {key: value for key, value in schema.items() if key != "$ref"}
-            root = {**target, **siblings}
-            if name is not None and not _refers(components, _DEFS + name):
-                components = {key: value for key, value in components.items() if key != name}
-        if components:
-            root["$defs"] = components
-        self.schema: dict[str, Any] = root
-        adapter = _adapter(tp)
-        self.cls = tp if isinstance(tp, type) and adapter is None else None
-        if typing.is_typeddict(self.cls):
-            self.cls = dict  # a TypedDict is not for isinstance
-        self.dump: Callable[[Any], Any] | None = None
-        if adapter is not None:
-            self.dump = _adapter_dump(adapter)
-        elif _is_model(tp):
-            self.cls, self.dump = None, _model_dump(tp)
-        self.check: Callable[[bytes], Any] | None = None
-        self.check_whole: Callable[[bytes], Any] | None = None
-        if not _runs_user_code(msgspec.inspect.type_info(tp), set()):
-            self.cls = None
-            self.check = self.check_whole = msgspec.json.Decoder(tp, dec_hook=dec_hook).decode
-            if self.wrapped:
-                whole = msgspec.defstruct("Result", [("result", tp)])
-                self.check_whole = msgspec.json.Decoder(whole, dec_hook=dec_hook).decode
-
-
-def output_for(tp: Any, where: str) -> Output:
-    """The `Output` of a return annotation; `SignatureError` if it has no JSON form."""
-    return Output(tp, where)
-
-
-def _adapter_dump(adapter: Any) -> Callable[[Any], Any]:
-    return lambda value: adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
-
-
-def _model_dump(cls: Any) -> Callable[[Any], Any]:
-    def dump(value: Any) -> Any:
-        if not isinstance(value, cls):
-            value = cls.model_validate(value)
-        return value.model_dump(mode="json", by_alias=True, warnings="error")
-
-    return dump
-
-
-def _refers(node: Any, ref: str) -> bool:
-    if isinstance(node, dict):
-        return node.get("$ref") == ref or any(_refers(value, ref) for value in node.values())
-    return isinstance(node, list) and any(_refers(item, ref) for item in node)
-
-
-def _runs_user_code(info: Any, seen: set[int]) -> bool:
-    """Whether decoding this type calls what its author wrote."""
-    if id(info) in seen:
-        return False
-    seen.add(id(info))
-    cls = getattr(info, "cls", None)
-    if isinstance(info, msgspec.inspect.CustomType):
-        return not _is_path(cls)
-    origin = typing.get_origin(cls) or cls
-    if hasattr(origin, "__post_init__") or hasattr(origin, "__attrs_attrs__"):
-        return True
-    inner = [getattr(info, key, None) for key in ("type", "item_type", "key_type", "value_type")]
-    inner += [field.type for field in getattr(info, "fields", ())]
-    inner += [*getattr(info, "types", ()), *getattr(info, "item_types", ())]
-    return any(_runs_user_code(part, seen) for part in inner if part is not None)
 
 
 # -- error texts ----------------------------------------------------------------------------------

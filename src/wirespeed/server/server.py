@@ -11,21 +11,27 @@ import msgspec
 from wirespeed.limits import Limits
 from wirespeed.protocol import shapes
 from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS, REVISIONS, Revision
+from wirespeed.server.completion import Completions
+from wirespeed.server.composition import Composition
 from wirespeed.server.connection import ServerConnection
 from wirespeed.server.content import Icon
+from wirespeed.server.middleware import Middlewares
+from wirespeed.server.prompts import Prompts
 from wirespeed.server.reply import Whole, modern_end
+from wirespeed.server.resources import Resources
+from wirespeed.server.state import DEFAULT_TTL, Sealer, state_secrets
 from wirespeed.server.tools import Tools
 from wirespeed.transport.tasks import TaskPool
 
 if TYPE_CHECKING:
-    from wirespeed._core.envelope import Message
     from wirespeed._core.framing.base import Framer
+    from wirespeed.server.lifespan import Lifespan
     from wirespeed.transport.link import Link
 
 _encode = msgspec.json.Encoder().encode
 
 
-class Server(Tools):
+class Server(Tools, Resources, Prompts, Completions, Composition, Middlewares):
     """An MCP server.
 
     Args:
@@ -41,6 +47,14 @@ class Server(Tools):
             server/utilities/caching).
         shutdown_grace: Seconds that requests in flight get when the client goes or the process is
             told to end.
+        lifespan: An async context manager function, or an async generator function, of the server:
+            entered before the first client is served, left after the last is gone, once for each
+            event loop and process that serves. What it yields is `Context.lifespan_state`.
+        state_secret: What seals the ``requestState`` of questions to modern clients
+            (`wirespeed.server.state`): at least 16 bytes, or several, of which the first seals and
+            all open. Random by default; servers behind one address need the same.
+        state_ttl: Seconds that a client may take to answer.
+        state_single_use: Whether a ``requestState`` is taken only once in each process.
     """
 
     # what `wirespeed.transport.service.Service` asks for
@@ -64,6 +78,10 @@ class Server(Tools):
         list_ttl_ms: int = 0,
         cache_scope: str = "private",
         shutdown_grace: float = 5.0,
+        lifespan: Lifespan | None = None,
+        state_secret: bytes | Iterable[bytes] | None = None,
+        state_ttl: float = DEFAULT_TTL,
+        state_single_use: bool = False,
     ) -> None:
         if page_size is not None and page_size < 1:
             raise ValueError("page_size must be at least 1")
@@ -95,14 +113,22 @@ class Server(Tools):
         info |= {key: value for key, value in more.items() if value is not None}
         self._info = info
         self._info_json = _encode(info)
+        self._sealer = Sealer(
+            state_secrets(state_secret), name, state_ttl, single_use=state_single_use
+        )
         self._hints = {"ttlMs": list_ttl_ms, "cacheScope": cache_scope}
         self._modern_end = modern_end(self._info_json)
         self._answers = {}
         self._offers = {"logging": dict}
         self._connections: set[ServerConnection] = set()
-        # what every request passes first: (connection, message); or None
-        self._through: Callable[[ServerConnection, Message], None] | None = None
+        self._setup_middleware()
         self._setup_tools()
+        self._setup_resources()
+        self._setup_prompts()
+        self._setup_completion()
+        self._setup_composition(lifespan)
+        self._setup_extensions()
+        self._setup_tasks()
 
     def __repr__(self) -> str:
         return f"<Server {self.name!r}, {len(self._tools)} tools>"
@@ -143,6 +169,8 @@ class Server(Tools):
         """From any thread: tell those who subscribed that a resource says something else now."""
         for connection in list(self._connections):
             connection.news.resource_updated(uri)
+        for mount in self._mounted_on:
+            mount.parent._resource_updated(mount.uri(uri))
 
     # -- running ---------------------------------------------------------------------------------
 

@@ -39,6 +39,8 @@ from typing import Any
 import msgspec
 
 from .content import ResultPlan, plan_result
+from .docstrings import parse_docstring
+from .inputs import split_annotation
 from .schema import (
     SignatureError,
     dec_hook,
@@ -49,6 +51,9 @@ from .schema import (
 
 if typing.TYPE_CHECKING:
     import inspect
+
+    from wirespeed.server.dependencies import Dependencies, Injection
+    from wirespeed.server.providers import Provider
 
 __all__ = ["SignatureError", "ToolSpec", "inspect_tool", "parse_docstring"]
 
@@ -69,6 +74,7 @@ class ToolSpec:
     input_schema        JSON Schema of the arguments; ``input_schema_json``: the same, encoded
     output_schema       JSON Schema of the structured result, or None (``output_schema_json``)
     result              the `ResultPlan`: ``result.encode(value)``
+    returns             the annotation of the finished result, resolved; `msgspec.UNSET`: none
     is_async            calling it gives a coroutine
     is_generator        calling it gives a generator
     is_async_generator  calling it gives an async generator
@@ -80,6 +86,7 @@ class ToolSpec:
     kwnames             the names of the values passed by keyword: the last of the vector
     context_param       the name of the parameter that takes the context, or None
     context_index       where the context goes in the vector; -1: nowhere
+    injection           what is injected beside the arguments; None: nothing
     """
 
     __slots__ = (
@@ -89,6 +96,7 @@ class ToolSpec:
         "description",
         "fields",
         "function",
+        "injection",
         "input_schema",
         "input_schema_json",
         "is_async",
@@ -100,6 +108,7 @@ class ToolSpec:
         "output_schema_json",
         "positional",
         "result",
+        "returns",
         "struct",
         "title",
         "wraps_async",
@@ -114,6 +123,7 @@ class ToolSpec:
     output_schema: dict[str, Any] | None
     output_schema_json: bytes | None
     result: ResultPlan
+    returns: Any
     is_async: bool
     is_generator: bool
     is_async_generator: bool
@@ -125,9 +135,16 @@ class ToolSpec:
     kwnames: tuple[str, ...]
     context_param: str | None
     context_index: int
+    injection: Injection | None
 
     def __repr__(self) -> str:
         return f"<ToolSpec {self.name!r}>"
+
+    def replace_function(self, function: Callable[..., Any]) -> None:
+        """Call another instead, a coroutine function that takes the same."""
+        self.function = functools.update_wrapper(function, self.function)
+        self.is_async = True
+        self.is_generator = self.is_async_generator = self.wraps_async = False
 
     def vector(self, arguments: msgspec.Struct, context: Any = None) -> list[Any]:
         """The values of the call, in order."""
@@ -184,7 +201,7 @@ def _label(function: Any) -> str:
     return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
 
 
-def _tool_name(name: str | None, layers: list[Any]) -> str:
+def _name(name: str | None, layers: list[Any], kind: str) -> str:
     if name is None:
         # Of the callable itself; a partial has no name but its function's.
         named = layers[0]
@@ -193,9 +210,9 @@ def _tool_name(name: str | None, layers: list[Any]) -> str:
         name = getattr(named, "__name__", None)
         if not isinstance(name, str) or name == "<lambda>":
             what = "a lambda" if name else f"an instance of {type(named).__qualname__}"
-            raise SignatureError(f"{what} has no name of its own: give the tool one (name=…)")
+            raise SignatureError(f"{what} has no name of its own: give the {kind} one (name=…)")
     if not isinstance(name, str) or not name:
-        raise SignatureError(f"a tool's name is a non-empty string, not {name!r}")
+        raise SignatureError(f"a {kind}'s name is a non-empty string, not {name!r}")
     return name
 
 
@@ -350,7 +367,7 @@ def _check_kind(parameter: inspect.Parameter, label: str) -> None:
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
         raise SignatureError(
-            f"{label}: parameter '{stars}{parameter.name}': a tool's schema names every argument; "
+            f"{label}: parameter '{stars}{parameter.name}': every argument has a name of its own; "
             "replace it by named parameters (or one dict or list)"
         )
 
@@ -381,25 +398,31 @@ def inspect_tool(
     structured: bool | None = None,
     returns: Any = msgspec.UNSET,
     localns: Mapping[str, Any] | None = None,
+    kind: str = "tool",
+    dependencies: Dependencies | None = None,
 ) -> ToolSpec:
     """Read a callable as a tool; `SignatureError` says why it cannot be one.
 
     *description* replaces the docstring's.  *structured* and the annotation of the result decide
     what is sent (see `wirespeed.server.content`); *returns* stands for that annotation.  *localns*
-    adds names to those that string annotations may use.
+    adds names to those that string annotations may use.  Another *kind* ("prompt", "resource") is
+    read the same way, but its result is not planned: see ``ToolSpec.returns``.  What *dependencies*
+    provide is no argument: ``spec.function`` is then a coroutine function around this one, which
+    takes the arguments and, last, the context.
     """
     if isinstance(function, staticmethod):
         function = function.__func__
     if isinstance(function, type) or not callable(function):
         what = "a class" if isinstance(function, type) else f"{type(function).__qualname__} object"
-        raise SignatureError(f"{function!r} is {what}: a tool is a function or a callable object")
+        raise SignatureError(f"{function!r} is {what}: a {kind} is a function or a callable object")
     layers = _layers(function, wrapped=True)
     owner = layers[-1]
     spec = ToolSpec()
+    spec.injection = None
     spec.function = function
-    spec.name = _tool_name(name, layers)
+    spec.name = _name(name, layers, kind)
     spec.title = title
-    label = f"tool {spec.name!r} ({_label(owner)})"
+    label = f"{kind} {spec.name!r} ({_label(owner)})"
 
     inner = _layers(function, wrapped=False)[-1]
     flags = _code_flags(inner)
@@ -412,12 +435,18 @@ def inspect_tool(
     spec.description = text if description is None else description
     signature = _signature(function, label)
     scope = _Scope(owner, localns, context_class)
-    _read_parameters(spec, signature, scope, notes, label)
+    injected = _read_parameters(spec, signature, scope, notes, label, dependencies)
 
     where = f"{label}: return value"
     if returns is msgspec.UNSET and signature.return_annotation is not signature.empty:
         returns = _result_type(scope.resolve(signature.return_annotation, where), spec)
-    spec.result = plan_result(returns, where, structured)
+        asks, returns = split_annotation(returns)
+        if asks:
+            from .asking import explicit
+
+            explicit(spec, label)
+    spec.returns = returns
+    spec.result = plan_result(returns if kind == "tool" else msgspec.UNSET, where, structured)
     spec.output_schema = spec.result.output_schema
     try:
         msgspec.json.encode((spec.name, spec.title, spec.description))
@@ -426,6 +455,8 @@ def inspect_tool(
         spec.output_schema_json = None if out is None else msgspec.json.encode(out)
     except (UnicodeEncodeError, TypeError) as exc:
         raise SignatureError(f"{label}: its name, texts or schema are not JSON: {exc}") from exc
+    if dependencies is not None and injected:
+        spec.injection = dependencies.bind(spec, injected)
     return spec
 
 
@@ -435,13 +466,17 @@ def _read_parameters(
     scope: _Scope,
     notes: dict[str, str],
     label: str,
-) -> None:
+    dependencies: Dependencies | None,
+) -> dict[int, Provider]:
+    """Fill in what the parameters say. Gives the providers of those that are no arguments, by
+    their index."""
     bound = spec.function.keywords if isinstance(spec.function, functools.partial) else {}
     given = [p for p in signature.parameters.values() if p.name not in bound]
     taken = {p.name for p in given}
     found: list[_Parameter] = []
     positional: list[str] = []
     kwnames: list[str] = []
+    injected: dict[int, Provider] = {}
     spec.context_param, spec.context_index = None, -1
     for index, parameter in enumerate(given):
         _check_kind(parameter, label)
@@ -458,7 +493,17 @@ def _read_parameters(
                 raise SignatureError(f"{where}: a second context")
             spec.context_param, spec.context_index = parameter.name, index
             continue
-        item = _Parameter(parameter, tp, where, taken)
+        if dependencies is not None:
+            provider = dependencies.find(tp, parameter, where)
+            if provider is not None:
+                injected[index] = provider
+                continue
+        try:
+            item = _Parameter(parameter, tp, where, taken)
+        except SignatureError as exc:
+            if dependencies is None:
+                raise
+            raise SignatureError(f"{exc}, and nothing provides it") from exc.__cause__
         if any(item.wire == other.wire for other in found):
             raise SignatureError(f"{where}: a second argument named {item.wire!r}")
         item.description = notes.get(parameter.name)
@@ -476,20 +521,7 @@ def _read_parameters(
     spec.input_schema = input_schema(
         [(item.wire, item.type, item.schema_default(), item.description) for item in found]
     )
-
-
-# -- docstrings -----------------------------------------------------------------------------------
-
-_PARAMETERS = {"args", "arguments", "parameters", "params", "other parameters"}
-_PARAMETERS |= {"keyword args", "keyword arguments"}
-_SECTIONS = _PARAMETERS | {"returns", "return", "yields", "yield", "receives", "raises", "raise"}
-_SECTIONS |= {"exceptions", "except", "warns"}
-_SPHINX = r":(?P<kind>\w+)(?P<args>[^:\n]*):(?:\s+|$)(?P<text>.*)"
-_SPHINX_KINDS = {"param", "parameter", "arg", "argument", "key", "keyword", "type", "raises"}
-_SPHINX_KINDS |= {"raise", "except", "exception", "return", "returns", "rtype", "yield", "yields"}
-_SPHINX_PARAMETERS = {"param", "parameter", "arg", "argument", "key", "keyword"}
-_GOOGLE = r"\*{0,2}(?P<name>\w+)\s*(?:\(.*?\))?\s*:(?:\s+|$)(?P<text>.*)"
-_NUMPY = r"(?P<names>\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?"
+    return injected
 
 
 def _docstring(layers: list[Any]) -> str | None:
@@ -501,99 +533,3 @@ def _docstring(layers: list[Any]) -> str | None:
         if isinstance(doc, str) and doc.strip():
             return doc
     return None
-
-
-def parse_docstring(doc: str | None) -> tuple[str | None, dict[str, str]]:
-    """The description, or None, and a text for each parameter that the docstring describes.
-
-    Sections on parameters, results and errors are taken out; other text stays as it is.
-    """
-    if not doc:
-        return None, {}
-    import inspect
-
-    lines = inspect.cleandoc(doc).splitlines()
-    first = lines[0].lower()
-    if first[-1:] == ":" and first[:-1] in _SECTIONS and not "".join(lines[1:2]).startswith(" "):
-        # The margin is that of the other lines: under a title in the first one, they lost theirs.
-        lines[1:] = ["    " + line for line in lines[1:]]
-    kept: list[str] = []
-    notes: dict[str, str] = {}
-    at = 0
-    while at < len(lines):
-        line = lines[at]
-        title = line.strip().lower()
-        below = lines[at + 1].strip() if at + 1 < len(lines) else ""
-        field = re.fullmatch(_SPHINX, line)
-        start = at
-        if title in _SECTIONS and len(below) >= 3 and set(below) == {"-"}:
-            at = _numpy_end(lines, at + 2)
-            body, collect = lines[start + 2 : at], _numpy_notes
-        elif line == line.lstrip() and title.endswith(":") and title[:-1] in _SECTIONS:
-            title = title[:-1]
-            at = _indented_end(lines, at + 1)
-            body, collect = lines[start + 1 : at], _google_notes
-        elif field and field["kind"] in _SPHINX_KINDS:
-            at = _indented_end(lines, at + 1)
-            words = field["args"].split()
-            if field["kind"] in _SPHINX_PARAMETERS and words:
-                _note(notes, words[-1], [field["text"], *lines[start + 1 : at]])
-            continue
-        else:
-            kept.append(line)
-            at += 1
-            continue
-        if title in _PARAMETERS:
-            collect(body, notes)
-    text = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
-    return text or None, notes
-
-
-def _numpy_end(lines: list[str], at: int) -> int:
-    """The next underlined title, or the end."""
-    while at < len(lines):
-        below = lines[at + 1].strip() if at + 1 < len(lines) else ""
-        if lines[at].strip() and len(below) >= 3 and set(below) == {"-"}:
-            break
-        at += 1
-    return at
-
-
-def _indented_end(lines: list[str], at: int) -> int:
-    """The next line that is neither indented nor blank, or the end."""
-    while at < len(lines) and (not lines[at].strip() or lines[at][0].isspace()):
-        at += 1
-    return at
-
-
-def _entries(body: list[str]) -> list[list[str]]:
-    """Split at the lines with the least indentation."""
-    filled = [line for line in body if line.strip()]
-    margin = min((len(line) - len(line.lstrip()) for line in filled), default=0)
-    entries: list[list[str]] = []
-    for line in filled:
-        if len(line) - len(line.lstrip()) == margin or not entries:
-            entries.append([])
-        entries[-1].append(line.strip())
-    return entries
-
-
-def _google_notes(body: list[str], notes: dict[str, str]) -> None:
-    for first, *rest in _entries(body):
-        match = re.fullmatch(_GOOGLE, first)
-        if match:
-            _note(notes, match["name"], [match["text"], *rest])
-
-
-def _numpy_notes(body: list[str], notes: dict[str, str]) -> None:
-    for first, *rest in _entries(body):
-        match = re.fullmatch(_NUMPY, first)
-        if match:
-            for name in match["names"].split(","):
-                _note(notes, name.strip(), rest)
-
-
-def _note(notes: dict[str, str], name: str, lines: list[str]) -> None:
-    text = " ".join(part for line in lines if (part := line.strip()))
-    if text:
-        notes.setdefault(name.lstrip("*"), text)

@@ -117,9 +117,10 @@ class Subscription:
     Attributes:
         kinds: The lists whose changes were asked for.
         uris: The resources whose updates were asked for.
+        extras: What is honoured of an extension's members of ``notifications``.
     """
 
-    __slots__ = ("connection", "kinds", "raw_id", "ref", "uris")
+    __slots__ = ("connection", "extras", "kinds", "raw_id", "ref", "uris")
 
     def __init__(
         self,
@@ -127,6 +128,7 @@ class Subscription:
         request: Message,
         kinds: frozenset[str],
         uris: frozenset[str],
+        extras: dict[str, Any],
     ) -> None:
         self.connection = connection
         self.ref = request.ref
@@ -135,6 +137,7 @@ class Subscription:
         self.raw_id: bytes = raw_id
         self.kinds = kinds
         self.uris = uris
+        self.extras = extras
 
     def meta(self) -> bytes:
         """The ``_meta`` that ties a message to this subscription: the id in its own JSON type."""
@@ -176,15 +179,23 @@ def listen(connection: ServerConnection, message: Message, revision: Revision) -
     n_uris = sum(len(other.uris) for other in connection.listens.values())
     if n_uris + len(uris) > MAX_URIS:
         raise _too_many()
-    subscription = Subscription(connection, message, kinds, frozenset(uris))
+    extras = {
+        name: listening.honoured(message, wanted[name])
+        for name, listening in server._listening.items()
+        if name in wanted
+    }
+    subscription = Subscription(connection, message, kinds, frozenset(uris), extras)
     connection.listens[subscription.raw_id] = subscription
     connection.session.set_token(message, subscription)
     honoured: dict[str, Any] = {LISTS[kind]: True for kind in LISTS if kind in kinds}
+    honoured |= extras
     if uris:
         honoured["resourceSubscriptions"] = list(dict.fromkeys(uris))
     subscription.notify(
         "notifications/subscriptions/acknowledged", b'{"notifications":%b}' % encode(honoured)
     )
+    for name in extras:
+        server._listening[name].started(subscription)
 
 
 def _uris(wanted: Any) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ cdef class Tool(Operation):
     cdef readonly object spec          # ToolSpec; None for a raw tool
     cdef readonly object entry         # ToolEntry: what tools/list shows
     cdef readonly bint raw             # gets the undecoded arguments
+    cdef public object tasks           # how calls become tasks (server.tasks.TaskTool), or None
     cdef How how
     cdef bint plain_text               # a str result is one text block and nothing more
     cdef object function
@@ -36,7 +37,7 @@ cdef class Tool(Operation):
 
     cdef object decode_c(self, Lease arguments)
     cdef object invoke_c(self, object decoded, object context)
-    cdef int refuse_arguments_c(self, Call call, object exc) except -1
+    cdef int refuse_arguments_c(self, Call call, object exc, bint as_error) except -1
     cdef int send_text_c(self, Call call, str text) except -1
     cdef int send_raw_c(self, Call call, object data) except -1
     cdef int send_content_c(

@@ -4,10 +4,12 @@ from typing import Any, final
 from wirespeed.server.call import Operation
 from wirespeed.server.content import Encoded
 from wirespeed.server.signature import ToolSpec
+from wirespeed.server.tasks import TaskTool
 from wirespeed.server.tools import ToolEntry
 
 @final
 class Tool(Operation):
+    tasks: TaskTool | None
     def __init__(
         self,
         entry: ToolEntry,
@@ -19,6 +21,7 @@ class Tool(Operation):
         wants_context: bool = False,
         encode: Callable[[Any, str], Encoded] | None = None,
     ) -> None: ...
+    def shown_as(self, entry: ToolEntry) -> Tool: ...
     @property
     def entry(self) -> ToolEntry: ...
     @property

@@ -18,11 +18,12 @@ from wirespeed.server.answers cimport (
     answer_text_c,
     checked_result_c,
     content_result_c,
+    text_result_c,
 )
 from wirespeed.server.call cimport Call, Operation, Serving, describe
 from wirespeed.server.texts cimport LongTexts
 
-from wirespeed.errors import ProtocolError
+from wirespeed.errors import MissingCapability, ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.server import launch as launchers
 from wirespeed.server.content import RawResult, ResultKind, error_content
@@ -125,6 +126,33 @@ cdef class Tool(Operation):
     def __repr__(self):
         return f"<Tool {self.name!r}>"
 
+    def shown_as(self, entry):
+        """The same tool under another entry, whose name is its own."""
+        cdef Tool other = Tool.__new__(Tool)
+        other.name = entry.name
+        other.name_json = msgspec.json.encode(entry.name)
+        other.entry = entry
+        other.kind = self.kind
+        other.owner = self.owner
+        other.timeout = self.timeout
+        other.wants_context = self.wants_context
+        other.direct = self.direct
+        other.offsets = self.offsets
+        other.spec = self.spec
+        other.raw = self.raw
+        other.tasks = self.tasks
+        other.how = self.how
+        other.plain_text = self.plain_text
+        other.function = self.function
+        other.decode = self.decode
+        other.texts = self.texts
+        other.fields = self.fields
+        other.kwnames = self.kwnames
+        other.context_index = self.context_index
+        other.launch = self.launch
+        other.encode = self.encode
+        return other
+
     cdef object decode_c(self, Lease arguments):
         """The decoded arguments; for a raw tool the lease itself. Raises what msgspec raises for
         arguments that do not fit. `arguments` is None where the call had none."""
@@ -195,7 +223,9 @@ cdef class Tool(Operation):
         """A tool's failure is a result with ``isError``, so that the model sees it; the
         traceback is for the log only."""
         cdef str text
-        if isinstance(exc, ProtocolError):
+        if isinstance(exc, ProtocolError) and (
+            call.modern or not isinstance(exc, MissingCapability)
+        ):
             return call.refuse_c(exc)
         if call.timed_out:
             text = f"Tool {self.name} timed out after {self.timeout:g} s"
@@ -205,19 +235,25 @@ cdef class Tool(Operation):
         elif isinstance(exc, (KeyboardInterrupt, SystemExit)):
             text = f"Tool {self.name} ended the server"
             logger.error("tool %s ended the server: %r", self.name, exc)
+        elif isinstance(exc, MissingCapability):
+            text = describe(exc)
+            logger.info("tool %s: %s", self.name, text)
         else:
             text = describe(exc)
             logger.error("tool %s failed", self.name, exc_info=exc)
         return self.send_content_c(call, error_content(text), None, True, None)
 
-    cdef int refuse_arguments_c(self, Call call, object exc) except -1:
-        """Arguments that break the tool's schema (SEP-1303: a result, since 2025-11-25)."""
+    cdef int refuse_arguments_c(self, Call call, object exc, bint as_error) except -1:
+        """Arguments that break the tool's schema (SEP-1303: a result, since 2025-11-25). `as_error`:
+        who asked for a task waits for no result."""
         cdef str text = f"Invalid arguments for tool {self.name}: {describe_validation_error(exc)}"
         call.ended = True
-        if call.revision.argument_errors_in_results:
+        if call.revision.argument_errors_in_results and not as_error:
             self.send_content_c(call, error_content(text), None, True, None)
         else:
             call.error_c(codes.INVALID_PARAMS, text, None)
+        if call.began != 0:
+            call.connection.observe_c(call)
         call.connection.wrote()
         return 0
 
@@ -232,6 +268,12 @@ cdef class Tool(Operation):
         except UnicodeEncodeError as exc:
             return self.fail_c(call, ValueError(f"the result is not valid text: {exc.reason}"))
         if call.sink is not None:
+            if n <= 1024:
+                call.sink.result(text_result_c(
+                    <const uint8_t *> utf8, <size_t> n,
+                    connection.modern_end if call.modern else b"}",
+                ))
+                return 0
             encoded = self.encode(text, call.revision.version)
             return self.send_content_c(call, encoded[0], encoded[1], encoded[2], encoded[3])
         return answer_text_c(
@@ -246,6 +288,8 @@ cdef class Tool(Operation):
             text = checked_result_c(data)
         except Exception as exc:
             return self.fail_c(call, exc)
+        if call.began != 0 and b'"isError"' in text:
+            call.failed = msgspec.json.decode(text).get("isError") is True
         return call.reply_c(Whole(text))
 
     cdef int send_content_c(
@@ -254,6 +298,7 @@ cdef class Tool(Operation):
         """A result of encoded parts."""
         cdef Serving connection = call.connection
         cdef bytes tail = connection.modern_end if call.modern else b"}"
+        call.failed = is_error
         if meta is not None:
             if call.modern:
                 tail = b',"resultType":"complete","_meta":%b}' % merged_meta(tail, meta)

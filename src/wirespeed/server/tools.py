@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import msgspec
 
 from wirespeed.protocol import shapes
 from wirespeed.server.content import Icon, ResultPlan, plan_result
 from wirespeed.server.context import Context
-from wirespeed.server.part import Part
+from wirespeed.server.limiter import limit_raw, limit_tool
 from wirespeed.server.registry import Registry
 from wirespeed.server.signature import inspect_tool
+from wirespeed.server.tasks import Tasks, TaskSupport
 from wirespeed.server.tool import Tool
+
+if TYPE_CHECKING:
+    from wirespeed.server.dependencies import Dependencies
+    from wirespeed.server.server import Server
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,10 +39,11 @@ class ToolEntry(msgspec.Struct, omit_defaults=True):
     execution: Mapping[str, Any] | None = None
 
 
-class Tools(Part):
+class Tools(Tasks):
     """What a server has for tools (server/tools)."""
 
     _tools: Registry[Tool]
+    _injecting: Callable[[], Dependencies | None]
 
     def _setup_tools(self) -> None:
         self._tools = self._registry("tools", "tools", shapes.fit_tool)
@@ -61,6 +67,10 @@ class Tools(Part):
         structured: bool | None = None,
         inline: bool = False,
         timeout: float | None = None,
+        max_concurrency: int | None = None,
+        queue: int | None = None,
+        task: TaskSupport = "forbidden",
+        task_after: float | None = None,
     ) -> Callable[[F], F]: ...
 
     def tool(self, function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
@@ -92,6 +102,10 @@ class Tools(Part):
         structured: bool | None = None,
         inline: bool = False,
         timeout: float | None = None,
+        max_concurrency: int | None = None,
+        queue: int | None = None,
+        task: TaskSupport = "forbidden",
+        task_after: float | None = None,
     ) -> Tool:
         """Register a function as a tool, now or while the server runs (clients are told).
 
@@ -103,11 +117,18 @@ class Tools(Part):
             structured: Whether results have structured content; by default the return type says.
             inline: Run a plain function on the event loop's thread. Nothing else happens
                 meanwhile: for functions of microseconds.
-            timeout: Seconds after which a call is cancelled and answered with an error.
+            timeout: Seconds after which a call is cancelled and answered with an error; waiting
+                for other calls and for dependencies counts.
+            max_concurrency, queue: Calls that run at a time, and that wait beyond these (100 by
+                default); more are refused with an error. See `wirespeed.server.limiter`.
+            task: Whether a call may or must run as a task that outlives its request; for clients
+                of 2025-11-25, and of 2026-07-28 with the tasks extension (see `use_tasks`).
+            task_after: With ``task="optional"``, the seconds that a call of a modern client may
+                take before it becomes a task; 2 by default, 0 for at once.
 
         Raises:
             SignatureError: The signature cannot be a tool's; the text says why.
-            ValueError: There is a tool of this name.
+            ValueError: There is a tool of this name, or options do not go together.
         """
         spec = inspect_tool(
             function,
@@ -116,6 +137,7 @@ class Tools(Part):
             description=description,
             context_class=Context,
             structured=structured,
+            dependencies=self._injecting(),
         )
         entry = ToolEntry(
             name=spec.name,
@@ -126,10 +148,18 @@ class Tools(Part):
             annotations=annotations,
             icons=None if icons is None else list(icons),
             meta=meta,
+            execution=None if task == "forbidden" else {"taskSupport": task},
         )
+        if inline and spec.injection is not None and spec.injection.run_inline():
+            inline = False  # the function around it is a coroutine function
         if inline and (spec.is_async or spec.is_async_generator or spec.is_generator):
             raise ValueError(f"tool {spec.name!r}: only a plain function can be inline")
-        return self._register(Tool(entry, spec, spec.function, inline=inline, timeout=timeout))
+        if max_concurrency is not None or queue is not None:
+            limit_tool(spec, max_concurrency, queue, inline=inline)
+            inline = False
+        tool = Tool(entry, spec, spec.function, inline=inline, timeout=timeout)
+        tool.tasks = self._task_tool(spec.name, task, task_after, inline)
+        return self._register(tool)
 
     def tool_raw(
         self,
@@ -146,6 +176,10 @@ class Tools(Part):
         context: bool = False,
         inline: bool = False,
         timeout: float | None = None,
+        max_concurrency: int | None = None,
+        queue: int | None = None,
+        task: TaskSupport = "forbidden",
+        task_after: float | None = None,
     ) -> Tool:
         """Register a handler that gets its arguments undecoded.
 
@@ -163,20 +197,24 @@ class Tools(Part):
             annotations=annotations,
             icons=None if icons is None else list(icons),
             meta=meta,
+            execution=None if task == "forbidden" else {"taskSupport": task},
         )
         _encode(entry)  # what is not JSON is said now
         plan: ResultPlan = plan_result(msgspec.UNSET, f"tool {name!r}: result", None)
-        return self._register(
-            Tool(
-                entry,
-                None,
-                handler,
-                inline=inline,
-                timeout=timeout,
-                wants_context=context,
-                encode=plan.encode,
-            )
+        if max_concurrency is not None or queue is not None:
+            handler = limit_raw(name, handler, max_concurrency, queue, inline=inline)
+            inline = False
+        tool = Tool(
+            entry,
+            None,
+            handler,
+            inline=inline,
+            timeout=timeout,
+            wants_context=context,
+            encode=plan.encode,
         )
+        tool.tasks = self._task_tool(name, task, task_after, inline)
+        return self._register(tool)
 
     def remove_tool(self, name: str) -> None:
         """Take a tool away; calls under way go on. KeyError if there is none of this name."""
@@ -188,5 +226,6 @@ class Tools(Part):
         return dict(self._tools.items)
 
     def _register(self, tool: Tool) -> Tool:
+        tool.owner = cast("Server", self)
         self._tools.add(tool.name, tool.entry, tool)
         return tool

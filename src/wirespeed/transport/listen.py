@@ -13,7 +13,7 @@ from wirespeed.transport import bind
 from wirespeed.transport.address import Address, is_name, parse, quote_path
 from wirespeed.transport.listener import Listener, OnListening
 from wirespeed.transport.options import ListenOptions
-from wirespeed.transport.service import Service
+from wirespeed.transport.service import Service, alive
 from wirespeed.transport.signals import Drainable, signals_drain
 
 Obey: TypeAlias = Callable[[asyncio.AbstractEventLoop, Drainable], AbstractContextManager[None]]
@@ -44,6 +44,7 @@ async def serve(
     Raises:
         ValueError: The URL or an option is wrong, or they do not go together.
         TransportError: The address cannot be listened at; the text says why.
+        StartupError: The lifespan of a server failed.
     """
     address, by_path, options = plan(url, services, options, more)
     if is_name(address.host):
@@ -94,9 +95,11 @@ async def serve_at(
 ) -> None:
     """`serve`, with everything checked and looked up. ``obey``: how it is told to end."""
     with bind.listen(address, found, options) as listening:
-        listener = Listener(listening, services, options)
-        with obey(listener.loop, listener):
-            await listener.serve(on_listening)
+        # outside of `obey`: a signal ends a start, or an end, that takes too long
+        async with alive(services.values()):
+            listener = Listener(listening, services, options)
+            with obey(listener.loop, listener):
+                await listener.serve(on_listening)
 
 
 def plan(

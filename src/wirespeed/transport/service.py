@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -43,7 +44,11 @@ class Connection(Protocol):
 
 
 class Service(Protocol):
-    """What can be served: `wirespeed.Server`, `wirespeed.litemcp.LiteServer`."""
+    """What can be served: `wirespeed.Server`, `wirespeed.litemcp.LiteServer`.
+
+    One that has to be kept alive while it is served has a method ``running()``, too, which gives an
+    async context manager; see `alive`.
+    """
 
     @property
     def limits(self) -> Limits:
@@ -73,3 +78,15 @@ class Service(Protocol):
         framer: Framer | None = None,
     ) -> Any:
         """Serve one more connection: a `Connection` that is an Endpoint, too."""
+
+
+@contextlib.asynccontextmanager
+async def alive(services: Iterable[Service]) -> AsyncIterator[None]:
+    """Keep services alive: what they have to begin before the first connection, and to end after
+    the last. Whatever fails at the begin is raised, and those that had begun are ended."""
+    async with contextlib.AsyncExitStack() as stack:
+        for service in services:
+            running = getattr(service, "running", None)
+            if running is not None:
+                await stack.enter_async_context(running())
+        yield

@@ -20,6 +20,7 @@ from wirespeed.errors import TransportError
 from wirespeed.transport.fd import FdLink
 from wirespeed.transport.files import FileLink
 from wirespeed.transport.pool import LAST_WAIT, close_pool
+from wirespeed.transport.service import alive
 from wirespeed.transport.signals import signals_drain
 from wirespeed.transport.tasks import TaskPool
 
@@ -119,11 +120,19 @@ def non_blocking(*fds: int) -> Iterator[None]:
 
 
 async def serve_stdio(server: Service) -> None:
-    """Serve the client at stdin and stdout until it closes stdin, or a signal comes."""
+    """Serve the client at stdin and stdout until it closes stdin, or a signal comes.
+
+    StartupError: the lifespan of the server failed.
+    """
+    with claimed() as (read_fd, write_fd):
+        async with alive((server,)):
+            await _serve(server, read_fd, write_fd)
+
+
+async def _serve(server: Service, read_fd: int, write_fd: int) -> None:
     loop = asyncio.get_running_loop()
     pool = TaskPool(loop)
     with contextlib.ExitStack() as stack:
-        read_fd, write_fd = stack.enter_context(claimed())
         # stderr on the same pipe would become non-blocking too, and lose what tools log
         shared = sys.__stderr__ is not None and same_file(write_fd, 2)
         polled = pollable(read_fd) and pollable(write_fd) and not shared

@@ -110,7 +110,7 @@ def test_trap_24_a_missing_result_type_is_complete(once: Run, fake: Make) -> Non
     once(main())
 
 
-@pytest.mark.parametrize("kind", ["input_required", "task", "", "Complete"])
+@pytest.mark.parametrize("kind", ["task", "", "Complete"])
 @pytest.mark.parametrize("content", [[], [{"type": "hologram"}]])
 def test_trap_24_an_unknown_result_type_is_an_error(
     once: Run, fake: Make, kind: str, content: Any
@@ -333,7 +333,9 @@ STEPS = [
 
 
 @pytest.mark.parametrize("base", [LEGACY, MODERN], ids=["legacy", "modern"])
-def test_progress_comes_in_order_and_stops_with_the_answer(run: Run, fake: Make, base: Any) -> None:
+def test_trap_59_progress_comes_in_order_and_stops_with_the_answer(
+    run: Run, fake: Make, base: Any
+) -> None:
     server = fake(calling(base, slow=STEPS))
     seen: list[Any] = []
 
@@ -350,6 +352,24 @@ def test_progress_comes_in_order_and_stops_with_the_answer(run: Run, fake: Make,
     assert token == message["id"]
     assert (META + "protocolVersion" in message["params"]["_meta"]) == (base is MODERN)
     assert "progressToken" not in server.sent("tools/call")[1]["params"].get("_meta", {})
+
+
+@pytest.mark.parametrize("base", [LEGACY, MODERN], ids=["legacy", "modern"])
+def test_trap_59_progress_that_does_not_rise_is_not_handed_on(
+    once: Run, fake: Make, base: Any
+) -> None:
+    values = ["-1", "0", "0", "-5", "0.5", "0.5", "0.25", "1e2", "99", "100", "101"]
+    steps = [progress(f'"progressToken":$TOKEN,"progress":{value}') for value in values]
+    server = fake(calling(base, slow=[*steps, ["result", text_result()]]))
+    seen: list[Any] = []
+
+    async def main() -> None:
+        async with Client(server.target) as client:
+            for _ in range(2):  # each request begins anew
+                await client.call_tool("slow", on_progress=lambda value, *_: seen.append(value))
+
+    once(main())
+    assert seen == [-1, 0, 0.5, 100, 101] * 2
 
 
 def test_trap_60_progress_of_other_tokens_is_not_ours(once: Run, fake: Make) -> None:

@@ -11,7 +11,7 @@ from client_lab import LEGACY, META, MODERN, Fake, Run, failed, fill, text_resul
 
 from wirespeed import Client, Server
 from wirespeed.client import ToolInfo
-from wirespeed.client import client as client_module
+from wirespeed.client import lists as lists_module
 from wirespeed.errors import InvalidResponse, RemoteError
 
 Make = Callable[..., Fake]
@@ -102,7 +102,7 @@ def test_pages_in_a_circle(once: Run, fake: Make, loop: list[str]) -> None:
 
 
 def test_pages_without_end(once: Run, fake: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "MAX_PAGES", 5)
+    monkeypatch.setattr(lists_module, "MAX_PAGES", 5)
     server = fake(paged(*(page("t", cursor=str(i)) for i in range(10))))
 
     async def main() -> None:

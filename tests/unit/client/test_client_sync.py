@@ -9,13 +9,15 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 from client_lab import FOREVER, LEGACY, MODERN, Fake, alive, our_threads, text_result
+from feature_lab import changed, peer, running, updated
 
 from wirespeed import Client, Server, SyncClient
-from wirespeed.client import VersionMismatch
+from wirespeed.client import PromptRef, ResourceUpdated, ToolsChanged, VersionMismatch
 from wirespeed.errors import CallTimeout, ConnectionClosed, RemoteError
 
 Make = Callable[..., Fake]
@@ -47,7 +49,7 @@ def test_the_same_methods_with_the_same_parameters() -> None:
 
     ours, theirs = public(SyncClient), public(Client)
     assert set(ours) == set(theirs) - ASYNC_ONLY
-    for name in set(ours) - {"request"}:  # which hands its options on
+    for name in set(ours):
         assert isinstance(ours[name], property) == isinstance(theirs[name], property), name
         if not isinstance(ours[name], property):
             mine, other = inspect.signature(ours[name]), inspect.signature(theirs[name])
@@ -86,6 +88,99 @@ def test_everything_once(fake: Make) -> None:
         client.ping()
     assert not any(map(alive, server.pids))
     assert server.sent("ping")[1]["params"] == {"a": 1}
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_every_feature_once(tmp_path: Path, era: Any) -> None:
+    told: list[Any] = []
+    server = peer(
+        tmp_path,
+        era,
+        {
+            "prompts/get": {"messages": []},
+            "completion/complete": {"completion": {"values": ["x"]}},
+        },
+    )
+    with (
+        running(server) as act,
+        SyncClient(server.url, era=era, on_resource_updated=told.append) as client,
+    ):
+        assert [one.name for one in client.list_resources()] == ["r"]
+        assert [one.name for one in client.iter_resources()] == ["r"]
+        assert client.list_resources_page().next_cursor is None
+        assert [one.name for one in client.list_resource_templates()] == ["x"]
+        assert [one.name for one in client.iter_resource_templates()] == ["x"]
+        assert client.list_resource_templates_page().next_cursor is None
+        assert [one.name for one in client.list_prompts()] == ["p"]
+        assert [one.name for one in client.iter_prompts()] == ["p"]
+        assert client.list_prompts_page().next_cursor is None
+        assert client.read_resource("x://r").text == "hello"
+        assert client.read_template("x://{id}", id="r").text == "hello"
+        assert client.get_prompt("p", {"a": "b"}).messages == []
+        assert client.complete(PromptRef("p"), "a", "b").values == ["x"]
+        client.clear_cache()
+        client.subscribe_resource("x://r")
+        act(lambda talk: updated(talk, "x://r"))
+        eventually(lambda: told == ["x://r"])
+        client.unsubscribe_resource("x://r")
+        if era == "modern":
+            assert client.discover().supported_versions == ["2026-07-28"]
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_a_subscription_blocks(tmp_path: Path, era: Any) -> None:
+    server = peer(tmp_path, era)
+    with running(server) as act, SyncClient(server.url, era=era) as client:
+        with client.subscribe(tools=True, uris=["x://a"]) as events:
+            assert events.honoured == events.wanted
+            assert "open" in repr(events)
+            with pytest.raises(CallTimeout):
+                events.next_event(0.01)
+            act(lambda talk: changed(talk, "tools"))
+            act(lambda talk: updated(talk, "x://a"))
+            got = []
+            for event in events:
+                got.append(event)
+                if len(got) == 2:
+                    break
+            assert got == [ToolsChanged(), ResourceUpdated("x://a")]
+            with ThreadPoolExecutor(1) as threads:
+                waiting = threads.submit(list, events)
+                events.close()
+                assert waiting.result() == []
+            assert events.next_event() is None
+        with client.subscribe(tools=True) as events, ThreadPoolExecutor(1) as threads:
+            waiting = threads.submit(list, events)
+            client.close()
+            with pytest.raises(ConnectionClosed):
+                waiting.result()
+        with pytest.raises(ConnectionClosed):
+            client.subscribe(tools=True).__enter__()
+
+
+def test_an_interrupt_while_it_waits_for_an_event_loses_nothing(tmp_path: Path) -> None:
+    server = peer(tmp_path, "modern")
+    with (
+        running(server) as act,
+        SyncClient(server.url) as client,
+        client.subscribe(tools=True) as events,
+    ):
+        lock = client._lock
+
+        class Lock:
+            def __enter__(self) -> None:
+                lock.acquire()
+
+            def __exit__(self, *exc: object) -> None:
+                lock.release()
+                raise KeyboardInterrupt
+
+        client._lock = Lock()  # type: ignore[assignment]
+        with pytest.raises(KeyboardInterrupt):
+            next(events)
+        client._lock = lock
+        act(lambda talk: changed(talk, "tools"))
+        assert next(events) == ToolsChanged()
 
 
 def test_threads_share_the_link(fake: Make) -> None:

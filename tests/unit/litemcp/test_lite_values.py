@@ -89,7 +89,7 @@ def test_a_string_becomes_what_the_type_says(tp: Any, text: str, value: Any) -> 
         (int, "1.5", "argument 'value': expected integer, got '1.5'"),
         (bool, "yes", "argument 'value': expected boolean, got 'yes'"),
         (list[int], "1,2", "argument 'value': expected array of integer, got '1,2'"),
-        (list[int], '[1,"a"]', "argument 'value' '[1]': Expected `int`, got `str`"),
+        (list[int], '[1,"a"]', "argument 'value': at '[1]': Expected `int`, got `str`"),
         (Point, '{"y":1}', "missing required field 'x'"),
         (Literal["a", "b"], "c", "argument 'value': Invalid enum value 'c'"),
         (Annotated[int, msgspec.Meta(ge=3)], "2", "argument 'value': Expected `int` >= 3"),

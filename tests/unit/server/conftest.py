@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import uvloop
+from caller_lab import Caller
 from server_lab import LEGACY, MODERN, Peer
 
 from wirespeed import Server
-from wirespeed.server import launch
 from wirespeed.transport.tasks import TaskPool
 
 Connect = Callable[..., Peer]
@@ -65,14 +64,11 @@ def version(request: pytest.FixtureRequest) -> str:
     return value
 
 
-@pytest.fixture(autouse=True, scope="module")
-def no_threads_left() -> Iterator[None]:
-    """Other tests count threads: those of tools end with the module."""
-    yield
-    if launch._executor is not None:
-        launch._executor.shutdown()
-        launch._executor = None
-    for thread in threading.enumerate():
-        if thread.name.startswith("wirespeed-worker"):
-            thread.join(20)
-            assert not thread.is_alive(), thread
+@pytest.fixture
+def caller(connect: Connect, version: str) -> Callable[..., Caller]:
+    """Makes clients of the revision that the test is for; ``version=…`` for another one."""
+
+    def make(server: Server | None = None, version: str = version) -> Caller:
+        return Caller(connect(None if version == MODERN else version, to=server), version)
+
+    return make

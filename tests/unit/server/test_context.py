@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from typing import Any
 
@@ -377,3 +378,42 @@ def test_a_thread_can_look_whether_it_is_cancelled(connect: Any, server: Server)
     assert peer.fence() == []
     assert noticed.wait(20)
     assert peer.fence() == []
+
+
+@pytest.mark.parametrize(("version", "keys"), [("2024-11-05", 0), (MODERN, 3)])
+def test_the_meta_of_the_request(version: str, keys: int, connect: Any, server: Server) -> None:
+    @server.tool
+    async def meta(ctx: Context) -> dict[str, Any]:
+        return ctx.meta
+
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    peer = enter(connect, version)
+    (answer,) = ask(peer, version, "meta", traceparent=trace, **{"com.example/x": [None]})
+    got = json.loads(answer["result"]["content"][0]["text"])
+    assert (got["traceparent"], got["com.example/x"]) == (trace, [None])
+    assert len(got) == keys + 2
+    if not keys:
+        (answer,) = ask(peer, version, "meta")
+        assert answer["result"]["content"][0]["text"] == "{}"
+
+
+@pytest.mark.parametrize("meta", [5, "x", [], None])
+def test_a_meta_that_is_no_object_says_nothing(meta: Any, connect: Any, server: Server) -> None:
+    @server.tool
+    async def look(ctx: Context) -> int:
+        return len(ctx.meta)
+
+    params = {"name": "look", "_meta": meta}
+    result = connect("2025-06-18").result(request(1, "tools/call", params))
+    assert result["structuredContent"] == {"result": 0}
+
+
+def test_the_meta_behind_long_arguments(connect: Any, server: Server) -> None:
+    @server.tool
+    async def look(text: str, ctx: Context) -> str:
+        assert ctx.client_info is not None
+        return f"{len(text)} {ctx.meta['com.example/x']} {ctx.client_info['name']}"
+
+    params = {"name": "look", "arguments": {"text": "x" * 100_000}}
+    result = connect().result(modern(1, "tools/call", params, **{"com.example/x": 7}))
+    assert text_of(result) == "100000 7 raw"

@@ -178,6 +178,7 @@ def test_a_raw_tool_with_its_context(connect: Any, server: Server, version: str)
     assert text_of(peer.result(tool_call(version, "7", "raw", {}))) == f"'7' {version} 2"
 
 
+@pytest.mark.off_schema("what a tool writes itself is not looked at")
 def test_a_raw_result_is_sent_as_it_is(connect: Any, server: Server) -> None:
     body = b'{"content":[], "resultType":"complete","com.example/x":[1.0,1e400]}'
 
@@ -190,6 +191,7 @@ def test_a_raw_result_is_sent_as_it_is(connect: Any, server: Server) -> None:
     assert peer.line() == b'{"jsonrpc":"2.0","id":1,"result":%b}' % body
 
 
+@pytest.mark.off_schema("what a tool writes itself is not looked at")
 def test_a_raw_result_from_a_typed_tool_may_be_pretty(connect: Any, server: Server) -> None:
     @server.tool
     async def pretty():  # type: ignore[no-untyped-def]

@@ -1,0 +1,80 @@
+"""What do middleware, metrics and traces cost a stdio server?
+
+The typed async echo tool without extras against each of them, and all at once, as children of the
+C load generator, which checks every answer: see rivals/ws_extras.py for what is on. The figures to
+compare are answers a second of one core; the server and the generator have one each.
+"""
+
+import sys
+from functools import partial
+
+from harness import (
+    RIVALS,
+    TIMES,
+    Sample,
+    Samples,
+    Settings,
+    Target,
+    correct,
+    interleave,
+    medians,
+    ratios,
+    run_json,
+    tool,
+    why_wrong,
+)
+
+OFF = "off"
+ALL = "middleware+metrics+traces"
+ALL_1 = "middleware+metrics+traces1"
+SERVERS = {
+    OFF: 300_000,
+    "middleware": 200_000,
+    "metrics": 300_000,
+    "traces1": 200_000,
+    "traces": 200_000,
+    ALL_1: 150_000,
+    ALL: 150_000,
+    "sdk": 30_000,
+}
+
+
+def throughput(settings: Settings) -> Samples:
+    """64 in flight."""
+
+    def measure(name: str) -> Sample:
+        count = settings.calls(SERVERS[name])
+        command = [
+            tool("stdio_load"),
+            *("--calls", str(count), "--warmup", str(min(5_000, count // 5))),
+            *("--window", "64", "--size", "64", "--tool", "echo", "--timeout", "120"),
+            *("--spin", "yes", "--burst", "8"),
+            *("--", sys.executable, str(RIVALS / "ws_extras.py"), name),
+        ]
+        return run_json(command, 150)
+
+    return interleave(settings, {name: partial(measure, name) for name in SERVERS})
+
+
+def run(settings: Settings) -> tuple[dict[str, Samples], list[Target]]:
+    settings.say("extras: 64 in flight")
+    flight = throughput(settings)
+    targets = []
+    for key, extras, question in (
+        ("extras.all", ALL, "all extras on, every trace kept: without extras"),
+        ("extras.all_1", ALL_1, "all extras on, one trace of a hundred kept: without extras"),
+    ):
+        targets.append(
+            Target(
+                key, question, 2, False, TIMES, ratios(flight, OFF, extras, "calls_per_s"),
+                correct(flight, OFF, extras), why_wrong(flight, OFF, extras),
+                figures=medians({OFF: flight[OFF], extras: flight[extras]}, "calls_per_s"),
+            )
+        )  # fmt: skip
+    return {"64 in flight": flight}, targets
+
+
+if __name__ == "__main__":
+    from run import main
+
+    main(["--only", "extras", *sys.argv[1:]])

@@ -1,0 +1,64 @@
+"""The reference's docstrings of compiled modules.
+
+Their signatures are in stubs (``.pyi``), their docstrings in the Cython source beside them, which is
+no Python: what is read of it are the headers of classes and functions and the string below each.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import griffe
+
+HEADER = re.compile(
+    r"^( *)(?:cdef |async )*(?:class|def|cpdef) (?:\w+ )*?(\w+)\s*[(:]", re.MULTILINE
+)
+STRING = re.compile(r'\s*[rR]?"""(.*?)"""', re.DOTALL)
+SIGNATURE_END = re.compile(r":[ \t]*(?:#[^\n]*)?\n")
+
+
+def docstrings(source: str) -> Iterator[tuple[str, str]]:
+    """Dotted names below the module, and their docstrings; the module's own has the name ""."""
+    own = STRING.match(source)
+    if own:
+        yield "", inspect.cleandoc(own[1])
+    path: list[tuple[int, str]] = []
+    for header in HEADER.finditer(source):
+        indent = len(header[1])
+        while path and path[-1][0] >= indent:
+            path.pop()
+        path.append((indent, header[2]))
+        end = SIGNATURE_END.search(source, header.end() - 1)
+        found = end and STRING.match(source, end.end())
+        if found:
+            yield ".".join(name for _, name in path), inspect.cleandoc(found[1])
+
+
+class PyxDocstrings(griffe.Extension):
+    """Puts them where the stubs have none."""
+
+    def on_package(self, *, pkg: griffe.Module, **kwargs: Any) -> None:
+        self._visit(pkg)
+
+    def _visit(self, module: griffe.Module) -> None:
+        for member in list(module.modules.values()):
+            if not member.is_alias:
+                self._visit(member)
+        path = module.filepath
+        if not isinstance(path, Path) or path.suffix != ".pyi":
+            return
+        source = path.with_suffix(".pyx")
+        if not source.exists():
+            return
+        for name, text in docstrings(source.read_text(encoding="utf-8")):
+            target: Any = module
+            for part in filter(None, name.split(".")):
+                target = target.members.get(part)
+                if target is None:
+                    break
+            if target is not None and not target.is_alias and target.docstring is None:
+                target.docstring = griffe.Docstring(text, parent=target)

@@ -1,0 +1,234 @@
+"""What a client answers when its server asks: elicitation, sampling, roots.
+
+The handlers are the same for both eras. Up to 2025-11-25 a server sends requests of its own
+(`wirespeed.client.inbox`); in 2026-07-28 it puts them into a result, and the call is sent again
+with the answers (`wirespeed.client.rounds`).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from wirespeed.client.questions import ElicitRequest, elicit_result, sample_result
+from wirespeed.client.roots import AnyRoot, Roots, as_root
+from wirespeed.client.threads import Threads
+from wirespeed.errors import Declined, HandlerFailed, ProtocolError
+from wirespeed.protocol import codes
+from wirespeed.protocol.asking import (
+    CREATE_MESSAGE,
+    ELICIT,
+    LIST_ROOTS,
+    PARAMS,
+    RULES,
+    AskingRules,
+    CreateMessageParams,
+    ElicitParams,
+    ElicitResult,
+    ListRootsParams,
+    ListRootsResult,
+    Params,
+    elicit_fault,
+    messages_fault,
+    missing_capability,
+)
+from wirespeed.server.launch import is_coroutine_function
+
+__all__ = ["Answering", "Question", "answer_text", "question_of"]
+
+Handler = Callable[[Any], Any]
+
+encode = msgspec.json.Encoder().encode
+_decoders = {method: msgspec.json.Decoder(kind).decode for method, kind in PARAMS.items()}
+
+_TOP = {ELICIT: "elicitation", CREATE_MESSAGE: "sampling", LIST_ROOTS: "roots"}
+
+
+class Question(msgspec.Struct, frozen=True):
+    """Something that a server asks, known to be sound and allowed."""
+
+    method: str
+    params: Params
+    rules: AskingRules
+
+    @property
+    def request(self) -> ElicitRequest | CreateMessageParams | ListRootsParams:
+        """As handlers see it."""
+        if isinstance(self.params, ElicitParams):
+            return ElicitRequest.of(self.params)
+        return self.params
+
+
+def question_of(
+    method: str, params: Any, capabilities: Mapping[str, Any], version: str
+) -> Question:
+    """What a server of this revision asks a client that has declared these capabilities.
+
+    *params* is JSON text, bytes-like, or None. ProtocolError is what to answer where a request
+    is wrong: -32601 for a method that the revision or the client has not got, -32602 for a mode or
+    a use of tools that was not declared (client/elicitation of 2025-11-25, "Error Handling";
+    `CreateMessageRequestParams` of its schema), and for malformed params.
+    """
+    rules = RULES[version]
+    if method not in rules.methods:
+        raise ProtocolError(codes.METHOD_NOT_FOUND, f"Method not found in {version}: {method}")
+    top = _TOP[method]
+    if top not in capabilities:
+        reason = {"reason": f"Client does not have {top} capability"}
+        raise ProtocolError(codes.METHOD_NOT_FOUND, f"Method not found: {method}", reason)
+    if params is None and method != LIST_ROOTS:
+        raise ProtocolError(codes.INVALID_PARAMS, f"{method} needs params")
+    try:
+        decoded: Params = _decoders[method](b"{}" if params is None else params)
+    except (msgspec.DecodeError, RecursionError, ValueError) as exc:
+        raise ProtocolError(codes.INVALID_PARAMS, f"Invalid params of {method}: {exc}") from None
+    missing = missing_capability(method, decoded, capabilities, version)
+    if missing is not None:
+        part = ".".join((top, *missing[top]))
+        raise ProtocolError(codes.INVALID_PARAMS, f"The client has not declared {part}")
+    fault = None
+    if isinstance(decoded, ElicitParams):
+        fault = elicit_fault(decoded)
+    elif isinstance(decoded, CreateMessageParams):
+        fault = messages_fault(decoded.messages)
+    if fault is not None:
+        raise ProtocolError(codes.INVALID_PARAMS, fault)
+    return Question(method, decoded, rules)
+
+
+def answer_text(question: Question, answer: Any) -> bytes:
+    """An answer, in any form that handlers may give it, as the JSON text of the result.
+
+    Declined: it is none, and there is no other way to say so (sampling). TypeError, ValueError: it
+    does not fit the question.
+    """
+    params = question.params
+    if isinstance(params, ElicitParams):
+        return encode(elicit_result(answer, ElicitRequest.of(params)))
+    if isinstance(params, CreateMessageParams):
+        if isinstance(answer, str) and answer == "decline":
+            raise Declined("the sampling that the server asked for was declined")
+        return encode(sample_result(answer, params, question.rules))
+    if isinstance(answer, ListRootsResult):
+        answer = answer.roots
+    if isinstance(answer, (str, bytes)) or not isinstance(answer, Iterable):
+        raise TypeError(f"roots must be a list of roots, not {type(answer).__name__}")
+    return encode(ListRootsResult([as_root(root) for root in answer]))
+
+
+class Answering:
+    """The handlers of one client, and what they let it declare.
+
+    Args:
+        on_elicit: Called with each `ElicitRequest` in form mode.
+        on_elicit_url: The same in url mode (2025-11-25 on).
+        on_elicit_complete: Called with the id of an elicitation in url mode that is completed
+            (2025-11-25 alone).
+        on_sample: Called with each `SampleRequest`.
+        sampling_tools: Whether ``on_sample`` heeds ``tools`` (2025-11-25 on).
+        roots: The roots, or a function that gives them.
+    """
+
+    def __init__(
+        self,
+        *,
+        on_elicit: Handler | None = None,
+        on_elicit_url: Handler | None = None,
+        on_elicit_complete: Callable[[str], object] | None = None,
+        on_sample: Handler | None = None,
+        sampling_tools: bool = False,
+        roots: Iterable[AnyRoot] | Callable[[], Any] | None = None,
+    ) -> None:
+        for name, handler in (
+            ("on_elicit", on_elicit),
+            ("on_elicit_url", on_elicit_url),
+            ("on_elicit_complete", on_elicit_complete),
+            ("on_sample", on_sample),
+        ):
+            if handler is not None and not callable(handler):
+                raise TypeError(f"{name} must be a function, not {type(handler).__name__}")
+        if sampling_tools and on_sample is None:
+            raise ValueError("sampling_tools is about on_sample, which is missing")
+        self._on_elicit = on_elicit
+        self._on_elicit_url = on_elicit_url
+        self.on_elicit_complete = on_elicit_complete
+        self._on_sample = on_sample
+        self._sampling_tools = sampling_tools
+        self.roots = None if roots is None else Roots(roots)
+        self._threads = Threads()
+
+    @property
+    def capabilities(self) -> dict[str, Any]:
+        """What the handlers let the client declare, as the newest revisions write it."""
+        full: dict[str, Any] = {}
+        if self.roots is not None:
+            full["roots"] = {"listChanged": True}
+        if self._on_sample is not None:
+            full["sampling"] = {"tools": {}} if self._sampling_tools else {}
+        modes = {"form": self._on_elicit, "url": self._on_elicit_url}
+        declared = [mode for mode, handler in modes.items() if handler is not None]
+        if declared:
+            full["elicitation"] = {mode: {} for mode in declared}
+        return full
+
+    def can(self, question: Question) -> bool:
+        """Whether there is a handler for this."""
+        return self._handler(question)[1] is not None
+
+    def _handler(self, question: Question) -> tuple[str, Handler | None]:
+        params = question.params
+        if isinstance(params, ElicitParams):
+            if params.mode == "url":
+                return "on_elicit_url", self._on_elicit_url
+            return "on_elicit", self._on_elicit
+        if isinstance(params, CreateMessageParams):
+            return "on_sample", self._on_sample
+        roots = self.roots
+        if roots is None:
+            return "roots", None
+        if roots.function is None:
+            return "roots", _async(roots.current)
+        function = roots.function
+        return "roots", _async(function) if is_coroutine_function(function) else _plain(function)
+
+    async def answer(self, question: Question) -> bytes:
+        """Run the handler: the result's JSON text.
+
+        Declined: `on_sample` says no. HandlerFailed: there is no handler, it raised an exception
+        (which is the cause), or its answer does not fit.
+        """
+        name, handler = self._handler(question)
+        if handler is None:
+            raise HandlerFailed(f"the client has no {name}")
+        try:
+            value = await self._run(handler, question.request)
+            return answer_text(question, value)
+        except Declined as exc:
+            if question.method == ELICIT:
+                return encode(ElicitResult("decline"))
+            raise Declined(*exc.args) from None
+        except Exception as exc:
+            raise HandlerFailed(f"{name} failed: {type(exc).__name__}: {exc}") from exc
+
+    async def _run(self, handler: Handler, request: Any) -> Any:
+        """Call a handler: a coroutine function on the loop, a plain one in a worker thread, so that
+        it may block, and use a `SyncClient`."""
+        if is_coroutine_function(handler):
+            return await handler(request)
+        value = await self._threads.run(handler, request)
+        return await value if inspect.isawaitable(value) else value
+
+
+def _plain(function: Callable[[], Any]) -> Handler:
+    return lambda _: function()
+
+
+def _async(function: Callable[[], Any]) -> Handler:
+    async def run(_: Any) -> Any:
+        value = function()
+        return await value if inspect.isawaitable(value) else value
+
+    return run

@@ -1,0 +1,152 @@
+"""Answers kept as long as a server says that they are fresh.
+
+Source: server/utilities/caching of 2026-07-28. Kept are complete results of ``server/discover``,
+the four lists and ``resources/read``, as their JSON text: whoever gets one gets objects of their
+own. What an answer is found by is its method and the parameters that it depends on, not ``_meta``.
+
+One cache belongs to one client, so to one set of credentials: what is private to them is not given
+to others, and neither is what is public. It starts empty with each connection, for nobody tells
+what changed between two. Stale answers are never used, not even when the server fails.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from wirespeed.client.results import Unfinished
+
+# What one cache keeps; the answers that were not used the longest make room.
+MAX_ENTRIES = 1000
+MAX_BYTES = 16 * 1024 * 1024
+
+Key = tuple[str, bytes]
+
+READ = "resources/read"
+
+# What a notification makes stale.
+STALE = {
+    "tools": ("tools/list",),
+    "prompts": ("prompts/list",),
+    "resources": ("resources/list", "resources/templates/list"),
+}
+
+
+def belongs(uri: str, parent: str) -> bool:
+    """Whether a URI is that of a resource or, by its path, of a sub-resource."""
+    if not uri.startswith(parent):
+        return False
+    return len(uri) == len(parent) or parent.endswith("/") or uri[len(parent)] in "/?#"
+
+
+class _Entry:
+    __slots__ = ("text", "until", "uri")
+
+    def __init__(self, text: bytes, until: float, uri: str | None) -> None:
+        self.text = text
+        self.until = until
+        self.uri = uri
+
+
+class Keeper:
+    """A decoder that keeps what it decoded, if it may be cached: the first answer to a request,
+    where that is complete and fresh for some time. Answers to a request that was sent again with
+    input may not (2026-07-28 server/utilities/caching, "Cache Key")."""
+
+    __slots__ = ("_answers", "_clock", "_decode", "text", "until")
+
+    def __init__(self, decode: Callable[[Any], Any], clock: Callable[[], float]) -> None:
+        self._decode = decode
+        self._clock = clock
+        self._answers = 0
+        self.text: bytes | None = None
+        self.until = 0.0
+
+    def __call__(self, data: Any) -> Any:
+        result = self._decode(data)
+        self._answers += 1
+        if self._answers > 1 or isinstance(result, Unfinished):
+            self.text = None
+        elif result.ttl_ms > 0:
+            self.until = self._clock() + result.ttl_ms / 1000
+            self.text = bytes(data)
+        return result
+
+
+class ResponseCache:
+    """The answers of one client's server.
+
+    Args:
+        clock: Seconds, never going back.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self._entries: OrderedDict[Key, _Entry] = OrderedDict()
+        self._bytes = 0
+        self._cleared = 0
+        self._changes: dict[str, int] = {}  # by method: how often its answers became stale
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: Key) -> bytes | None:
+        """The JSON text of a fresh answer, or None."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        if self.clock() >= entry.until:
+            self._remove(key)
+            return None
+        self._entries.move_to_end(key)
+        return entry.text
+
+    def mark(self, method: str) -> object:
+        """To be taken before a request is sent, and given to `put` with its answer."""
+        return (self._cleared, self._changes.get(method, 0))
+
+    def put(self, key: Key, keeper: Keeper, mark: object, uri: str | None = None) -> None:
+        """Keep an answer, unless something became stale since the request was sent: nobody knows
+        which of the two the server did first. ``uri``: of what was read."""
+        text = keeper.text
+        if text is None or mark != self.mark(key[0]) or len(text) > MAX_BYTES:
+            return
+        self._remove(key)
+        self._entries[key] = _Entry(text, keeper.until, uri)
+        self._bytes += len(text)
+        while self._bytes > MAX_BYTES or len(self._entries) > MAX_ENTRIES:
+            self._remove(next(iter(self._entries)))
+
+    def drop(self, method: str) -> None:
+        """All answers of a method are stale: all pages of a list."""
+        self._changes[method] = self._changes.get(method, 0) + 1
+        for key in [key for key in self._entries if key[0] == method]:
+            self._remove(key)
+
+    def changed(self, kind: str) -> None:
+        """A list changed: "tools", "prompts" or "resources"."""
+        for method in STALE[kind]:
+            self.drop(method)
+
+    def updated(self, uris: Iterable[str]) -> None:
+        """Resources changed, and with them those that they are a part of, or that are a part of
+        them."""
+        self._changes[READ] = self._changes.get(READ, 0) + 1
+        stale = list(uris)
+        for key, entry in list(self._entries.items()):
+            read = entry.uri
+            if read is not None and any(belongs(u, read) or belongs(read, u) for u in stale):
+                self._remove(key)
+
+    def clear(self) -> None:
+        """Forget everything, also what is on its way."""
+        self._cleared += 1
+        self._entries.clear()
+        self._bytes = 0
+
+    def _remove(self, key: Key) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._bytes -= len(entry.text)

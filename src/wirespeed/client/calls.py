@@ -1,0 +1,281 @@
+"""Requests of a client, whatever they are about: when they can be sent, what they fail with, and
+where their answers pass."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import msgspec
+
+from wirespeed.client.middleware import Passed
+from wirespeed.client.results import CallToolResult, Unfinished, decode_call_result
+from wirespeed.errors import CallTimeout, ConnectionClosed, InvalidResponse
+from wirespeed.protocol.revisions import (
+    META_CLIENT_CAPABILITIES,
+    META_CLIENT_INFO,
+    META_LOG_LEVEL,
+    META_PROTOCOL_VERSION,
+)
+
+if TYPE_CHECKING:
+    from wirespeed.client.connection import ClientConnection
+    from wirespeed.client.handshake import Agreement
+    from wirespeed.client.lifecycle import Lifecycle
+    from wirespeed.client.middleware import OutboundChain
+    from wirespeed.client.validation import Checks
+
+__all__ = ["Calls", "Meta", "OnProgress", "Request"]
+
+OnProgress: TypeAlias = Callable[[float, float | None, str | None], object]
+"""Called with progress, total and message of each progress notification of a request."""
+
+Meta: TypeAlias = Mapping[str, Any]
+"""Members of a request's ``_meta`` besides those that the client writes."""
+
+T = TypeVar("T")
+
+encode = msgspec.json.Encoder().encode
+any_result = msgspec.json.Decoder(dict[str, Any]).decode
+
+_OURS = frozenset(
+    {
+        "progressToken",
+        META_PROTOCOL_VERSION,
+        META_CLIENT_CAPABILITIES,
+        META_CLIENT_INFO,
+        META_LOG_LEVEL,
+    }
+)
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A request as its caller made it, so that it can be sent once more.
+
+    Attributes:
+        method: Its method.
+        params: The JSON text of its params, without ``_meta``.
+        decode: Makes the result of its JSON text, or an `Unfinished` one.
+        on_progress: Gets its progress, or None.
+        meta: JSON text of the caller's own members of ``_meta``, without the braces, or None.
+        until: The loop's time at which the whole of it ends; infinity for no limit.
+    """
+
+    method: str
+    params: bytes
+    decode: Callable[[Any], Any]
+    on_progress: OnProgress | None
+    meta: bytes | None
+    until: float
+
+
+class Calls:
+    """What every request of a client goes through."""
+
+    timeout: float | None
+    _life: Lifecycle
+    _start_at_use = False
+    _outgoing: OutboundChain | None = None
+    """The middleware, if there is some."""
+    _checks: Checks | None = None
+    """Of structured output; None where there is nothing to check it by."""
+
+    async def open(self) -> None:
+        """Launch or connect, and agree on a revision."""
+        raise NotImplementedError
+
+    @property
+    def _agreed(self) -> Agreement:
+        agreement = self._life.agreement
+        if agreement is None:
+            raise ConnectionClosed("the client is not open")
+        return agreement
+
+    async def _ready(self, method: str, timeout: float) -> tuple[ClientConnection, float]:
+        """The connection, when a request can be sent, and the seconds that are left for it."""
+        if self._start_at_use and self._life.live is None:
+            await self.open()
+        if timeout == math.inf:
+            return await self._life.ready(), timeout
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout
+        try:
+            async with asyncio.timeout_at(until):
+                connection = await self._life.ready()
+        except TimeoutError as exc:
+            if isinstance(exc, CallTimeout):  # why the server could not be started again
+                raise
+            raise CallTimeout(f"{method} could not be sent within its time limit") from None
+        return connection, max(0.0, until - loop.time())
+
+    def _seconds(self, timeout: float | None) -> float:
+        if timeout is not None and timeout < 0:
+            timeout = self.timeout
+        return math.inf if timeout is None else timeout
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | msgspec.Struct | bytes | None = None,
+        *,
+        timeout: float | None = -1.0,
+        on_progress: OnProgress | None = None,
+        meta: Meta | None = None,
+    ) -> CallToolResult:
+        """Call a tool (server/tools). Cancelling the task cancels the call on the server.
+
+        Args:
+            name: The tool.
+            arguments: A mapping or a msgspec struct, or the JSON text of an object as bytes (which
+                is checked).
+            timeout: Seconds; None for no limit; by default (or below 0) the client's.
+            on_progress: Called with progress, total and message of each progress notification
+                whose progress is above that of the one before.
+            meta: Further members of the request's ``_meta``, such as ``traceparent`` (basic,
+                "_meta"); not those that the client writes itself.
+
+        Raises:
+            TypeError, ValueError: The arguments cannot be sent; nothing was.
+            LimitExceeded: ``max_outstanding`` calls wait for their answers already.
+            CallTimeout: No answer in time; said by this side, never by the server.
+            RemoteError: The server answered with an error (a tool that fails is no error, but a
+                result with ``is_error``).
+            InvalidResponse: The answer is not valid.
+            ConnectionClosed, ChildExited, ConnectionLost: The link is gone.
+            TransportError: A lost connection cannot be made again.
+        """
+        through = self._outgoing
+        if through is not None and type(meta) is not Passed:
+            passed: CallToolResult = await through.call_tool(
+                self, name, arguments, timeout, on_progress, meta
+            )
+            return passed
+        limit = self._seconds(timeout)
+        members = None if meta is None else meta_text(meta)
+        if on_progress is not None:
+            on_progress = rising(on_progress)
+        checks = self._checks
+        check = None if checks is None else await checks.of(name)
+        connection = self._life.live
+        if connection is None or not connection.ready:
+            connection, limit = await self._ready("tools/call", limit)
+        waiter = connection.call_tool(name, arguments, limit, on_progress, members)
+        try:
+            result: CallToolResult | Unfinished = await waiter.future
+        except asyncio.CancelledError:
+            if waiter.future.cancelled():  # otherwise its answer came in this very moment
+                connection.abandon(waiter)
+            raise
+        self._life.crashes = 0
+        if type(result) is Unfinished:
+            params = tool_params(name, waiter.arguments)
+            request = Request(
+                "tools/call", params, decode_call_result, on_progress, members, waiter.deadline
+            )
+            finished: CallToolResult = await self._finish(request, result)
+            result = finished
+        if check is not None:
+            await checks.verify(name, check, result)  # type: ignore[union-attr, arg-type]
+        return result  # type: ignore[return-value]
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = -1.0,
+        on_progress: OnProgress | None = None,
+        meta: Meta | None = None,
+        decode: Callable[[Any], Any] = any_result,
+    ) -> Any:
+        """Send any request. ``params`` is without ``_meta``, which the client adds; ``decode``
+        makes something of the result's JSON text (bytes-like, to be kept only as a copy). The rest
+        as of `call_tool`. Nothing is done about what the result says of itself (``resultType``)."""
+        body = None
+        if params is not None:
+            if not isinstance(params, Mapping):
+                raise TypeError(f"params must be a mapping, not {type(params).__name__}")
+            if "_meta" in params:
+                raise ValueError("params._meta is what the client writes: see the argument meta")
+            body = encode(dict(params))
+        return await self._call(method, body, decode, timeout, on_progress, meta)
+
+    async def _call(
+        self,
+        method: str,
+        params: bytes | None,
+        decode: Callable[[Any], T | Unfinished],
+        timeout: float | None,
+        on_progress: OnProgress | None,
+        meta: Meta | None,
+    ) -> T:
+        """Send a request, and wait for its answer."""
+        through = self._outgoing
+        if through is not None and type(meta) is not Passed:
+            passed: T = await through.call(self, method, params, decode, timeout, on_progress, meta)
+            return passed
+        members = None if meta is None else meta_text(meta)
+        if on_progress is not None:
+            on_progress = rising(on_progress)
+        connection, limit = await self._ready(method, self._seconds(timeout))
+        waiter = connection.request(
+            method, params, decode, timeout=limit, on_progress=on_progress, meta=members
+        )
+        try:
+            result: T | Unfinished = await waiter.future
+        except asyncio.CancelledError:
+            if waiter.future.cancelled():
+                connection.abandon(waiter)
+            raise
+        self._life.crashes = 0
+        if isinstance(result, Unfinished):
+            request = Request(
+                method, params or b"{}", decode, on_progress, members, waiter.deadline
+            )
+            finished: T = await self._finish(request, result)
+            return finished
+        return result
+
+    async def _finish(self, request: Request, answer: Unfinished) -> Any:
+        """Make a result of an answer that is none yet. Everything that can be answered so passes
+        here: tools/call, prompts/get and resources/read. ``request.decode`` is to see the answer of
+        each further round, so that none of them is cached."""
+        raise InvalidResponse(
+            f"the result has resultType {answer.result_type!r}, which was not negotiated"
+        )
+
+
+def tool_params(name: str, arguments: bytes | None) -> bytes:
+    """The params of a tools/call from the JSON text of its arguments."""
+    if arguments is None:
+        return encode({"name": name})
+    return encode({"name": name, "arguments": msgspec.Raw(arguments)})
+
+
+def meta_text(meta: Meta) -> bytes | None:
+    """Members of ``_meta`` as JSON text without the braces. TypeError, ValueError: they cannot be
+    sent."""
+    if not isinstance(meta, Mapping):
+        raise TypeError(f"meta must be a mapping, not {type(meta).__name__}")
+    for key in meta:
+        if not isinstance(key, str):
+            raise TypeError(f"keys of meta must be strings, not {type(key).__name__}")
+        if key in _OURS:
+            raise ValueError(f"{key} of _meta is what the client writes")
+    return encode(dict(meta))[1:-1] or None
+
+
+def rising(on_progress: OnProgress) -> OnProgress:
+    """A callback that hands on only what went on: progress must rise (basic/…/progress)."""
+    last = -math.inf
+
+    def risen(progress: float, total: float | None, message: str | None) -> object:
+        nonlocal last
+        if progress <= last:
+            return None
+        last = progress
+        return on_progress(progress, total, message)
+
+    return risen

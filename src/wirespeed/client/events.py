@@ -1,0 +1,142 @@
+"""What a server tells of changes, as values: `Event`, and the filter that says which are wanted.
+
+Sources: basic/patterns/subscriptions of 2026-07-28; server/tools, /prompts and /resources ("List
+Changed Notification", "Subscriptions") of the others.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from wirespeed.client.cache import belongs
+
+__all__ = [
+    "CHANGES",
+    "FIELDS",
+    "Event",
+    "Notice",
+    "Overflowed",
+    "PromptsChanged",
+    "ResourceUpdated",
+    "ResourcesChanged",
+    "Resumed",
+    "SubscriptionFilter",
+    "ToolsChanged",
+    "kind_of",
+]
+
+
+class ToolsChanged(msgspec.Struct, frozen=True):
+    """The list of tools is another one now."""
+
+
+class PromptsChanged(msgspec.Struct, frozen=True):
+    """The list of prompts is another one now."""
+
+
+class ResourcesChanged(msgspec.Struct, frozen=True):
+    """The lists of resources and of their templates are others now."""
+
+
+class ResourceUpdated(msgspec.Struct, frozen=True):
+    """A resource changed; ``uri`` may be that of a part of what was subscribed to."""
+
+    uri: str
+
+
+class Resumed(msgspec.Struct, frozen=True):
+    """The connection was lost and made again, and the subscription with it. Nobody tells what
+    changed meanwhile: fetch again what matters."""
+
+
+class Overflowed(msgspec.Struct, frozen=True):
+    """More changed than waits here (``max_events``): fetch again what matters."""
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """A notification of an extension: its method, and its params without ``_meta``'s tag."""
+
+    method: str
+    params: dict[str, Any]
+
+
+Event: TypeAlias = (
+    ToolsChanged
+    | PromptsChanged
+    | ResourcesChanged
+    | ResourceUpdated
+    | Resumed
+    | Overflowed
+    | Notice
+)
+
+# By method: what changed, in the words of the cache and of the filter, and the event.
+CHANGES: dict[str, tuple[str, Event]] = {
+    "notifications/tools/list_changed": ("tools", ToolsChanged()),
+    "notifications/prompts/list_changed": ("prompts", PromptsChanged()),
+    "notifications/resources/list_changed": ("resources", ResourcesChanged()),
+}
+_KINDS = {ToolsChanged: "tools", PromptsChanged: "prompts", ResourcesChanged: "resources"}
+_FIELDS = {
+    "tools": "toolsListChanged",
+    "prompts": "promptsListChanged",
+    "resources": "resourcesListChanged",
+}
+_URIS = "resourceSubscriptions"
+# The members of the filter that the specification has.
+FIELDS = frozenset({*_FIELDS.values(), _URIS})
+
+
+class SubscriptionFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be told, or is told.
+
+    Attributes:
+        tools, prompts, resources: That these lists change.
+        uris: The resources whose changes are told.
+        more: Further members, of extensions, as they are on the wire.
+    """
+
+    tools: bool = False
+    prompts: bool = False
+    resources: bool = False
+    uris: tuple[str, ...] = ()
+    more: dict[str, Any] = {}
+
+    def __bool__(self) -> bool:
+        return self.tools or self.prompts or self.resources or bool(self.uris or self.more)
+
+    def wire(self) -> dict[str, Any]:
+        """``notifications`` of subscriptions/listen."""
+        members = {field: True for kind, field in _FIELDS.items() if getattr(self, kind)}
+        uris = {_URIS: list(self.uris)} if self.uris else {}
+        return {**members, **uris, **self.more}
+
+    @classmethod
+    def of(cls, wire: Any) -> SubscriptionFilter:
+        """The same from the wire; what is not as it should be is not there."""
+        members = dict(wire) if isinstance(wire, dict) else {}
+        kinds = {kind: members.pop(field, None) is True for kind, field in _FIELDS.items()}
+        uris = members.pop(_URIS, None)
+        return cls(
+            **kinds,
+            uris=tuple(u for u in uris if isinstance(u, str)) if isinstance(uris, list) else (),
+            more=members,
+        )
+
+    def wants(self, event: Event) -> bool:
+        """Whether an event is of a kind that this has."""
+        kind = _KINDS.get(type(event))
+        if kind is not None:
+            return bool(getattr(self, kind))
+        return bool(self.uris if isinstance(event, ResourceUpdated) else self.more)
+
+    def covers(self, uri: str) -> list[str]:
+        """Which of the URIs a resource is, or is a part of by its path."""
+        return [mine for mine in self.uris if belongs(uri, mine)]
+
+
+def kind_of(event: Event) -> str | None:
+    """The list that an event is about: "tools", "prompts" or "resources"."""
+    return _KINDS.get(type(event))

@@ -1,0 +1,176 @@
+"""Filling in the forms that servers send: defaults and checks.
+
+A form is a flat JSON Schema (client/elicitation of 2025-06-18 on, "Request Schema"): strings,
+numbers, booleans, choices, and lists of choices. Keywords that forms do not have are not looked at;
+``pattern`` neither, for a server could make it arbitrarily slow: it checks that by itself.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import date, datetime
+from typing import Any, TypeGuard
+
+__all__ = ["defaults", "fill"]
+
+_EMAIL = re.compile(r"[^@\s]+@[^@\s]+\Z")
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+\Z")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)\Z", re.ASCII)
+
+
+def defaults(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """What a form holds before anybody fills it in. Defaults that break their own field's rules
+    are left out."""
+    values: dict[str, Any] = {}
+    for name, field in _fields(schema):
+        if "default" in field and _fault(field, field["default"]) is None:
+            values[name] = field["default"]
+    return values
+
+
+def fill(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
+    """The content to send: what was filled in, and defaults for the rest, in the form's order.
+
+    None stands for a field that was left alone. ValueError, naming the field: it is missing
+    although it is required, breaks a rule of the form, or is not asked for.
+    """
+    given = {name: value for name, value in content.items() if value is not None}
+    values = defaults(schema)
+    filled: dict[str, Any] = {}
+    for name, field in _fields(schema):
+        if name in given:
+            fault = _fault(field, given[name])
+            if fault is not None:
+                raise ValueError(f"{name!r} {fault}")
+            filled[name] = given.pop(name)
+        elif name in values:
+            filled[name] = values[name]
+    required = schema.get("required")
+    for name in required if isinstance(required, list) else ():
+        if isinstance(name, str) and name not in filled and name not in given:
+            raise ValueError(f"{name!r} is required")
+    if given and schema.get("additionalProperties") is not True:
+        raise ValueError(f"{next(iter(given))!r} is not asked for")
+    for name, value in given.items():
+        if not _is_plain(value):
+            raise ValueError(f"{name!r} is no string, number, boolean or list of strings")
+        filled[name] = value
+    return filled
+
+
+def _fields(schema: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return []
+    return [(n, field if isinstance(field, dict) else {}) for n, field in properties.items()]
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a member of ``content`` may be this."""
+    if isinstance(value, list):
+        return all(isinstance(item, str) for item in value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, (str, int, bool))
+
+
+def _fault(field: Mapping[str, Any], value: Any) -> str | None:
+    """What is wrong with a value; None: nothing."""
+    kind = field.get("type")
+    if not _is_plain(value):
+        return "is no string, number, boolean or list of strings"
+    if kind == "string":
+        return _string_fault(field, value)
+    if kind in ("number", "integer"):
+        return _number_fault(field, value)
+    if kind == "boolean":
+        return None if isinstance(value, bool) else "must be true or false"
+    if kind == "array":
+        return _list_fault(field, value)
+    return None
+
+
+def _string_fault(field: Mapping[str, Any], value: Any) -> str | None:
+    if not isinstance(value, str):
+        return "must be a string"
+    options = _options(field)
+    if options is not None and value not in options:
+        return f"must be one of {', '.join(map(repr, options[:20]))}"
+    least, most = field.get("minLength"), field.get("maxLength")
+    if _is_number(least) and len(value) < least:
+        return f"must have at least {least} characters"
+    if _is_number(most) and len(value) > most:
+        return f"must have at most {most} characters"
+    kind = field.get("format")
+    check = _FORMATS.get(kind) if isinstance(kind, str) else None
+    return f"is no {kind}" if check is not None and not check(value) else None
+
+
+def _number_fault(field: Mapping[str, Any], value: Any) -> str | None:
+    if not _is_number(value):
+        return "must be a number"
+    if field.get("type") == "integer" and value != math.floor(value):
+        return "must be a whole number"
+    least, most = field.get("minimum"), field.get("maximum")
+    if _is_number(least) and value < least:
+        return f"must be at least {least}"
+    if _is_number(most) and value > most:
+        return f"must be at most {most}"
+    return None
+
+
+def _list_fault(field: Mapping[str, Any], value: Any) -> str | None:
+    if not isinstance(value, list):
+        return "must be a list"
+    least, most = field.get("minItems"), field.get("maxItems")
+    if _is_number(least) and len(value) < least:
+        return f"must have at least {least} items"
+    if _is_number(most) and len(value) > most:
+        return f"must have at most {most} items"
+    items = field.get("items")
+    for item in value:
+        fault = _string_fault(items if isinstance(items, dict) else {}, item)
+        if fault is not None:
+            return f"has an item that {fault}"
+    return None
+
+
+def _options(field: Mapping[str, Any]) -> list[Any] | None:
+    """What may be chosen; None: anything."""
+    if isinstance(options := field.get("enum"), list):
+        return options
+    for keyword in ("oneOf", "anyOf"):
+        if isinstance(titled := field.get(keyword), list):
+            return [option.get("const") for option in titled if isinstance(option, dict)]
+    return None
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return _DATE.match(text) is not None and date.fromisoformat(text) is not None
+    except ValueError:
+        return False
+
+
+def _is_time(text: str) -> bool:
+    try:
+        # a leap second is a time, too (RFC 3339 section 5.6)
+        plain = text[:17] + "59" + text[19:] if text[17:19] == "60" else text
+        return _TIME.match(text) is not None and datetime.fromisoformat(plain.upper()) is not None
+    except ValueError:
+        return False
+
+
+_FORMATS = {
+    "email": lambda text: _EMAIL.match(text) is not None,
+    "uri": lambda text: _URI.match(text) is not None,
+    "date": _is_date,
+    "date-time": _is_time,
+}

@@ -1,0 +1,165 @@
+"""Requests of a legacy server (2024-11-05 to 2025-11-25), answered by the client's handlers.
+
+How many are worked on at once is bounded by ``Limits.max_in_flight`` of the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from wirespeed.client.answering import Answering, Question, question_of
+from wirespeed.errors import Declined, HandlerFailed, ProtocolError
+from wirespeed.protocol import codes
+from wirespeed.protocol.asking import CREATE_MESSAGE, RULES, ElicitParams
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.client.connection import ClientConnection
+
+__all__ = ["Inbox"]
+
+# Elicitations in url mode whose completion a server may tell; the oldest make room.
+MAX_EXPECTED = 1000
+
+
+class _Completed(msgspec.Struct, rename="camel"):
+    elicitation_id: str
+
+
+_completed = msgspec.json.Decoder(_Completed).decode
+
+logger = logging.getLogger("wirespeed.client")
+
+
+class Spawner(Protocol):
+    """What runs a task that ends with its client."""
+
+    def spawn(self, work: Awaitable[Any], /) -> asyncio.Future[Any]:
+        """Run it."""
+
+
+class _Running:
+    """A request that a handler works on: the token that its cancellation comes with."""
+
+    __slots__ = ("cancelled", "ref", "task")
+
+    task: asyncio.Future[Any]
+
+    def __init__(self, ref: int) -> None:
+        self.ref = ref
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """The server wants no answer any more."""
+        self.cancelled = True
+        self.task.cancel()
+
+
+class Inbox:
+    """The requests that come over one connection."""
+
+    def __init__(
+        self,
+        connection: ClientConnection,
+        answering: Answering,
+        capabilities: Mapping[str, Any],
+        version: str,
+    ) -> None:
+        self._connection = connection
+        self._answering = answering
+        self._capabilities = capabilities
+        self._version = version
+        self._running: set[_Running] = set()
+        self._expected: dict[str, None] = {}
+
+    def asked(self, message: Message) -> bool:
+        """A request came. False: it is of a method that is unknown here."""
+        method = message.method
+        assert method is not None
+        try:
+            question = question_of(method, message.params, self._capabilities, self._version)
+        except ProtocolError as exc:
+            self._connection.refuse(message.ref, exc.code, exc.message, exc.data)
+            return True
+        if isinstance(question.params, ElicitParams):
+            self._expect(question.params.elicitation_id)
+        running = _Running(message.ref)
+        self._running.add(running)
+        self._connection.session.set_token(message.ref, running)
+        running.task = self._connection.owner.spawn(self._answer(running, question))
+        # a task that is cancelled before it begins runs nothing of its coroutine
+        running.task.add_done_callback(lambda _: self._ended(running))
+        return True
+
+    def _expect(self, elicitation_id: Any) -> None:
+        if isinstance(elicitation_id, str) and RULES[self._version].elicitation_id:
+            self._expected[elicitation_id] = None
+            if len(self._expected) > MAX_EXPECTED:
+                del self._expected[next(iter(self._expected))]
+
+    def required(self, data: Any) -> None:
+        """A request was refused with -32042: ``data.elicitations`` come first (client/elicitation
+        of 2025-11-25, "URL Elicitation Required Error")."""
+        elicitations = data.get("elicitations") if isinstance(data, dict) else None
+        for one in elicitations if isinstance(elicitations, list) else ():
+            if isinstance(one, dict):
+                self._expect(one.get("elicitationId"))
+
+    def completed(self, message: Message) -> None:
+        """notifications/elicitation/complete (2025-11-25). Ids that are unknown, or were completed
+        before, are ignored."""
+        params = message.params
+        try:
+            completed = _completed(b"" if params is None else params).elicitation_id
+        except msgspec.DecodeError as exc:
+            logger.warning("a completed elicitation is not valid: %s", exc)
+            return
+        if completed not in self._expected:
+            return
+        del self._expected[completed]
+        callback = self._answering.on_elicit_complete
+        if callback is None:
+            return
+        try:
+            outcome = callback(completed)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:
+            logger.exception("a callback of the client failed")
+        else:
+            self._connection.owner.on_outcome(outcome)
+
+    def close(self) -> None:
+        """The link is gone: nobody waits for answers."""
+        for running in tuple(self._running):
+            running.task.cancel()
+
+    def _ended(self, running: _Running) -> None:
+        self._running.discard(running)
+        if running.cancelled:
+            self._connection.session.cancelled_done()
+            if self._connection.link is not None:
+                self._connection.link.wrote()  # there is room for a request that waits
+
+    async def _answer(self, running: _Running, question: Question) -> None:
+        connection, ref = self._connection, running.ref
+        try:
+            connection.answer(ref, await self._answering.answer(question))
+        except Declined as exc:
+            # client/sampling of 2025-11-25, "Error Handling"
+            logger.info("%s", exc)
+            what = "sampling" if question.method == CREATE_MESSAGE else question.method
+            connection.refuse(ref, codes.USER_REJECTED, f"User rejected {what} request")
+        except HandlerFailed as exc:
+            # whose mistake it is does not concern the server
+            logger.error("%s: %s", question.method, exc, exc_info=exc.__cause__)
+            connection.refuse(ref, codes.INTERNAL_ERROR, "Internal error")
+        except asyncio.CancelledError:
+            if not running.cancelled:  # by the handler itself, or with the client
+                connection.refuse(ref, codes.INTERNAL_ERROR, "Internal error")
+            raise

@@ -1,0 +1,296 @@
+"""Calls that take several rounds: a server wants input, and the call is sent again with it.
+
+Source: basic/patterns/mrtr of 2026-07-28. The request of each round is complete in itself and has
+an id of its own, so that a server may be restarted, or another one answer, between two rounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wirespeed.client.calls import Calls, Request
+from wirespeed.client.results import Unfinished
+from wirespeed.errors import (
+    CallTimeout,
+    ConnectionClosed,
+    InputNeeded,
+    InvalidResponse,
+    LimitExceeded,
+    ProtocolError,
+)
+
+if TYPE_CHECKING:
+    from wirespeed.client.answering import Answering, Question
+    from wirespeed.client.handshake import Identity
+
+__all__ = ["MAX_INPUT_REQUESTS", "MAX_ROUNDS", "Rounds"]
+
+INPUT_REQUIRED = "input_required"
+
+# How many rounds a call takes by itself.
+MAX_ROUNDS = 10
+# What one result may ask for.
+MAX_INPUT_REQUESTS = 1000
+# Seconds before the second of two rounds in which nothing was asked for; doubled for each further.
+FIRST_PAUSE = 0.05
+LONGEST_PAUSE = 2.0
+# Seconds for handlers that were cancelled.
+_PATIENCE = 1.0
+
+encode = msgspec.json.Encoder().encode
+
+
+class _InputRequest(msgspec.Struct):
+    method: str
+    params: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _InputRequired(msgspec.Struct, rename="camel"):
+    input_requests: dict[str, _InputRequest] | None = None
+    request_state: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Named(msgspec.Struct):
+    name: str
+
+
+_named = msgspec.json.Decoder(_Named).decode
+_input_required = msgspec.json.Decoder(_InputRequired).decode
+
+
+class _Asked(msgspec.Struct):
+    """What one answer asks for. ``state`` is JSON text, to be sent back byte for byte."""
+
+    questions: dict[str, Question] | None
+    state: bytes | None
+
+    def params(self, request: Request, answers: Mapping[str, bytes]) -> bytes:
+        """The params of the next round: those of the first, with what was asked for now alone."""
+        parts = [request.params[1:-1].strip()]
+        if self.questions is not None:
+            members = b",".join(encode(key) + b":" + text for key, text in answers.items())
+            parts.append(b'"inputResponses":{' + members + b"}")
+        if self.state is not None:
+            parts.append(b'"requestState":' + self.state)
+        return b"{" + b",".join(part for part in parts if part) + b"}"
+
+
+class Rounds(Calls):
+    """The part of a client that goes on with calls whose answers ask for input."""
+
+    max_rounds: int
+    _identity: Identity
+
+    async def resume(
+        self,
+        needed: InputNeeded,
+        answers: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = -1.0,
+    ) -> Any:
+        """Go on with a call that failed with `InputNeeded`, and wait for its result.
+
+        That may be done at any later time, until the server says that its ``state`` has expired.
+        Where the exception cannot be kept, `request` sends a call with ``inputResponses`` and
+        ``requestState`` of one's own.
+
+        Args:
+            needed: The exception.
+            answers: By the keys of ``needed.requests``, what handlers would give: `Accept`,
+                "decline", `SampleResult`, a list of roots … A key that is left out may be asked for
+                again.
+            timeout: Seconds from now on, as of `call_tool`.
+
+        Raises:
+            TypeError, ValueError: An answer does not fit its request; nothing was sent.
+            InputNeeded: There is another round that the client does not drive by itself.
+            WirespeedError: As of `call_tool`.
+        """
+        from wirespeed.client.answering import answer_text
+
+        request, asked = needed._call
+        questions = asked.questions or {}
+        texts: dict[str, bytes] = {}
+        for key, answer in ({} if answers is None else answers).items():
+            if key not in questions:
+                raise ValueError(f"the server does not ask for {key!r}")
+            texts[key] = answer_text(questions[key], answer)
+        limit = self._seconds(timeout)
+        now = asyncio.get_running_loop().time()
+        request = msgspec.structs.replace(request, until=now + limit)
+        result = await self._within(request, self._again(request, asked, texts))
+        if self._checks is not None and request.method == "tools/call":
+            name = _named(request.params).name
+            if (check := await self._checks.of(name)) is not None:
+                await self._checks.verify(name, check, result)
+        return result
+
+    async def _finish(self, request: Request, answer: Unfinished) -> Any:
+        if answer.result_type != INPUT_REQUIRED or not self._agreed.revision.modern:
+            return await super()._finish(request, answer)
+        return await self._within(request, self._drive(request, answer))
+
+    async def _within(self, request: Request, work: Any) -> Any:
+        """The time limit of a call is that of all its rounds together."""
+        try:
+            async with asyncio.timeout_at(None if request.until == math.inf else request.until):
+                return await work
+        except TimeoutError as exc:
+            if isinstance(exc, CallTimeout):
+                raise
+            raise CallTimeout(f"no answer to {request.method} within its time limit") from None
+
+    async def _drive(self, request: Request, answer: Unfinished) -> Any:
+        """Answer, and send it again, as long as the server wants input."""
+        answering = self._identity.answering
+        idle = 0
+        for _ in range(self.max_rounds):
+            asked = self._asked(answer)
+            answers: dict[str, bytes] = {}
+            if asked.questions:
+                idle = 0
+                for question in asked.questions.values():
+                    if answering is None or not answering.can(question):
+                        raise _needed("there is no handler for what it asks", request, asked)
+                assert answering is not None
+                answers = await self._answer_all(answering, asked.questions)
+            else:
+                await asyncio.sleep(_pause(idle))
+                idle += 1
+            result = await self._send_again(request, asked.params(request, answers))
+            if not isinstance(result, Unfinished):
+                return result
+            if result.result_type != INPUT_REQUIRED:
+                return await self._finish(request, result)
+            answer = result
+        text = f"max_rounds of {self.max_rounds} are used up"
+        raise _needed(text, request, self._asked(answer))
+
+    async def _again(self, request: Request, asked: _Asked, answers: Mapping[str, bytes]) -> Any:
+        """One round by hand, then what the client does by itself."""
+        result = await self._send_again(request, asked.params(request, answers))
+        return await self._finish(request, result) if isinstance(result, Unfinished) else result
+
+    async def _send_again(self, request: Request, params: bytes) -> Any:
+        left = math.inf
+        if request.until != math.inf:
+            left = max(0.0, request.until - asyncio.get_running_loop().time())
+        connection, left = await self._ready(request.method, left)
+        revision = connection.revision
+        if revision is None or not revision.modern:
+            raise InvalidResponse("the server that asked for input has become a legacy one")
+        waiter = connection.request(
+            request.method,
+            params,
+            request.decode,
+            timeout=left,
+            on_progress=request.on_progress,
+            meta=request.meta,
+        )
+        try:
+            result = await waiter.future
+        except asyncio.CancelledError:
+            if waiter.future.cancelled():
+                connection.abandon(waiter)
+            raise
+        self._life.crashes = 0
+        return result
+
+    def _asked(self, answer: Unfinished) -> _Asked:
+        """What an answer asks for. InvalidResponse: that is wrong, or was not declared."""
+        from wirespeed.client.answering import question_of
+
+        try:
+            result = _input_required(answer.text)
+        except (msgspec.DecodeError, RecursionError) as exc:
+            raise InvalidResponse(f"what the server asks for is not valid: {exc}") from exc
+        state: bytes | None = bytes(result.request_state).strip()
+        if state == b"null":
+            state = None
+        elif state[:1] != b'"':  # type: ignore[index]
+            raise InvalidResponse("requestState is no string")
+        if result.input_requests is None:
+            if state is None:
+                raise InvalidResponse(
+                    "the result has resultType 'input_required', but neither inputRequests nor"
+                    " requestState"
+                )
+            return _Asked(None, state)
+        if len(result.input_requests) > MAX_INPUT_REQUESTS:
+            raise LimitExceeded(
+                f"the server asks for {len(result.input_requests)} things at once "
+                f"(the limit is {MAX_INPUT_REQUESTS})"
+            )
+        version = self._agreed.revision.version
+        capabilities = self._identity.declared(version)
+        questions: dict[str, Question] = {}
+        for key, one in result.input_requests.items():
+            params = None if bytes(one.params) == b"null" else one.params
+            try:
+                questions[key] = question_of(one.method, params, capabilities, version)
+            except ProtocolError as exc:
+                raise InvalidResponse(
+                    f"the server asks for what it must not ({key}): {exc.message}"
+                ) from None
+        return _Asked(questions, state)
+
+    async def _answer_all(
+        self, answering: Answering, questions: Mapping[str, Question]
+    ) -> dict[str, bytes]:
+        """Ask the handlers, all at once. The first that fails ends the others."""
+        tasks = {
+            self._life.spawn(_outcome(answering, question)): key
+            for key, question in questions.items()
+        }
+        answers = dict.fromkeys(questions, b"")
+        waiting: set[asyncio.Future[bytes | Exception]] = set(tasks)
+        try:
+            while waiting:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    if task.cancelled():
+                        raise ConnectionClosed("the client was closed")
+                    outcome = task.result()
+                    if isinstance(outcome, Exception):
+                        raise outcome
+                    answers[tasks[task]] = outcome
+        finally:
+            await _end(waiting)
+        return answers
+
+
+async def _outcome(answering: Answering, question: Question) -> bytes | Exception:
+    try:
+        return await answering.answer(question)
+    except Exception as exc:
+        return exc
+
+
+async def _end(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """Cancel handlers, and give them some time to clean up."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=_PATIENCE)
+
+
+def _needed(why: str, request: Request, asked: _Asked) -> InputNeeded:
+    import json  # whose strings may hold what UTF-8 cannot
+
+    requests = {key: question.request for key, question in (asked.questions or {}).items()}
+    state = None if asked.state is None else json.loads(asked.state)
+    return InputNeeded(
+        f"the server wants input for {request.method}: {why}", requests, state, (request, asked)
+    )
+
+
+def _pause(idle: int) -> float:
+    """Seconds before a round that brings the server nothing new."""
+    longest: float = min(FIRST_PAUSE * 2.0 ** min(idle, 20), LONGEST_PAUSE)
+    return random.uniform(longest / 2, longest)

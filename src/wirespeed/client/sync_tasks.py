@@ -1,0 +1,72 @@
+"""One task of a server for code without an event loop: what `SyncClient.start_tool` gives."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from wirespeed.errors import ConnectionClosed
+
+if TYPE_CHECKING:
+    from wirespeed.client.results import CallToolResult
+    from wirespeed.client.sync import SyncClient
+    from wirespeed.client.tasks import TaskState, ToolTask
+
+__all__ = ["BlockingTask"]
+
+
+class BlockingTask:
+    """A call of a tool as a task: a `ToolTask` whose methods wait, and that is iterated over with
+    ``for``."""
+
+    def __init__(self, client: SyncClient, task: ToolTask) -> None:
+        self._client = client
+        self._task = task
+
+    def __repr__(self) -> str:
+        return f"<BlockingTask {self.id}: {self.state.status}>"
+
+    @property
+    def id(self) -> str | None:
+        """As `ToolTask.id`."""
+        return self._task.id
+
+    @property
+    def tool(self) -> str | None:
+        """As ``ToolTask.tool``."""
+        return self._task.tool
+
+    @property
+    def state(self) -> TaskState:
+        """As ``ToolTask.state``."""
+        return self._task.state
+
+    def status(self, *, timeout: float | None = -1.0) -> TaskState:
+        """As `ToolTask.status`."""
+        return self._client._run(self._task.status(timeout=timeout))
+
+    def result(self, *, timeout: float | None = None) -> CallToolResult:
+        """As `ToolTask.result`."""
+        return self._client._run(self._task.result(timeout=timeout))
+
+    def cancel(self, *, timeout: float | None = -1.0) -> TaskState:
+        """As `ToolTask.cancel`."""
+        return self._client._run(self._task.cancel(timeout=timeout))
+
+    def answer(self, answers: Mapping[str, Any], *, timeout: float | None = -1.0) -> None:
+        """As `ToolTask.answer`."""
+        self._client._run(self._task.answer(answers, timeout=timeout))
+
+    def __iter__(self) -> Iterator[TaskState]:
+        states = cast("AsyncGenerator[TaskState, None]", aiter(self._task))
+        try:
+            while (state := self._client._run(_next(states))) is not None:
+                yield state
+        finally:
+            with contextlib.suppress(ConnectionClosed):  # then the loop's end has closed it
+                self._client._run(states.aclose())
+
+
+async def _next(states: AsyncGenerator[TaskState, None]) -> TaskState | None:
+    return await anext(states, None)

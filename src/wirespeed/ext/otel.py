@@ -1,0 +1,588 @@
+"""OpenTelemetry traces of servers and clients; needs ``pip install wirespeed[otel]``, and for spans
+that are kept an SDK (``opentelemetry-sdk``) with an exporter.
+
+>>> from wirespeed.ext.otel import instrument
+>>> instrument(server)          # the global TracerProvider, or tracer_provider=…
+
+A server's requests become spans of kind SERVER, a client's of kind CLIENT, named
+``{method} {tool}`` or ``{method} {prompt}``, with the attributes of the semantic conventions for
+MCP (status: development): ``mcp.method.name``, ``mcp.protocol.version``, ``jsonrpc.request.id``,
+``gen_ai.tool.name`` and ``gen_ai.operation.name`` (``execute_tool``), ``gen_ai.prompt.name``,
+``mcp.resource.uri``; of requests that fail ``error.type`` (the code, ``tool_error`` for a result
+that says ``isError``, ``cancelled``), ``rpc.response.status_code``, and the status ERROR with the
+error's message. Arguments and results are not recorded.
+
+The parent travels in ``_meta`` as ``traceparent``, ``tracestate`` and ``baggage`` (2026-07-28
+basic, "OpenTelemetry trace context"; legacy servers are told in the same way). What does not read
+as such is ignored. In a handler the request's span is the current one, so that spans of its own are
+children; in the middleware of a server too.
+
+With the TracerProvider of the SDK, spans of a server are plain numbers until a processor or an
+exporter looks at them, and the usual samplers (always on or off, by ratio, by the parent) decide
+without a call. Everything else is done as the API says, at its price: other providers, and
+processors that want to see spans begin (``on_start``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import operator
+import os
+import traceback
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+from opentelemetry import context as otel_context
+from opentelemetry import propagate, trace
+from opentelemetry.attributes import BoundedAttributes
+from opentelemetry.baggage.propagation import W3CBaggagePropagator
+from opentelemetry.propagators.composite import CompositePropagator
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from wirespeed.client.middleware import OutboundChain
+from wirespeed.errors import CallTimeout, RemoteError
+from wirespeed.protocol import codes
+from wirespeed.server.spans import CallSpan, Tracer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from opentelemetry.context import Context
+    from opentelemetry.trace import TracerProvider
+
+    from wirespeed.client.client import Client
+    from wirespeed.client.middleware import OutboundNext, OutboundRequest
+    from wirespeed.client.sync import SyncClient
+    from wirespeed.server.middleware import AskNext, Question
+    from wirespeed.server.server import Server
+
+__all__ = ["instrument"]
+
+logger = logging.getLogger("wirespeed.server")
+
+trace.Span.register(cast("Any", CallSpan))
+
+SCOPE = "wirespeed"
+
+_FLAGS = [TraceFlags(value) for value in range(4)]
+_NO_STATE = TraceState()
+_CANCELLED = 1
+_BATCH = ("_max_export_batch_size", "_pid", "_queue", "_shutdown", "_worker_awaken")
+_NEEDS = ("sampler", "id_generator", "resource", "_span_limits")
+_IDS_ARE_TUPLES = (1, 2, False, _FLAGS[1], _NO_STATE, True) == SpanContext(
+    1, 2, False, _FLAGS[1], _NO_STATE
+)
+_baggage = W3CBaggagePropagator()
+# Where a context keeps its current span: the one key of a context that has nothing else.
+(_KEY,) = trace.set_span_in_context(trace.INVALID_SPAN, otel_context.Context())
+
+
+def instrument(
+    target: Server | Client | SyncClient, *, tracer_provider: TracerProvider | None = None
+) -> None:
+    """Trace the requests of a server, before its clients connect, or of a client, before its calls.
+
+    Args:
+        target: A `wirespeed.Server` or a client.
+        tracer_provider: Whose tracers to use; by default the global one, which must be set before.
+
+    Raises:
+        ValueError: The server is traced already.
+    """
+    from wirespeed import __version__
+    from wirespeed.client.client import Client
+    from wirespeed.client.sync import SyncClient
+
+    provider = trace.get_tracer_provider() if tracer_provider is None else tracer_provider
+    tracer = provider.get_tracer(SCOPE, __version__)
+    if isinstance(target, SyncClient):
+        target = target._client
+    if isinstance(target, Client):
+        link = _client_link(tracer)
+        chain = target._outgoing
+        target._outgoing = OutboundChain([link]) if chain is None else chain.with_outermost(link)
+        return
+    observer = target.observe()
+    if observer.tracer is not None:
+        raise ValueError(f"{target!r} is traced already")
+    observer.tracer = _Light.of(target, provider, tracer) or _Plain(target, tracer)
+    _trace_questions(target, tracer)
+
+
+# -- what spans say -------------------------------------------------------------------------------
+
+
+def _attributes(method: str, target: str | None, version: str | None) -> dict[str, Any]:
+    """The attributes of a request, of both sides."""
+    attributes: dict[str, Any] = {"mcp.method.name": method}
+    if method == "tools/call":
+        attributes["gen_ai.operation.name"] = "execute_tool"
+    if target is not None:
+        if method == "tools/call":
+            attributes["gen_ai.tool.name"] = target
+        elif method == "prompts/get":
+            attributes["gen_ai.prompt.name"] = target
+        elif method.startswith("resources/"):
+            attributes["mcp.resource.uri"] = target
+    if version is not None:
+        attributes["mcp.protocol.version"] = version
+    return attributes
+
+
+def _name(method: str, target: str | None) -> str:
+    if target is not None and method in ("tools/call", "prompts/get"):
+        return f"{method} {target}"
+    return method
+
+
+def _server_name(server: Server, method: str, target: str | None) -> str:
+    """As `_name`; what the server does not have makes no name: clients must not invent them."""
+    if method == "tools/call" and target not in server._tools.items:
+        return method
+    if method == "prompts/get" and target not in server._prompts.items:
+        return method
+    return _name(method, target)
+
+
+def _error(code: int, failed: bool) -> dict[str, Any]:
+    if code == _CANCELLED:
+        return {"error.type": "cancelled"}
+    if code:
+        return {"error.type": str(code), "rpc.response.status_code": str(code)}
+    return {"error.type": "tool_error"} if failed else {}
+
+
+def _id_text(raw_id: bytes) -> str:
+    return str(msgspec.json.decode(raw_id))
+
+
+def _exception_attributes(exception: BaseException, escaped: bool) -> dict[str, Any]:
+    kind = type(exception)
+    module = kind.__module__
+    name = kind.__qualname__ if module in ("builtins", None) else f"{module}.{kind.__qualname__}"
+    return {
+        "exception.type": name,
+        "exception.message": str(exception),
+        "exception.stacktrace": "".join(traceback.format_exception(exception)),
+        "exception.escaped": str(escaped),
+    }
+
+
+def _as_status(status: Any, description: str | None) -> Status:
+    return status if isinstance(status, Status) else Status(status, description)
+
+
+def _makes_spans_of_their_own() -> bool:
+    """Whether trace context is read by other propagators than those of W3C, the default."""
+    propagator = propagate.get_global_textmap()
+    if type(propagator) is not CompositePropagator:
+        return True
+    parts = getattr(propagator, "_propagators", [None])
+    return not all(
+        type(part) in (TraceContextTextMapPropagator, W3CBaggagePropagator) for part in parts
+    )
+
+
+# -- servers: the SDK's spans, made late ----------------------------------------------------------
+
+
+def _variable() -> contextvars.ContextVar[Any] | None:
+    """The context variable that the current context is in, if it is in one."""
+    runtime = getattr(otel_context, "_RUNTIME_CONTEXT", None)
+    variable = getattr(runtime, "_current_context", None)
+    if not isinstance(variable, contextvars.ContextVar):
+        return None
+    probe = otel_context.Context()
+
+    def seen() -> bool:
+        variable.set(probe)
+        return otel_context.get_current() is probe
+
+    return variable if contextvars.copy_context().run(seen) else None
+
+
+class _Light:
+    """What `wirespeed.server.spans.Tracer` asks where it does not know for itself."""
+
+    attach = staticmethod(otel_context.attach)
+    variable = _variable()
+    context_type = otel_context.Context
+    key = _KEY
+    exception_attributes = staticmethod(_exception_attributes)
+    status = staticmethod(_as_status)
+
+    def __init__(self, server: Server, provider: Any, tracer: Any) -> None:
+        from opentelemetry.sdk.trace import ReadableSpan
+
+        self.processor = provider._active_span_processor
+        self.plain = _Plain(server, tracer)
+        self._sampler = provider.sampler
+        self._ids = provider.id_generator
+        self._resource = provider.resource
+        self._limits = provider._span_limits
+        self._scope = tracer._instrumentation_scope
+        self.finished = _finished_class(ReadableSpan, self)
+
+    @classmethod
+    def of(cls, server: Server, provider: Any, tracer: Any) -> Tracer | None:
+        """A tracer that makes spans late, if the provider's processors do not mind."""
+        try:
+            from opentelemetry.sdk.trace import TracerProvider as SdkProvider
+            from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+        except ImportError:
+            return None
+        if type(provider) is not SdkProvider or not _fits(provider, tracer):
+            return None
+        support = cls(server, provider, tracer)
+        root, sampled, unsampled, bound = _modes(provider.sampler)
+        light = Tracer(
+            server,
+            support,
+            root=root,
+            below_sampled=sampled,
+            below_unsampled=unsampled,
+            bound=bound,
+            generic=_makes_spans_of_their_own(),
+            own_ids=type(provider.id_generator) is RandomIdGenerator,
+        )
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=light.seed)
+        return light
+
+    # -- for the tracer --------------------------------------------------------------------------
+
+    def bulk(self) -> Callable[[list[Any]], None] | None:
+        """How to deliver many spans at once, if the only processor is the SDK's for batches."""
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        parts = self.processor._span_processors
+        if len(parts) != 1 or type(parts[0]) is not BatchSpanProcessor:
+            return None
+        (processor,) = parts
+        batch: Any = getattr(processor, "_batch_processor", None)
+        if not all(hasattr(batch, name) for name in _BATCH) or batch._queue.maxlen is None:
+            return None
+
+        def deliver(spans: list[Any]) -> None:
+            queue = batch._queue
+            if batch._shutdown or batch._pid != os.getpid():
+                for span in spans:  # it says what it drops, and why
+                    processor.on_end(span)
+                return
+            if len(queue) + len(spans) > queue.maxlen:
+                # the oldest go, as the processor has it, and it warns of the last
+                queue.extendleft(spans[:-1])
+                processor.on_end(spans[-1])
+                return
+            queue.extendleft(spans)
+            if len(queue) >= batch._max_export_batch_size:
+                batch._worker_awaken.set()
+
+        return deliver
+
+    def silent(self) -> bool:
+        """Whether no processor that the provider has now wants to see spans begin."""
+        return all(map(_silent, self.processor._span_processors))
+
+    def new_ids(self) -> tuple[int, int, int]:
+        """A trace's id, a span's, and the flags of a trace that begins with them."""
+        is_random = getattr(self._ids, "is_trace_id_random", bool)()
+        return self._ids.generate_trace_id(), self._ids.generate_span_id(), 2 if is_random else 0
+
+    def sample(self, span: CallSpan) -> tuple[bool, bool, dict[str, Any] | None, Any]:
+        """What the sampler says: sampled, recording, attributes, tracestate."""
+        parent = self.parent(span)
+        context = otel_context.Context(span.carried or {})
+        if parent is not None:
+            context = trace.set_span_in_context(trace.NonRecordingSpan(parent), context)
+        result = self._sampler.should_sample(
+            context,
+            span.trace_id,
+            _server_name(span.server, span.method, span.target),
+            SpanKind.SERVER,
+            _attributes(span.method, span.target, span.version),
+            (),
+        )
+        decision = result.decision
+        own = dict(result.attributes) if result.attributes else None
+        return decision.is_sampled(), decision.is_recording(), own, result.trace_state
+
+    def extract(self, meta: dict[str, Any]) -> tuple[Any, SpanContext | None]:
+        """The context that a request brought, and its span's, by the global propagators."""
+        context = propagate.extract(_strings(meta), otel_context.Context())
+        parent = trace.get_current_span(context).get_span_context()
+        return context or None, parent if parent.is_valid else None
+
+    def baggage(self, text: str) -> Context:
+        """The context that has this baggage."""
+        return _baggage.extract({"baggage": text}, otel_context.Context())
+
+    def tracestate(self, text: str) -> TraceState:
+        """A tracestate."""
+        return TraceState.from_header([text])
+
+    def span_context(self, span: CallSpan) -> SpanContext:
+        """The ids of a span."""
+        state = _NO_STATE if span.state is None else span.state
+        if not _IDS_ARE_TUPLES:
+            return SpanContext(span.trace_id, span.id, False, _FLAGS[span.flags], state)
+        ids = (span.trace_id, span.id, False, _FLAGS[span.flags], state, True)
+        return tuple.__new__(SpanContext, ids)
+
+    # -- for exporters ---------------------------------------------------------------------------
+
+    def parent(self, span: CallSpan) -> SpanContext | None:
+        """The ids of its parent."""
+        if not span.parent_span_id or span.parent is not None:
+            return cast("SpanContext | None", span.parent)
+        return SpanContext(span.trace_id, span.parent_span_id, True, _FLAGS[span.flags], span.state)
+
+    def members(self, span: CallSpan) -> dict[str, Any]:
+        """The arguments of a `ReadableSpan`."""
+        from opentelemetry.sdk.trace import Event
+
+        attributes = _attributes(span.method, span.target, span.version)
+        attributes["jsonrpc.request.id"] = _id_text(span.raw_id)
+        attributes.update(span.own or {})
+        error = _error(span.code, span.failed)
+        attributes.update(error)
+        status = span.status or Status(StatusCode.UNSET)
+        if error:
+            status = Status(StatusCode.ERROR, span.note)
+        return {
+            "name": span.renamed or _server_name(span.server, span.method, span.target),
+            "context": span.get_span_context(),
+            "parent": self.parent(span),
+            "resource": self._resource,
+            "attributes": BoundedAttributes(
+                self._limits.max_span_attributes,
+                attributes,
+                max_value_len=self._limits.max_span_attribute_length,
+            ),
+            "events": [Event(name, told, when) for name, told, when in span.events or ()],
+            "links": [trace.Link(context, told) for context, told in span.links or ()],
+            "kind": SpanKind.SERVER,
+            "status": status,
+            "start_time": span.started,
+            "end_time": span.finished,
+            "instrumentation_scope": self._scope,
+        }
+
+
+def _finished_class(base: Any, light: _Light) -> Any:
+    class FinishedSpan(base):  # type: ignore[misc]
+        """A `ReadableSpan` that is filled in when somebody reads more of it than its ids."""
+
+        _span: CallSpan | None
+
+        context = property(operator.attrgetter("_span.ids"))
+
+        def get_span_context(self) -> SpanContext:
+            return cast("SpanContext", self.context)
+
+        def __getattr__(self, name: str) -> Any:
+            members = vars(self)
+            if name.startswith("__") or "_name" in members:
+                raise AttributeError(name)
+            super().__init__(**light.members(members["_span"]))
+            return getattr(self, name)
+
+    return FinishedSpan
+
+
+def _silent(processor: Any) -> bool:
+    """Whether a processor does nothing when a span begins."""
+    from opentelemetry.sdk.trace import SpanProcessor
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+
+    return type(processor).on_start in (
+        SpanProcessor.on_start,
+        BatchSpanProcessor.on_start,
+        SimpleSpanProcessor.on_start,
+    )
+
+
+def _fits(provider: Any, tracer: Any) -> bool:
+    """Whether the provider has all that late spans need."""
+    from opentelemetry.sdk.trace import SynchronousMultiSpanProcessor
+
+    processor = getattr(provider, "_active_span_processor", None)
+    parts = getattr(processor, "_span_processors", None)
+    return (
+        type(processor) is SynchronousMultiSpanProcessor
+        and isinstance(parts, tuple)
+        and all(map(_silent, parts))
+        and all(hasattr(provider, name) for name in _NEEDS)
+        and hasattr(tracer, "_instrumentation_scope")
+        and getattr(tracer, "_is_enabled", bool)()
+    )
+
+
+def _mode(sampler: Any) -> tuple[str, int]:
+    from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, TraceIdRatioBased
+
+    if sampler is ALWAYS_ON:
+        return "keep", 0
+    if sampler is ALWAYS_OFF:
+        return "drop", 0
+    if getattr(type(sampler), "should_sample", None) is TraceIdRatioBased.should_sample:
+        bound = sampler.bound
+        return ("keep", 0) if bound > 0xFFFFFFFFFFFFFFFF else ("ratio", bound)
+    return "ask", 0
+
+
+def _modes(sampler: Any) -> tuple[str, str, str, int]:
+    """How a sampler decides on roots, below sampled and below unsampled parents."""
+    from opentelemetry.sdk.trace.sampling import ParentBased
+
+    if getattr(type(sampler), "should_sample", None) is ParentBased.should_sample:
+        parts = [
+            getattr(sampler, name, None)
+            for name in ("_root", "_remote_parent_sampled", "_remote_parent_not_sampled")
+        ]
+    else:
+        parts = [sampler] * 3
+    found = [_mode(part) for part in parts]
+    bounds = {bound for mode, bound in found if mode == "ratio"}
+    if len(bounds) > 1 or any(mode == "ask" for mode, _ in found):
+        return "ask", "ask", "ask", 0
+    root, sampled, unsampled = (mode for mode, _ in found)
+    return root, sampled, unsampled, bounds.pop() if bounds else 0
+
+
+def _strings(meta: dict[str, Any]) -> dict[str, str]:
+    return {key: value for key, value in meta.items() if isinstance(value, str)}
+
+
+# -- servers: spans as the API has them -----------------------------------------------------------
+
+
+class _Plain:
+    """Spans made by ``tracer.start_span``, whatever the tracer is."""
+
+    def __init__(self, server: Server, tracer: Any) -> None:
+        self._server = server
+        self._tracer = tracer
+
+    def begin(self, connection: Any, message: Any) -> _PlainSpan:
+        """The span of a request that came in."""
+        lease = message.lease("params._meta")
+        meta = {} if lease is None else msgspec.json.decode(lease)
+        carrier = _strings(meta) if isinstance(meta, dict) else {}
+        context = propagate.extract(carrier, otel_context.Context())
+        method = message.method
+        target = message.text("params.name")
+        if target is None:
+            target = message.text("params.uri")
+        version = message.text("params._meta.io.modelcontextprotocol/protocolVersion")
+        if version is None and connection.revision is not None:
+            version = connection.revision.version
+        attributes = _attributes(method, target, version)
+        attributes["jsonrpc.request.id"] = _id_text(message.raw_id)
+        span = self._tracer.start_span(
+            _server_name(self._server, method, target),
+            context,
+            SpanKind.SERVER,
+            attributes,
+        )
+        return _PlainSpan(span, trace.set_span_in_context(span, context))
+
+
+class _PlainSpan:
+    """As much of a `CallSpan` as a connection needs."""
+
+    __slots__ = ("_context", "_span", "note")
+
+    def __init__(self, span: Any, context: Context) -> None:
+        self._span = span
+        self._context = context
+        self.note: str | None = None
+
+    def context(self, base: Any) -> Any:
+        """A copy of a context in which this span is the current one."""
+        variables = base.copy()
+        variables.run(otel_context.attach, self._context)
+        return variables
+
+    def end_call(self, code: int, failed: bool) -> None:
+        """The request has ended."""
+        try:
+            error = _error(code, failed)
+            if error:
+                self._span.set_attributes(error)
+                self._span.set_status(Status(StatusCode.ERROR, self.note))
+            self._span.end()
+        except Exception:
+            logger.exception("a span processor failed")
+
+
+# -- what is sent: clients, and the questions of servers ------------------------------------------
+
+
+def _failed(span: Any, exc: BaseException) -> None:
+    if isinstance(exc, RemoteError):
+        span.set_attributes(_error(exc.code, False))
+        span.set_status(Status(StatusCode.ERROR, exc.message))
+        return
+    kind = type(exc).__qualname__
+    if isinstance(exc, asyncio.CancelledError):
+        kind = "cancelled"
+    elif isinstance(exc, CallTimeout):
+        kind = "timeout"
+    span.set_attribute("error.type", kind)
+    span.set_status(Status(StatusCode.ERROR, str(exc) or None))
+
+
+def _client_link(tracer: Any) -> Callable[[OutboundRequest, OutboundNext], Any]:
+    async def traced(request: OutboundRequest, call_next: OutboundNext) -> Any:
+        with tracer.start_as_current_span(
+            _name(request.method, request.name),
+            kind=SpanKind.CLIENT,
+            attributes=_attributes(request.method, request.name, request.protocol_version),
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            propagate.inject(request.meta)
+            try:
+                result = await call_next(request)
+            except BaseException as exc:
+                _failed(span, exc)
+                raise
+            if getattr(result, "is_error", False) is True:
+                span.set_attributes(_error(0, True))
+                span.set_status(Status(StatusCode.ERROR))
+            return result
+
+    return traced
+
+
+def _trace_questions(server: Server, tracer: Any) -> None:
+    """Spans of what a server asks its clients, below that of the request that it works on."""
+
+    @server.add_ask_middleware
+    async def traced(question: Question, call_next: AskNext) -> bytes:
+        with tracer.start_as_current_span(
+            question.method,
+            kind=SpanKind.CLIENT,
+            attributes={"mcp.method.name": question.method},
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            carrier: dict[str, str] = {}
+            propagate.inject(carrier)
+            if carrier:
+                members = msgspec.json.decode(question.params or b"{}", type=dict[str, msgspec.Raw])
+                meta = msgspec.json.decode(members.get("_meta", b"{}"), type=dict[str, msgspec.Raw])
+                members["_meta"] = msgspec.Raw(msgspec.json.encode({**meta, **carrier}))
+                question.params = msgspec.json.encode(members)
+            try:
+                return await call_next(question)
+            except BaseException as exc:
+                _failed(span, exc)
+                raise
+
+
+assert codes.INTERNAL_ERROR < 0  # error codes are never 1, which is a cancellation here

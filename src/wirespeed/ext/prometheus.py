@@ -1,0 +1,307 @@
+"""Prometheus metrics of servers and clients; needs ``pip install wirespeed[prometheus]``.
+
+>>> from wirespeed.ext.prometheus import instrument
+>>> instrument(server)
+>>> prometheus_client.start_http_server(9000, addr="127.0.0.1")
+
+Requests are counted in plain numbers; prometheus_client sees them when it is scraped, and costs
+nothing else. A server's metrics begin with ``wirespeed_server_``, a client's with
+``wirespeed_client_``, and all have the label ``peer``, the name given to `instrument`.
+
+================================  =========  =================  ====================================
+metric                            kind       further labels     what
+================================  =========  =================  ====================================
+``requests_in_flight``            gauge                         worked on at this moment
+``requests_waiting``              gauge                         held back by flow control (server)
+``request_duration_seconds``      histogram  method, name       from the request to its answer
+``request_errors_total``          counter    method, name,      JSON-RPC errors by code; besides
+                                             code               ``cancelled``, and for a client
+                                                                ``timeout``, ``closed``, ``invalid``
+``tool_failures_total``           counter    name               results that say ``isError``
+``connections``                   gauge                         open
+``connections_made_total``        counter                       made (server)
+``connections_paused``            gauge                         not read from, because of a limit
+``received_bytes_total``          counter                       bytes from the other side …
+``sent_bytes_total``              counter                       … and to it
+``received_messages_total``       counter                       messages from it …
+``sent_messages_total``           counter                       … and to it
+``limits_reached_total``          counter    limit              ``overloaded``: requests refused;
+                                                                ``notifications_dropped``
+``bad_messages_total``            counter                       input that is no message
+================================  =========  =================  ====================================
+
+``name`` is the tool's, and empty for other methods. Tools that the server does not have, and
+methods that nobody registered, are ``unknown``: a client cannot make labels. What a middleware does
+is in the duration. Requests that are refused because too many wait are in ``limits_reached_total``
+only, and subscriptions/listen, which does not end, in the gauges.
+
+Each of several processes (``run(…, workers=4)``) has numbers of its own: give each a port, or push
+them. prometheus_client's multi-process mode, which shares files, does not see these metrics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
+from prometheus_client.registry import Collector
+
+from wirespeed.client.middleware import OutboundChain
+from wirespeed.errors import (
+    CallTimeout,
+    ConnectionClosed,
+    InvalidResponse,
+    RemoteError,
+    TransportError,
+)
+from wirespeed.server.observer import BUCKETS, Observer
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+    from wirespeed.client.client import Client
+    from wirespeed.client.middleware import OutboundNext, OutboundRequest
+    from wirespeed.client.sync import SyncClient
+    from wirespeed.server.server import Server
+
+__all__ = ["Instrumentation", "instrument"]
+
+MAX_NAMES = 500  # tools that one client calls; further ones are told apart no more
+
+_OUTCOMES = {1: "cancelled", 2: "timeout", 3: "closed", 4: "invalid", 5: "failed"}
+
+_FAILURES: tuple[tuple[type[BaseException], int], ...] = (
+    (asyncio.CancelledError, 1),
+    (CallTimeout, 2),
+    (ConnectionClosed, 3),
+    (TransportError, 3),
+    (InvalidResponse, 4),
+)
+
+_COUNTERS = {
+    "received_bytes": ("bytes_in", "Bytes that came in."),
+    "sent_bytes": ("bytes_out", "Bytes that were sent."),
+    "received_messages": ("messages_in", "Messages that came in."),
+    "sent_messages": ("messages_out", "Messages that were sent."),
+    "bad_messages": ("faults", "Input that was no message."),
+}
+
+
+class Instrumentation:
+    """The metrics of one server or client, as `instrument` registered them."""
+
+    def __init__(self, kind: str, peer: str, observer: Observer, live: Callable[[], Any]) -> None:
+        self._kind = kind
+        self.peer = peer
+        self.observer = observer
+        self._live = live
+        self._exporter: _Exporter | None = None
+
+    def remove(self) -> None:
+        """Take the metrics out of their registry. Counting goes on."""
+        if self._exporter is not None:
+            self._exporter.sources.remove(self)
+            self._exporter = None
+
+
+def instrument(
+    target: Server | Client | SyncClient,
+    *,
+    registry: CollectorRegistry = REGISTRY,
+    peer: str | None = None,
+    buckets: Iterable[float] = BUCKETS,
+) -> Instrumentation:
+    """Count what a server or a client does, and show it in a registry.
+
+    Args:
+        target: A `wirespeed.Server`, before its clients connect, or a client, before its calls.
+        registry: Where the metrics are shown.
+        peer: The value of the label ``peer``: by default the server's own name, or what the client
+            says it is. It tells several servers or clients in one registry apart.
+        buckets: Upper bounds of the buckets of durations, in seconds; at most 32.
+
+    Raises:
+        ValueError: ``peer`` is taken in this registry, or the buckets are no rising numbers.
+    """
+    from wirespeed.client.client import Client
+    from wirespeed.client.sync import SyncClient
+
+    if isinstance(target, SyncClient):
+        target = target._client
+    if isinstance(target, Client):
+        kind, name = "client", str(target._identity.info["name"])
+    else:
+        kind, name = "server", target.name
+    exporter = _exporter_of(registry, kind)
+    name = name if peer is None else peer
+    if any(source.peer == name for source in exporter.sources):
+        raise ValueError(f"peer {name!r} is in this registry already: give another one")
+    if isinstance(target, Client):
+        source = _client_source(target, name, Observer(buckets))
+    else:
+        server = target
+        observer = server.observe(bounds=buckets)
+        source = Instrumentation(kind, name, observer, lambda: list(server._connections))
+    source._exporter = exporter
+    exporter.sources.append(source)
+    return source
+
+
+# -- clients --------------------------------------------------------------------------------------
+
+
+def _client_source(client: Client, peer: str, observer: Observer) -> Instrumentation:
+    names: set[str] = set()
+
+    async def measured(request: OutboundRequest, call_next: OutboundNext) -> Any:
+        name = ""
+        if request.method == "tools/call":
+            name = request.name or ""
+            if name not in names:
+                if len(names) >= MAX_NAMES:
+                    name = "other"
+                else:
+                    names.add(name)
+        began = time.perf_counter()
+        code = 0
+        failed = False
+        try:
+            result = await call_next(request)
+            failed = getattr(result, "is_error", False) is True
+            return result
+        except RemoteError as exc:
+            code = exc.code
+            raise
+        except BaseException as exc:
+            code = next((code for kind, code in _FAILURES if isinstance(exc, kind)), 5)
+            raise
+        finally:
+            observer.of(request.method, name).add(time.perf_counter() - began, code, failed)
+
+    chain = client._outgoing
+    client._outgoing = (
+        OutboundChain([measured]) if chain is None else chain.with_outermost(measured)
+    )
+
+    def live() -> list[Any]:
+        connection = client._life.live
+        return [] if connection is None else [connection]
+
+    return Instrumentation("client", peer, observer, live)
+
+
+# -- showing --------------------------------------------------------------------------------------
+
+
+class _Exporter(Collector):
+    """All servers, or all clients, of one registry: a metric's name may be there only once."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.sources: list[Instrumentation] = []
+
+    def collect(self) -> Iterator[Metric]:
+        families = _Families(self.kind)
+        for source in list(self.sources):
+            families.add(source)
+        return iter(families.all)
+
+
+class _Families:
+    """The metrics at one moment."""
+
+    def __init__(self, kind: str) -> None:
+        def gauge(name: str, text: str) -> GaugeMetricFamily:
+            return GaugeMetricFamily(f"wirespeed_{kind}_{name}", text, labels=["peer"])
+
+        def counter(name: str, text: str, *labels: str) -> CounterMetricFamily:
+            return CounterMetricFamily(f"wirespeed_{kind}_{name}", text, labels=["peer", *labels])
+
+        self.kind = kind
+        self.in_flight = gauge("requests_in_flight", "Requests that are worked on.")
+        self.waiting = gauge("requests_waiting", "Requests held back by flow control.")
+        self.connections = gauge("connections", "Connections that are open.")
+        self.paused = gauge("connections_paused", "Connections not read from, because of a limit.")
+        self.duration = HistogramMetricFamily(
+            f"wirespeed_{kind}_request_duration_seconds",
+            "Seconds from a request to its answer.",
+            labels=["peer", "method", "name"],
+        )
+        self.errors = counter(
+            "request_errors", "Requests that failed, by code.", "method", "name", "code"
+        )
+        self.failures = counter("tool_failures", "Results that say isError.", "name")
+        self.made = counter("connections_made", "Connections that were made.")
+        self.limits = counter("limits_reached", "What limits took away.", "limit")
+        self.counters = {name: counter(name, text) for name, (_, text) in _COUNTERS.items()}
+        self.all: list[Metric] = [
+            self.in_flight,
+            self.duration,
+            self.errors,
+            self.failures,
+            self.connections,
+            self.paused,
+            *self.counters.values(),
+        ]
+        if kind == "server":
+            self.all += [self.waiting, self.made, self.limits]
+
+    def add(self, source: Instrumentation) -> None:
+        """One server or client more."""
+        observer, peer = source.observer, source.peer
+        live = source._live()
+        now = [connection.session.counters for connection in live]
+        in_flight = "requests_in_flight" if self.kind == "server" else "requests_outstanding"
+        waiting = sum(counters["requests_waiting"] for counters in now)
+        held = sum(counters[in_flight] for counters in now)
+        self.in_flight.add_metric([peer], held - (waiting if self.kind == "server" else 0))
+        self.waiting.add_metric([peer], waiting)
+        self.connections.add_metric([peer], len(live))
+        self.paused.add_metric([peer], sum(not c.session.want_read for c in live))
+        self.made.add_metric([peer], observer.n_connections)
+        for name, (key, _) in _COUNTERS.items():
+            total = observer.gone.get(key, 0) + sum(counters[key] for counters in now)
+            self.counters[name].add_metric([peer], total)
+        refused = observer.gone.get("refused", 0) + sum(counters["refused"] for counters in now)
+        dropped = observer.gone.get("dropped", 0) + sum(
+            getattr(connection, "n_dropped", 0) for connection in live
+        )
+        self.limits.add_metric([peer, "overloaded"], refused)
+        self.limits.add_metric([peer, "notifications_dropped"], dropped)
+        for series in list(observer.series.values()):
+            labels = [peer, series.method, series.name]
+            bounds = [*map(_number, observer.bounds), "+Inf"]
+            self.duration.add_metric(
+                labels, list(zip(bounds, series.buckets, strict=True)), series.seconds
+            )
+            for code, count in list(series.codes.items()):
+                self.errors.add_metric([*labels, _OUTCOMES.get(code, str(code))], count)
+            if series.failures:
+                self.failures.add_metric([peer, series.name], series.failures)
+
+
+def _number(bound: float) -> str:
+    return repr(float(bound))
+
+
+_exporters: weakref.WeakKeyDictionary[CollectorRegistry, dict[str, _Exporter]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def _exporter_of(registry: CollectorRegistry, kind: str) -> _Exporter:
+    known = _exporters.setdefault(registry, {})
+    if kind not in known:
+        exporter = _Exporter(kind)
+        registry.register(exporter)
+        known[kind] = exporter
+    return known[kind]

@@ -1,0 +1,44 @@
+"""Names of ``_meta`` members (basic, "_meta", of 2025-06-18 on; the rule for reserved prefixes is
+that of 2025-11-25 on: the second label decides)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["META_PREFIX", "check_meta", "is_reserved"]
+
+META_PREFIX = "io.modelcontextprotocol/"
+
+_RESERVED_LABELS = ("modelcontextprotocol", "mcp")
+_BARE = frozenset({"progressToken", "traceparent", "tracestate", "baggage"})
+_LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_KEY = re.compile(
+    rf"(?:(?P<prefix>{_LABEL}(?:\.{_LABEL})*)/)?(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)?"
+)
+
+
+def is_reserved(key: str) -> bool:
+    """Whether a member's name belongs to MCP: ``dev.mcp/x`` does, ``com.example.mcp/x`` does not.
+    ValueError if it is no name for a member at all."""
+    found = _KEY.fullmatch(key)
+    if found is None:
+        raise ValueError(f"{key!r} is no name for a member of _meta: [prefix/]name")
+    prefix = found["prefix"]
+    if prefix is None:
+        return key in _BARE
+    return prefix.split(".")[1:2] in ([label] for label in _RESERVED_LABELS)
+
+
+def check_meta(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The ``_meta`` that an author gives something. ValueError: a name is malformed or MCP's own.
+
+    Names below ``io.modelcontextprotocol/`` pass: those of official extensions are there.
+    """
+    if meta is None:
+        return None
+    for key in meta:
+        if is_reserved(key) and not key.startswith(META_PREFIX):
+            raise ValueError(f"_meta: {key!r} is reserved for MCP; use a prefix of your own")
+    return dict(meta)

@@ -1,0 +1,372 @@
+"""How a question of a handler reaches the client, and the answer the handler.
+
+In the legacy eras a question is a request of ours, and the handler waits for its response
+(`Direct`). In 2026-07-28 a server makes no requests: the client's own request is answered with the
+questions, the handler is cancelled, and when the client repeats the request with the answers the
+handler runs again from its start (`Rounds`; basic/patterns/mrtr). What it has asked before it gets
+at once, from the sealed ``requestState``; so it goes on where it was, and asks the next thing.
+
+A handler that works on a task asks by way of the task (`call.asker`), in every era.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from wirespeed.errors import InvalidResponse, LimitExceeded, ProtocolError
+from wirespeed.protocol import codes
+from wirespeed.protocol.asking import CREATE_MESSAGE, ELICIT, LIST_ROOTS
+from wirespeed.protocol.revisions import META_SERVER_INFO
+from wirespeed.server.context import Context
+from wirespeed.server.inputs import InputRequired
+from wirespeed.server.launch import launcher_of
+from wirespeed.server.questions import Question, answer_of
+from wirespeed.server.schema import SignatureError, describe_validation_error, enc_hook
+from wirespeed.server.state import RequestState, Sealer, binding_of, digest
+
+if TYPE_CHECKING:
+    from wirespeed.server.call import Call
+    from wirespeed.server.signature import ToolSpec
+
+__all__ = ["MAX_ROUNDS", "Asker", "Direct", "Rounds", "asker_of", "explicit"]
+
+logger = logging.getLogger("wirespeed.server")
+
+MAX_ROUNDS = 10
+"""How often a handler of the explicit form may ask for one request of a legacy client."""
+
+# Operations whose requests may be answered with questions, by their methods.
+_METHODS = {"tool": "tools/call", "prompt": "prompts/get", "resource": "resources/read"}
+
+# In a request state a mark begins with the method's letter: capital in the explicit form, whose
+# answers go to the handler as they are.
+_LETTERS = {ELICIT: "e", CREATE_MESSAGE: "s", LIST_ROOTS: "r"}
+_OF_LETTER = {letter: method for method, letter in _LETTERS.items()}
+
+_encode = msgspec.json.Encoder(enc_hook=enc_hook).encode
+
+
+class _Target(msgspec.Struct):
+    """What of a request's params a request state is bound to."""
+
+    name: str = ""
+    uri: str = ""
+    arguments: Raw | msgspec.UnsetType = UNSET
+
+
+_target = msgspec.json.Decoder(_Target).decode
+
+
+class _Unfit(InvalidResponse, ProtocolError):
+    """An answer of ``inputResponses`` that does not fit its question: a fault of the request."""
+
+    def __init__(self, message: str) -> None:
+        ProtocolError.__init__(self, codes.INVALID_PARAMS, message)
+
+
+class Asker:
+    """Asks the client of one call."""
+
+    def __init__(self, context: Context, call: Call) -> None:
+        self.call = call
+        self.capabilities: Mapping[str, Any] = context.client_capabilities
+        self.version: str = call.revision.version
+        self.responses: dict[str, Any] = {}  # of the explicit form, typed
+        self.state: Any = None
+        self._rounds = 0
+
+    async def ask(self, question: Question, timeout: float | None) -> Any:
+        """The client's answer, typed. MissingCapability: it cannot be asked this, and is not."""
+        params = question.encoded(self.capabilities, self.version)
+        if self.call.asker is not None:
+            return question.answer(
+                await self.call.asker.ask(question.kind, question.method, params)
+            )
+        if self.call.ended:  # whoever caught its cancellation may not ask any more
+            raise asyncio.CancelledError
+        return await self.put(question, params, timeout)
+
+    async def put(self, question: Question, params: bytes, timeout: float | None) -> Any:
+        """Ask, in the way of the era."""
+        raise NotImplementedError
+
+    async def require(self, required: InputRequired) -> bool:
+        """Ask what a handler of the explicit form has given back. Whether to call it again."""
+        return await self._drive(required)
+
+    async def _drive(self, required: InputRequired) -> bool:
+        """Ask all of it here and now, and keep the answers for the handler."""
+        self._rounds += 1
+        if self._rounds > MAX_ROUNDS:
+            raise LimitExceeded(f"the handler asked more than {MAX_ROUNDS} times")
+        if not required.requests:  # it only wants to be called again
+            await asyncio.sleep(min(1.0, 0.05 * 2 ** (self._rounds - 1)))
+        encoded = self._encoded(required)
+        if self.call.ended:
+            raise asyncio.CancelledError
+        waiting = [
+            asyncio.ensure_future(self._send(required.requests[key], params))
+            for key, params in encoded.items()
+        ]
+        try:
+            answers = await asyncio.gather(*waiting)
+        finally:
+            for one in waiting:  # after an error the others are not waited for
+                one.cancel()
+        self.responses = dict(zip(encoded, answers, strict=True))
+        self.state = None if required.state is None else _as_json(required.state)
+        return True
+
+    async def _send(self, question: Question, params: bytes) -> Any:
+        if self.call.asker is not None:
+            data = await self.call.asker.ask(question.kind, question.method, params)
+        else:
+            data = await self.call.connection.ask(question.method, params)
+        return question.plain_answer(data)
+
+    def _encoded(self, required: InputRequired) -> dict[str, bytes]:
+        return {
+            key: question.encoded(self.capabilities, self.version)
+            for key, question in required.requests.items()
+        }
+
+
+class Direct(Asker):
+    """By requests to the client: the legacy eras."""
+
+    async def put(self, question: Question, params: bytes, timeout: float | None) -> Any:
+        connection = self.call.connection
+        return question.answer(await connection.ask(question.method, params, timeout=timeout))
+
+
+class Rounds(Asker):
+    """By answering the request with the questions: 2026-07-28.
+
+    The first question without an answer waits for one turn of the loop, so that questions asked
+    side by side (`asyncio.gather`) go together. Each has a key (its kind, and how many of that kind
+    were asked before) and a mark (a digest of what is asked); an answer counts only for the same
+    key and mark, so a handler that asks something else this time does not get a wrong answer.
+
+    ProtocolError -32602: what the request brought of an earlier round is not valid.
+    """
+
+    def __init__(self, context: Context, call: Call, params: Any) -> None:
+        super().__init__(context, call)
+        self._counts: dict[str, int] = {}
+        self._asked: dict[str, tuple[Question, str, bytes]] = {}
+        self._waiting: list[asyncio.Future[bytes]] = []
+        self._params = params
+        self._binding: str | None = None
+        self._answers: dict[str, tuple[str, Raw]] = {}
+        self._given: dict[str, tuple[str, Raw]] = {}  # of the explicit form
+        self._held: Raw | msgspec.UnsetType = UNSET
+        brought = call.input
+        if brought is not None and brought.requestState is not None:
+            self._take(brought.requestState, brought.inputResponses or {})
+
+    # -- what earlier rounds left ----------------------------------------------------------------
+
+    @property
+    def _sealer(self) -> Sealer:
+        sealer: Sealer = self.call.connection.server._sealer
+        return sealer
+
+    def _bound(self) -> str:
+        """What a request state of this request is bound to."""
+        if self._binding is None:
+            call = self.call
+            target = _target(b"{}" if self._params is None else self._params)
+            self._binding = binding_of(
+                call.connection.principal,
+                _METHODS.get(call.operation.kind, call.operation.kind),
+                target.name or target.uri,
+                None if target.arguments is UNSET else bytes(target.arguments),
+            )
+            self._params = None
+        return self._binding
+
+    def _take(self, text: str, responses: Mapping[str, Raw]) -> None:
+        held = self._sealer.open(text, self._bound())
+        self._held = held.state
+        if held.state is not UNSET:
+            self.state = msgspec.json.decode(held.state)
+        for known in (held.answers, held.given):
+            for key, (mark, data) in known.items():
+                self._know(key, mark, data)
+        for key, mark in held.asked.items():
+            if key in responses:  # otherwise it will be asked again
+                self._know(key, mark, responses[key])
+
+    def _know(self, key: str, mark: str, data: Raw) -> None:
+        """Keep an answer. ProtocolError: it is none."""
+        try:
+            answer = answer_of(_OF_LETTER[mark[0].lower()], data)
+        except (msgspec.DecodeError, RecursionError) as exc:
+            fault = describe_validation_error(exc, "member")
+            raise ProtocolError(
+                codes.INVALID_PARAMS, f"Invalid params: inputResponses.{key}: {fault}"
+            ) from None
+        if mark[0].isupper():
+            self.responses[key] = answer
+            self._given[key] = (mark, data)
+        else:
+            self._answers[key] = (mark, data)
+
+    # -- questions of this round -----------------------------------------------------------------
+
+    async def put(self, question: Question, params: bytes, timeout: float | None) -> Any:
+        number = self._counts[question.kind] = self._counts.get(question.kind, 0) + 1
+        key = f"{question.kind}-{number}"
+        mark = _LETTERS[question.method] + digest(params)
+        known = self._answers.get(key)
+        if known is not None:
+            if known[0] == mark:
+                try:
+                    return question.answer(bytes(known[1]))
+                except InvalidResponse as exc:
+                    raise _Unfit(str(exc)) from exc
+            logger.warning(
+                "%s %s: question %s is not the one of the round before, so it is asked anew",
+                self.call.operation.kind,
+                self.call.operation.name,
+                key,
+            )
+            del self._answers[key]
+        if self.call.operation.kind not in _METHODS:
+            raise RuntimeError(f"a {self.call.operation.kind} cannot ask its client anything")
+        loop = self.call.connection.loop
+        if not self._asked:
+            loop.call_soon(self._finish)
+        self._asked[key] = (question, mark, params)
+        waiting: asyncio.Future[bytes] = loop.create_future()
+        self._waiting.append(waiting)
+        return question.answer(await waiting)  # ends with the handler's cancellation, mostly
+
+    def _finish(self) -> None:
+        """All questions of this turn are there: answer the request with them."""
+        waiting, self._waiting = self._waiting, []
+        asked, self._asked = self._asked, {}
+        if self.call.asker is not None and not self.call.ended:
+            # the call has become a task in this turn
+            for (question, _, params), one in zip(asked.values(), waiting, strict=True):
+                relayed = asyncio.ensure_future(
+                    self.call.asker.ask(question.kind, question.method, params)
+                )
+                _connect(relayed, one)
+            return
+        if not self.call.ended:
+            # a handler of the explicit form sees what it saw in this round
+            state = RequestState(
+                asked={key: mark for key, (_, mark, _) in asked.items()},
+                answers=self._answers,
+                given=self._given,
+                state=self._held,
+            )
+            requests = {key: (q.method, params) for key, (q, _, params) in asked.items()}
+            try:
+                self._answer(requests, state)
+            except Exception as exc:
+                for one in waiting:
+                    if not one.done():
+                        one.set_exception(exc)
+                return
+        for one in waiting:
+            one.cancel()  # tasks that the handler started and does not wait for end, too
+
+    async def require(self, required: InputRequired) -> bool:
+        if self.call.asker is not None:
+            return await self._drive(required)
+        encoded = self._encoded(required)
+        if self.call.operation.kind not in _METHODS:
+            raise RuntimeError(f"a {self.call.operation.kind} cannot ask its client anything")
+        asked = {
+            key: _LETTERS[question.method].upper() + digest(encoded[key])
+            for key, question in required.requests.items()
+        }
+        state = RequestState(asked=asked, answers=self._answers)
+        if required.state is not None:
+            state.state = Raw(_encode(required.state))
+        self._answer({key: (q.method, encoded[key]) for key, q in required.requests.items()}, state)
+        return False
+
+    def _answer(self, requests: Mapping[str, tuple[str, bytes]], state: RequestState) -> None:
+        """Answer the request with ``input_required``. LimitExceeded: the state is too large."""
+        text = self._sealer.seal(state, self._bound())
+        members = {"resultType": b'"input_required"'}
+        if requests:
+            members["inputRequests"] = _object(
+                {
+                    key: b'{"method":%b,"params":%b}' % (_encode(method), params)
+                    for key, (method, params) in requests.items()
+                }
+            )
+        members["requestState"] = _encode(text)
+        members["_meta"] = _object({META_SERVER_INFO: self.call.connection.server._info_json})
+        self.call.ask_input(_object(members))
+
+
+def asker_of(context: Context, call: Call) -> Asker:
+    """How questions of this call are asked. ProtocolError -32602: see `Rounds`."""
+    if call.revision.modern:
+        return Rounds(context, call, context._params)
+    return Direct(context, call)
+
+
+def explicit(spec: ToolSpec, where: str) -> None:
+    """Make a function that may give `InputRequired` one that is called again with the answers."""
+    if spec.context_index < 0:
+        raise SignatureError(
+            f"{where}: what gives InputRequired must take a Context, to see the answers"
+        )
+    function, names = spec.function, spec.kwnames
+    start = None if spec.is_async else launcher_of(spec)
+
+    async def rounds(*args: Any, **kwargs: Any) -> Any:
+        context = next(v for v in (*args, *kwargs.values()) if isinstance(v, Context))
+        while True:
+            if start is None:
+                value = await function(*args, **kwargs)
+            else:
+                value = await start(function, [*args, *kwargs.values()], names or None)
+            if type(value) is not InputRequired:
+                return value
+            if not await context._asking().require(value):
+                return None  # answered already
+
+    spec.replace_function(rounds)
+
+
+def _connect(source: asyncio.Future[bytes], target: asyncio.Future[bytes]) -> None:
+    """Let one end as the other does: its result, its error, a cancellation both ways."""
+
+    def ended(_: Any) -> None:
+        if target.done():
+            return
+        if source.cancelled():
+            target.cancel()
+        elif (exc := source.exception()) is not None:
+            target.set_exception(exc)
+        else:
+            target.set_result(source.result())
+
+    def dropped(_: Any) -> None:
+        source.cancel()
+
+    source.add_done_callback(ended)
+    target.add_done_callback(dropped)
+
+
+def _object(members: Mapping[str, bytes]) -> bytes:
+    """A JSON object of members that are JSON text already."""
+    return b"{%b}" % b",".join(b"%b:%b" % (_encode(key), text) for key, text in members.items())
+
+
+def _as_json(value: Any) -> Any:
+    """What a value is after a round trip, as in the other era."""
+    return msgspec.json.decode(_encode(value))

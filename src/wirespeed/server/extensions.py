@@ -1,0 +1,271 @@
+"""Extensions: what a server has beyond MCP itself, for clients that say they have it too.
+
+2026-07-28 basic/index and docs/extensions/overview: both sides name their extensions, with
+settings, under ``capabilities.extensions``; the client does so on every request. What only one side
+has is not used: a request of an extension that the client did not declare gets -32021, one that the
+server does not have -32601. The revisions before have no extensions.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, get_type_hints
+
+import msgspec
+
+from wirespeed.errors import ProtocolError
+from wirespeed.protocol import codes
+from wirespeed.protocol.revisions import MODERN_VERSIONS, REVISIONS, Revision
+from wirespeed.server.context import Context
+from wirespeed.server.part import Part
+from wirespeed.server.reply import Body, Whole
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.server.call import Feature
+    from wirespeed.server.connection import ServerConnection
+    from wirespeed.server.methods import Handler
+    from wirespeed.server.subscriptions import Subscription
+
+_LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+logger = logging.getLogger("wirespeed.server")
+
+_encode = msgspec.json.Encoder().encode
+_params = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class ExtensionResult(msgspec.Struct):
+    """A result with a ``resultType`` of an extension; ``members`` is what else the object has."""
+
+    result_type: str
+    members: Mapping[str, Any] = {}
+
+
+class Listening(Protocol):
+    """What an extension adds to subscriptions/listen: a member of ``notifications``."""
+
+    def honoured(self, message: Message, value: Any) -> Any:
+        """What of the value is honoured, for the acknowledgement. ProtocolError."""
+
+    def started(self, subscription: Subscription) -> None:
+        """The subscription was acknowledged; ``subscription.extras`` has what is honoured."""
+
+
+class Extension:
+    """An extension of MCP, to be given to `Server.add_extension`::
+
+        class Weight(msgspec.Struct):
+            grams: int
+
+        async def weigh(params: Weight, ctx: Context) -> dict[str, Any]:
+            return {"pounds": params.grams / 453.6}
+
+        server.add_extension(Extension("com.example/scales", requests={"scales/weigh": weigh}))
+
+    Args:
+        name: Its identifier, ``vendor-prefix/name``, with a domain of one's own turned round.
+        settings: What the server says of it; ``{}`` is "supported".
+        requests: Methods that a client may call, and the functions that serve them. A function
+            gets the params in the type of its first parameter (a msgspec struct, or a dict; without
+            ``_meta``), and a `Context` where a second parameter is annotated so; it gives a mapping
+            or a struct, or an `ExtensionResult`. A plain function runs in a worker thread.
+        notifications: Methods that a client may notify the server by, and functions that get the
+            params of each, as a dict, on the loop's thread. Notifications carry no capabilities,
+            so nothing is checked; what a function raises is logged.
+        result_types: Values of ``resultType`` that its results may have besides ``"complete"``.
+        listening: Members that it adds to ``notifications`` of subscriptions/listen.
+
+    ValueError: the name is none, or a method is one of MCP's own.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        requests: Mapping[str, Callable[..., Any]] | None = None,
+        notifications: Mapping[str, Callable[[dict[str, Any]], object]] | None = None,
+        result_types: Iterable[str] = (),
+        listening: Mapping[str, Listening] | None = None,
+    ) -> None:
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name for an extension: vendor-prefix/name")
+        self.name = name
+        self.settings: dict[str, Any] = dict(settings or {})
+        _encode(self.settings)  # what is not JSON is said now
+        self.result_types = frozenset(result_types)
+        if self.result_types & {"complete", "input_required"}:
+            raise ValueError(f"extension {name}: MCP itself has these result types")
+        self.notifications = dict(notifications or {})
+        self.listening = dict(listening or {})
+        own = set[str]().union(*(REVISIONS[version].requests for version in MODERN_VERSIONS))
+        self.handlers: dict[str, Handler] = {}
+        for method, function in (requests or {}).items():
+            if method in own:
+                raise ValueError(f"extension {name}: {method} is a method of MCP itself")
+            self.handlers[method] = self._handler(method, function)
+
+    def __repr__(self) -> str:
+        return f"<Extension {self.name}>"
+
+    # -- what the client declared ----------------------------------------------------------------
+
+    def settings_of(self, context: Context) -> dict[str, Any] | None:
+        """What the client says of this extension on this request; None if it does not have it."""
+        declared = context.client_capabilities.get("extensions")
+        settings = declared.get(self.name) if isinstance(declared, dict) else None
+        return settings if isinstance(settings, dict) else None
+
+    def require(self, message: Message) -> None:
+        """ProtocolError -32021 unless the request declares this extension."""
+        if not declares(message, self.name):
+            raise missing(self.name)
+
+    # -- serving ---------------------------------------------------------------------------------
+
+    def _handler(self, method: str, function: Callable[..., Any]) -> Handler:
+        from wirespeed.server.call import Feature
+
+        params_type, wants_context = _signature(method, function)
+        decoder = msgspec.json.Decoder(params_type)
+        feature = Feature(
+            method, "request", function, encode=self._encode_result, wants_context=wants_context
+        )
+        return _Serve(self, feature, decoder)
+
+    def _encode_result(self, value: Any, revision: Revision) -> Body:
+        result_type = None
+        if isinstance(value, ExtensionResult):
+            result_type, value = value.result_type, value.members
+            if result_type not in self.result_types:
+                raise ValueError(f"extension {self.name} has no result type {result_type!r}")
+        text = _encode({} if value is None else value)
+        if not text.startswith(b"{"):
+            raise TypeError(f"the result must be an object, not {type(value).__name__}")
+        if result_type is None:
+            return text
+        head = b"{" if text == b"{}" else text[:-1] + b","
+        return Whole(head + b'"resultType":%b}' % _encode(result_type))
+
+
+class _Serve:
+    """The handler of one method of an extension."""
+
+    def __init__(
+        self, extension: Extension, feature: Feature, decoder: msgspec.json.Decoder[Any]
+    ) -> None:
+        self._extension = extension
+        self._feature = feature
+        self._decoder = decoder
+
+    def __call__(self, connection: ServerConnection, message: Message, revision: Revision) -> None:
+        from wirespeed.server.methods import params_of
+
+        self._extension.require(message)
+        params = params_of(message, self._decoder)
+        if isinstance(params, dict):
+            params.pop("_meta", None)
+        call = connection.begin(self._feature, message, revision)
+        values = [params, call.context] if self._feature.wants_context else [params]
+        connection.start(call, self._feature.invoke(values))
+
+
+def _signature(method: str, function: Callable[..., Any]) -> tuple[Any, bool]:
+    """The type of a function's params, and whether it takes a context. TypeError."""
+    parameters = list(inspect.signature(function).parameters.values())
+    if len(parameters) not in (1, 2):
+        raise TypeError(f"{method}: its function takes the params, and perhaps a Context")
+    hints = get_type_hints(function if inspect.isroutine(function) else type(function).__call__)
+    wants_context = len(parameters) == 2
+    if wants_context and hints.get(parameters[1].name) is not Context:
+        raise TypeError(f"{method}: the second parameter of its function must be a Context")
+    return hints.get(parameters[0].name, dict[str, Any]), wants_context
+
+
+class _Capabilities(msgspec.Struct):
+    extensions: dict[str, msgspec.Raw] = {}
+
+
+_capabilities = msgspec.json.Decoder(_Capabilities).decode
+
+
+def declares(message: Message, name: str) -> bool:
+    """Whether a modern request declares an extension. ProtocolError -32602: its capabilities are
+    malformed."""
+    lease = message.lease("params._meta.io.modelcontextprotocol/clientCapabilities")
+    try:
+        settings = None if lease is None else _capabilities(lease).extensions.get(name)
+    except msgspec.DecodeError as exc:
+        raise ProtocolError(
+            codes.INVALID_PARAMS, f"Invalid io.modelcontextprotocol/clientCapabilities: {exc}"
+        ) from None
+    return settings is not None and bytes(settings).lstrip().startswith(b"{")
+
+
+def missing(name: str) -> ProtocolError:
+    """-32021: the client would have to declare an extension."""
+    return ProtocolError(
+        codes.MISSING_CLIENT_CAPABILITY,
+        f"Missing required client capability: the extension {name}",
+        {"requiredCapabilities": {"extensions": {name: {}}}},
+    )
+
+
+class Extensions(Part):
+    """The extensions of a server."""
+
+    _extensions: dict[str, Extension]
+    _extended: dict[str, Handler]  # by method, for modern requests
+    _heard: dict[str, Callable[[dict[str, Any]], object]]  # notifications, by method
+    _listening: dict[str, Listening]  # by member of a subscription's notifications
+
+    def _setup_extensions(self) -> None:
+        self._extensions = {}
+        self._extended = {}
+        self._heard = {}
+        self._listening = {}
+        self._offers["extensions"] = lambda: (
+            {name: extension.settings for name, extension in self._extensions.items()} or None
+        )
+
+    def add_extension(self, extension: Extension) -> Extension:
+        """Offer an extension to modern clients. ValueError: there is one of this name, or one of
+        its methods is another's already."""
+        if extension.name in self._extensions:
+            raise ValueError(f"there is an extension {extension.name} already")
+        for ours, theirs in (
+            (self._extended, extension.handlers),
+            (self._heard, extension.notifications),
+            (self._listening, extension.listening),
+        ):
+            if clash := sorted(ours.keys() & theirs.keys()):
+                raise ValueError(f"another extension has {', '.join(clash)} already")
+        self._extensions[extension.name] = extension
+        self._extended |= extension.handlers
+        self._heard |= extension.notifications
+        self._listening |= extension.listening
+        self._answers = {}
+        return extension
+
+    def _hear(self, message: Message) -> None:
+        """A notification that is none of MCP's own: an extension's, or to be ignored."""
+        function = self._heard.get(message.method or "")
+        raw = message.params
+        if function is None:
+            return
+        try:
+            function(_params(b"{}" if raw is None else raw))
+        except msgspec.DecodeError as exc:
+            logger.warning("a %s of the client is not valid: %s", message.method, exc)
+        except Exception:
+            logger.exception("the extension's handler of %s failed", message.method)
+
+    @property
+    def extensions(self) -> Mapping[str, Extension]:
+        """The extensions by name."""
+        return dict(self._extensions)

@@ -1,0 +1,55 @@
+"""What prompts, resources and completions share: a function's spec made into an operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from wirespeed.server import launch
+from wirespeed.server.call import Feature
+from wirespeed.server.limiter import Limiter, limited
+
+if TYPE_CHECKING:
+    from wirespeed.protocol.revisions import Revision
+    from wirespeed.server.reply import Body
+    from wirespeed.server.signature import ToolSpec
+
+__all__ = ["invoke", "make_feature"]
+
+
+def make_feature(
+    spec: ToolSpec,
+    kind: str,
+    encode: Callable[[Any, Revision], Body],
+    timeout: float | None,
+    owner: Any,
+    max_concurrency: int | None = None,
+    queue: int | None = None,
+) -> Feature:
+    """The operation of a function that is registered at a server, its owner. ValueError: the
+    timeout is none, or a limit is."""
+    if timeout is not None and not timeout > 0:
+        raise ValueError(f"timeout must be a positive number of seconds, not {timeout!r}")
+    launcher = None if launch.is_coroutine_function(spec.function) else launch.launcher_of(spec)
+    if max_concurrency is not None or queue is not None:
+        limiter = Limiter(f"{kind} {spec.name}", max_concurrency, queue)
+        launcher = limited(limiter, launch.launcher_of(spec))
+    feature = Feature(
+        spec.name,
+        kind,
+        spec.function,
+        encode=encode,
+        timeout=timeout,
+        wants_context=spec.context_index >= 0,
+        launch=launcher,
+    )
+    feature.owner = owner
+    return feature
+
+
+def invoke(feature: Feature, spec: ToolSpec, values: Mapping[str, Any], context: Any) -> Any:
+    """A coroutine that calls the function; *values* by attribute of the spec's struct."""
+    vector = [values[name] for name in spec.fields]
+    if spec.context_index >= 0:
+        vector.insert(spec.context_index, context)
+    return feature.invoke(vector, spec.kwnames or None)

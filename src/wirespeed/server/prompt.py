@@ -1,0 +1,269 @@
+"""A prompt: what it shows, how it is filled in, and the messages it gives (server/prompts).
+
+What a function returns, and the messages that it makes:
+
+================================  =============================================================
+value                             messages
+================================  =============================================================
+``str``, a content block          one of the user
+`PromptMessage`                   as it is; with a list of contents, one for each
+a mapping with ``role`` and       the same
+``content``
+a list or tuple                   each item by these rules
+`PromptResult`                    its ``messages`` by these rules, with description and ``_meta``
+anything else                     one of the user: its JSON as text
+================================  =============================================================
+
+Content that the client's revision does not have (audio before 2025-03-26, resource links before
+2025-06-18) becomes a text that says what it was.
+
+Arguments are strings on the wire. Those of parameters that take no text are decoded: numbers,
+``true``, members of an `Enum` or ``Literal``, dates; lists, dicts and structs from their JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from wirespeed.errors import ProtocolError
+from wirespeed.protocol import codes
+from wirespeed.protocol.messages import GetPromptParams
+from wirespeed.protocol.meta import check_meta
+
+from .completer import Completable
+from .content import Content, Icon, ResultError, as_block, to_json
+from .context import Context
+from .features import invoke, make_feature
+from .methods import cursor_of, params_of
+from .signature import ToolSpec, inspect_tool
+from .strings import ArgumentError, Slot, decode_strings, slots_of
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.protocol.revisions import Revision
+    from wirespeed.server.connection import ServerConnection
+
+    from .prompts import Prompts
+    from .reply import Body
+
+__all__ = ["Prompt", "PromptMessage", "PromptResult", "make_prompt"]
+
+_encode = msgspec.json.Encoder().encode
+_ROLES = ("user", "assistant")
+
+
+class PromptMessage(msgspec.Struct):
+    """One message of a prompt: *role* is ``"user"`` or ``"assistant"``; *content* a string, a
+    content block, or a list of them, each of which becomes a message of its own."""
+
+    role: Literal["user", "assistant"]
+    content: Any
+
+    def __post_init__(self) -> None:
+        if self.role not in _ROLES:
+            raise ValueError(f'role must be "user" or "assistant", not {self.role!r}')
+
+
+class PromptResult(msgspec.Struct, kw_only=True):
+    """The whole result of a prompt, for full control.
+
+    *messages* is anything that a prompt may return. *description* replaces the prompt's own;
+    *meta* is the result's ``_meta``.
+    """
+
+    messages: Any
+    description: str | None = None
+    meta: dict[str, Any] | None = None
+
+
+class PromptArgumentEntry(msgspec.Struct, omit_defaults=True):
+    """An argument as prompts/list shows it."""
+
+    name: str
+    title: str | None = None
+    description: str | None = None
+    required: bool = False
+
+
+class PromptEntry(msgspec.Struct, omit_defaults=True):
+    """A prompt as prompts/list shows it; what a revision has of it is in
+    `wirespeed.protocol.shapes`."""
+
+    name: str
+    title: str | None = None
+    description: str | None = None
+    arguments: list[PromptArgumentEntry] | None = None
+    icons: list[Icon] | None = None
+    meta: Mapping[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+
+class _Message(msgspec.Struct):
+    role: str
+    content: Content
+
+
+class Prompt(Completable):
+    """A prompt; its `key` is its name. `wirespeed.server.Server` makes them.
+
+    Attributes:
+        entry: What prompts/list shows of it.
+    """
+
+    __slots__ = ("_feature", "_list", "_spec", "entry")
+
+    def __init__(
+        self,
+        entry: PromptEntry,
+        spec: ToolSpec,
+        slots: list[Slot],
+        function: Callable[..., Any],
+        timeout: float | None,
+        server: Any,
+        max_concurrency: int | None,
+        queue: int | None,
+    ) -> None:
+        super().__init__(entry.name, function, slots)
+        self.entry = entry
+        self._list = slots
+        self._spec = spec
+        self._feature = make_feature(
+            spec, "prompt", self._encode, timeout, server, max_concurrency, queue
+        )
+
+    def __repr__(self) -> str:
+        return f"<Prompt {self.key!r}>"
+
+    def get(
+        self,
+        connection: ServerConnection,
+        message: Message,
+        revision: Revision,
+        arguments: Mapping[str, str],
+    ) -> None:
+        """Begin the call that answers. ProtocolError -32602: the arguments do not fit."""
+        try:
+            values = decode_strings(self._list, arguments)
+        except ArgumentError as exc:
+            raise ProtocolError(codes.INVALID_PARAMS, f"Prompt {self.key}: {exc}") from None
+        call = connection.begin(self._feature, message, revision)
+        connection.start(call, invoke(self._feature, self._spec, values, call.context))
+
+    def _encode(self, value: Any, revision: Revision) -> Body:
+        description, meta = self.entry.description, None
+        if isinstance(value, PromptResult):
+            if value.description is not None:
+                description = value.description
+            meta = value.meta
+            value = value.messages
+        if value is None:
+            raise ResultError(f"prompt {self.key!r} returned nothing")
+        messages = list(_messages(value, revision.version))
+        body = b'{"messages":%b}' % to_json(messages)
+        if description is not None:
+            body = b'{"description":%b,%b' % (to_json(description), body[1:])
+        return body if meta is None else (body, to_json(meta))
+
+
+def _messages(value: Any, version: str) -> Iterator[_Message]:
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _one(item, version)
+    else:
+        yield from _one(value, version)
+
+
+def _one(value: Any, version: str) -> Iterator[_Message]:
+    if isinstance(value, Mapping) and value.keys() == {"role", "content"}:
+        try:
+            value = msgspec.convert(value, PromptMessage)
+        except msgspec.ValidationError as exc:
+            raise ResultError(f"a message of the prompt: {exc}") from None
+    if not isinstance(value, PromptMessage):
+        yield _Message("user", as_block(value, version))
+        return
+    contents = value.content if isinstance(value.content, (list, tuple)) else (value.content,)
+    for content in contents:
+        if isinstance(content, Mapping) and "type" in content:
+            try:
+                content = msgspec.convert(content, Content)
+            except msgspec.ValidationError as exc:
+                raise ResultError(f"content of a message of the prompt: {exc}") from None
+        yield _Message(value.role, as_block(content, version))
+
+
+# -- registration ---------------------------------------------------------------------------------
+
+
+def make_prompt(
+    server: Prompts,
+    function: Callable[..., Any],
+    *,
+    name: str | None,
+    title: str | None,
+    description: str | None,
+    icons: Iterable[Icon] | None,
+    meta: Mapping[str, Any] | None,
+    timeout: float | None,
+    max_concurrency: int | None,
+    queue: int | None,
+) -> Prompt:
+    """What `Server.add_prompt` registers; its arguments, and its errors, are described there."""
+    spec = inspect_tool(
+        function,
+        name=name,
+        title=title,
+        description=description,
+        context_class=Context,
+        kind="prompt",
+        dependencies=server._injecting(),
+    )
+    slots = slots_of(spec)
+    entry = PromptEntry(
+        name=spec.name,
+        title=spec.title,
+        description=spec.description,
+        arguments=[_argument(slot) for slot in slots] or None,
+        icons=None if icons is None else list(icons),
+        meta=check_meta(meta),
+    )
+    _encode(entry)  # what is not JSON is said now
+    return Prompt(entry, spec, slots, function, timeout, server, max_concurrency, queue)
+
+
+def _argument(slot: Slot) -> PromptArgumentEntry:
+    description = slot.schema.get("description")
+    if slot.takes_text:
+        hint = ""
+    elif slot.is_json:
+        hint = f"JSON: {slot.shown}"
+    else:
+        hint = slot.shown
+    if hint:  # a prompt has no schema: what an argument looks like must be said in words
+        description = f"{description} ({hint})" if description else hint
+    return PromptArgumentEntry(
+        slot.name, slot.schema.get("title"), description, slot.default is None
+    )
+
+
+# -- requests -------------------------------------------------------------------------------------
+
+
+def list_prompts(connection: ServerConnection, message: Message, revision: Revision) -> Body:
+    """prompts/list: pre-encoded pages."""
+    page: Body = connection.server._prompts.page(revision, cursor_of(message))
+    return page
+
+
+def get(connection: ServerConnection, message: Message, revision: Revision) -> None:
+    """prompts/get."""
+    params: GetPromptParams = params_of(message, _get)
+    prompt = connection.server._prompts.get(params.name)
+    if prompt is None:
+        raise ProtocolError(codes.INVALID_PARAMS, f"Unknown prompt: {params.name}")
+    prompt.get(connection, message, revision, params.arguments)
+
+
+_get = msgspec.json.Decoder(GetPromptParams)

@@ -1,0 +1,349 @@
+"""What a handler may ask its client, and what it gets: typed questions and answers.
+
+client/elicitation, client/sampling, client/roots of each revision; what a revision does not have
+is left out or refused here, by the tables of `wirespeed.protocol.asking`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+import msgspec
+
+from wirespeed.errors import InvalidResponse, MissingCapability, ProtocolError
+from wirespeed.protocol import codes
+from wirespeed.protocol.asking import (
+    CREATE_MESSAGE,
+    ELICIT,
+    LIST_ROOTS,
+    RULES,
+    CreateMessageParams,
+    CreateMessageResult,
+    ElicitParams,
+    ElicitResult,
+    ListRootsParams,
+    ListRootsResult,
+    ModelPreferences,
+    Params,
+    Root,
+    SamplingBlock,
+    SamplingMessage,
+    ToolChoice,
+    blocks_of,
+    messages_fault,
+    missing_capability,
+)
+from wirespeed.protocol.revisions import REVISIONS
+from wirespeed.protocol.shapes import fit_tool
+from wirespeed.server.content import Audio, Text
+from wirespeed.server.forms import form_of
+from wirespeed.server.schema import describe_validation_error, enc_hook
+
+__all__ = [
+    "ElicitRequest",
+    "Elicited",
+    "Question",
+    "Root",
+    "RootsRequest",
+    "SampleRequest",
+    "Sampled",
+    "answer_of",
+    "links_required",
+]
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+_encode = msgspec.json.Encoder(enc_hook=enc_hook).encode
+
+
+# -- answers --------------------------------------------------------------------------------------
+
+
+class Elicited(msgspec.Struct, Generic[T], frozen=True):
+    """What the user did with a form or a link.
+
+    Attributes:
+        action: "accept": sent the form, or agreed to open the link (what happens there is another
+            matter); "decline": said no; "cancel": closed it without a choice.
+        content: What a form was filled in with, as the class that was asked for; None unless it
+            was accepted.
+    """
+
+    action: Literal["accept", "decline", "cancel"]
+    content: T | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the action is "accept"."""
+        return self.action == "accept"
+
+    def as_form(self, form: type[U]) -> U | None:
+        """The content as this class, for answers of the explicit form, whose content is a dict.
+        InvalidResponse: it does not fit."""
+        if self.action != "accept":
+            return None
+        content: Any = self.content
+        decoded: U = form_of(form).decode(content)
+        return decoded
+
+
+class Sampled(msgspec.Struct, frozen=True):
+    """What the client's model said.
+
+    Attributes:
+        role: Nearly always "assistant".
+        content: One block, or a list of blocks where tools were offered.
+        model: The model's name.
+        stop_reason: "endTurn", "stopSequence", "maxTokens", "toolUse", or another one, or None.
+    """
+
+    role: Literal["user", "assistant"]
+    content: SamplingBlock | list[SamplingBlock]
+    model: str
+    stop_reason: str | None = None
+
+    @property
+    def blocks(self) -> list[SamplingBlock]:
+        """The content as a list."""
+        return blocks_of(self.content)
+
+    @property
+    def text(self) -> str:
+        """The text of the text blocks, joined by newlines."""
+        return "\n".join(block.text for block in self.blocks if isinstance(block, Text))
+
+    @property
+    def message(self) -> SamplingMessage:
+        """The same as a message, to go on with the conversation."""
+        return SamplingMessage(self.role, self.content)
+
+
+_elicited = msgspec.json.Decoder(ElicitResult).decode
+_sampled = msgspec.json.Decoder(CreateMessageResult).decode
+_listed = msgspec.json.Decoder(ListRootsResult).decode
+
+
+def answer_of(method: str, data: Any) -> Elicited[dict[str, Any]] | Sampled | list[Root]:
+    """A result as the client sent it. `msgspec.DecodeError`: it is none of that method's."""
+    if method == ELICIT:
+        result = _elicited(data)
+        content = (result.content or {}) if result.action == "accept" else None
+        return Elicited(result.action, content)
+    if method == CREATE_MESSAGE:
+        message = _sampled(data)
+        return Sampled(message.role, message.content, message.model, message.stop_reason)
+    return _listed(data).roots
+
+
+# -- questions ------------------------------------------------------------------------------------
+
+
+def missing(required: dict[str, Any], version: str, text: str | None = None) -> MissingCapability:
+    """The error for a question that a client cannot be asked, with the code of its era."""
+    modern = REVISIONS[version].modern
+    code = codes.MISSING_CLIENT_CAPABILITY if modern else codes.INTERNAL_ERROR
+    return MissingCapability(required, text, code=code)
+
+
+class Question:
+    """Something to ask the client."""
+
+    __slots__ = ()
+
+    method: ClassVar[str]
+    kind: ClassVar[str]
+    """What its key begins with where the engine chooses it."""
+
+    def params(self) -> Params:
+        """The parameters, as the newest revision has them."""
+        raise NotImplementedError
+
+    def fit(self, params: Params, version: str, capabilities: Mapping[str, Any]) -> Params:
+        """*params* as another revision and this client have them."""
+        return params
+
+    def encoded(self, capabilities: Mapping[str, Any], version: str) -> bytes:
+        """The parameters as JSON text for a client. MissingCapability: it cannot be asked this."""
+        params = self.params()
+        required = missing_capability(self.method, params, capabilities, version)
+        if required is not None:
+            raise missing(required, version)
+        return _encode(self.fit(params, version, capabilities))
+
+    def answer(self, data: bytes) -> Any:
+        """The client's result, as whoever asked wants it. InvalidResponse: it is none."""
+        return self.plain_answer(data)
+
+    def plain_answer(self, data: bytes) -> Elicited[dict[str, Any]] | Sampled | list[Root]:
+        """The client's result, whatever the form was. InvalidResponse: it is none."""
+        try:
+            return answer_of(self.method, data)
+        except (msgspec.DecodeError, RecursionError) as exc:
+            fault = describe_validation_error(exc, "result")
+            raise InvalidResponse(f"the client's answer to {self.method}: {fault}") from exc
+
+
+class ElicitRequest(Question):
+    """Ask the user to fill in a form, or with *url* to open a link.
+
+    *form* is a class with flat fields (see `wirespeed.server.forms`), or None for mere consent.
+    *elicitation_id* names the elicitation in 2025-11-25, the only revision that has it; by default
+    it is random.
+    """
+
+    __slots__ = ("elicitation_id", "form", "message", "url")
+
+    method = ELICIT
+    kind = "elicit"
+
+    def __init__(
+        self,
+        message: str,
+        form: Any = None,
+        *,
+        url: str | None = None,
+        elicitation_id: str | None = None,
+    ) -> None:
+        if url is not None and form is not None:
+            raise ValueError("an elicitation has a form or a url, not both")
+        self.message = message
+        self.url = url
+        self.form = form_of(form) if url is None else None
+        self.elicitation_id = elicitation_id
+
+    def params(self) -> ElicitParams:
+        if self.form is None:
+            return ElicitParams(self.message, "url", url=self.url)
+        return ElicitParams(self.message, requested_schema=self.form.schema)
+
+    def fit(self, params: Params, version: str, capabilities: Mapping[str, Any]) -> Params:
+        rules = RULES[version]
+        if self.form is None:
+            if not rules.elicitation_id:
+                return params
+            chosen = self.elicitation_id or os.urandom(16).hex()
+            return ElicitParams(self.message, "url", url=self.url, elicitation_id=chosen)
+        if rules.rich_forms:
+            return params
+        if self.form.plain_schema is None:
+            raise missing(
+                {"elicitation": {"form": {}}},
+                version,
+                f"Forms of {version} have no field for several choices ({self.form.unplain})",
+            )
+        return ElicitParams(self.message, requested_schema=self.form.plain_schema)
+
+    def answer(self, data: bytes) -> Any:
+        result = self.plain_answer(data)
+        assert isinstance(result, Elicited)
+        if not result.accepted or self.form is None:
+            return Elicited(result.action)
+        return Elicited(result.action, self.form.decode(result.content))
+
+
+def links_required(
+    links: Sequence[ElicitRequest], capabilities: Mapping[str, Any], version: str
+) -> ProtocolError:
+    """Error -32042 with these links, or `MissingCapability` for a client that does not know it."""
+    encoded = [link.encoded(capabilities, version) for link in links]
+    if not RULES[version].elicitation_id:
+        return missing(
+            {"elicitation": {"url": {}}},
+            version,
+            f"Clients of {version} do not retry a request after a link: use elicit_url",
+        )
+    data = {"elicitations": [msgspec.json.decode(link) for link in encoded]}
+    return ProtocolError(codes.URL_ELICITATION_REQUIRED, "The user has to open a link first", data)
+
+
+class SampleRequest(Question):
+    """Ask the client's model; the arguments are those of `Context.sample`."""
+
+    __slots__ = ("_params",)
+
+    method = CREATE_MESSAGE
+    kind = "sample"
+
+    def __init__(
+        self,
+        messages: str | SamplingMessage | Sequence[str | SamplingMessage],
+        *,
+        max_tokens: int,
+        system: str | None = None,
+        temperature: float | None = None,
+        stop_sequences: Sequence[str] | None = None,
+        model_preferences: ModelPreferences | Mapping[str, Any] | None = None,
+        tools: Iterable[Any] | None = None,
+        tool_choice: Literal["auto", "required", "none"] | None = None,
+        include_context: Literal["none", "thisServer", "allServers"] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1:
+            raise ValueError("max_tokens must be a positive integer")
+        if isinstance(messages, (str, SamplingMessage)):
+            messages = [messages]
+        conversation = [
+            SamplingMessage("user", Text(text=m)) if isinstance(m, str) else m for m in messages
+        ]
+        fault = messages_fault(conversation)
+        if fault is not None:
+            raise ValueError(fault)
+        if isinstance(model_preferences, Mapping):
+            model_preferences = msgspec.convert(dict(model_preferences), ModelPreferences)
+        self._params = CreateMessageParams(
+            conversation,
+            max_tokens,
+            model_preferences=model_preferences,
+            system_prompt=system,
+            include_context=include_context,
+            temperature=temperature,
+            stop_sequences=None if stop_sequences is None else list(stop_sequences),
+            metadata=None if metadata is None else dict(metadata),
+            tools=None if tools is None else [_tool(tool) for tool in tools],
+            tool_choice=None if tool_choice is None else ToolChoice(tool_choice),
+        )
+
+    def params(self) -> CreateMessageParams:
+        return self._params
+
+    def fit(self, params: Params, version: str, capabilities: Mapping[str, Any]) -> Params:
+        rules, fitted = RULES[version], self._params
+        declared = capabilities.get("sampling") or {}
+        if rules.tools and "context" not in declared and fitted.include_context != "none":
+            # a wish that the client may ignore anyway, and should not get undeclared
+            fitted = msgspec.structs.replace(fitted, include_context=None)
+        if rules.tools:
+            if fitted.tools:
+                tools = [fit_tool(tool, version) for tool in fitted.tools]
+                fitted = msgspec.structs.replace(fitted, tools=tools)
+            return fitted
+        messages = []
+        for message in fitted.messages:
+            for block in blocks_of(message.content):  # one block a message
+                if isinstance(block, Audio) and not rules.audio:
+                    block = Text(text=block.describe())
+                messages.append(SamplingMessage(message.role, block))
+        return msgspec.structs.replace(fitted, messages=messages)
+
+
+def _tool(tool: Any) -> dict[str, Any]:
+    """A tool to offer to a model: an object as tools/list has it, or a server's own tool."""
+    if isinstance(tool, Mapping):
+        return dict(tool)
+    entry: dict[str, Any] = msgspec.to_builtins(getattr(tool, "entry", tool), enc_hook=enc_hook)
+    return entry
+
+
+class RootsRequest(Question):
+    """Ask which directories and files the client considers relevant."""
+
+    __slots__ = ()
+
+    method = LIST_ROOTS
+    kind = "roots"
+
+    def params(self) -> ListRootsParams:
+        return ListRootsParams()

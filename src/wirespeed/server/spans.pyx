@@ -1,0 +1,405 @@
+"""Spans of requests, at the cost of a few numbers each.
+
+The span that a handler sees as the current one is a `CallSpan`: ids, times, and what the request
+says of itself. What tracing packages make of it (names, attributes, a parent's context) is built
+when it is asked for, by `wirespeed.ext.otel`, which is not needed here.
+"""
+
+cimport cython
+from cpython.contextvars cimport (
+    PyContext_Copy,
+    PyContext_Enter,
+    PyContext_Exit,
+    PyContextVar_Set,
+)
+from cpython.dict cimport PyDict_SetItem
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.type cimport PyType_GenericNew
+from libc.stdint cimport uint8_t, uint64_t
+from libc.string cimport memchr, memcmp
+from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
+
+import logging
+import os
+
+import msgspec
+
+from wirespeed._core._simd cimport WS_ID, WS_META, WS_META_PROTOCOL_VERSION, WS_NAME, WS_URI
+from wirespeed._core.envelope cimport Message, method_is, poi_is, span_of
+from wirespeed._core.span cimport Span
+from wirespeed.server.call cimport Serving
+
+from wirespeed.protocol.revisions import MODERN_VERSIONS
+
+logger = logging.getLogger("wirespeed.server")
+
+MODES = ("keep", "drop", "ratio", "ask")
+
+cdef enum:
+    SAMPLED = 1
+    MAX_CARRIED = 8192         # characters (W3C Baggage, section 3.3.2)
+    MAX_TEXT = 1024            # characters that a client may put into a span, in one place
+    MAX_READY = 128
+    RANDOM = 2                 # the trace's id is random (W3C Trace Context level 2)
+
+
+class Carrier(msgspec.Struct):
+    """Trace context in ``_meta`` (2026-07-28 basic, "OpenTelemetry trace context")."""
+
+    traceparent: str | None = None
+    tracestate: str | None = None
+    baggage: str | None = None
+
+
+cdef tuple NO_ARGS = ()
+cdef str TOOLS_CALL = "tools/call"
+cdef str LATEST = max(MODERN_VERSIONS)
+cdef bytes LATEST_JSON = msgspec.json.encode(LATEST)
+cdef object decode_carrier = msgspec.json.Decoder(Carrier).decode
+
+
+cdef long long wall_c() noexcept:
+    cdef timespec t
+    clock_gettime(CLOCK_REALTIME, &t)
+    return <long long> t.tv_sec * 1000000000 + t.tv_nsec
+
+
+cdef bint has_context(Span s) noexcept:
+    """Whether the text has one of the strings that name trace context: a first look."""
+    cdef const uint8_t *p = s.p
+    cdef const uint8_t *end = s.p + s.n
+    while p + 9 <= end:
+        p = <const uint8_t *> memchr(p, c'"', <size_t> (end - p))
+        if p is NULL or p + 9 > end:
+            return False
+        if p[1] == c't' and p + 13 <= end and memcmp(p, b'"traceparent"', 13) == 0:
+            return True
+        if p[1] == c'b' and memcmp(p, b'"baggage"', 9) == 0:
+            return True
+        p += 1
+    return False
+
+
+cdef int hex_c(const uint8_t *p, int n, uint64_t *value) noexcept:
+    """n hexadecimal digits, in lower case. 0: they are none."""
+    cdef uint64_t v = 0
+    cdef int i
+    for i in range(n):
+        v <<= 4
+        if c'0' <= p[i] <= c'9':
+            v |= p[i] - c'0'
+        elif c'a' <= p[i] <= c'f':
+            v |= p[i] - c'a' + 10
+        else:
+            return 0
+    value[0] = v
+    return 1
+
+
+@cython.final
+cdef class Tracer:
+    """Makes the spans of one server's requests.
+
+    Args:
+        server: Whose.
+        support: What knows the tracing package; see `wirespeed.ext.otel`.
+        root, below_sampled, below_unsampled: What is recorded, one of `MODES`: of traces that begin
+            here, of those whose remote parent was sampled, and of others.
+        bound: Of "ratio": traces are kept whose id modulo 2**64 is below.
+        generic: Whether ``support.extract`` is to read every request's ``_meta``.
+        own_ids: Whether ids are made here; otherwise by ``support.new_ids``.
+    """
+
+    def __init__(self, server, support, *, str root, str below_sampled, str below_unsampled,
+                 uint64_t bound=0, bint generic=False, bint own_ids=True):
+        self.server = server
+        self.support = support
+        self.finished = support.finished
+        self.processor = support.processor
+        self.parts = None
+        self.ready = []
+        self.attach = support.attach
+        self.variable = support.variable
+        self.context_type = support.context_type
+        self.key = support.key
+        self.root = MODES.index(root)
+        self.below_sampled = MODES.index(below_sampled)
+        self.below_unsampled = MODES.index(below_unsampled)
+        self.bound = bound
+        self.generic = generic
+        self.own_ids = own_ids
+        self.seed()
+
+    def seed(self):
+        """Make the ids of this process others than those of its parent."""
+        cdef bytes noise = os.urandom(16)
+        self.s0 = int.from_bytes(noise[:8], "little") | 1
+        self.s1 = int.from_bytes(noise[8:], "little")
+
+    cdef uint64_t random_c(self) noexcept:
+        """xorshift128+; never 0."""
+        cdef uint64_t x = self.s0, y = self.s1
+        self.s0 = y
+        x ^= x << 23
+        self.s1 = x ^ y ^ (x >> 17) ^ (y >> 26)
+        return self.s1 + y if self.s1 + y else 1
+
+    def begin(self, Serving connection not None, Message m not None):
+        """The span of a request that came in."""
+        return self.begin_c(connection, m)
+
+    def flush(self):
+        """Deliver the spans that wait for the end of this turn of the loop."""
+        cdef list ready = self.ready
+        if ready:
+            self.ready = []
+            self.deliver(ready)
+
+    cdef int deliver_c(self, CallSpan span, object finished) except -1:
+        if self.deliver is None or not span.flags & SAMPLED:
+            for processor in self.processor._span_processors:
+                try:
+                    processor.on_end(finished)
+                except Exception:
+                    logger.exception("a span processor failed")
+            return 0
+        self.ready.append(finished)
+        if len(self.ready) == 1:
+            span.loop.call_soon(self.flush)
+        elif len(self.ready) >= MAX_READY:
+            self.flush()
+        return 0
+
+    cdef object begin_c(self, Serving connection, Message m):
+        cdef CallSpan span
+        if self.processor._span_processors is not self.parts:
+            if not self.support.silent():
+                return self.support.plain.begin(connection, m)
+            self.parts = self.processor._span_processors
+            self.flush()
+            self.deliver = self.support.bulk()
+        span = CallSpan.__new__(CallSpan)
+        cdef Span meta = span_of(m, WS_META)
+        cdef Sampling sampling = self.root
+        span.tracer = self
+        if self.generic or (meta.n and has_context(meta)):
+            self._extract(span, m)
+        if span.parent_id:
+            sampling = self.below_sampled if span.flags & SAMPLED else self.below_unsampled
+        elif self.own_ids:
+            span.trace_hi = self.random_c()
+            span.trace_lo = self.random_c()
+            span.flags = RANDOM
+        if self.own_ids:
+            span.span_id = self.random_c()
+        else:
+            trace_id, own_id, flags = self.support.new_ids()
+            span.span_id = own_id
+            if not span.parent_id:
+                span.trace_hi = trace_id >> 64
+                span.trace_lo = trace_id & 0xFFFFFFFFFFFFFFFF
+                span.flags = flags
+        span.recording = sampling == KEEP or (sampling == RATIO and span.trace_lo < self.bound)
+        if sampling == ASK or span.recording:
+            span.method = (
+                TOOLS_CALL if method_is(m, b'"tools/call"', TOOLS_CALL) else m.method
+            )
+            span.target = m.text_c(WS_NAME)
+            if span.target is None:
+                span.target = m.text_c(WS_URI)
+            if span.target is not None and len(span.target) > MAX_TEXT:
+                span.target = span.target[:MAX_TEXT]
+        if sampling == ASK:
+            kept, span.recording, span.own, span.state = self.support.sample(span)
+        else:
+            kept = span.recording
+        span.flags = (span.flags & RANDOM) | (SAMPLED if kept else 0)
+        if span.recording:
+            span.raw_id = m.raw_id if span_of(m, WS_ID).n <= MAX_TEXT else b'""'
+            if poi_is(m, WS_META_PROTOCOL_VERSION, LATEST_JSON):
+                span.version = LATEST
+            elif m.scan.poi[WS_META_PROTOCOL_VERSION].len:
+                span.version = m.text_c(WS_META_PROTOCOL_VERSION)
+            elif connection.revision is not None:
+                span.version = connection.revision.version
+            span.loop = connection.loop
+            span.started = wall_c()
+        return span
+
+    def _extract(self, CallSpan span not None, Message m not None):
+        """Take the trace context that a request brought, as far as it is valid."""
+        cdef object carrier, lease = m.lease_c(WS_META)
+        cdef bytes text
+        cdef const uint8_t *p
+        cdef uint64_t version = 0, flags = 0
+        if self.generic:
+            span.carried, span.parent = self.support.extract(
+                {} if lease is None else msgspec.json.decode(lease)
+            )
+            if span.parent is not None:
+                span.trace_hi = span.parent.trace_id >> 64
+                span.trace_lo = span.parent.trace_id & 0xFFFFFFFFFFFFFFFF
+                span.parent_id = span.parent.span_id
+                span.flags = span.parent.trace_flags
+                span.state = span.parent.trace_state
+            return
+        try:
+            carrier = decode_carrier(lease)
+        except msgspec.DecodeError:
+            return                     # of other types: none of ours
+        if carrier.baggage is not None and len(carrier.baggage) <= MAX_CARRIED:
+            span.carried = self.support.baggage(carrier.baggage)
+        if carrier.traceparent is None:
+            return
+        text = carrier.traceparent.encode("utf-8", "replace")
+        p = text
+        # W3C Trace Context, section 3.2: version-trace-parent-flags
+        if (
+            len(text) < 55 or p[2] != c'-' or p[35] != c'-' or p[52] != c'-'
+            or not hex_c(p, 2, &version) or version == 0xFF
+            or (len(text) > 55 and (version == 0 or p[55] != c'-'))
+            or not hex_c(p + 3, 16, &span.trace_hi) or not hex_c(p + 19, 16, &span.trace_lo)
+            or not hex_c(p + 36, 16, &span.parent_id) or not hex_c(p + 53, 2, &flags)
+            or (span.trace_hi | span.trace_lo) == 0 or span.parent_id == 0
+        ):
+            span.trace_hi = span.trace_lo = span.parent_id = 0
+            return
+        span.flags = flags & (SAMPLED | RANDOM)
+        if carrier.tracestate is not None and len(carrier.tracestate) <= MAX_CARRIED:
+            span.state = self.support.tracestate(carrier.tracestate)
+
+
+@cython.final
+@cython.freelist(64)
+cdef class CallSpan:
+    """The span of one request: what a tracing package's API calls a Span."""
+
+    def __init__(self):
+        raise TypeError("spans are made by a tracer")
+
+    def __repr__(self):
+        return f"<CallSpan {self.method} {self.trace_id:032x}-{self.span_id:016x}>"
+
+    def context(self, base):
+        """A copy of a context in which this span is the current one."""
+        cdef object variables = PyContext_Copy(base)
+        cdef object context
+        if self.carried is None:
+            context = (<PyTypeObject *> self.tracer.context_type).tp_new(
+                <type> self.tracer.context_type, <PyObject *> NO_ARGS, NULL
+            )
+        else:
+            context = self.tracer.context_type(self.carried)
+        PyDict_SetItem(context, self.tracer.key, self)      # as dict does: it is frozen to others
+        PyContext_Enter(variables)
+        try:
+            if self.tracer.variable is not None:
+                PyContextVar_Set(self.tracer.variable, context)
+            else:
+                self.tracer.attach(context)
+        finally:
+            PyContext_Exit(variables)
+        return variables
+
+    def end_call(self, int code, bint failed):
+        """The request has ended: the code of its error (0: none; 1: cancelled), and whether its
+        result says ``isError``."""
+        if self.recording:
+            self.code = code
+            self.failed = failed
+            self.finished = wall_c()
+            if self.note is not None and len(self.note) > MAX_TEXT:
+                self.note = self.note[:MAX_TEXT]
+            self.recording = False
+            finished = PyType_GenericNew(self.tracer.finished, None, None)   # no __init__
+            finished._span = self
+            self.tracer.deliver_c(self, finished)
+
+    @property
+    def trace_id(self):
+        """128 bits."""
+        return (<object> self.trace_hi << 64) | self.trace_lo
+
+    @property
+    def id(self):
+        """64 bits."""
+        return self.span_id
+
+    @property
+    def parent_span_id(self):
+        """64 bits; 0 for the root of a trace."""
+        return self.parent_id
+
+    @property
+    def server(self):
+        """Whose request it is."""
+        return self.tracer.server
+
+    # -- the API of spans ----------------------------------------------------------------------
+
+    def get_span_context(self):
+        """The ids, in the type of the tracing package."""
+        return self.ids
+
+    @property
+    def ids(self):
+        """The same."""
+        if self.span_context is None:
+            self.span_context = self.tracer.support.span_context(self)
+        return self.span_context
+
+    def is_recording(self):
+        """Whether what is set on it will be seen."""
+        return self.recording
+
+    def set_attribute(self, key, value):
+        """Set one attribute."""
+        if self.recording:
+            if self.own is None:
+                self.own = {}
+            self.own[key] = value
+
+    def set_attributes(self, attributes):
+        """Set several attributes."""
+        for key, value in attributes.items():
+            self.set_attribute(key, value)
+
+    def add_event(self, name, attributes=None, timestamp=None):
+        """Add an event."""
+        if self.recording:
+            if self.events is None:
+                self.events = []
+            self.events.append((name, attributes, wall_c() if timestamp is None else timestamp))
+
+    def add_link(self, context, attributes=None):
+        """Add a link to another span."""
+        if self.recording:
+            if self.links is None:
+                self.links = []
+            self.links.append((context, attributes))
+
+    def update_name(self, str name not None):
+        """Give it another name."""
+        if self.recording:
+            self.renamed = name
+
+    def set_status(self, status, description=None):
+        """Set the status; an error of the request has the last word."""
+        if self.recording:
+            self.status = self.tracer.support.status(status, description)
+
+    def record_exception(self, exception, attributes=None, timestamp=None, bint escaped=False):
+        """Add an event about an exception."""
+        if self.recording:
+            told = self.tracer.support.exception_attributes(exception, escaped)
+            self.add_event("exception", {**told, **(attributes or {})}, timestamp)
+
+    def end(self, end_time=None):
+        """Nothing: it ends with its request."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, exc, traceback):
+        if exc is not None:
+            self.record_exception(exc)

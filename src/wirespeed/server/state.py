@@ -1,0 +1,236 @@
+"""``requestState``: what a server must remember between two rounds, kept by its client.
+
+basic/patterns/mrtr of 2026-07-28 ("Server Requirements"): the client echoes the text of the last
+round, and the server takes it for attacker-controlled input. Ours is readable but cannot be made
+or changed by others: compact JSON behind its HMAC-SHA256, as base64url without padding::
+
+    base64url( mac[32] + [1, expires, nonce, binding, asked, answers, given, state?] )
+
+* The key is derived from the server's secret and its name, so a secret shared by several servers
+  does not make their states interchangeable. Of several secrets the first seals and all open.
+* ``binding`` is a digest of the client's principal and of the request (method, name or URI,
+  arguments in canonical form): another user, another tool, other arguments are refused.
+  Clients without credentials are one user, as far as can be told.
+* ``expires`` is wall-clock time, so that all processes of a server agree.
+* Every refusal is error -32602 with the same few words; the reason is logged at level debug.
+
+A state may be presented again while it lives: a client whose connection broke repeats its retry.
+What must happen at most once must be made sure where it happens, or with ``single_use``: then a
+state opens once in this process (other processes do not know), also if that request is lost.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from wirespeed.errors import LimitExceeded, ProtocolError
+from wirespeed.protocol import codes
+
+__all__ = ["DEFAULT_TTL", "MAX_STATE", "RequestState", "Sealer", "digest", "state_secrets"]
+
+logger = logging.getLogger("wirespeed.server")
+
+DEFAULT_TTL = 600.0  # seconds
+MAX_STATE = 256 * 1024  # bytes of the text, each way
+MIN_SECRET = 16  # bytes
+
+_VERSION = 1
+_MAC = 32  # bytes
+_MAX_USED = 131_072  # nonces kept for `single_use`
+
+_encode = msgspec.json.Encoder().encode
+_sorted = msgspec.json.Encoder(order="sorted").encode
+
+
+class RequestState(msgspec.Struct):
+    """What a request state remembers.
+
+    Attributes:
+        asked: Questions of the last round that wait for an answer: key -> mark of the question.
+        answers: Answers of all earlier rounds: key -> mark of the question, result as JSON.
+        given: The same, of the handler's own keys in the explicit form (`InputRequired`).
+        state: The handler's own value as JSON, of the explicit form.
+    """
+
+    asked: dict[str, str] = msgspec.field(default_factory=dict)
+    answers: dict[str, tuple[str, Raw]] = msgspec.field(default_factory=dict)
+    given: dict[str, tuple[str, Raw]] = msgspec.field(default_factory=dict)
+    state: Raw | UnsetType = UNSET
+
+
+class _Payload(msgspec.Struct, array_like=True):
+    version: int
+    expires: int
+    nonce: str
+    binding: str
+    asked: dict[str, str]
+    answers: dict[str, tuple[str, Raw]]
+    given: dict[str, tuple[str, Raw]]
+    state: Raw | UnsetType = UNSET
+
+
+_decode = msgspec.json.Decoder(_Payload).decode
+
+
+def state_secrets(secret: bytes | Iterable[bytes] | None) -> tuple[bytes, ...]:
+    """Secrets as given to a server: one, or several for rotation; None gives a random one.
+
+    ValueError: one is shorter than 16 bytes. A random one lives as long as its process and the
+    processes forked from it; servers behind one address need a common one.
+    """
+    if secret is None:
+        return (os.urandom(32),)
+    found = (secret,) if isinstance(secret, (bytes, bytearray)) else tuple(secret)
+    if not found or not all(isinstance(one, (bytes, bytearray)) for one in found):
+        raise ValueError("state_secret must be bytes, or several")
+    if any(len(one) < MIN_SECRET for one in found):
+        raise ValueError(f"state_secret must have at least {MIN_SECRET} bytes")
+    return tuple(bytes(one) for one in found)
+
+
+def digest(*parts: bytes | None) -> str:
+    """A short digest of byte strings, unambiguous where one ends and the next begins."""
+    import hashlib
+
+    hashed = hashlib.sha256()
+    for part in parts:
+        hashed.update(b"-" if part is None else b"%d:" % len(part))
+        hashed.update(part or b"")
+    return base64.b64encode(hashed.digest()[:18], b"-_").decode()
+
+
+def canonical(data: bytes | None) -> bytes:
+    """JSON text in one form: members sorted, no spaces. What cannot be decoded stays as it is."""
+    if data is None:
+        return b"{}"
+    try:
+        return _sorted(msgspec.json.decode(data))
+    except (msgspec.DecodeError, RecursionError):
+        return data
+
+
+def binding_of(principal: bytes | None, method: str, target: str, arguments: bytes | None) -> str:
+    """What ties a state to its user and its request.
+
+    *principal*: the digest of the client's credential, None where it has none; *target*: the
+    tool's or prompt's name, or the URI; *arguments*: JSON text, None is ``{}``.
+    """
+    return digest(principal, method.encode(), target.encode(), canonical(arguments))
+
+
+class Sealer:
+    """Makes and opens the request states of one server.
+
+    Args:
+        secrets: From `state_secrets`; the first one seals.
+        name: The server's name.
+        ttl: Seconds that a state lives.
+        single_use: Whether a state opens once only, in this process.
+        max_bytes: The longest text; reaching it fails the call that would need more.
+        clock: Wall-clock seconds.
+    """
+
+    def __init__(
+        self,
+        secrets: tuple[bytes, ...],
+        name: str,
+        ttl: float = DEFAULT_TTL,
+        *,
+        single_use: bool = False,
+        max_bytes: int = MAX_STATE,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if not ttl > 0:
+            raise ValueError("state_ttl must be positive")
+        self._secrets = secrets
+        self._name = name.encode("utf-8", "surrogatepass")
+        self._keys: list[bytes] | None = None
+        self._ttl = ttl
+        self._max = max_bytes
+        self._clock = clock
+        self._used: dict[str, int] | None = {} if single_use else None
+
+    def _macs(self, payload: bytes) -> Iterable[bytes]:
+        import hmac  # most servers never get here
+
+        if self._keys is None:
+            context = b"wirespeed requestState 1\0" + self._name
+            self._keys = [hmac.digest(secret, context, "sha256") for secret in self._secrets]
+        for key in self._keys:
+            yield hmac.digest(key, payload, "sha256")
+
+    def seal(self, state: RequestState, binding: str) -> str:
+        """The text for the client. `LimitExceeded`: what was answered so far is too much."""
+        nonce = base64.b64encode(os.urandom(12), b"-_").decode()
+        expires = int(self._clock() + self._ttl)
+        parts = [_VERSION, expires, nonce, binding, state.asked, state.answers, state.given]
+        payload = _encode(parts if state.state is UNSET else [*parts, state.state])
+        (mac, *_) = self._macs(payload)
+        text = base64.urlsafe_b64encode(mac + payload).rstrip(b"=")
+        if len(text) > self._max:
+            raise LimitExceeded(
+                f"the answers of earlier rounds and the handler's state take {len(text)} bytes as "
+                f"requestState, more than {self._max}"
+            )
+        return text.decode()
+
+    def open(self, text: str, binding: str) -> RequestState:
+        """What `seal` was given for the same user and request. ProtocolError: refused."""
+        payload = self._verified(text)
+        if payload is None:
+            raise _refused("it was not made here, or was changed")
+        try:
+            held = _decode(payload)
+        except msgspec.DecodeError:
+            raise _refused("it was made by another version") from None
+        if held.version != _VERSION:
+            raise _refused("it was made by another version")
+        if self._clock() >= held.expires:
+            raise _refused("it has expired")
+        if held.binding != binding:
+            raise _refused("it belongs to another user or request")
+        if self._used is not None:
+            self._use(held.nonce, held.expires)
+        return RequestState(held.asked, held.answers, held.given, held.state)
+
+    def _verified(self, text: str) -> bytes | None:
+        import hmac
+
+        if len(text) > self._max:
+            return None
+        try:
+            sealed = binascii.a2b_base64(
+                text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4), strict_mode=True
+            )
+        except ValueError:
+            return None
+        mac, payload = sealed[:_MAC], sealed[_MAC:]
+        if base64.urlsafe_b64encode(sealed).rstrip(b"=") != text.encode():
+            return None  # a second spelling of the same bytes
+        # all of them, so that the time taken does not tell which key fits
+        fits = [hmac.compare_digest(mac, own) for own in self._macs(payload)]
+        return payload if any(fits) else None
+
+    def _use(self, nonce: str, expires: int) -> None:
+        used, now = self._used, self._clock()
+        assert used is not None
+        if nonce in used:
+            raise _refused("it was used already")
+        if len(used) >= _MAX_USED:
+            self._used = used = {n: at for n, at in used.items() if at > now}
+            if len(used) >= _MAX_USED:  # forgetting one would let it be used again
+                raise ProtocolError(codes.OVERLOADED, "Too many requests")
+        used[nonce] = expires
+
+
+def _refused(reason: str) -> ProtocolError:
+    logger.debug("requestState refused: %s", reason)
+    return ProtocolError(codes.INVALID_PARAMS, "requestState is not valid for this request")

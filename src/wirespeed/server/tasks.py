@@ -1,0 +1,148 @@
+"""Tools whose calls may become tasks: the part of a server that nobody else needs to load.
+
+Two forms of tasks share it: `tasks_legacy` (2025-11-25 basic/utilities/tasks, where the client asks
+for a task) and `tasks_extension` (``io.modelcontextprotocol/tasks`` of 2026-07-28, where the server
+decides). Which form a revision has, the tables of `wirespeed.protocol.revisions` say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from wirespeed.errors import ProtocolError
+from wirespeed.protocol import codes
+from wirespeed.server.extensions import Extensions
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.server.call import Call
+    from wirespeed.server.task_book import TaskBook
+    from wirespeed.tasks.store import TaskStore
+
+TaskSupport: TypeAlias = Literal["forbidden", "optional", "required"]
+
+# Makes the coroutine of a call's handler one that runs as a task.
+AsTask: TypeAlias = Callable[["Call", Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]]
+
+TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
+
+# Seconds that a call of a tool with `task="optional"` has before a modern server makes it a task.
+TASK_AFTER = 2.0
+
+_CAPABILITY: dict[str, Any] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+
+
+class TaskTool:
+    """How calls of one tool become tasks."""
+
+    __slots__ = ("after", "required")
+
+    def __init__(self, required: bool, after: float) -> None:
+        self.required = required
+        self.after = after
+
+
+class Tasks(Extensions):
+    """Tasks of a server."""
+
+    _task_book: TaskBook | None
+
+    def _setup_tasks(self) -> None:
+        self._task_book = None
+        self._offers["tasks"] = lambda: None if self._task_book is None else _CAPABILITY
+
+    def use_tasks(
+        self,
+        store: TaskStore | None = None,
+        *,
+        ttl: float | None = 3600.0,
+        max_ttl: float | None = 86_400.0,
+        poll_interval: float = 1.0,
+    ) -> None:
+        """Say how tasks are kept. Without this, the first tool with ``task=`` keeps them in memory
+        with the limits below.
+
+        Args:
+            store: What keeps them: a `wirespeed.tasks.MemoryTaskStore` by default.
+            ttl: Seconds from its creation that a task is kept; None for as long as the store is.
+            max_ttl: The longest that a client may wish for (2025-11-25); None for any.
+            poll_interval: Seconds that clients are told to let pass between two looks at a task.
+
+        A task belongs to the principal of the connection that it was made over; without
+        authentication it belongs to whoever knows its id, which cannot be guessed.
+
+        RuntimeError: tasks are in use already.
+        """
+        if self._task_book is not None:
+            raise RuntimeError("tasks are in use already: call use_tasks before the first tool")
+        for what, seconds in (("ttl", ttl), ("max_ttl", max_ttl), ("poll_interval", poll_interval)):
+            if seconds is not None and not 0 < seconds < 1e10:
+                raise ValueError(f"{what} must be seconds above 0, not {seconds!r}")
+        from wirespeed.server.task_book import TaskBook, TaskSettings
+        from wirespeed.server.tasks_extension import tasks_extension
+        from wirespeed.tasks.memory import MemoryTaskStore
+
+        settings = TaskSettings(_ms(ttl), _ms(max_ttl), _ms(poll_interval) or 1)
+        book = TaskBook(MemoryTaskStore() if store is None else store, settings)
+        self.add_extension(tasks_extension(book))
+        self._task_book = book
+
+    def _task_tool(
+        self, name: str, support: TaskSupport, after: float | None, inline: bool
+    ) -> TaskTool | None:
+        """How a tool that is being registered becomes tasks; None: never. ValueError."""
+        if support == "forbidden":
+            if after is not None:
+                raise ValueError(f'tool {name!r}: task_after goes with task="optional"')
+            return None
+        if support not in ("optional", "required"):
+            raise ValueError(f'tool {name!r}: task is "forbidden", "optional" or "required"')
+        if inline:
+            raise ValueError(f"tool {name!r}: an inline tool cannot be a task")
+        if after is not None and (support == "required" or not after >= 0):
+            raise ValueError(f'tool {name!r}: task_after is seconds, with task="optional"')
+        if self._task_book is None:
+            self.use_tasks()
+        return TaskTool(support == "required", TASK_AFTER if after is None else after)
+
+    def _as_task(self, call: Call, message: Message) -> AsTask | None:
+        """How a call of a tool becomes a task; None: not at all. Called for tools that may be
+        tasks, and for calls that wish to be one. ProtocolError: as it is it cannot be served."""
+        book = self._task_book
+        if book is None:
+            return None  # nothing was declared, so `task` is ignored
+        tool: Any = call.operation
+        support: TaskTool | None = tool.tasks
+        offered = call.revision.capabilities
+        if "tasks" in offered:
+            wish = None if call.input is None else call.input.task
+            if wish is None:
+                if support is not None and support.required:
+                    raise _refused(f"Tool {tool.name} only runs as a task")
+                return None
+            if support is None:
+                raise _refused(f"Tool {tool.name} does not run as a task")
+            from wirespeed.server.tasks_legacy import as_task
+
+            return as_task(book, wish)
+        if support is None:
+            return None
+        if "extensions" in offered:
+            from wirespeed.server.tasks_extension import as_task_if_declared
+
+            return as_task_if_declared(book, support, message)
+        if support.required:
+            raise _refused(
+                f"Tool {tool.name} only runs as a task, which {call.revision.version} has not"
+            )
+        return None
+
+
+def _refused(text: str) -> ProtocolError:
+    """-32601, as 2025-11-25 basic/utilities/tasks has it ("Tool-Level Negotiation")."""
+    return ProtocolError(codes.METHOD_NOT_FOUND, text)
+
+
+def _ms(seconds: float | None) -> int | None:
+    return None if seconds is None else max(1, round(seconds * 1000))

@@ -1,0 +1,204 @@
+"""The extension ``io.modelcontextprotocol/tasks`` of 2026-07-28: the server decides what is a task.
+
+Source: the extension's specification (repository modelcontextprotocol/ext-tasks,
+specification/2026-07-28/tasks). What a task asks, it asks in the answer to tasks/get, and
+tasks/update brings the answers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wirespeed.errors import ProtocolError
+from wirespeed.protocol import codes
+from wirespeed.protocol.revisions import META_SERVER_INFO
+from wirespeed.server.extensions import Extension, declares, missing
+from wirespeed.server.methods import params_of
+from wirespeed.server.reply import Body, Whole
+from wirespeed.server.task_book import TaskBook
+from wirespeed.server.task_run import run_now, run_soon
+from wirespeed.server.tasks import TASKS_EXTENSION
+from wirespeed.tasks.model import Task, TaskStateError, TaskStatus, timestamp
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.protocol.revisions import Revision
+    from wirespeed.server.call import Call
+    from wirespeed.server.connection import ServerConnection
+    from wirespeed.server.methods import Handler
+    from wirespeed.server.subscriptions import Subscription
+    from wirespeed.server.tasks import AsTask, TaskTool
+
+# Task ids that one subscription may name.
+MAX_LISTENED = 1000
+
+_encode = msgspec.json.Encoder().encode
+
+
+class TaskParams(msgspec.Struct):
+    """tasks/get and tasks/cancel."""
+
+    taskId: str  # noqa: N815
+
+
+class UpdateParams(msgspec.Struct):
+    """tasks/update: results of what ``inputRequests`` asked for, by the same keys."""
+
+    taskId: str  # noqa: N815
+    inputResponses: dict[str, msgspec.Raw]  # noqa: N815
+
+
+_task_params = msgspec.json.Decoder(TaskParams)
+_update_params = msgspec.json.Decoder(UpdateParams)
+
+
+def view(task: Task) -> dict[str, Any]:
+    """A ``Task``: its state alone."""
+    shown: dict[str, Any] = {"taskId": task.id, "status": task.status}
+    if task.message is not None:
+        shown["statusMessage"] = task.message
+    shown["createdAt"] = timestamp(task.created)
+    shown["lastUpdatedAt"] = timestamp(task.updated)
+    shown["ttlMs"] = task.ttl
+    if task.poll is not None:
+        shown["pollIntervalMs"] = task.poll
+    return shown
+
+
+def detailed(task: Task) -> dict[str, Any]:
+    """A ``DetailedTask``: with what it asks, or what came of it."""
+    shown = view(task)
+    if task.status is TaskStatus.INPUT_REQUIRED:
+        shown["inputRequests"] = {key: msgspec.Raw(text) for key, text in task.requests.items()}
+    elif task.result is not None:
+        shown["result"] = msgspec.Raw(task.result)
+    elif task.error is not None:
+        shown["error"] = msgspec.Raw(task.error)
+    return shown
+
+
+class _Form:
+    """See `wirespeed.server.task_run.TaskForm`."""
+
+    def created(self, connection: ServerConnection, task: Task) -> Body:
+        info = msgspec.Raw(connection.server._info_json)
+        whole = {**view(task), "resultType": "task", "_meta": {META_SERVER_INFO: info}}
+        return Whole(_encode(whole))
+
+    def started(self, book: TaskBook, connection: ServerConnection, task: Task) -> None:
+        """Nobody is told who does not listen."""
+
+    def tagged(self, task_id: str, method: str, params: bytes) -> bytes | None:
+        return None  # "not supported on tasks in general" ("Task Status Notifications")
+
+
+_FORM = _Form()
+
+
+def as_task_if_declared(book: TaskBook, support: TaskTool, message: Message) -> AsTask | None:
+    """How a call becomes a task, at once or after a while; None: its client knows no tasks.
+    ProtocolError -32021: so it cannot be served at all."""
+    if not declares(message, TASKS_EXTENSION):
+        if support.required:
+            raise missing(TASKS_EXTENSION)
+        return None
+
+    def start(call: Call, work: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
+        if support.required or support.after == 0:
+            return run_now(book, _FORM, None, call, work)
+        return run_soon(book, _FORM, support.after, call, work)
+
+    return start
+
+
+def tasks_extension(book: TaskBook) -> Extension:
+    """The extension, for the tasks of one server."""
+    extension = Extension(
+        TASKS_EXTENSION,
+        result_types=["task"],
+        listening={"taskIds": _Listening(book)},
+    )
+
+    def requests(work: Any, decoder: msgspec.json.Decoder[Any]) -> Handler:
+        def handler(connection: Any, message: Message, revision: Revision) -> Any:
+            extension.require(message)
+            return work(book, connection, params_of(message, decoder))
+
+        return handler
+
+    extension.handlers |= {
+        "tasks/get": requests(_get, _task_params),
+        "tasks/update": requests(_update, _update_params),
+        "tasks/cancel": requests(_cancel, _task_params),
+    }
+    return extension
+
+
+async def _get(book: TaskBook, connection: ServerConnection, params: TaskParams) -> Body:
+    return _encode(detailed(await book.find(connection, params.taskId)))
+
+
+async def _update(book: TaskBook, connection: ServerConnection, params: UpdateParams) -> Body:
+    """Answers to questions that nobody waits for are ignored ("Task Update Requests")."""
+    task = await book.find(connection, params.taskId)
+    await book.answer(task.id, {key: bytes(raw) for key, raw in params.inputResponses.items()})
+    return b"{}"
+
+
+async def _cancel(book: TaskBook, connection: ServerConnection, params: TaskParams) -> Body:
+    """A task that is over stays as it is; the wish is acknowledged nevertheless."""
+    task = await book.find(connection, params.taskId)
+    with contextlib.suppress(TaskStateError):
+        await book.cancel(task)
+    return b"{}"
+
+
+class _Listening:
+    """``taskIds`` of subscriptions/listen: notifications/tasks for each change of these tasks.
+
+    What is honoured says nothing of whether there is such a task; of one that there is, and that
+    the client may see, its state is told at once, so that no change is missed in between.
+    """
+
+    def __init__(self, book: TaskBook) -> None:
+        self._book = book
+
+    def honoured(self, message: Message, value: Any) -> list[str]:
+        if not declares(message, TASKS_EXTENSION):
+            raise missing(TASKS_EXTENSION)
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise ProtocolError(
+                codes.INVALID_PARAMS,
+                "Invalid params: params.notifications.taskIds must be an array of strings",
+            )
+        ids = list(dict.fromkeys(value))
+        if len(ids) > MAX_LISTENED:
+            raise ProtocolError(
+                codes.OVERLOADED,
+                f"Too many tasks on one subscription (the limit is {MAX_LISTENED})",
+            )
+        return ids
+
+    def started(self, subscription: Subscription) -> None:
+        for task_id in subscription.extras["taskIds"]:
+            self._book.spawn(self._start(subscription, task_id))
+
+    async def _start(self, subscription: Subscription, task_id: str) -> None:
+        connection = subscription.connection
+
+        def tell(task: Task) -> bool:
+            if connection.listens.get(subscription.raw_id) is not subscription:
+                return False
+            subscription.notify("notifications/tasks", _encode(detailed(task)))
+            return True
+
+        try:
+            task = await self._book.find(connection, task_id)
+        except ProtocolError:
+            return
+        if tell(task) and not task.status.terminal:
+            self._book.listen(task, tell)

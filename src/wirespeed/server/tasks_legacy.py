@@ -1,0 +1,212 @@
+"""Tasks of 2025-11-25 (basic/utilities/tasks, experimental): the client asks for them.
+
+A task that is asked for its result while it waits for input gets that from whoever asks: the
+questions go out as requests of the server, marked with the task they belong to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wirespeed.errors import (
+    InvalidResponse,
+    LocalError,
+    ProtocolError,
+    RemoteError,
+)
+from wirespeed.protocol import codes
+from wirespeed.server.methods import cursor_of as page_asked_for
+from wirespeed.server.methods import params_of
+from wirespeed.server.reply import Body
+from wirespeed.server.task_book import CANCELLED, TaskBook, refusal
+from wirespeed.server.task_run import run_now
+from wirespeed.tasks.model import Task, TaskStateError
+from wirespeed.tasks.shown import cursor_of, place_of, status_of, ttl_of, view, with_related
+from wirespeed.tasks.store import now_ms
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.protocol.revisions import Revision
+    from wirespeed.server.call import Call
+    from wirespeed.server.connection import ServerConnection
+    from wirespeed.server.tasks import AsTask
+
+PAGE_SIZE = 100  # tasks on a page, where the server has no page size
+
+_encode = msgspec.json.Encoder().encode
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class TaskParams(msgspec.Struct):
+    """tasks/get, tasks/result, tasks/cancel."""
+
+    taskId: str  # noqa: N815
+
+
+class _Request(msgspec.Struct):
+    method: str
+    params: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_task_params = msgspec.json.Decoder(TaskParams)
+_request = msgspec.json.Decoder(_Request).decode
+_error = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class _Form:
+    """See `wirespeed.server.task_run.TaskForm`."""
+
+    def created(self, connection: ServerConnection, task: Task) -> Body:
+        return _encode({"task": view(task)})
+
+    def started(self, book: TaskBook, connection: ServerConnection, task: Task) -> None:
+        def tell(task: Task) -> bool:
+            if connection.link is None:
+                return False
+            if connection.state.initialized:
+                connection.session.send_notification(
+                    "notifications/tasks/status", _encode(view(task))
+                )
+                connection.wrote()
+            return True
+
+        book.listen(task, tell)
+
+    def tagged(self, task_id: str, method: str, params: bytes) -> bytes | None:
+        return with_related(params, task_id)
+
+
+_FORM = _Form()
+
+
+def as_task(book: TaskBook, wish: Mapping[str, Any]) -> AsTask:
+    """How a call becomes the task that its client wishes for. ProtocolError: the wish is none."""
+    try:
+        ttl = ttl_of(wish)
+    except ValueError as exc:
+        raise ProtocolError(codes.INVALID_PARAMS, f"Invalid params: {exc}") from None
+
+    def start(call: Call, work: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
+        return run_now(book, _FORM, ttl, call, work)
+
+    return start
+
+
+# -- requests -------------------------------------------------------------------------------------
+
+
+def _book(connection: ServerConnection) -> TaskBook:
+    book = connection.server._task_book
+    assert book is not None  # otherwise the server has no such method
+    return book
+
+
+def get(
+    connection: ServerConnection, message: Message, revision: Revision
+) -> Coroutine[Any, Any, Body]:
+    """tasks/get: how far a task is."""
+    return _get(connection, params_of(message, _task_params).taskId)
+
+
+async def _get(connection: ServerConnection, task_id: str) -> Body:
+    return _encode(view(await _book(connection).find(connection, task_id)))
+
+
+def cancel(
+    connection: ServerConnection, message: Message, revision: Revision
+) -> Coroutine[Any, Any, Body]:
+    """tasks/cancel: the task as it is after that; -32602 for one that is over."""
+    return _cancel(connection, params_of(message, _task_params).taskId)
+
+
+async def _cancel(connection: ServerConnection, task_id: str) -> Body:
+    book = _book(connection)
+    task = await book.find(connection, task_id)
+    try:
+        return _encode(view(await book.cancel(task)))
+    except TaskStateError:
+        task = await book.find(connection, task_id)  # as it is now
+        raise ProtocolError(
+            codes.INVALID_PARAMS,
+            f"Cannot cancel task: already in terminal status '{status_of(task)}'",
+        ) from None
+
+
+def list_page(
+    connection: ServerConnection, message: Message, revision: Revision
+) -> Coroutine[Any, Any, Body]:
+    """tasks/list: the tasks of this principal, or without one of this connection."""
+    cursor = page_asked_for(message)
+    return _list(connection, 0 if cursor is None else _place(cursor))
+
+
+async def _list(connection: ServerConnection, after: int) -> Body:
+    book = _book(connection)
+    owner, _ = book.owner(connection)
+    await book.sweep()
+    page = await book.store.page(owner, after, connection.server.page_size or PAGE_SIZE)
+    now = now_ms()
+    found: dict[str, Any] = {"tasks": [view(task) for task in page.tasks if not task.expired(now)]}
+    if page.next is not None:
+        found["nextCursor"] = cursor_of(page.next)
+    return _encode(found)
+
+
+def _place(cursor: str) -> int:
+    try:
+        return place_of(cursor)
+    except ValueError as exc:
+        raise ProtocolError(codes.INVALID_PARAMS, str(exc)) from None
+
+
+def result(
+    connection: ServerConnection, message: Message, revision: Revision
+) -> Coroutine[Any, Any, Body]:
+    """tasks/result: waits until the task is over, and gives what the request itself would have
+    been answered with ("Result Retrieval")."""
+    return _result(connection, params_of(message, _task_params).taskId)
+
+
+async def _result(connection: ServerConnection, task_id: str) -> Body:
+    book = _book(connection)
+    asked: dict[str, asyncio.Task[Any]] = {}
+    async with contextlib.aclosing(book.changes(connection, task_id)) as changes:
+        async for task in changes:
+            for key in asked.keys() - task.requests.keys():
+                asked.pop(key).cancel()  # nobody waits for it any more
+            for key, request in task.requests.items():
+                if key not in asked and book.claim(task_id, key):
+                    asked[key] = book.spawn(_ask(connection, book, task_id, key, request))
+    if task.error is not None:
+        error = _error(task.error)
+        raise ProtocolError(error["code"], error["message"], error.get("data"))
+    if task.result is None:
+        raise ProtocolError(codes.TASK_CANCELLED, task.message or CANCELLED)
+    members = _members(task.result)
+    members.pop("resultType", None)  # of a task that a modern client made
+    return with_related(_encode(members), task_id)
+
+
+async def _ask(
+    connection: ServerConnection, book: TaskBook, task_id: str, key: str, request: bytes
+) -> None:
+    """Ask this connection's client what a task waits for."""
+    try:
+        found = _request(request)
+        params = with_related(bytes(found.params), task_id)
+        try:
+            answer = await connection.ask(found.method, params)
+        except RemoteError as exc:
+            answer = refusal(exc)
+        except InvalidResponse as exc:
+            answer = refusal(ProtocolError(codes.INTERNAL_ERROR, str(exc)))
+        except LocalError:
+            return  # whoever asks for the result next is asked
+        await book.answer(task_id, {key: answer})
+    finally:
+        book.release(task_id, key)

@@ -1,0 +1,201 @@
+"""A task as a value, and the ways in which it may change.
+
+Source: basic/utilities/tasks of 2025-11-25 ("Task Status Lifecycle") and the extension
+``io.modelcontextprotocol/tasks`` of 2026-07-28 ("Task Status"): both have one state machine. What
+differs is how a tool's ``isError`` is called, ``failed`` there and ``completed`` here, so a task
+keeps the fact itself (`Task.is_error`) and each form gives it its own name.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Self
+
+import msgspec
+
+from wirespeed.errors import LimitExceeded, WirespeedError
+
+MAX_STATUS_MESSAGE = 1000  # characters; a status is polled again and again
+
+
+class TaskStatus(StrEnum):
+    """Where a task is. The last three are final."""
+
+    WORKING = "working"
+    INPUT_REQUIRED = "input_required"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether nothing can follow."""
+        return not TRANSITIONS[self]
+
+
+TRANSITIONS: dict[TaskStatus, frozenset[TaskStatus]] = {
+    TaskStatus.WORKING: frozenset(set(TaskStatus) - {TaskStatus.WORKING}),
+    TaskStatus.INPUT_REQUIRED: frozenset(set(TaskStatus) - {TaskStatus.INPUT_REQUIRED}),
+    TaskStatus.COMPLETED: frozenset(),
+    TaskStatus.FAILED: frozenset(),
+    TaskStatus.CANCELLED: frozenset(),
+}
+
+
+class TaskStateError(WirespeedError):
+    """A task cannot change so: it is in a final state."""
+
+
+class TaskLimit(LimitExceeded):
+    """A store of tasks is full, for everybody or for this owner."""
+
+
+def new_task_id() -> str:
+    """An id that nobody can guess: 192 random bits in 32 characters of a URL."""
+    return base64.urlsafe_b64encode(os.urandom(24)).decode()
+
+
+def timestamp(ms: int) -> str:
+    """Milliseconds since 1970 as ISO 8601 in UTC, as both forms of tasks want their times."""
+    moment = datetime.fromtimestamp(ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of one task at one moment. Methods give the task as it is after a change.
+
+    Attributes:
+        id: Unguessable; whoever knows it may ask for the task, unless it has another principal.
+        owner: Whose it is, for lists and limits: the digest of a credential, or a connection.
+        principal: Whether `owner` is a credential's digest; then nobody else gets the task.
+        method, name: The request that it stands for: ``tools/call`` and the tool.
+        status: Where it is.
+        message: For people: what it does, or why it ended so.
+        created, updated: Milliseconds since 1970, of the wall clock.
+        ttl: Milliseconds from `created` after which the task may be forgotten; None for never.
+        poll: Milliseconds that whoever asks should let pass between two looks; None for no advice.
+        result: JSON text of the result object, of a completed task.
+        is_error: The result is that of a tool that failed (``isError``).
+        error: JSON text of the JSON-RPC error object, of a failed task.
+        requests: What the task waits for: key to the JSON text of ``{"method", "params"}``.
+        answers: What came for it and was not taken yet: key to JSON text.
+        asked: How many keys were given out so far; none is given out twice.
+        revision: Counts the changes, so that a store can tell whether somebody was faster.
+    """
+
+    id: str
+    owner: bytes
+    principal: bool = False
+    method: str = "tools/call"
+    name: str = ""
+    status: TaskStatus = TaskStatus.WORKING
+    message: str | None = None
+    created: int
+    updated: int
+    ttl: int | None = None
+    poll: int | None = None
+    result: bytes | None = None
+    is_error: bool = False
+    error: bytes | None = None
+    requests: dict[str, bytes] = {}
+    answers: dict[str, bytes] = {}
+    asked: int = 0
+    revision: int = 0
+
+    @property
+    def expires(self) -> int | None:
+        """When it may be forgotten, in milliseconds since 1970; None for never."""
+        return None if self.ttl is None else self.created + self.ttl
+
+    @property
+    def size(self) -> int:
+        """Bytes of what the task holds for others: outcome, questions, answers."""
+        held = (self.result, self.error, *self.requests.values(), *self.answers.values())
+        return sum(len(part) for part in held if part is not None)
+
+    def expired(self, now: int) -> bool:
+        """Whether its time is over at `now`."""
+        return self.ttl is not None and now >= self.created + self.ttl
+
+    def visible_to(self, owner: bytes, principal: bool) -> bool:
+        """Whether a requestor may know of it. With a principal on either side both must have the
+        same one; a task without belongs to whoever knows its id (2025-11-25 basic/utilities/tasks,
+        "Task Isolation and Access Control")."""
+        if self.principal or principal:
+            return self.principal and principal and self.owner == owner
+        return True
+
+    # -- changes ---------------------------------------------------------------------------------
+
+    def _to(self, status: TaskStatus, now: int, message: str | None, **changes: object) -> Self:
+        if self.status.terminal:
+            raise TaskStateError(f"the task is {self.status} already")
+        if message is not None and len(message) > MAX_STATUS_MESSAGE:
+            message = message[: MAX_STATUS_MESSAGE - 1] + "…"
+        return msgspec.structs.replace(
+            self,
+            status=status,
+            message=message,
+            updated=max(self.updated, now),
+            revision=self.revision + 1,
+            **changes,
+        )
+
+    def noted(self, message: str | None, now: int) -> Self:
+        """With another status message."""
+        return self._to(self.status, now, message)
+
+    def asking(self, request: bytes, now: int) -> tuple[Self, str]:
+        """Waiting for one more answer; and the key that the answer will have. `request` is the JSON
+        text of ``{"method", "params"}``."""
+        key = f"input-{self.asked + 1}"
+        after = self._to(
+            TaskStatus.INPUT_REQUIRED,
+            now,
+            None,
+            requests={**self.requests, key: request},
+            asked=self.asked + 1,
+        )
+        return after, key
+
+    def answered(self, answers: Mapping[str, bytes], now: int) -> Self:
+        """With these answers. Those that nobody waits for are ignored; when none is left the task
+        itself is given, unchanged. It works on when everything asked was answered."""
+        known = {key: text for key, text in answers.items() if key in self.requests}
+        if not known or self.status.terminal:
+            return self
+        return self._without(known.keys(), now, answers={**self.answers, **known})
+
+    def withdrawing(self, key: str, now: int) -> Self:
+        """Without a question that nobody wants answered any more, and without its answer."""
+        if key not in self.requests and key not in self.answers:
+            return self
+        answers = {other: text for other, text in self.answers.items() if other != key}
+        return self._without({key}, now, answers=answers)
+
+    def _without(self, keys: object, now: int, **changes: object) -> Self:
+        assert hasattr(keys, "__contains__")
+        left = {key: text for key, text in self.requests.items() if key not in keys}
+        status = TaskStatus.INPUT_REQUIRED if left else TaskStatus.WORKING
+        return self._to(status, now, self.message, requests=left, **changes)
+
+    def completed(
+        self, result: bytes, now: int, *, is_error: bool = False, message: str | None = None
+    ) -> Self:
+        """Ended with a result, the JSON text of an object."""
+        return self._end(TaskStatus.COMPLETED, now, message, result=result, is_error=is_error)
+
+    def failed(self, error: bytes, message: str, now: int) -> Self:
+        """Ended with a JSON-RPC error, the JSON text of the error object."""
+        return self._end(TaskStatus.FAILED, now, message, error=error)
+
+    def cancelled(self, message: str, now: int) -> Self:
+        """Ended because somebody wanted so."""
+        return self._end(TaskStatus.CANCELLED, now, message)
+
+    def _end(self, status: TaskStatus, now: int, message: str | None, **outcome: object) -> Self:
+        return self._to(status, now, message, requests={}, answers={}, **outcome)

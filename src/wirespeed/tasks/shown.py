@@ -1,0 +1,75 @@
+"""How a task of 2025-11-25 looks to others (basic/utilities/tasks, "Data Types"): for both sides,
+since clients may run tasks for servers, too."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from wirespeed.protocol.revisions import META
+from wirespeed.tasks.model import Task, TaskStatus, timestamp
+
+__all__ = ["RELATED_TASK", "cursor_of", "place_of", "status_of", "ttl_of", "view", "with_related"]
+
+RELATED_TASK = META + "related-task"
+
+_encode = msgspec.json.Encoder().encode
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def status_of(task: Task) -> TaskStatus:
+    """The status by its name here: a tool's ``isError`` is a failure ("Task Status")."""
+    return TaskStatus.FAILED if task.is_error else task.status
+
+
+def view(task: Task) -> dict[str, Any]:
+    """A ``Task``."""
+    shown: dict[str, Any] = {"taskId": task.id, "status": status_of(task)}
+    if task.message is not None:
+        shown["statusMessage"] = task.message
+    shown["createdAt"] = timestamp(task.created)
+    shown["lastUpdatedAt"] = timestamp(task.updated)
+    shown["ttl"] = task.ttl
+    if task.poll is not None:
+        shown["pollInterval"] = task.poll
+    return shown
+
+
+def with_related(text: bytes, task_id: str) -> bytes:
+    """The JSON text of an object, with ``_meta`` that says which task it belongs to ("Associating
+    Task-Related Messages")."""
+    members = _members(text)
+    own = _members(members["_meta"]) if "_meta" in members else {}
+    own[RELATED_TASK] = msgspec.Raw(_encode({"taskId": task_id}))
+    members["_meta"] = msgspec.Raw(_encode(own))
+    return _encode(members)
+
+
+def ttl_of(wish: Mapping[str, Any]) -> float | None:
+    """The time to live that ``params.task`` wishes for, in milliseconds. ValueError: it is none."""
+    ttl = wish.get("ttl")
+    if ttl is None:
+        return None
+    if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not ttl >= 0:
+        raise ValueError("params.task.ttl must be milliseconds, not below 0")
+    return ttl
+
+
+def cursor_of(place: int) -> str:
+    """The cursor of tasks/list for a place in a store (`Page.next`)."""
+    return base64.urlsafe_b64encode(b"task:%d" % place).decode()
+
+
+def place_of(cursor: str) -> int:
+    """The place that a cursor names. ValueError: it was not given out."""
+    with contextlib.suppress(ValueError):
+        kind, _, digits = base64.urlsafe_b64decode(cursor.encode()).decode().partition(":")
+        if kind == "task" and digits.isdecimal() and len(digits) < 19:
+            place = int(digits)
+            if cursor_of(place) == cursor:  # decoding is lenient: one spelling only
+                return place
+    raise ValueError("Invalid cursor")

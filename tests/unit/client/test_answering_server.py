@@ -1,0 +1,114 @@
+"""Our client and our server, in memory: what the server asks is answered, in both eras."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from client_lab import Run
+
+from wirespeed import Client, Context, Server
+from wirespeed.client import Accept, ElicitRequest, SampleRequest, SampleResult
+from wirespeed.errors import HandlerFailed, RemoteError
+
+ERAS = ["legacy", "modern"]
+
+
+class Person(msgspec.Struct):
+    name: str
+    seats: int = 2
+
+
+def booking() -> Server:
+    server = Server("booking")
+
+    @server.tool
+    async def book(ctx: Context) -> str:
+        got = await ctx.elicit("Who are you?", Person)
+        if got.action != "accept":
+            return got.action
+        said = await ctx.sample("Greet them", max_tokens=10)
+        roots = await ctx.roots()
+        return f"{got.content.name} {got.content.seats} {said.text} {[r.uri for r in roots]}"
+
+    @server.tool
+    async def visit(ctx: Context) -> str:
+        return (await ctx.elicit_url("Go there", "https://example.com/x")).action
+
+    return server
+
+
+def called(run: Run, tool: str, era: Any, **options: Any) -> Any:
+    async def main() -> Any:
+        async with Client(booking(), era=era, **options) as client:
+            return await client.call_tool(tool)
+
+    return run(main())
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_handler_that_asks_for_everything(run: Run, era: str) -> None:
+    asked: list[str] = []
+
+    async def on_elicit(request: ElicitRequest) -> Any:
+        asked.append(request.message)
+        assert request.defaults == {"seats": 2}
+        return Accept({"name": "octocat"})
+
+    def on_sample(request: SampleRequest) -> Any:
+        asked.append(request.messages[0].content.text)  # type: ignore[union-attr]
+        return SampleResult(content="hello", model="m")
+
+    result = called(run, "book", era, on_elicit=on_elicit, on_sample=on_sample, roots=["file:///a"])
+    assert result.text == "octocat 2 hello ['file:///a']"
+    assert asked == ["Who are you?", "Greet them"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+def test_a_user_who_does_not_want(once: Run, era: str, action: str) -> None:
+    result = called(
+        once,
+        "book",
+        era,
+        on_elicit=lambda request: action,
+        on_sample=lambda request: "decline",
+        roots=[],
+    )
+    assert result.text == action
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_urls(once: Run, era: str) -> None:
+    seen: list[ElicitRequest] = []
+
+    def on_elicit_url(request: ElicitRequest) -> str:
+        seen.append(request)
+        return "accept"
+
+    assert called(once, "visit", era, on_elicit_url=on_elicit_url).text == "accept"
+    assert (seen[0].mode, seen[0].url) == ("url", "https://example.com/x")
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_client_that_cannot_be_asked(once: Run, era: str) -> None:
+    try:
+        result = called(once, "book", era)
+    except RemoteError as exc:
+        assert exc.code == -32021
+    else:
+        assert era == "legacy"
+        assert result.is_error
+
+
+def test_a_handler_that_fails(once: Run) -> None:
+    def on_elicit(request: ElicitRequest) -> Any:
+        raise ZeroDivisionError("mine")
+
+    options: dict[str, Any] = {"on_elicit": on_elicit, "on_sample": print, "roots": []}
+    with pytest.raises(HandlerFailed, match="mine"):
+        called(once, "book", "modern", **options)
+    result = called(once, "book", "legacy", **options)
+    assert result.is_error
+    assert "mine" not in result.text

@@ -1,0 +1,742 @@
+"""Traces of servers and clients, as the SDK's exporters get them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from opentelemetry import baggage, propagate, trace
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import (
+    BatchSpanProcessor,
+    SimpleSpanProcessor,
+    SpanExporter,
+    SpanExportResult,
+)
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+from opentelemetry.sdk.trace.sampling import (
+    ALWAYS_OFF,
+    ALWAYS_ON,
+    Decision,
+    ParentBased,
+    Sampler,
+    SamplingResult,
+    TraceIdRatioBased,
+)
+from opentelemetry.trace import SpanKind, StatusCode
+
+from wirespeed import Client, Context, Server, SyncClient
+from wirespeed.errors import CallTimeout, ProtocolError, RemoteError
+from wirespeed.ext import otel
+from wirespeed.server.passage import InboundRequest
+from wirespeed.server.spans import CallSpan, Tracer
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"
+TRACE_ID = 0x0AF7651916CD43DD8448EB211C80319C
+SPAN_ID = 0x00F067AA0BA902B7
+ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
+
+
+class Watching(SpanProcessor):
+    """Wants to see spans begin: these must then be the SDK's own."""
+
+    def on_start(self, span: Any, parent_context: Any = None) -> None:
+        span.set_attribute("seen.at.start", True)
+
+
+class Lab:
+    """A traced server, and the spans of it."""
+
+    def __init__(self, provider: TracerProvider | None = None, *, watching: bool = False) -> None:
+        self.exporter = InMemorySpanExporter()
+        self.provider = TracerProvider() if provider is None else provider
+        self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
+        if watching:
+            self.provider.add_span_processor(Watching())
+        self.server = server = Server("lab")
+        self.started = asyncio.Event()
+        self.contexts: list[Any] = []
+
+        @server.tool
+        async def echo(text: str) -> str:
+            self.contexts.append(trace.get_current_span().get_span_context())
+            return text
+
+        @server.tool
+        async def below() -> str:
+            await asyncio.sleep(0)
+            with self.provider.get_tracer("mine").start_as_current_span("child"):
+                await asyncio.sleep(0)
+            return baggage.get_baggage("user") or "nobody"  # type: ignore[return-value]
+
+        @server.tool(inline=True)
+        def fails() -> str:
+            raise ValueError("no luck")
+
+        @server.tool
+        def threaded() -> str:
+            self.contexts.append(trace.get_current_span().get_span_context())
+            return "x"
+
+        @server.tool
+        async def refuses() -> str:
+            raise ProtocolError(-5, "will not")
+
+        @server.tool
+        async def wait() -> str:
+            self.started.set()
+            await asyncio.Event().wait()
+            return "never"
+
+        @server.prompt
+        async def hello() -> str:
+            return "hello"
+
+        @server.resource("config://app")
+        async def config() -> str:
+            return "x"
+
+        otel.instrument(server, tracer_provider=self.provider)
+
+    @property
+    def spans(self) -> list[ReadableSpan]:
+        return list(self.exporter.get_finished_spans())
+
+    def one(self, name: str, kind: SpanKind = SpanKind.SERVER) -> Any:
+        (span,) = [span for span in self.spans if span.name == name and span.kind == kind]
+        return span
+
+
+@pytest.fixture(params=["light", "plain"])
+def lab(request: pytest.FixtureRequest) -> Lab:
+    """With spans made late, and with those of the SDK."""
+    return Lab(watching=request.param == "plain")
+
+
+# -- what spans say -------------------------------------------------------------------------------
+
+
+@ERAS
+def test_a_span_of_each_request(run: Any, lab: Lab, era: Any) -> None:
+    async def main() -> None:
+        async with Client(lab.server, era=era, cache=False) as client:
+            await client.call_tool("echo", {"text": "x"})
+            await client.get_prompt("hello")
+            await client.read_resource("config://app")
+            await client.list_tools()
+            version = client.protocol_version
+        common = {"mcp.protocol.version": version}
+        expected = {
+            "tools/call echo": {
+                "gen_ai.tool.name": "echo",
+                "gen_ai.operation.name": "execute_tool",
+                "mcp.method.name": "tools/call",
+            },
+            "prompts/get hello": {
+                "gen_ai.prompt.name": "hello",
+                "mcp.method.name": "prompts/get",
+            },
+            "resources/read": {
+                "mcp.resource.uri": "config://app",
+                "mcp.method.name": "resources/read",
+            },
+            "tools/list": {"mcp.method.name": "tools/list"},
+        }
+        for name, own in expected.items():
+            span = lab.one(name)
+            found = dict(span.attributes)
+            assert found.pop("jsonrpc.request.id").isdecimal()
+            found.pop("seen.at.start", None)
+            assert found == common | own
+            assert span.status.status_code == StatusCode.UNSET
+            assert span.start_time <= span.end_time
+            assert span.parent is None
+            assert span.context.is_valid
+            assert span.instrumentation_scope.name == "wirespeed"
+            assert span.resource.attributes["telemetry.sdk.language"] == "python"
+            assert json.loads(span.to_json())["name"] == name
+        first = "server/discover" if era == "modern" else "initialize"
+        assert lab.one(first).status.status_code == StatusCode.UNSET
+        assert len({span.context.trace_id for span in lab.spans}) == 5
+
+    run(main())
+
+
+@ERAS
+def test_errors_are_in_status_and_attributes(run: Any, lab: Lab, era: Any) -> None:
+    async def main() -> None:
+        async with Client(lab.server, era=era) as client:
+            await client.call_tool("fails")
+            with pytest.raises(RemoteError):
+                await client.call_tool("refuses")
+            with pytest.raises(RemoteError):
+                await client.call_tool("ghost")
+            with pytest.raises(RemoteError):
+                await client.request("no/such")
+            calling = asyncio.ensure_future(client.call_tool("wait"))
+            await lab.started.wait()
+            calling.cancel()
+            while len([span for span in lab.spans if span.name == "tools/call wait"]) < 1:
+                await asyncio.sleep(0)
+
+        def failed(name: str) -> tuple[Any, ...]:
+            span = lab.one(name)
+            assert span.status.status_code == StatusCode.ERROR
+            found = span.attributes
+            return (
+                found["error.type"],
+                found.get("rpc.response.status_code"),
+                span.status.description,
+            )
+
+        assert failed("tools/call fails") == ("tool_error", None, None)
+        assert failed("tools/call refuses") == ("-5", "-5", "will not")
+        # what the server does not have makes no name of a span
+        assert failed("tools/call") == ("-32602", "-32602", "Unknown tool: ghost")
+        assert lab.one("tools/call").attributes["gen_ai.tool.name"] == "ghost"
+        assert failed("no/such")[0] == "-32601"
+        assert failed("tools/call wait") == ("cancelled", None, None)
+
+    run(main())
+
+
+def test_what_a_client_sends_is_bounded(run: Any) -> None:
+    lab = Lab()
+
+    async def main() -> None:
+        async with Client(lab.server) as client:
+            with pytest.raises(RemoteError):
+                await client.call_tool("x" * 10_000)
+        span = lab.one("tools/call")
+        assert len(span.attributes["gen_ai.tool.name"]) == 1024
+        assert len(span.status.description) == 1024
+
+    run(main())
+
+
+# -- parents --------------------------------------------------------------------------------------
+
+
+@ERAS
+def test_the_parent_comes_in_meta(run: Any, lab: Lab, era: Any) -> None:
+    async def main() -> None:
+        async with Client(lab.server, era=era) as client:
+            meta = {"traceparent": PARENT, "tracestate": "rojo=1,congo=2", "baggage": "user=alice"}
+            result = await client.call_tool("below", meta=meta)
+            assert result.content[0].text == "alice"
+        span, child = lab.one("tools/call below"), lab.one("child", SpanKind.INTERNAL)
+        assert span.parent.is_remote
+        assert (span.parent.trace_id, span.parent.span_id) == (TRACE_ID, SPAN_ID)
+        assert span.context.trace_id == child.context.trace_id == TRACE_ID
+        assert span.context.trace_state.to_header() == "rojo=1,congo=2"
+        assert child.parent.span_id == span.context.span_id
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "",
+        "garbage",
+        PARENT[:-1],
+        PARENT + "-x",
+        PARENT.upper(),
+        PARENT.replace("00-0a", "ff-0a"),
+        PARENT.replace("0af7651916cd43dd8448eb211c80319c", "0" * 32),
+        PARENT.replace("00f067aa0ba902b7", "0" * 16),
+        PARENT.replace("-00f", "_00f"),
+        "é" * 55,
+        7,
+        None,
+        {"traceparent": PARENT},
+    ],
+)
+def test_a_parent_that_is_none_is_ignored(run: Any, lab: Lab, bad: Any) -> None:
+    async def main() -> None:
+        async with Client(lab.server) as client:
+            await client.call_tool("echo", {"text": "x"}, meta={"traceparent": bad})
+        span = lab.one("tools/call echo")
+        assert span.parent is None
+        assert span.context.trace_id not in (0, TRACE_ID)
+
+    run(main())
+
+
+def test_a_parent_deeper_within_meta_is_none(run: Any, lab: Lab) -> None:
+    async def main() -> None:
+        async with Client(lab.server) as client:
+            meta = {"com.example/x": {"traceparent": PARENT, "baggage": "user=eve"}}
+            result = await client.call_tool("below", meta=meta)
+            assert result.content[0].text == "nobody"
+        assert lab.one("tools/call below").parent is None
+
+    run(main())
+
+
+def test_a_version_to_come_may_be_longer(run: Any, lab: Lab) -> None:
+    async def main() -> None:
+        async with Client(lab.server) as client:
+            longer = "01" + PARENT[2:] + "-more"
+            await client.call_tool("echo", {"text": "x"}, meta={"traceparent": longer})
+        assert lab.one("tools/call echo").context.trace_id == TRACE_ID
+
+    run(main())
+
+
+@pytest.mark.parametrize("tool", ["echo", "threaded"])
+def test_the_span_is_the_current_one_in_handlers(run: Any, lab: Lab, tool: str) -> None:
+    async def main() -> None:
+        arguments = {"text": "x"} if tool == "echo" else None
+        async with Client(lab.server) as client:
+            for _ in range(2):
+                await client.call_tool(tool, arguments)
+        ids = [span.context.span_id for span in lab.spans if span.name == f"tools/call {tool}"]
+        assert [context.span_id for context in lab.contexts] == ids
+        assert not trace.get_current_span().get_span_context().is_valid
+
+    run(main())
+
+
+def test_middleware_is_within_the_span(run: Any, lab: Lab) -> None:
+    seen: list[int] = []
+
+    @lab.server.add_middleware
+    async def look(request: InboundRequest, call_next: Any) -> Any:
+        seen.append(trace.get_current_span().get_span_context().span_id)
+        try:
+            return await call_next(request)
+        finally:
+            seen.append(trace.get_current_span().get_span_context().span_id)
+
+    async def main() -> None:
+        async with Client(lab.server) as client:
+            del seen[:]
+            await client.call_tool("below")
+            with pytest.raises(RemoteError):
+                await client.call_tool("ghost")
+        span, ghost = lab.one("tools/call below"), lab.one("tools/call")
+        assert seen == [span.context.span_id] * 2 + [ghost.context.span_id] * 2
+        assert ghost.attributes["error.type"] == "-32602"
+
+    run(main())
+
+
+# -- what a handler does with its span ------------------------------------------------------------
+
+
+def test_a_handler_adds_to_its_span(run: Any, lab: Lab) -> None:
+    spans: list[Any] = []
+
+    @lab.server.tool
+    async def adds() -> str:
+        span = trace.get_current_span()
+        assert isinstance(span, trace.Span)
+        assert span.is_recording()
+        other = trace.SpanContext(1, 2, True)
+        with trace.use_span(span, end_on_exit=True):
+            span.set_attribute("one", 1)
+            span.set_attributes({"two": 2, "three": [1, 2]})
+            span.add_event("happened", {"how": "well"})
+            span.add_link(other, {"why": "because"})
+            span.record_exception(LookupError("lost"))
+            span.set_status(StatusCode.OK)
+            span.update_name("renamed")
+        await asyncio.sleep(0)
+        spans.append(span)
+        return "x"
+
+    async def main() -> None:
+        async with Client(lab.server) as client:
+            await client.call_tool("adds")
+        span = lab.one("renamed")
+        assert span.attributes["one"] == 1
+        assert span.attributes["three"] == (1, 2)
+        assert [event.name for event in span.events] == ["happened", "exception"]
+        assert span.events[1].attributes["exception.type"] == "LookupError"
+        assert span.events[1].attributes["exception.message"] == "lost"
+        assert span.links[0].context.span_id == 2
+        assert span.status.status_code == StatusCode.OK
+        assert not spans[0].is_recording()
+        spans[0].set_attribute("late", 1)  # changes nothing
+        assert "late" not in lab.one("renamed").attributes
+
+    run(main())
+
+
+# -- samplers -------------------------------------------------------------------------------------
+
+
+class Picky(Sampler):
+    """Keeps echo alone, and says so."""
+
+    def should_sample(self, parent_context: Any, trace_id: int, name: str, *rest: Any) -> Any:
+        kept = name == "tools/call echo"
+        decision = Decision.RECORD_AND_SAMPLE if kept else Decision.DROP
+        return SamplingResult(decision, {"picked": name} if kept else None)
+
+    def get_description(self) -> str:
+        return "picky"
+
+
+@pytest.mark.parametrize(
+    ("sampler", "root", "below_sampled", "below_unsampled"),
+    [
+        (ALWAYS_ON, True, True, True),
+        (ALWAYS_OFF, False, False, False),
+        (ParentBased(ALWAYS_ON), True, True, False),
+        (ParentBased(ALWAYS_OFF), False, True, False),
+        (TraceIdRatioBased(0.0), False, False, False),
+        (TraceIdRatioBased(1.0), True, True, True),
+        (ParentBased(TraceIdRatioBased(0.0)), False, True, False),
+        (Picky(), True, True, True),
+    ],
+    ids=lambda value: value.get_description() if isinstance(value, Sampler) else None,
+)
+def test_samplers_decide_as_they_would(
+    run: Any, sampler: Sampler, root: bool, below_sampled: bool, below_unsampled: bool
+) -> None:
+    async def main() -> None:
+        for parent, kept in (
+            (None, root),
+            (PARENT, below_sampled),
+            (PARENT[:-1] + "0", below_unsampled),
+        ):
+            lab = Lab(TracerProvider(sampler=sampler))
+            async with Client(lab.server) as client:
+                meta = None if parent is None else {"traceparent": parent}
+                await client.call_tool("echo", {"text": "x"}, meta=meta)
+            found = [span for span in lab.spans if span.name == "tools/call echo"]
+            assert len(found) == kept, parent
+            (context,) = lab.contexts
+            assert context.is_valid
+            assert context.trace_flags.sampled is kept
+            if parent is not None:
+                assert context.trace_id == TRACE_ID
+            if isinstance(sampler, Picky):
+                assert found[0].attributes["picked"] == "tools/call echo"  # type: ignore[index]
+                assert len(lab.spans) == 1
+
+    run(main())
+
+
+def test_a_ratio_keeps_about_so_many(run: Any) -> None:
+    lab = Lab(TracerProvider(sampler=ParentBased(TraceIdRatioBased(0.5))))
+
+    async def main() -> None:
+        async with Client(lab.server) as client:
+            for _ in range(400):
+                await client.call_tool("echo", {"text": "x"})
+        kept = {span.context.trace_id for span in lab.spans}
+        assert 100 < len(kept) < 300
+        bound = TraceIdRatioBased(0.5).bound
+        assert all(trace_id & 0xFFFFFFFFFFFFFFFF < bound for trace_id in kept)
+
+    run(main())
+
+
+def test_what_is_not_sampled_is_so_below_too(run: Any) -> None:
+    lab = Lab(TracerProvider(sampler=ParentBased(ALWAYS_OFF)))
+
+    async def main() -> None:
+        async with Client(lab.server) as client:
+            await client.call_tool("below")
+        assert lab.spans == []
+
+    run(main())
+
+
+class Counting(IdGenerator):
+    def __init__(self) -> None:
+        self.last = 0
+
+    def generate_span_id(self) -> int:
+        self.last += 1
+        return self.last
+
+    def generate_trace_id(self) -> int:
+        return (self.generate_span_id() << 64) + 1
+
+
+def test_ids_of_another_generator(run: Any) -> None:
+    lab = Lab(TracerProvider(id_generator=Counting()))
+
+    async def main() -> None:
+        async with Client(lab.server) as client:
+            await client.call_tool("echo", {"text": "x"})
+        span = lab.one("tools/call echo")
+        assert span.context.trace_id == (3 << 64) + 1
+        assert span.context.span_id == 4
+
+    run(main())
+
+
+# -- processors -----------------------------------------------------------------------------------
+
+
+class Keeping(SpanExporter):
+    def __init__(self) -> None:
+        self.batches: list[list[Any]] = []
+
+    def export(self, spans: Any) -> SpanExportResult:
+        self.batches.append(list(spans))
+        return SpanExportResult.SUCCESS
+
+
+def traced(provider: TracerProvider) -> Server:
+    server = Server("lab")
+    server.add_tool(lambda: "x", name="quick", inline=True)
+    otel.instrument(server, tracer_provider=provider)
+    return server
+
+
+def test_the_sdks_batches(run: Any) -> None:
+    provider, exporter = TracerProvider(), Keeping()
+    processor = BatchSpanProcessor(exporter, max_export_batch_size=64, max_queue_size=4096)
+    provider.add_span_processor(processor)
+    server = traced(provider)
+
+    async def main() -> None:
+        async with Client(server) as client:
+            for _ in range(10):
+                await asyncio.gather(*(client.call_tool("quick") for _ in range(100)))
+        await asyncio.sleep(0)
+        await asyncio.to_thread(provider.force_flush)
+        spans = [span for batch in exporter.batches for span in batch]
+        assert sum(span.name == "tools/call quick" for span in spans) == 1000
+        assert len({span.context.span_id for span in spans}) == len(spans)
+        times = [span.end_time for span in spans]
+        assert times == sorted(times)
+        assert max(map(len, exporter.batches)) <= 64
+        assert all(isinstance(span, ReadableSpan) for span in spans)
+
+    run(main())
+    provider.shutdown()
+
+
+def test_a_full_queue_drops(run: Any) -> None:
+    provider = TracerProvider()
+    processor = BatchSpanProcessor(Keeping(), max_export_batch_size=10, max_queue_size=10)
+    processor._batch_processor._export_lock.acquire()
+    provider.add_span_processor(processor)
+    server = traced(provider)
+
+    async def main() -> None:
+        async with Client(server) as client:
+            await asyncio.gather(*(client.call_tool("quick") for _ in range(50)))
+        await asyncio.sleep(0)
+
+    run(main())
+    assert len(processor._batch_processor._queue) == 10
+    processor._batch_processor._export_lock.release()
+    provider.shutdown()
+
+
+def test_after_the_providers_shutdown_nothing_fails(run: Any, caplog: Any) -> None:
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(Keeping()))
+    server = traced(provider)
+    provider.shutdown()
+
+    async def main() -> None:
+        async with Client(server) as client:
+            result = await client.call_tool("quick")
+            assert result.content[0].text == "x"
+        await asyncio.sleep(0)
+
+    run(main())
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def test_a_processor_that_fails_fails_nothing_else(run: Any, caplog: Any) -> None:
+    class Broken(SpanProcessor):
+        def on_end(self, span: ReadableSpan) -> None:
+            raise LookupError("mine")
+
+    lab = Lab()
+    lab.provider.add_span_processor(Broken())
+
+    async def main() -> None:
+        async with Client(lab.server) as client:
+            result = await client.call_tool("echo", {"text": "x"})
+            assert result.content[0].text == "x"
+
+    run(main())
+    assert lab.one("tools/call echo")
+    assert "a span processor failed" in caplog.text
+
+
+def test_a_processor_that_comes_later_sees_spans_begin(run: Any) -> None:
+    lab = Lab()
+
+    async def main() -> None:
+        async with Client(lab.server) as client:
+            await client.call_tool("echo", {"text": "x"})
+            assert "seen.at.start" not in lab.one("tools/call echo").attributes
+            lab.exporter.clear()
+            lab.provider.add_span_processor(Watching())
+            await client.call_tool("echo", {"text": "x"})
+            assert lab.one("tools/call echo").attributes["seen.at.start"] is True
+
+    run(main())
+
+
+# -- clients --------------------------------------------------------------------------------------
+
+
+@ERAS
+def test_a_clients_span_is_the_parent_of_the_servers(run: Any, lab: Lab, era: Any) -> None:
+    client = Client(lab.server, era=era)
+    otel.instrument(client, tracer_provider=lab.provider)
+
+    async def main() -> None:
+        tracer = lab.provider.get_tracer("mine")
+        async with client:
+            with tracer.start_as_current_span("agent") as agent:
+                await client.call_tool("below")
+                await client.call_tool("fails")
+                with pytest.raises(RemoteError):
+                    await client.call_tool("refuses")
+                with pytest.raises(CallTimeout):
+                    await client.call_tool("wait", timeout=0.01)
+        ours = lab.one("tools/call below", SpanKind.CLIENT)
+        theirs = lab.one("tools/call below")
+        child = lab.one("child", SpanKind.INTERNAL)
+        assert ours.parent.span_id == agent.get_span_context().span_id
+        assert theirs.parent.span_id == ours.context.span_id
+        assert child.parent.span_id == theirs.context.span_id
+        assert ours.attributes["gen_ai.tool.name"] == "below"
+        assert ours.status.status_code == StatusCode.UNSET
+        failed = lab.one("tools/call fails", SpanKind.CLIENT)
+        assert failed.attributes["error.type"] == "tool_error"
+        refused = lab.one("tools/call refuses", SpanKind.CLIENT)
+        assert refused.attributes["rpc.response.status_code"] == "-5"
+        assert refused.status.description == "will not"
+        late = lab.one("tools/call wait", SpanKind.CLIENT)
+        assert late.attributes["error.type"] == "timeout"
+        assert late.events == ()
+
+    run(main())
+
+
+def test_a_blocking_client(lab: Lab) -> None:
+    client = SyncClient(lab.server)
+    otel.instrument(client, tracer_provider=lab.provider)
+    with client:
+        client.call_tool("echo", {"text": "x"})
+    ours = lab.one("tools/call echo", SpanKind.CLIENT)
+    assert lab.one("tools/call echo").parent.span_id == ours.context.span_id
+
+
+def test_questions_to_a_legacy_client(run: Any, lab: Lab) -> None:
+    asked: list[Any] = []
+
+    @lab.server.tool
+    async def ask(ctx: Context) -> str:
+        answer = await ctx.elicit("Sure?", None)
+        return answer.action
+
+    @lab.server.add_ask_middleware
+    async def look(question: Any, call_next: Any) -> bytes:
+        asked.append(json.loads(question.params))
+        return await call_next(question)
+
+    async def main() -> None:
+        async def decline(request: Any) -> str:
+            return "decline"
+
+        async with Client(lab.server, era="legacy", on_elicit=decline) as client:
+            await client.call_tool("ask")
+        span = lab.one("elicitation/create", SpanKind.CLIENT)
+        assert span.parent.span_id == lab.one("tools/call ask").context.span_id
+        parent = asked[0]["_meta"]["traceparent"]
+        assert re.fullmatch(
+            f"00-{span.context.trace_id:032x}-{span.context.span_id:016x}-0.", parent
+        )
+
+    run(main())
+
+
+# -- set-up ---------------------------------------------------------------------------------------
+
+
+def test_a_server_is_traced_once() -> None:
+    lab = Lab()
+    with pytest.raises(ValueError, match="traced already"):
+        otel.instrument(lab.server, tracer_provider=lab.provider)
+
+
+def test_the_usual_providers_spans_are_made_late() -> None:
+    assert isinstance(Lab().server.observe().tracer, Tracer)
+    assert Lab(watching=True).server.observe().tracer is not None
+    noop = Server("noop")
+    otel.instrument(noop, tracer_provider=trace.NoOpTracerProvider())
+    assert not isinstance(noop.observe().tracer, Tracer)
+
+
+def test_a_provider_that_does_nothing(run: Any) -> None:
+    server = Server("noop")
+    contexts: list[Any] = []
+
+    @server.tool
+    async def look() -> str:
+        contexts.append(trace.get_current_span().get_span_context())
+        return "x"
+
+    otel.instrument(server, tracer_provider=trace.NoOpTracerProvider())
+
+    async def main() -> None:
+        async with Client(server) as client:
+            await client.call_tool("look", meta={"traceparent": PARENT})
+            await client.call_tool("look")
+        assert contexts[0].trace_id == TRACE_ID  # passes through
+
+    run(main())
+
+
+@pytest.fixture
+def other_propagator() -> Iterator[None]:
+    class Reversed(propagate.textmap.TextMapPropagator):
+        def extract(self, carrier: Any, context: Any = None, getter: Any = None) -> Any:
+            if "reversed" not in carrier:
+                return context
+            ids = carrier["reversed"].split("/")
+            parent = trace.SpanContext(int(ids[1]), int(ids[0]), True, trace.TraceFlags(1))
+            return trace.set_span_in_context(trace.NonRecordingSpan(parent), context)
+
+        def inject(self, carrier: Any, context: Any = None, setter: Any = None) -> None:
+            pass
+
+        @property
+        def fields(self) -> set[str]:
+            return {"reversed"}
+
+    before = propagate.get_global_textmap()
+    propagate.set_global_textmap(Reversed())
+    yield
+    propagate.set_global_textmap(before)
+
+
+@pytest.mark.usefixtures("other_propagator")
+def test_other_propagators_are_asked(run: Any) -> None:
+    lab = Lab()
+
+    async def main() -> None:
+        async with Client(lab.server) as client:
+            meta = {"reversed": "7/9", "traceparent": PARENT}
+            await client.call_tool("echo", {"text": "x"}, meta=meta)
+        span = lab.one("tools/call echo")
+        assert (span.parent.span_id, span.context.trace_id) == (7, 9)
+
+    run(main())
+
+
+def test_spans_are_made_by_tracers_only() -> None:
+    with pytest.raises(TypeError):
+        CallSpan()

@@ -1,0 +1,237 @@
+"""A client that runs tasks for a server of 2025-11-25 (basic/utilities/tasks, the other way)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from task_lab import Run
+
+from wirespeed import Client, Context, Server
+from wirespeed.client import SampleResult
+from wirespeed.errors import Declined, RemoteError
+from wirespeed.protocol import codes
+
+RELATED = "io.modelcontextprotocol/related-task"
+SAMPLE = {"messages": [], "maxTokens": 10}
+FORM = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+
+Ask = Callable[[str, Any], Awaitable[Any]]
+
+
+def asking(test: Callable[[Ask], Awaitable[None]]) -> Server:
+    """A server that does what a test says with its client."""
+    server = Server("asks")
+
+    @server.tool
+    async def run(ctx: Context) -> None:
+        async def ask(method: str, params: Any) -> Any:
+            text = json.dumps(params).encode()
+            return json.loads(await ctx._call.connection.ask(method, text))
+
+        await test(ask)
+
+    return server
+
+
+async def play(test: Callable[[Ask], Awaitable[None]], **options: Any) -> None:
+    options.setdefault("task_requests", True)
+    async with Client(asking(test), era="legacy", **options) as client:
+        result = await client.call_tool("run")
+        assert not result.is_error, result.text
+
+
+class Model:
+    """A handler that answers when it is let to."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.cancelled = 0
+
+    async def __call__(self, request: Any) -> SampleResult:
+        try:
+            await self.gate.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return SampleResult(content="hello", model="m")
+
+
+def test_a_task_from_its_start_to_its_result(run: Run) -> None:
+    async def main() -> None:
+        model = Model()
+
+        async def test(ask: Ask) -> None:
+            created = await ask("sampling/createMessage", SAMPLE | {"task": {"ttl": 60000}})
+            assert list(created) == ["task"]
+            task = created["task"]
+            assert task["status"] == "working" and task["ttl"] == 60000
+            name = {"taskId": task["taskId"]}
+            assert await ask("tasks/get", name) == task
+            assert (await ask("tasks/list", {}))["tasks"] == [task]
+            waiting = asyncio.ensure_future(ask("tasks/result", name))
+            await ask("ping", {})
+            model.gate.set()
+            result = await waiting
+            assert result["content"] == {"type": "text", "text": "hello"}
+            assert result["_meta"] == {RELATED: name}
+            assert (await ask("tasks/get", name))["status"] == "completed"
+            with pytest.raises(RemoteError, match="already in terminal status 'completed'"):
+                await ask("tasks/cancel", name)
+
+        await play(test, on_sample=model)
+
+    run(main())
+
+
+def test_cancelling(run: Run) -> None:
+    async def main() -> None:
+        model = Model()
+
+        async def test(ask: Ask) -> None:
+            task = (await ask("sampling/createMessage", SAMPLE | {"task": {}}))["task"]
+            name = {"taskId": task["taskId"]}
+            waiting = asyncio.ensure_future(ask("tasks/result", name))
+            await ask("ping", {})
+            assert (await ask("tasks/cancel", name))["status"] == "cancelled"
+            with pytest.raises(RemoteError) as caught:
+                await waiting
+            assert caught.value.code == codes.TASK_CANCELLED
+            assert model.cancelled == 1
+
+        await play(test, on_sample=model)
+
+    run(main())
+
+
+def test_what_handlers_refuse_or_break(run: Run) -> None:
+    async def decline(request: Any) -> Any:
+        raise Declined("no")
+
+    async def broken(request: Any) -> Any:
+        raise LookupError("secret")
+
+    async def main() -> None:
+        async def test(ask: Ask) -> None:
+            for method, params, code in (
+                ("sampling/createMessage", SAMPLE, codes.USER_REJECTED),
+                ("elicitation/create", FORM, codes.INTERNAL_ERROR),
+            ):
+                task = (await ask(method, params | {"task": {}}))["task"]
+                name = {"taskId": task["taskId"]}
+                with pytest.raises(RemoteError) as caught:
+                    await ask("tasks/result", name)
+                assert caught.value.code == code and "secret" not in caught.value.message
+                assert (await ask("tasks/get", name))["status"] == "failed"
+
+        await play(test, on_sample=decline, on_elicit=broken)
+
+    run(main())
+
+
+@pytest.mark.off_schema("the server asks for nonsense")
+def test_bad_requests(run: Run) -> None:
+    async def main() -> None:
+        async def test(ask: Ask) -> None:
+            for method, params in (
+                ("tasks/get", {"taskId": "x"}),
+                ("tasks/result", {"taskId": "x"}),
+                ("tasks/cancel", {"taskId": "x"}),
+                ("tasks/get", {}),
+                ("tasks/list", {"cursor": "x"}),
+                ("sampling/createMessage", SAMPLE | {"task": {"ttl": -1}}),
+                ("sampling/createMessage", {"task": {}}),
+            ):
+                with pytest.raises(RemoteError) as caught:
+                    await ask(method, params)
+                assert caught.value.code == -32602, method
+            with pytest.raises(RemoteError) as caught:
+                await ask("tasks/update", {"taskId": "x"})
+            assert caught.value.code == -32601
+
+        await play(test, on_sample=Model())
+
+    run(main())
+
+
+def test_too_many(run: Run) -> None:
+    async def main() -> None:
+        async def test(ask: Ask) -> None:
+            for _ in range(100):
+                await ask("sampling/createMessage", SAMPLE | {"task": {}})
+            with pytest.raises(RemoteError, match="Too many tasks") as caught:
+                await ask("sampling/createMessage", SAMPLE | {"task": {}})
+            assert caught.value.code == codes.OVERLOADED
+            first = await ask("tasks/list", {})
+            second = await ask("tasks/list", {"cursor": first["nextCursor"]})
+            assert len(first["tasks"]) == len(second["tasks"]) == 50
+            assert "nextCursor" not in second
+
+        model = Model()
+        await play(test, on_sample=model)
+        while model.cancelled < 100:  # with their connection
+            await asyncio.sleep(0)
+
+    run(main())
+
+
+def test_a_task_whose_time_is_over(run: Run) -> None:
+    async def main() -> None:
+        async def test(ask: Ask) -> None:
+            task = (await ask("sampling/createMessage", SAMPLE | {"task": {"ttl": 20}}))["task"]
+            with pytest.raises(RemoteError, match="Task not found"):
+                await ask("tasks/result", {"taskId": task["taskId"]})
+
+        await play(test, on_sample=Model())
+
+    run(main())
+
+
+def test_what_is_not_offered_is_answered_plainly(run: Run) -> None:
+    """'Receivers that do not declare the task capability … MUST process … normally'."""
+
+    async def main() -> None:
+        model = Model()
+        model.gate.set()
+
+        async def plain(ask: Ask) -> None:
+            result = await ask("sampling/createMessage", SAMPLE | {"task": {}})
+            assert result["content"]["text"] == "hello"
+
+        await play(plain, on_sample=model, task_requests=False)
+
+        async def partly(ask: Ask) -> None:
+            assert "task" in await ask("sampling/createMessage", SAMPLE | {"task": {}})
+            assert await ask("roots/list", {}) == {"roots": []}
+
+        await play(partly, on_sample=model, roots=[])
+
+    run(main())
+
+
+def test_the_capability(run: Run) -> None:
+    async def main() -> None:
+        server = Server("looks")
+
+        @server.tool
+        async def look(ctx: Context) -> Any:
+            return ctx.client_capabilities.get("tasks", 0)
+
+        for era, expected in (
+            ("legacy", {"list": {}, "cancel": {}, "requests": {"sampling": {"createMessage": {}}}}),
+            ("modern", 0),
+        ):
+            async with Client(
+                server,
+                era=era,  # type: ignore[arg-type]
+                on_sample=Model(),
+                task_requests=True,
+            ) as client:
+                assert json.loads((await client.call_tool("look")).text) == expected
+        with pytest.raises(ValueError, match="task_requests is about"):
+            Client(server, task_requests=True)
+
+    run(main())

@@ -1,0 +1,447 @@
+"""Tasks of a server beyond one client: other processes, shutdown, broken stores, middleware."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from raw import call, request
+from server_lab import Peer
+from task_lab import MakeStore, Run, Workshop, a_task
+
+from wirespeed import Client, Context, Server
+from wirespeed.client.task_calls import TASKS
+from wirespeed.errors import RemoteError, TaskCancelled
+from wirespeed.protocol import codes
+from wirespeed.server.task_book import SHUT_DOWN, TaskBook, TaskSettings
+from wirespeed.tasks import MemoryTaskStore, SQLiteTaskStore, Task
+
+ERAS = ["legacy", "modern"]
+
+
+# -- several processes ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_another_server_gives_the_result(run: Run, tmp_path: Path, era: Any) -> None:
+    """Two servers with one file, as with ``workers``: who is asked need not be who works."""
+
+    async def main() -> None:
+        shops = [Workshop(SQLiteTaskStore(tmp_path / "tasks.db"), poll_interval=0.02) for _ in "ab"]
+        async with (
+            Client(shops[0].server, era=era, extensions=[TASKS]) as here,
+            Client(shops[1].server, era=era, extensions=[TASKS], roots=["file:///r"]) as there,
+        ):
+            task = await here.start_tool("double", {"n": 3})
+            seen = await there.get_task(task.id)
+            waiting = asyncio.create_task(seen.result())
+            shops[0].gate.set()
+            assert (await waiting).structured_content == {"result": 6}
+            # what it asks is answered there, too
+            task = await here.start_tool("double", {"n": 3})
+            await (await there.get_task(task.id)).result()
+            # and it may be cancelled from there
+            shops[0].gate.clear()
+            task = await here.start_tool("double", {"n": 3})
+            while len(shops[0].started) < 3:
+                await asyncio.sleep(0.001)
+            await (await there.get_task(task.id)).cancel()
+            with pytest.raises(TaskCancelled):
+                await task.result()
+            while shops[0].cancelled != ["double"]:
+                await asyncio.sleep(0.01)
+            assert not shops[1].started
+
+    run(main())
+
+
+def test_another_server_brings_the_answers(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        shops = [Workshop(SQLiteTaskStore(tmp_path / "tasks.db"), poll_interval=0.02) for _ in "ab"]
+        async with (
+            Client(shops[0].server, era="modern", extensions=[TASKS]) as here,
+            Client(shops[1].server, era="modern", extensions=[TASKS], roots=["file:///r"]) as there,
+        ):
+            task = await here.start_tool("ask_roots", {"times": 1})
+            seen = await there.get_task(task.id)
+            result = await seen.result()
+            assert result.structured_content == {"result": [{"roots": [{"uri": "file:///r"}]}]}
+
+    run(main())
+
+
+def test_tasks_are_there_after_a_restart(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        shop = Workshop(SQLiteTaskStore(tmp_path / "tasks.db"))
+        shop.gate.set()
+        async with Client(shop.server, era="modern", extensions=[TASKS]) as client:
+            done = await client.start_tool("double", {"n": 3})
+            await done.result()
+            shop.gate.clear()
+            under_way = await client.start_tool("double", {"n": 3})
+        shop = Workshop(SQLiteTaskStore(tmp_path / "tasks.db"))
+        async with Client(shop.server, era="modern", extensions=[TASKS]) as client:
+            again = await client.get_task(done.id)
+            assert (await again.result()).structured_content == {"result": 6}
+            lost = await client.get_task(under_way.id)
+            with pytest.raises(RemoteError, match=SHUT_DOWN):
+                await lost.result()
+
+    run(main())
+
+
+class Shared(MemoryTaskStore):
+    """As if another process changed the tasks."""
+
+    shared = True
+
+
+def test_what_changes_elsewhere_is_told(run: Run) -> None:
+    """From the state on that the listener knows: also what changes before the first look."""
+
+    async def main() -> None:
+        store = Shared()
+        book = TaskBook(store, TaskSettings(None, None, 1))
+        told: asyncio.Queue[Task] = asyncio.Queue()
+        task = a_task()
+        await store.create(task)
+        book.listen(task, lambda task: told.put_nowait(task) is None)
+        asked = await store.update(task.id, lambda task: task.asking(b"{}", 2000)[0])
+        assert await told.get() == asked
+        # what cannot be seen from outside is not told, and hides nothing
+        answered = await store.update(task.id, lambda task: task.answered({"input-1": b"1"}, 2))
+        await book.change(task.id, lambda task: task.withdrawing("input-1", 2))
+        assert answered is not None and (await told.get()).status == answered.status == "working"
+        await store.put_result(task.id, b"{}")
+        assert (await told.get()).status == "completed"
+        assert told.empty() and not book._listeners and not book._told
+        await book.close()
+
+    run(main())
+
+
+# -- shutting down --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_the_end_of_a_server_ends_its_handlers(run: Run, new_store: MakeStore, era: Any) -> None:
+    """A server in this process ends with its last client."""
+
+    async def main() -> None:
+        shop = Workshop(new_store())
+        async with Client(shop.server, era=era, extensions=[TASKS]) as client:
+            task = await client.start_tool("double", {"n": 3})
+            while not shop.started:
+                await asyncio.sleep(0)
+        assert shop.cancelled == ["double"]
+        async with Client(shop.server, era=era, extensions=[TASKS]) as client:
+            again = await client.get_task(task.id)
+            assert again.state.status == "failed" and again.state.message == SHUT_DOWN
+            with pytest.raises(RemoteError) as caught:
+                await again.result()
+            assert caught.value.code == codes.SHUTTING_DOWN
+
+    run(main())
+
+
+# -- asking through the context -------------------------------------------------------------------
+
+
+class Choice(msgspec.Struct):
+    colour: str
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_the_context_asks_by_way_of_the_task(run: Run, era: Any) -> None:
+    async def main() -> None:
+        server = Server("inn")
+        server.use_tasks(poll_interval=0.02)
+        calls = 0
+
+        @server.tool(task="required")
+        async def paint(ctx: Context) -> str:
+            nonlocal calls
+            calls += 1
+            answer = await ctx.elicit("Which colour?", Choice)
+            assert answer.content is not None
+            more = await ctx.elicit("And the other?", Choice)
+            assert more.content is not None
+            return f"{answer.content.colour}, {more.content.colour}"
+
+        asked: list[str] = []
+
+        async def on_elicit(request: Any) -> Any:
+            asked.append(request.message)
+            return {"colour": "red" if len(asked) == 1 else "blue"}
+
+        async with Client(server, era=era, extensions=[TASKS], on_elicit=on_elicit) as client:
+            task = await client.start_tool("paint")
+            assert (await task.result()).text == "red, blue"
+        assert calls == 1  # in neither era it is called again
+        assert asked == ["Which colour?", "And the other?"]
+
+    run(main())
+
+
+def test_a_call_that_asks_is_no_task_yet(run: Run) -> None:
+    """2026-07-28: what is asked before there is a task goes by rounds of the request."""
+
+    async def main() -> None:
+        server = Server("inn")
+        server.use_tasks(poll_interval=0.02)
+
+        @server.tool(task="optional", task_after=1000)
+        async def paint(ctx: Context) -> str:
+            answer = await ctx.elicit("Which colour?", Choice)
+            assert answer.content is not None
+            return answer.content.colour
+
+        async def on_elicit(request: Any) -> Any:
+            return {"colour": "red"}
+
+        async with Client(server, era="modern", extensions=[TASKS], on_elicit=on_elicit) as client:
+            task = await client.start_tool("paint")
+            assert task.id is None and (await task.result()).text == "red"
+
+    run(main())
+
+
+# -- broken stores --------------------------------------------------------------------------------
+
+
+class Broken(MemoryTaskStore):
+    """A store whose disk is full."""
+
+    fails: tuple[str, ...] = ()
+
+    async def create(self, task: Task) -> None:
+        if "create" in self.fails:
+            raise OSError("/secret/path: no space left")
+        await super().create(task)
+
+    async def get(self, task_id: str) -> Task | None:
+        if "get" in self.fails:
+            raise OSError("/secret/path: unreadable")
+        return await super().get(task_id)
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", None])
+def test_a_store_that_fails_says_nothing_of_itself(
+    connect: Any, version: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Broken()
+    shop = Workshop(store)
+    peer: Peer = connect(shop, version)
+    if version is None:
+        from test_tasks_extension import call as start
+        from test_tasks_extension import get
+    else:
+        from test_tasks_legacy import as_task as start
+        from test_tasks_legacy import get
+    store.fails = ("create",)
+    assert peer.error(start(1, "double", {"n": 1})) == (-32603, "Internal error")
+    assert not shop.started
+    store.fails = ("get",)
+    assert peer.error(get(2, "x")) == (-32603, "Internal error")
+    assert "no space left" in caplog.text and "unreadable" in caplog.text
+    store.fails = ()
+
+
+def test_the_end_of_a_task_is_stored_when_the_store_can(
+    once: Run, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wirespeed.server.task_book.END_PAUSES", (0.0, 0.0))
+    failing = 2
+
+    class Busy(MemoryTaskStore):
+        async def replace(self, old: Task, new: Task) -> bool:
+            nonlocal failing
+            if failing:
+                failing -= 1
+                raise OSError("busy")
+            return await super().replace(old, new)
+
+    async def main() -> None:
+        shop = Workshop(Busy(), poll_interval=0.02)
+        async with Client(shop.server, era="modern", extensions=[TASKS]) as client:
+            task = await client.start_tool("blocking", {"n": 1})
+            assert (await task.result()).structured_content == {"result": 2}
+
+    once(main())
+    assert caplog.text.count("cannot be stored yet") == 2
+
+
+# -- registration ---------------------------------------------------------------------------------
+
+
+def test_options_that_do_not_go_together() -> None:
+    server = Server("x")
+
+    async def work() -> None: ...
+
+    def plain() -> None: ...
+
+    for options, text in (
+        ({"task": "sometimes"}, 'task is "forbidden"'),
+        ({"task_after": 1.0}, "task_after goes with"),
+        ({"task": "required", "task_after": 1.0}, "task_after is seconds"),
+        ({"task": "optional", "task_after": -1.0}, "task_after is seconds"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            server.add_tool(work, **options)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="inline"):
+        server.add_tool(plain, inline=True, task="optional")
+    assert not server.tools and server._task_book is None
+
+
+def test_tasks_are_set_up_once() -> None:
+    server = Server("x")
+    with pytest.raises(ValueError, match="ttl must be seconds"):
+        server.use_tasks(ttl=0)
+    server.use_tasks(MemoryTaskStore())
+    with pytest.raises(RuntimeError, match="in use already"):
+        server.use_tasks()
+
+
+def test_raw_tools_may_be_tasks(connect: Any) -> None:
+    server = Server("x")
+
+    async def work(arguments: Any) -> Any:
+        return bytes(arguments).decode()
+
+    server.tool_raw("raw", {"type": "object"}, work, task="required")
+    peer = connect(server, "2025-11-25")
+    message = call(1, "raw", {"a": 1})
+    message["params"]["task"] = {}
+    peer.send(message)
+    task = peer.until(1)[-1]["result"]["task"]
+    peer.send(request(2, "tasks/result", {"taskId": task["taskId"]}))
+    assert peer.until(2)[-1]["result"]["content"][0]["text"].replace(" ", "") == '{"a":1}'
+
+
+@pytest.mark.parametrize(
+    ("settings", "wished", "granted"),
+    [
+        ((None, None), None, None),
+        ((None, None), 5.5, 5),
+        ((1000, None), None, 1000),
+        ((1000, 5000), 9000, 5000),
+        ((None, 5000), None, 5000),
+        ((1000, 5000), 0, 1),
+        ((1000, 500), None, 500),
+    ],
+)
+def test_times_to_live(settings: Any, wished: Any, granted: Any) -> None:
+    assert TaskSettings(*settings, 1).lifetime(wished) == granted
+
+
+# -- middleware -----------------------------------------------------------------------------------
+
+
+def test_what_passes_through_sees_one_answer(connect: Any) -> None:
+    """The task is the answer to the request; what comes of the handler later is none."""
+
+    class Sink:
+        def __init__(self, connection: Any, ref: int) -> None:
+            self.connection = connection
+            self.ref = ref
+
+        def result(self, data: bytes) -> None:
+            answers.append(msgspec.json.decode(data))
+            self.connection.session.send_result(self.ref, data)
+            self.connection.wrote()
+
+        def error(self, code: int, message: str, data: Any) -> None:
+            answers.append((code, message))
+            self.connection.session.send_error(self.ref, code, message, data)
+            self.connection.wrote()
+
+        def cancelled(self) -> None:
+            answers.append("cancelled")
+
+    answers: list[Any] = []
+    shop = Workshop()
+    shop.server._through = lambda connection, message: connection.dispatch(
+        message, Sink(connection, message.ref)
+    )
+    peer: Peer = connect(shop, "2025-11-25")
+    answers.clear()
+    message = call(1, "double", {"n": 2})
+    message["params"]["task"] = {}
+    peer.send(message)
+    task = peer.until(1)[-1]["result"]["task"]
+    shop.gate.set()
+    peer.send(request(2, "tasks/result", {"taskId": task["taskId"]}))
+    assert peer.until(2)[-1]["result"]["structuredContent"] == {"result": 4}
+    assert [list(answer) for answer in answers] == [
+        ["task"],
+        ["content", "structuredContent", "_meta"],
+    ]
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_middleware_around_calls_that_become_tasks(run: Run, era: Any) -> None:
+    """It sees the task as the reply, and is not in the way of what follows."""
+
+    async def main() -> None:
+        shop = Workshop(poll_interval=0.02)
+        seen: list[Any] = []
+
+        @shop.server.add_middleware
+        async def watch(request: Any, call_next: Any) -> Any:
+            reply = await call_next(request)
+            seen.append(request.method)
+            return reply
+
+        async with Client(shop.server, era=era, extensions=[TASKS], roots=["file:///r"]) as client:
+            task = await client.start_tool("double", {"n": 2})
+            assert task.id is not None and "tools/call" in seen
+            shop.gate.set()
+            assert (await task.result()).structured_content == {"result": 4}
+            task = await client.start_tool("ask_roots", {"times": 1})
+            assert not (await task.result()).is_error
+            shop.gate.clear()
+            task = await client.start_tool("double", {"n": 2})
+            while shop.started != ["double", "double"]:
+                await asyncio.sleep(0)
+            await task.cancel()
+            while not shop.cancelled:
+                await asyncio.sleep(0)
+            with pytest.raises(TaskCancelled):
+                await task.result()
+            task = await client.start_tool("double", {"n": 2})
+            while len(shop.started) < 3:
+                await asyncio.sleep(0)
+        assert shop.cancelled == ["double", "double"]  # with its server
+
+    run(main())
+
+
+@pytest.mark.parametrize("middleware", [False, True])
+def test_a_call_that_becomes_a_task_while_it_runs(run: Run, middleware: bool) -> None:
+    async def main() -> None:
+        shop = Workshop(poll_interval=0.02)
+
+        @shop.server.tool(task="optional", task_after=0.01, timeout=20)
+        async def slow(n: int, ctx: Context) -> int:
+            await shop.wait("slow")
+            await ctx.progress(1)
+            return n
+
+        if middleware:
+
+            @shop.server.add_middleware
+            async def through(request: Any, call_next: Any) -> Any:
+                return await call_next(request)
+
+        async with Client(shop.server, era="modern", extensions=[TASKS]) as client:
+            task = await client.start_tool("slow", {"n": 2})
+            assert task.id is not None
+            shop.gate.set()
+            assert (await task.result()).structured_content == {"result": 2}
+            assert (await client.call_tool("slow", {"n": 3})).structured_content == {"result": 3}
+
+    run(main())
