@@ -75,7 +75,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Markers of the whole suite."""
     config.addinivalue_line(
-        "markers", "off_schema(why): the package is made to send what no revision knows"
+        "markers", "off_schema(why): what the package sends is not looked at in this test"
     )
 
 
@@ -83,9 +83,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def recorder(request: pytest.FixtureRequest) -> Iterator[Recorder]:
     """All that the package's servers and clients send during a test fits the revision in force."""
     heard = Recorder()
+    if request.node.get_closest_marker("off_schema") is not None:
+        yield heard
+        return
     heard.start()
     yield heard
     heard.stop()
-    if request.node.get_closest_marker("off_schema") is None and heard.problems:
+    if heard.problems:
         several = "\n".join(heard.problems[:20])
         pytest.fail(f"the package sent what its revision does not know:\n{several}", pytrace=False)

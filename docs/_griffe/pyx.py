@@ -1,7 +1,9 @@
 """The reference's docstrings of compiled modules.
 
-Their signatures are in stubs (``.pyi``), their docstrings in the Cython source beside them, which is
-no Python: what is read of it are the headers of classes and functions and the string below each.
+Their signatures are in stubs (``.pyi``), their docstrings in the Cython source beside them, which
+is no Python: what is read of it are the headers of classes and functions and the string below each.
+Besides, ``::`` before a block of code, ``>>>``, roles (``:meth:``) and terms above what they mean
+are no Markdown, and become what is.
 """
 
 from __future__ import annotations
@@ -19,6 +21,10 @@ HEADER = re.compile(
 )
 STRING = re.compile(r'\s*[rR]?"""(.*?)"""', re.DOTALL)
 SIGNATURE_END = re.compile(r":[ \t]*(?:#[^\n]*)?\n")
+TERM = re.compile(r"^((?:``)?\w+(?:``)?)\n(?=    \S)", re.MULTILINE)
+ROLE = re.compile(r":(?:class|func|meth|mod):(?=`)")
+SESSION = re.compile(r"^>>> .*\n(?:(?:>>> |\.\.\. |\.\.\.$).*\n)*", re.MULTILINE)
+BEFORE_CODE = re.compile(r"::$", re.MULTILINE)
 
 
 def docstrings(source: str) -> Iterator[tuple[str, str]]:
@@ -44,6 +50,14 @@ class PyxDocstrings(griffe.Extension):
     def on_package(self, *, pkg: griffe.Module, **kwargs: Any) -> None:
         self._visit(pkg)
 
+    def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
+        self._plain(obj)
+
+    def _plain(self, obj: griffe.Object) -> None:
+        if obj.docstring is not None:
+            text = TERM.sub(r"* \1:\n", BEFORE_CODE.sub(":", ROLE.sub("", obj.docstring.value)))
+            obj.docstring.value = SESSION.sub(r"```pycon\n\g<0>```\n", text + "\n").rstrip()
+
     def _visit(self, module: griffe.Module) -> None:
         for member in list(module.modules.values()):
             if not member.is_alias:
@@ -62,3 +76,4 @@ class PyxDocstrings(griffe.Extension):
                     break
             if target is not None and not target.is_alias and target.docstring is None:
                 target.docstring = griffe.Docstring(text, parent=target)
+                self._plain(target)

@@ -101,8 +101,8 @@ class InputNeeded(LocalError):
 
 
 class StartupError(LocalError):
-    """A server cannot be started: its lifespan failed (``__cause__`` is what it raised), or it wants
-    a dependency that nobody provides."""
+    """A server cannot be started: its lifespan failed (``__cause__`` is what it raised), or it
+    wants a dependency that nobody provides."""
 
 
 class InvalidResponse(WirespeedError):

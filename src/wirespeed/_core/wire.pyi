@@ -10,6 +10,7 @@ from wirespeed.limits import Limits
 _Tap: TypeAlias = Callable[[Wire, Literal["made", "sent", "received"], bytes], object]
 
 def set_tap(function: _Tap | None) -> None: ...
+
 @disjoint_base
 class Wire:
     @property

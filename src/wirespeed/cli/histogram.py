@@ -43,8 +43,9 @@ def bins(ordered: Sequence[float], rows: int) -> list[tuple[float, float, int]]:
         edges.append(largest)
     found = []
     before = 0
-    for low, high in pairwise(edges):
-        upto = len(ordered) if high == edges[-1] else bisect_left(ordered, high)
+    for row, (low, high) in enumerate(pairwise(edges), start=2):
+        # the last one by its place: it may be empty, from the largest value to itself
+        upto = len(ordered) if row == len(edges) else bisect_left(ordered, high)
         found.append((low, high, upto - before))
         before = upto
     return found

@@ -227,10 +227,13 @@ async def legacy(
         version = revision.version
         mine = identity.declared(version)
         if "tasks" in mine:
-            from wirespeed.client.task_inbox import TaskInbox as Inbox
+            from wirespeed.client.task_inbox import TaskInbox
+
+            connection.answerer = TaskInbox(connection, identity.answering, mine, version)
         else:
             from wirespeed.client.inbox import Inbox
-        connection.answerer = Inbox(connection, identity.answering, mine, version)
+
+            connection.answerer = Inbox(connection, identity.answering, mine, version)
     connection.notify("notifications/initialized")
     return Agreement(revision, result.serverInfo, result.capabilities, result.instructions)
 

@@ -26,6 +26,7 @@ processors that want to see spans begin (``on_start``).
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextvars
 import logging
 import operator
@@ -250,6 +251,7 @@ class _Light:
         )
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=light.seed)
+        atexit.register(light.flush)  # before the provider's own, which was registered earlier
         return light
 
     # -- for the tracer --------------------------------------------------------------------------

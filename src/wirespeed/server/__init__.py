@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from wirespeed.server.extensions import Extension, ExtensionResult
     from wirespeed.server.forms import Email, Uri, titles
     from wirespeed.server.inputs import InputRequired
+    from wirespeed.server.passage import InboundRequest, Reply
     from wirespeed.server.prompt import Prompt, PromptMessage, PromptResult
     from wirespeed.server.providers import DependencyError, Depends
     from wirespeed.server.questions import (
@@ -58,12 +59,14 @@ __all__ = [
     "ExtensionResult",
     "Icon",
     "Image",
+    "InboundRequest",
     "InputRequired",
     "ModelPreferences",
     "Prompt",
     "PromptMessage",
     "PromptResult",
     "RawResult",
+    "Reply",
     "Resource",
     "ResourceContents",
     "ResourceLink",
@@ -98,6 +101,7 @@ _HOMES = {
     "wirespeed.server.extensions": ("Extension", "ExtensionResult"),
     "wirespeed.server.forms": ("Email", "Uri", "titles"),
     "wirespeed.server.inputs": ("InputRequired",),
+    "wirespeed.server.passage": ("InboundRequest", "Reply"),
     "wirespeed.server.prompt": ("Prompt", "PromptMessage", "PromptResult"),
     "wirespeed.server.providers": ("DependencyError", "Depends"),
     "wirespeed.server.questions": (

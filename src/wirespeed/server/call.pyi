@@ -1,6 +1,8 @@
 from asyncio import AbstractEventLoop, Future, Task
 from collections.abc import Callable, Coroutine
-from typing import Any, Never, final
+from typing import Any, final
+
+from typing_extensions import disjoint_base
 
 from wirespeed._core.envelope import Message
 from wirespeed._core.framing.base import Framer
@@ -15,6 +17,9 @@ from wirespeed.server.server import Server
 from wirespeed.transport.link import Endpoint
 from wirespeed.transport.tasks import Completion, TaskPool
 
+__pyx_capi__: dict[str, object]  # what other compiled modules cimport
+
+@disjoint_base
 class Operation:
     owner: Server | None
     @property
@@ -39,12 +44,15 @@ class Feature(Operation):
         wants_context: bool = False,
         launch: Callable[..., Coroutine[Any, Any, Any]] | None = None,
     ) -> None: ...
+    @property
+    def spec(self) -> Any: ...
     def invoke(self, values: list[Any], names: tuple[str, ...] | None = None) -> Any: ...
 
+@disjoint_base
 class Call(Completion):
     sink: Any
     asker: Any
-    def __init__(self, *args: object, **kwargs: object) -> Never: ...
+    def __init__(self, *args: object, **kwargs: object) -> None: ...  # TypeError
     @property
     def connection(self) -> Serving: ...
     @property
@@ -69,6 +77,7 @@ class Call(Completion):
     def detach(self, body: Body, sink: Any) -> None: ...
     def notify(self, method: str, params: bytes | None) -> None: ...
 
+@disjoint_base
 class Serving(Endpoint):
     revision: Revision | None
     state: State

@@ -119,7 +119,7 @@ class Server(Tools, Resources, Prompts, Completions, Composition, Middlewares):
         self._hints = {"ttlMs": list_ttl_ms, "cacheScope": cache_scope}
         self._modern_end = modern_end(self._info_json)
         self._answers = {}
-        self._offers = {"logging": dict}
+        self._offers = {}
         self._connections: set[ServerConnection] = set()
         self._setup_middleware()
         self._setup_tools()
@@ -129,6 +129,7 @@ class Server(Tools, Resources, Prompts, Completions, Composition, Middlewares):
         self._setup_composition(lifespan)
         self._setup_extensions()
         self._setup_tasks()
+        self._offers["logging"] = dict
 
     def __repr__(self) -> str:
         return f"<Server {self.name!r}, {len(self._tools)} tools>"

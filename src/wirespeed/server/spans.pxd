@@ -22,6 +22,7 @@ cdef class Tracer:
     cdef object parts                  # those that were looked at
     cdef object deliver                # (list of finished spans), called soon; None: each at once
     cdef list ready                    # finished spans that wait for that
+    cdef object loop                   # where that was asked for
     cdef object attach                 # (context) -> token
     cdef object variable               # the context variable that `attach` sets, or None
     cdef object context_type

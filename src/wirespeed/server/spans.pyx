@@ -164,7 +164,8 @@ cdef class Tracer:
                     logger.exception("a span processor failed")
             return 0
         self.ready.append(finished)
-        if len(self.ready) == 1:
+        if len(self.ready) == 1 or span.loop is not self.loop:
+            self.loop = span.loop
             span.loop.call_soon(self.flush)
         elif len(self.ready) >= MAX_READY:
             self.flush()

@@ -244,8 +244,8 @@ cdef class Tool(Operation):
         return self.send_content_c(call, error_content(text), None, True, None)
 
     cdef int refuse_arguments_c(self, Call call, object exc, bint as_error) except -1:
-        """Arguments that break the tool's schema (SEP-1303: a result, since 2025-11-25). `as_error`:
-        who asked for a task waits for no result."""
+        """Arguments that break the tool's schema (SEP-1303: a result, since 2025-11-25).
+        `as_error`: who asked for a task waits for no result."""
         cdef str text = f"Invalid arguments for tool {self.name}: {describe_validation_error(exc)}"
         call.ended = True
         if call.revision.argument_errors_in_results and not as_error:

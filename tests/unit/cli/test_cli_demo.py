@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from cli_lab import CONTROLS, DEADLINE, error_of, on_terminal, wirespeed
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from wirespeed import Client, Server
@@ -185,6 +185,7 @@ seconds = st.floats(min_value=1e-9, max_value=1e4)
 
 
 @given(st.lists(seconds, min_size=1, max_size=300), st.integers(2, 20))
+@example([1.0] * 99 + [1.12], 2)
 def test_bins_hold_every_value_once(values: list[float], rows: int) -> None:
     ordered = sorted(values)
     found = histogram.bins(ordered, rows)

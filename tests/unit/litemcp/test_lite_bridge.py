@@ -318,6 +318,7 @@ def test_parameters_are_required_first_and_parsed_by_type(once: Run) -> None:
     once(main())
 
 
+@pytest.mark.off_schema("a kind of block that is yet to come")
 def test_results_of_mcp_become_contents(once: Run) -> None:
     mcp = Server("mcp")
     results: dict[str, Any] = {

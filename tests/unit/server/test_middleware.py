@@ -844,3 +844,36 @@ def test_middleware_answers_a_question_in_the_clients_stead(connect: Any, server
     peer = asked_client(connect)
     assert text_of(peer.result(call(1, "ask_first"))) == "accept"
     assert "must return bytes, not dict" in text_of(peer.result(call(2, "ask_first")))
+
+
+@pytest.mark.parametrize("value", ["done", "late"])
+def test_a_call_that_becomes_a_task_is_a_reply_and_goes_on(
+    connect: Any, server: Server, value: str
+) -> None:
+    replies: list[Any] = []
+    gate = asyncio.Event()
+    server.use_tasks()
+
+    @server.tool(task="optional")
+    async def work() -> str:
+        if value == "late":
+            await gate.wait()
+        return f"{value} {variable.get()}"
+
+    @server.add_middleware
+    async def look(request: InboundRequest, call_next: Any) -> Any:
+        variable.set("set")
+        reply = await call_next(request)
+        replies.append((request.method, reply.decode()))
+        return reply
+
+    peer = connect("2025-11-25")
+    message = call(1, "work")
+    message["params"]["task"] = {}
+    peer.send(message)
+    task = peer.until(1)[-1]["result"]["task"]
+    assert replies[-1] == ("tools/call", {"task": task})
+    gate.set()
+    peer.send(request(2, "tasks/result", {"taskId": task["taskId"]}))
+    assert text_of(peer.until(2)[-1]["result"]) == f"{value} set"
+    assert peer.connection.running == set()

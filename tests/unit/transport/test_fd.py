@@ -200,6 +200,7 @@ def test_a_descriptor_that_cannot_be_polled_is_refused(run: Any, tmp_path: Any) 
     run(main())
 
 
+@pytest.mark.off_schema("answers to nothing")
 def test_the_end_of_input_is_told_after_what_came_before(run: Any) -> None:
     async def main() -> None:
         async with Ends(server_of()) as ends:

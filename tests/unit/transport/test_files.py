@@ -126,6 +126,7 @@ def test_questions_are_answered_until_the_end_of_input(run: Any) -> None:
     run(main())
 
 
+@pytest.mark.off_schema("answers to nothing")
 def test_the_last_line_needs_no_newline(run: Any) -> None:
     async def main() -> None:
         async with Files(server_of()) as files:
