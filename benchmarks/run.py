@@ -25,6 +25,7 @@ SECTIONS = (
     "engine",
     "copy",
     "footprint",
+    "tools",
     "websocket",
     "connections",
 )
