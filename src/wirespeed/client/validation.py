@@ -265,6 +265,7 @@ class _Size:
         return None
 
     def _extent(self, schema: Any) -> str | None:
+        refs: list[str] = []
         stack = [(schema, 0)]
         while stack:
             value, depth = stack.pop()
@@ -279,8 +280,13 @@ class _Size:
                 for keyword, prefix in (("$anchor", "#"), ("$dynamicAnchor", "#"), ("$id", "")):
                     if isinstance(name := value.get(keyword), str):
                         self._named[prefix + _end(name)] = value
+                refs += [ref for word in _REFS if isinstance(ref := value.get(word), str)]
             parts = value.values() if isinstance(value, dict) else value
             stack += [(part, depth + 1) for part in parts]
+        for ref in refs:
+            # what is behind any other could not be counted
+            if "#/" in ref and not ref.startswith("#/"):
+                return f"has a reference by way of an $id: {ref[:100]!r}"
         return None
 
     def _of(self, schema: Any) -> int:
@@ -301,7 +307,7 @@ class _Size:
         return total
 
     def _same(self, schema: dict[str, Any]) -> Iterable[Any]:
-        for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+        for keyword in _REFS:
             target = self._target(schema.get(keyword))
             if target is not None:
                 yield target
@@ -346,6 +352,9 @@ class _Size:
             else:
                 return None
         return value
+
+
+_REFS = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 def _end(uri: str) -> str:

@@ -142,3 +142,24 @@ class CallInput(msgspec.Struct):
             or self.requestState is not None
             or self.task is not None
         )
+
+
+class RoundInput(msgspec.Struct):
+    """What a request of 2026-07-28 may bring; a member ``task`` means nothing there (SEP-2663)."""
+
+    inputResponses: dict[str, msgspec.Raw] | None = None  # noqa: N815
+    requestState: str | None = None  # noqa: N815
+
+    def known(self) -> CallInput:
+        """The same, as it is looked at."""
+        return CallInput(self.inputResponses, self.requestState)
+
+
+class TaskInput(msgspec.Struct):
+    """What tools/call of 2025-11-25 may bring, which knows no rounds."""
+
+    task: dict[str, Any] | None = None
+
+    def known(self) -> CallInput:
+        """The same, as it is looked at."""
+        return CallInput(task=self.task)

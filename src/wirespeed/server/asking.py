@@ -55,8 +55,8 @@ _encode = msgspec.json.Encoder(enc_hook=enc_hook).encode
 class _Target(msgspec.Struct):
     """What of a request's params a request state is bound to."""
 
-    name: str = ""
-    uri: str = ""
+    name: Any = None
+    uri: Any = None
     arguments: Raw | msgspec.UnsetType = UNSET
 
 
@@ -185,7 +185,7 @@ class Rounds(Asker):
             self._binding = binding_of(
                 call.connection.principal,
                 _METHODS.get(call.operation.kind, call.operation.kind),
-                target.name or target.uri,
+                target.uri if call.operation.kind == "resource" else target.name,
                 None if target.arguments is UNSET else bytes(target.arguments),
             )
             self._params = None

@@ -92,4 +92,5 @@ cdef class Serving(Endpoint):
 
 
 cdef Series series_of(Observer observer, object server, Message m)
+cdef str name_of(Message m)
 cdef object describe(object exc)

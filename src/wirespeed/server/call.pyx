@@ -13,7 +13,7 @@ import threading
 
 import msgspec
 
-from wirespeed._core._simd cimport WS_NAME, WS_PARAMS
+from wirespeed._core._simd cimport WS_NAME, WS_PARAMS, WS_URI
 from wirespeed._core.envelope cimport ERROR, INVALID, RESULT, Message
 from wirespeed._core.session cimport Session
 from wirespeed.server.observer cimport CANCELLED, Observer, Series, now_c
@@ -29,7 +29,7 @@ from wirespeed.errors import (
     ResourceNotFound,
 )
 from wirespeed.protocol import codes
-from wirespeed.protocol.messages import CallInput, ErrorObject
+from wirespeed.protocol.messages import ErrorObject, RoundInput, TaskInput
 from wirespeed.server import launch as launchers
 from wirespeed.server.context import Context
 from wirespeed.server.methods import HANDLERS
@@ -44,7 +44,8 @@ cdef str UNKNOWN = "unknown"
 cdef dict METHODS = {
     "prompt": "prompts/get", "resource": "resources/read", "completion": "completion/complete",
 }
-cdef object decode_input = msgspec.json.Decoder(CallInput).decode
+cdef object decode_rounds = msgspec.json.Decoder(RoundInput).decode
+cdef object decode_wish = msgspec.json.Decoder(TaskInput).decode
 cdef object decode_error = msgspec.json.Decoder(ErrorObject).decode
 
 
@@ -281,8 +282,9 @@ cdef class Serving(Endpoint):
         call.revision = revision
         call.modern = revision.modern
         call.sink = self.sink
-        call.asker = None
+        call.asker = call.timer = call.task = None
         call.detached = call.apart = call.failed = False
+        call.timed_out = call.cancelled = call.given_up = call.answered = False
         call.began = self.began
         call.span = self.span
         call.code = 0
@@ -296,7 +298,7 @@ cdef class Serving(Endpoint):
         cdef Call call = Call.__new__(Call)
         self.prepare_c(call, operation, message, revision)
         if call.modern and message.scan.poi[WS_PARAMS].len:
-            call.input = input_of(message)
+            call.input = input_of(message, revision)
         if operation.wants_context:
             call.context = Context(call, message)
         return call
@@ -470,11 +472,23 @@ cdef Series series_of(Observer observer, object server, Message m):
     return observer.of_method_c(method)
 
 
-def input_of(Message message not None):
-    """What a request brought of earlier rounds; None for nothing. ProtocolError -32602."""
+cdef str name_of(Message m):
+    """What a request is for: by its method, for a request may have any other member too."""
+    return m.text_c(WS_URI if m.method.startswith("resources/") else WS_NAME)
+
+
+def input_of(Message message not None, revision not None):
+    """What a request brought of earlier rounds, or its wish for a task, as the revision has them;
+    None for nothing. ProtocolError -32602."""
     cdef object params = message.params
+    if message.method in revision.input_methods:
+        decode = decode_rounds
+    elif "tasks" in revision.capabilities and message.method == "tools/call":
+        decode = decode_wish
+    else:
+        return None
     try:
-        found = decode_input(params.copy())
+        found = decode(params.copy()).known()
     except msgspec.DecodeError as exc:
         text = str(exc).replace("`$", "`params").replace("$.", "params.")
         raise ProtocolError(codes.INVALID_PARAMS, f"Invalid params: {text}") from None

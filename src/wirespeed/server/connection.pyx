@@ -114,6 +114,7 @@ cdef class ServerConnection(Serving):
         return 0
 
     cpdef object on_eof(self):
+        self.fail_asked()              # no answer can come any more
         self.drain()
 
     cpdef object on_lost(self, exc):
@@ -352,7 +353,7 @@ cdef class ServerConnection(Serving):
         if call.modern and not self.pinned_modern:
             self.pin_modern_c()
         if has_more_params(m):
-            call.input = input_of(m)
+            call.input = input_of(m, revision)
         if tool.tasks is not None or (call.input is not None and call.input.task is not None):
             as_task = self.server._as_task(call, m)
         try:
@@ -383,8 +384,8 @@ cdef class ServerConnection(Serving):
             call.apart = True
         decoded = arguments = None      # the input memory may go before the handler ends
         self.start_c(call, value)
-        if call.running is not None:
-            self.spare_call = None
+        if call.running is not None or call.sink is not None:
+            self.spare_call = None      # it goes on
         return 0
 
     cdef object call_inline_c(self, Tool tool, object decoded, object context):

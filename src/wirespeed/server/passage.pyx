@@ -17,16 +17,14 @@ from wirespeed._core._simd cimport (
     WS_META_CLIENT_CAPABILITIES,
     WS_META_CLIENT_INFO,
     WS_META_PROTOCOL_VERSION,
-    WS_NAME,
     WS_OK,
     WS_PARAMS,
     WS_ROOT_OBJECT,
-    WS_URI,
     kernels,
     ws_scan,
 )
 from wirespeed._core.envelope cimport Message
-from wirespeed.server.call cimport Call, Operation, Serving, series_of
+from wirespeed.server.call cimport Call, Operation, Serving, name_of, series_of
 from wirespeed.server.connection cimport ServerConnection
 from wirespeed.server.observer cimport Series
 
@@ -146,10 +144,9 @@ cdef class InboundRequest:
 
     @property
     def name(self):
-        """What ``params.name`` or ``params.uri`` says (the tool, prompt or resource), or None."""
-        cdef Message m = self.passage.message
-        cdef str name = m.text_c(WS_NAME)
-        return m.text_c(WS_URI) if name is None else name
+        """What the request is for, or None: ``params.uri`` of the methods of resources, and
+        ``params.name`` of all others (the tool, the prompt)."""
+        return name_of(self.passage.message)
 
     @property
     def meta(self):

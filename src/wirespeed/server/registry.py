@@ -121,6 +121,8 @@ class Registry(Generic[T]):
             return page
         keys = list(self._entries)
         start = 0
+        if cursor is not None and self._page_size is None:
+            raise ProtocolError(codes.INVALID_PARAMS, "Invalid cursor")  # none was given out
         if cursor is not None:
             try:
                 last = base64.urlsafe_b64decode(cursor.encode()).decode()
@@ -142,7 +144,8 @@ class Registry(Generic[T]):
             page = self._finish(_encode(result | dict(self._hints)))
         else:
             page = _encode(result)
-        pages[key] = page
+        if start % (self._page_size or 1) == 0:
+            pages[key] = page  # not what is made up between the pages
         return page
 
 

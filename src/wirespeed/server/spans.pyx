@@ -24,10 +24,10 @@ import os
 
 import msgspec
 
-from wirespeed._core._simd cimport WS_ID, WS_META, WS_META_PROTOCOL_VERSION, WS_NAME, WS_URI
+from wirespeed._core._simd cimport WS_ID, WS_META, WS_META_PROTOCOL_VERSION
 from wirespeed._core.envelope cimport Message, method_is, poi_is, span_of
 from wirespeed._core.span cimport Span
-from wirespeed.server.call cimport Serving
+from wirespeed.server.call cimport Serving, name_of
 
 from wirespeed.protocol.revisions import MODERN_VERSIONS
 
@@ -205,9 +205,7 @@ cdef class Tracer:
             span.method = (
                 TOOLS_CALL if method_is(m, b'"tools/call"', TOOLS_CALL) else m.method
             )
-            span.target = m.text_c(WS_NAME)
-            if span.target is None:
-                span.target = m.text_c(WS_URI)
+            span.target = name_of(m)
             if span.target is not None and len(span.target) > MAX_TEXT:
                 span.target = span.target[:MAX_TEXT]
         if sampling == ASK:

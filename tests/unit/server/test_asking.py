@@ -894,3 +894,26 @@ def test_a_call_that_becomes_a_task_while_it_asks(
         return str((await asked).content)
 
     assert text_of(connect().result(tool_request(1, "late"))) == text
+
+
+def test_trap_66_a_state_of_a_resource_is_for_its_uri_alone(connect: Any, server: Server) -> None:
+    @server.resource("doc://{name}")
+    async def doc(name: str, ctx: Context) -> str:
+        return (await ctx.elicit("May I?", Seat)).action
+
+    peer = connect()
+    message = modern_request(1, "resources/read", {"uri": "doc://a", "name": "n"})
+    first = peer.result(message)
+    other = modern_request(2, "resources/read", {"uri": "doc://b", "name": "n"})
+    assert peer.error(again(2, other, first, {"elicit-1": ACCEPT})) == REFUSAL
+    done = peer.result(again(3, message, first, {"elicit-1": ACCEPT}))
+    assert done["contents"][0]["text"] == "accept"
+
+
+@pytest.mark.parametrize("more", [{"uri": 5}, {"task": "x"}, {"task": 1}])
+def test_members_that_mean_nothing_are_ignored(more: Any, connect: Any, asking: Server) -> None:
+    peer = connect()
+    for n, tool in enumerate(asking.tools):
+        result = peer.result(tool_request(n, tool, None, None, **more))
+        assert result["resultType"] in ("input_required", "complete"), result
+        assert result.get("isError") is not True, result

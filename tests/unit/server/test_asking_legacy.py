@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from questions_lab import ACCEPT, ANSWERS, ROOTS, SAMPLED, enter, reply, tool_request
 from raw import call, cancel, request
-from server_lab import LEGACY, MODERN, text_of
+from server_lab import FOREVER, LEGACY, MODERN, text_of
 
 from wirespeed import Context, Server
 from wirespeed.errors import CallTimeout, InvalidResponse, MissingCapability, RemoteError
@@ -547,3 +547,23 @@ def test_a_request_may_be_refused_until_a_link_was_opened(
     less = enter(connect, version, {"elicitation": {}})
     result = less.result(call(1, "sign_in"))
     assert text_of(result) == "The client does not declare the capability elicitation.url"
+
+
+def test_the_end_of_input_ends_what_waits_for_an_answer(connect: Any) -> None:
+    """Nobody can answer any more, so the server does not wait for its grace time."""
+    server, ended = Server("s", shutdown_grace=FOREVER), []
+
+    @server.tool
+    async def roots(ctx: Context) -> str:
+        try:
+            await ctx.roots()
+        except BaseException as exc:
+            ended.append(type(exc).__name__)
+            raise
+        return ""
+
+    peer = enter(lambda: connect(to=server), NEWEST)
+    assert peer.ask(call(1, "roots"))["method"] == "roots/list"
+    peer.end_input()
+    assert peer.recv()["result"]["isError"] is True
+    assert ended == ["ConnectionClosed"]

@@ -877,3 +877,45 @@ def test_a_call_that_becomes_a_task_is_a_reply_and_goes_on(
     peer.send(request(2, "tasks/result", {"taskId": task["taskId"]}))
     assert text_of(peer.until(2)[-1]["result"]) == f"{value} set"
     assert peer.connection.running == set()
+
+
+def test_the_name_of_a_request_follows_from_its_method(connect: Any, server: Server) -> None:
+    """Whatever other members it has: a guard must see what the handler will."""
+    seen: list[Any] = []
+    server.add_resource("secret://x", "hidden")
+
+    @server.tool
+    async def quiet() -> str:
+        return ""
+
+    @server.add_middleware
+    async def look(request: InboundRequest, call_next: Any) -> Any:
+        seen.append(request.name)
+        return await call_next(request)
+
+    peer = connect()
+    peer.result(modern(1, "resources/read", {"name": "nothing", "uri": "secret://x"}))
+    peer.result(modern(2, "tools/call", {"name": "quiet", "uri": "secret://x"}))
+    assert seen == ["secret://x", "quiet"]
+
+
+def test_a_call_behind_middleware_is_nothing_of_the_one_before(
+    connect: Any, server: Server
+) -> None:
+    wait = True
+
+    @server.add_middleware
+    async def through(request: InboundRequest, call_next: Any) -> Any:
+        return await call_next(request)
+
+    @server.tool(timeout=0.02)
+    async def slow() -> str:
+        if wait:
+            await asyncio.sleep(60)
+        raise ValueError("own words")
+
+    peer = connect()
+    assert "timed out" in text_of(peer.result(tool_call(1, "slow", MODERN)))
+    wait = False
+    for id in (2, 3):
+        assert text_of(peer.result(tool_call(id, "slow", MODERN))) == "own words"

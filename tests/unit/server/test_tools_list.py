@@ -396,3 +396,15 @@ def test_the_cursor_is_the_name_of_the_last_tool(connect: Any) -> None:
     """Documented, so that a reader of logs can decode it."""
     cursor = ask(connect(to=numbered(3, page_size=2)), MODERN)["result"]["nextCursor"]
     assert base64.urlsafe_b64decode(cursor) == b"tool-1"
+
+
+def test_a_list_on_one_page_has_no_cursors(connect: Any) -> None:
+    """A client cannot have pages made that were never offered."""
+    server = numbered(3)
+    made_up = base64.urlsafe_b64encode(b"tool-0").decode()
+    assert ask(connect(to=server), MODERN, cursor=made_up)["error"]["code"] == -32602
+    paged = numbered(4, page_size=2)
+    peer = connect(to=paged)
+    assert len(ask(peer, MODERN, cursor=made_up)["result"]["tools"]) == 2
+    ask(peer, MODERN)
+    assert len(paged._tools._pages) == 1  # what lies between the pages is not kept

@@ -491,7 +491,7 @@ def test_a_slow_reader_that_reads_a_little_stays(run: Run) -> None:
 # -- nothing is left -------------------------------------------------------------------------------
 
 
-@pytest.mark.off_schema("objects are counted")
+@pytest.mark.unheard("objects are counted")
 def test_connections_that_come_and_go_leave_nothing(run: Run) -> None:
     async def main() -> None:
         server: Any = lab_server()
