@@ -69,7 +69,7 @@ cdef bint has_context(Span s) noexcept:
     cdef const uint8_t *p = s.p
     cdef const uint8_t *end = s.p + s.n
     while p + 9 <= end:
-        p = <const uint8_t *> memchr(p, c'"', <size_t> (end - p))
+        p = <const uint8_t *> memchr(p, c'"', <size_t> end - <size_t> p)
         if p is NULL or p + 9 > end:
             return False
         if p[1] == c't' and p + 13 <= end and memcmp(p, b'"traceparent"', 13) == 0:
