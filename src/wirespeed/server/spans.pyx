@@ -80,6 +80,7 @@ cdef bint has_context(Span s) noexcept:
     return False
 
 
+@cython.overflowcheck(False)           # bits, at most 64 of them
 cdef int hex_c(const uint8_t *p, int n, uint64_t *value) noexcept:
     """n hexadecimal digits, in lower case. 0: they are none."""
     cdef uint64_t v = 0
@@ -136,6 +137,7 @@ cdef class Tracer:
         self.s0 = int.from_bytes(noise[:8], "little") | 1
         self.s1 = int.from_bytes(noise[8:], "little")
 
+    @cython.overflowcheck(False)       # modulo 2**64 is what is meant
     cdef uint64_t random_c(self) noexcept:
         """xorshift128+; never 0."""
         cdef uint64_t x = self.s0, y = self.s1

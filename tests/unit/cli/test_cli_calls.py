@@ -244,7 +244,7 @@ def test_text_reaches_a_pipe_as_it_is_and_a_terminal_without_controls(server_fil
 
 
 def test_progress_is_a_bar_on_a_terminal_only() -> None:
-    args = ["call", "--", *CALCULATOR, "--", "slow_sum", '{"numbers": [1, 2, 4], "pause": 0.15}']
+    args = ["call", "--", *CALCULATOR, "--", "slow_sum", '{"numbers": [1, 2, 4], "pause": 0.6}']
     written, status = on_terminal(args)
     assert status == 0
     assert "slow_sum" in written
