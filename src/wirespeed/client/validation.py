@@ -1,7 +1,7 @@
 """Structured output of tools, checked against their ``outputSchema``.
 
 server/tools ("Output Schema") of 2025-06-18 and later asks clients to check it. The work is done by
-`jsonschema-rs <https://pypi.org/project/jsonschema-rs/>`_, which comes with the extra
+``jsonschema-rs``, which comes with the extra
 ``wirespeed[validate]``.
 
 Schemas are their server's, so they are not trusted (basic, "JSON Schema Usage", of 2026-07-28):

@@ -74,7 +74,7 @@ class SQLiteTaskStore(TaskStore):
             raise ValueError("a SQLiteTaskStore needs the path of a file")
         self.path = Path(name).absolute()
         self._synchronous = "FULL" if durable else "NORMAL"
-        self._runner = os.urandom(8).hex()
+        self._runner = ""  # from `open` on: a store may be made before workers are forked
         self._lock: int | None = None
         self._database: sqlite3.Connection | None = None
         self._thread: Workers | None = None
@@ -157,6 +157,7 @@ class SQLiteTaskStore(TaskStore):
                         f"{self.path} has tasks in version {version} of their tables; "
                         f"this version of wirespeed knows {SCHEMA}"
                     )
+            self._runner = os.urandom(8).hex()
             self._lock = os.open(self._lock_path(self._runner), flags, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             self._database = database

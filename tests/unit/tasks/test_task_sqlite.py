@@ -249,3 +249,37 @@ def test_a_server_that_is_killed_and_started_again(once: Run, path: Path, era: A
                 await lost.result()
 
     once(main())
+
+
+FORKED = """
+import asyncio, os, sys
+from wirespeed.tasks import SQLiteTaskStore
+
+store = SQLiteTaskStore(sys.argv[1])
+opened, say_opened = os.pipe()
+leave, say_leave = os.pipe()
+child = os.fork()
+
+async def main():
+    async with asyncio.timeout(15):
+        if child:
+            await asyncio.to_thread(os.read, opened, 1)
+        await store.open()
+        if not child:
+            os.write(say_opened, b"x")
+            await asyncio.to_thread(os.read, leave, 1)
+        await store.close()
+
+asyncio.run(main())
+if child:
+    os.write(say_leave, b"x")
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_store_made_before_workers_are_forked(path: Path) -> None:
+    """Each process that opens it is a runner of its own, with a lock of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED, str(path)], capture_output=True, text=True, timeout=60
+    )
+    assert (done.stdout, done.stderr) == ("0\n", "")
