@@ -2,7 +2,8 @@
 
 ``traces`` goes through the OpenTelemetry SDK's batch processor to an exporter that does nothing,
 with the SDK's default sampler, which keeps every trace; ``traces1`` keeps one of a hundred;
-``sdk`` makes every span by the SDK.
+``read`` is ``traces`` with an exporter that reads of each span what one for OTLP does; ``sdk``
+makes every span by the SDK.
 """
 
 import logging
@@ -28,7 +29,7 @@ def metrics() -> None:
     instrument(server, registry=CollectorRegistry())
 
 
-def traces(ratio: float | None = None, *, late: bool = True) -> None:
+def traces(ratio: float | None = None, *, late: bool = True, read: bool = False) -> None:
     from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
     from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
@@ -39,6 +40,12 @@ def traces(ratio: float | None = None, *, late: bool = True) -> None:
         def export(self, spans: Any) -> SpanExportResult:
             return SpanExportResult.SUCCESS
 
+    class Reading(SpanExporter):
+        def export(self, spans: Any) -> SpanExportResult:
+            for span in spans:
+                read_all(span)
+            return SpanExportResult.SUCCESS
+
     class Watching(SpanProcessor):
         def on_start(self, span: Any, parent_context: Any = None) -> None:
             pass
@@ -46,10 +53,21 @@ def traces(ratio: float | None = None, *, late: bool = True) -> None:
     logging.getLogger("opentelemetry").setLevel(logging.ERROR)  # a full queue drops
     sampler = None if ratio is None else ParentBased(TraceIdRatioBased(ratio))
     provider = TracerProvider(sampler=sampler)
-    provider.add_span_processor(BatchSpanProcessor(Nothing()))
+    provider.add_span_processor(BatchSpanProcessor(Reading() if read else Nothing()))
     if not late:
         provider.add_span_processor(Watching())
     instrument(server, tracer_provider=provider)
+
+
+def read_all(span: Any) -> list[Any]:
+    """What an exporter turns into bytes, without the bytes."""
+    found = [span.name, span.kind, span.start_time, span.end_time, span.resource]
+    found += [span.context.trace_id.to_bytes(16, "big"), span.context.span_id.to_bytes(8, "big")]
+    found += [span.context.trace_state, span.parent, span.instrumentation_scope]
+    found += [span.status.status_code, span.status.description]
+    found += [dict(span.attributes), span.dropped_attributes]
+    found += [event.name for event in span.events] + [link.context for link in span.links]
+    return [*found, span.dropped_events, span.dropped_links]
 
 
 if __name__ == "__main__":
@@ -62,6 +80,8 @@ if __name__ == "__main__":
             traces()
         elif extra == "traces1":
             traces(0.01)
+        elif extra == "read":
+            traces(read=True)
         elif extra == "sdk":
             traces(late=False)
         else:

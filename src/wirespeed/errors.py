@@ -36,6 +36,7 @@ __all__ = [
     "StartupError",
     "TaskCancelled",
     "TransportError",
+    "Unsupported",
     "UpgradeRefused",
     "WirespeedError",
 ]
@@ -84,8 +85,11 @@ class InputNeeded(LocalError):
     """A server wants input before it goes on with a call (2026-07-28 basic/patterns/mrtr), and the
     client does not give it by itself: all its ``max_rounds`` are used up, or there is no handler.
 
-    ``requests`` has what it asks for, by its keys: `ElicitRequest`, `SampleRequest`, or
+    ``requests`` has what it asks for, by its keys: `ElicitParams`, `SampleParams`, or
     `ListRootsParams`; ``state`` is the server's own note, or None. `Client.resume` goes on.
+
+    ``task`` is the `ToolTask` that asks, where the call has become one, otherwise None. It waits
+    until it is answered or its time is over, so a call that is not to go on wants its ``cancel()``.
     """
 
     def __init__(
@@ -94,10 +98,17 @@ class InputNeeded(LocalError):
         super().__init__(message, requests, state, call)
         self.requests = requests
         self.state = state
+        self.task: Any = getattr(call, "task", None)
         self._call = call
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class Unsupported(LocalError):
+    """The server's revision has no such request, or the server has not declared the feature that it
+    belongs to (basic/lifecycle, "Operation"). Nothing was sent.
+    """
 
 
 class StartupError(LocalError):
@@ -133,7 +144,8 @@ class RemoteError(WirespeedError):
 
 
 class TaskCancelled(RemoteError):
-    """A task has no result, because it was cancelled (`Client.start_tool`)."""
+    """A task has no result, because it was cancelled (`Client.start_tool`; `Context.sample` and the
+    like with ``ttl``)."""
 
 
 class ProtocolError(WirespeedError):

@@ -28,8 +28,8 @@ MODULES = (
 ELSEWHERE = {
     "wirespeed.__version__": None,
     "wirespeed.core": "wirespeed.core",
+    "wirespeed.client.ClientMiddleware": "wirespeed.client.middleware.ClientMiddleware",
     "wirespeed.client.Event": "wirespeed.client.events.Event",
-    "wirespeed.client.SampleRequest": "wirespeed.client.questions.SampleRequest",
     "wirespeed.client.TASKS": "wirespeed.client.task_calls.TASKS",
     "wirespeed.config.Era": None,  # a choice of strings, seen where it is taken
     "wirespeed.config.Transport": None,

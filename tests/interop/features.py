@@ -331,7 +331,11 @@ BESIDE = """\
 * Tools, logging, progress and cancellation, 100 calls at once, messages of more than a megabyte, in
   every revision: `mcp` {mcp} and {mcp1}, `@modelcontextprotocol/sdk` {sdk} and the packages above;
   over WebSocket with the two that have it.
-* Tasks of 2025-11-25, with questions in them: `mcp` {mcp1}, `@modelcontextprotocol/sdk` {sdk}.
+* Tasks of 2025-11-25, with questions in them, and questions to clients as tasks: `mcp` {mcp1},
+  `@modelcontextprotocol/sdk` {sdk}.
+* Tasks of 2026-07-28 (the extension `io.modelcontextprotocol/tasks`), with questions in them and
+  cancelled: all packages above; where there is none of their own, by programs that write it on what
+  they have for extensions.
 * The published `mcp-server-time` {time}.
 """
 

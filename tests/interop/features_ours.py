@@ -17,10 +17,11 @@ from wirespeed import Client, Server, Stdio
 from wirespeed.client.events import ResourceUpdated
 from wirespeed.client.features import PromptRef, ResourceRef
 from wirespeed.client.questions import Accept, SampleResult
-from wirespeed.client.results import CallToolResult, LogMessage
+from wirespeed.client.results import LogMessage
 from wirespeed.client.task_calls import TASKS
 from wirespeed.errors import RemoteError
 from wirespeed.protocol.asking import Root, ToolUseContent
+from wirespeed.protocol.results import CallToolResult
 
 STEP_SECONDS = 10.0
 

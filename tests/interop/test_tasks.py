@@ -1,8 +1,12 @@
-"""Tasks of 2025-11-25 with the SDKs that have them: mcp 1 and sdk 1.x, both ways.
+"""Tasks with the SDKs of others, both ways.
+
+Those of 2025-11-25 with mcp 1 and sdk 1.x, which have them. Those of 2026-07-28, an extension,
+with FastMCP (fastmcp-tasks), and with mcp 2 and the TypeScript SDK 2.x, which have none of their
+own: the programs write them on what these SDKs have for extensions, so that it is seen all the same
+what our messages become in them.
 
 The servers have ``slow``, which gives "done" after a moment, ``endless``, and ``ask``, which asks
-for a name before it gives "accept NAME" (not on the TypeScript SDK). All must be called as tasks.
-Those of 2026-07-28 are a row of the matrix: see `features`.
+for a name before it gives "accept NAME" (not on sdk 1.x). All are only called as tasks.
 """
 
 from __future__ import annotations
@@ -18,6 +22,8 @@ import pytest
 import transcripts
 
 from wirespeed import Client, Stdio
+from wirespeed.client import TASKS
+from wirespeed.errors import RemoteError, TaskCancelled
 
 OUR_SERVER = [sys.executable, str(peers.PROGRAMS / "our_tasks_server.py")]
 ALL = {"slow": "required", "endless": "required", "ask": "required"}
@@ -25,8 +31,8 @@ STATES = {"working": "working", "listed": True, "cancelled": "cancelled"}
 
 
 def command(peer: str, role: str) -> list[str]:
-    if peer == "ts1":
-        return peers.node(f"ts1_tasks_{role}.mjs")
+    if peer in ("ts1", "ts2"):
+        return peers.node(f"{peer}_tasks_{role}.mjs")
     return [peers.python(peer), str(peers.PROGRAMS / f"{peer}_tasks_{role}.py")]
 
 
@@ -71,3 +77,59 @@ def test_their_server(tmp_path: Path, peer: str) -> None:
     (run,) = transcripts.runs(tmp_path)
     assert pairings.unfit(run, serving=False) == []
     assert run.errors() == []
+
+
+EXTENSION = ["python2", "fastmcp", "ts2"]
+DONE = {"slow": "done", "ask": "accept Ada", "working": "working", "cancelled": "cancelled"}
+# By itself the TypeScript client takes no result that says it is a task.
+MORE = {"ts2": {"by_itself": "UNSUPPORTED_RESULT_TYPE task"}}
+
+
+@pytest.mark.parametrize("peer", EXTENSION)
+def test_their_client_of_the_extension(tmp_path: Path, peer: str) -> None:
+    report = asyncio.run(
+        peers.report([*command(peer, "client"), *pairings.spied(tmp_path, OUR_SERVER)])
+    )
+    assert report == DONE | {"unknown": -32602} | MORE.get(peer, {})
+    found = transcripts.runs(tmp_path)
+    assert [error for run in found for error in run.errors()] == [("tasks/get", -32602)]
+    for run in found:
+        assert pairings.unfit(run, serving=True) == []
+        assert not run.requests("notifications/cancelled")
+
+
+@pytest.mark.parametrize("peer", EXTENSION)
+def test_their_server_of_the_extension(tmp_path: Path, peer: str) -> None:
+    spy = pairings.spied(tmp_path, command(peer, "server"))
+    report: dict[str, Any] = {}
+
+    async def main() -> None:
+        target = Stdio(spy[0], spy[1:], stderr="discard")
+        options: dict[str, Any] = {"on_elicit": lambda request: {"name": "Ada"}}
+        async with Client(
+            target, era="modern", timeout=20, extensions=[TASKS], **options
+        ) as client:
+            assert (await client.call_tool("slow")).text == "done"
+            for name in ("slow", "ask"):
+                task = await client.start_tool(name, {})
+                assert task.id is not None
+                report[name] = (await task.result(timeout=20)).text
+            endless = await client.start_tool("endless", {})
+            again = await client.get_task(str(endless.id))
+            report["working"] = again.state.status
+            report["cancelled"] = (await endless.cancel()).status
+            with pytest.raises(TaskCancelled):
+                await again.result(timeout=20)
+            with pytest.raises(RemoteError) as caught:
+                await client.get_task("nobody's")
+            report["unknown"] = caught.value.code
+
+    asyncio.run(main())
+    assert report == DONE | {"unknown": -32602}
+    (run,) = transcripts.runs(tmp_path)
+    assert pairings.unfit(run, serving=False) == []
+    # that a server tells of no changes by itself is known by asking for it
+    refused = [error for error in run.errors() if error[0] != "subscriptions/listen"]
+    assert refused == [("tasks/get", -32602)]
+    (update,) = run.requests("tasks/update")
+    assert len(update["params"]["inputResponses"]) == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, assert_type
+from typing import Any, Literal, assert_type
 
 import msgspec
 
@@ -20,7 +20,7 @@ from wirespeed.client import (
     ResourceInfo,
     ResourceUpdated,
     Resumed,
-    SampleRequest,
+    SampleParams,
     SampleResult,
     SubscriptionFilter,
     ToolInfo,
@@ -29,6 +29,7 @@ from wirespeed.client import (
 from wirespeed.config import ServerConfig, load
 from wirespeed.litemcp import LiteClient, LiteServer
 from wirespeed.server import (
+    ClientTask,
     Elicited,
     ElicitRequest,
     InputRequired,
@@ -37,6 +38,7 @@ from wirespeed.server import (
     Resource,
     ResourceTemplate,
     Root,
+    RootsChange,
     Sampled,
 )
 from wirespeed.server.tool import Tool
@@ -83,9 +85,22 @@ async def handlers_ask(ctx: Context) -> str | InputRequired:
     assert_type(await ctx.elicit("Sure?"), Elicited[None])
     assert_type((await ctx.elicit_url("Pay", "https://a.example")).accepted, bool)
     assert_type(await ctx.sample("Hi", max_tokens=9), Sampled)
+    assert_type(await ctx.elicit("Sure?", ttl=60, on_progress=ctx.progress), Elicited[None])
+    assert_type(await ctx.client_tasks(), list[ClientTask])
     assert_type(await ctx.roots(), list[Root])
     await ctx.sample("Hi")  # type: ignore[call-arg]
     return InputRequired({"seat": ElicitRequest("Which seat?", Seat)}, state=[1])
+
+
+@server.on_roots_changed
+async def roots_changed(change: RootsChange) -> int:
+    assert_type(await change.roots(timeout=1), list[Root])
+    assert_type(change.connection_id, int)
+    return 1
+
+
+@server.on_roots_changed  # type: ignore[type-var]
+async def takes_something_else(change: Context) -> None: ...
 
 
 @server.resource("users://{user_id}", mime_type="text/plain", ttl_ms=1000)
@@ -98,15 +113,16 @@ def greet(name: str, times: int = 1) -> list[PromptMessage]:
     return [PromptMessage("user", f"Greet {name}")] * times
 
 
-@server.completion(greet, "name")
+@server.completion(greet, "name", timeout=1, max_concurrency=2, queue=3)
 def names(value: str) -> list[str]:
     return [value]
 
 
-async def features_keep_the_signature() -> None:
+async def features_keep_the_signature(change: RootsChange) -> None:
     assert_type(await user(5), str)
     assert_type(greet("Ann", times=2), list[PromptMessage])
     assert_type(names("A"), list[str])
+    assert_type(await roots_changed(change), int)
     await user("5")  # type: ignore[arg-type]
     PromptMessage("system", "x")  # type: ignore[arg-type]
 
@@ -151,11 +167,11 @@ def asking_without_a_loop() -> None:
 
 
 async def answering() -> None:
-    async def on_elicit(request: client_api.ElicitRequest) -> Accept:
+    async def on_elicit(request: client_api.ElicitParams) -> Accept:
         assert_type(request.schema, dict[str, Any] | None)
         return Accept({"name": "x"})
 
-    def on_sample(request: SampleRequest) -> SampleResult:
+    def on_sample(request: SampleParams) -> SampleResult:
         return SampleResult(content="x", model="m")
 
     options = Client(
@@ -177,7 +193,10 @@ async def features() -> None:
         assert_type(read.contents[0].text, str | None)
         assert_type(read.data, bytes)
         assert_type(await client.read_template("file:///{x}", x="y"), ReadResourceResult)
-        assert_type((await client.get_prompt("p")).messages[0].role, str)
+        [message] = (await client.get_prompt("p")).messages
+        assert_type(message.role, Literal["user", "assistant"])
+        if isinstance(message.content, client_api.Text):
+            assert_type(message.content.text, str)
         completion = await client.complete(PromptRef("p"), "argument", "va")
         assert_type(completion.values, list[str])
         async with client.subscribe(tools=True, uris=["file:///x"]) as events:

@@ -17,18 +17,14 @@ from wire_check import row
 from wire_recorder import Recorder
 
 from wirespeed import Context, Server
+from wirespeed.client import report_progress
 from wirespeed.errors import CallTimeout
 from wirespeed.protocol.asking import Root
 
 PROGRAM = Path(__file__).resolve().parents[1] / "interop" / "programs" / "our_features_server.py"
 LEGACY = [version for version in wire_shapes.CODES if version < "2026"]
-# What our side never says although it might.
-NEVER = {
-    ("server", "request", "ping"),
-    ("client", "result", "ping"),
-    ("client", "notification", "notifications/progress"),
-    ("client", "notification", "notifications/tasks/status"),
-}
+# What only clients say that run tasks for servers: see tests/unit/test_method_table.py.
+NEVER = {("client", "notification", "notifications/tasks/status")}
 
 
 # The handshake asks for the newest revision, and is answered with an older one.
@@ -76,6 +72,12 @@ def add_rarities(server: Server) -> None:
         return "in time"
 
     @server.tool
+    async def patiently(ctx: Context) -> str:
+        await ctx.ping()
+        answer = await ctx.sample("Hm?", max_tokens=6, on_progress=lambda *how: None)
+        return answer.text
+
+    @server.tool
     async def complete(ctx: Context) -> None:
         ctx.elicitation_complete("e-1")
 
@@ -94,12 +96,14 @@ class Session(features_ours.Session):
     async def _on_sample(self, request: Any) -> Any:
         if request.max_tokens == 5:
             await asyncio.sleep(30)
+        report_progress(1)
         return await super()._on_sample(request)
 
     async def rarities(self) -> None:
         client = self.client
         await client.add_root(Root(uri="file:///more"))
         await self.call("complete")
+        await self.call("patiently")
         if not self.modern:
             assert (await self.call("hurry")).text == "late"
             if client.protocol_version < "2025-11-25":

@@ -20,6 +20,8 @@ cdef class Session(Wire):
     cdef BatchReply batch                # that they belong to
     cdef readonly bint answers_faults    # a server answers bad input, a client only reports it
     cdef public bint null_ids            # errors without a readable id carry "id": null
+    cdef public object refusal           # (code, message) for requests that still come, or None
+    cdef public bint answers_requests    # False: those of the peer are shown, and never answered
     cdef readonly Py_ssize_t n_cancelled  # cancelled requests whose handlers still run
     cdef size_t max_in_flight, max_waiting, max_waiting_bytes
     # counters

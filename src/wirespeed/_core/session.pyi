@@ -14,6 +14,8 @@ from wirespeed.limits import Limits
 class Session(Wire):
     batches: bool
     null_ids: bool
+    refusal: tuple[int, str] | None
+    answers_requests: bool
     def __new__(
         cls,
         *,

@@ -10,12 +10,16 @@ What a session does by itself, and what it leaves to its owner:
   docs/architecture.md says, and shows as an event of kind "invalid".
 * A request is registered before it becomes an event; a second one with an id still in flight gets
   -32600, and the first goes on. The owner answers by ``send_result`` or ``send_error``, once.
+  Where there are no answers (a client of 2026-07-28: ``answers_requests`` is False), a request is
+  an event and nothing else.
 * A response is matched to its caller; late, unknown and double ones are counted, not shown.
 * ``notifications/cancelled`` takes the request out of flight: an answer given later is dropped.
 * Flow control: while `max_in_flight` requests are worked on, or `output_high` bytes wait for the
   peer, further requests wait, and everything else (responses, notifications, ping) still gets
   through. When too many wait, reading stops; only when our own side waits for the peer too, they
   are refused instead, because the answer may lie behind them.
+* With a ``refusal``, a pair of code and message, requests that come from then on are answered by
+  this error and not shown. Those that came before, and everything else, go their way.
 """
 
 cimport cython
@@ -85,6 +89,7 @@ cdef class Session(Wire):
         self.join_c(limits, LineFramer(limits.max_message) if framer is None else framer)
         self.answers_faults = role == "server"
         self.null_ids = True
+        self.answers_requests = True
         self.max_in_flight = limits.max_in_flight
         self.max_waiting = limits.max_waiting
         self.max_waiting_bytes = limits.max_waiting_bytes
@@ -140,8 +145,10 @@ cdef class Session(Wire):
         )
 
     cdef bint want_read_c(self) noexcept:
-        if self.reader.elements and self.outbox.size >= 2 * self.output_high:
-            return False           # the errors of a batch cannot wait by themselves
+        if self.outbox.size >= 2 * self.output_high and (
+            self.reader.elements or self.refusal is not None
+        ):
+            return False           # their errors cannot wait by themselves
         return not self.must_stop_c() or (
             self.pending.live != 0 and self.outbox.size < 2 * self.output_high
         )
@@ -178,7 +185,7 @@ cdef class Session(Wire):
                     continue
             self.messages_in += 1
             if m.kind_c == REQUEST:
-                if self.register_c(m):
+                if not self.answers_requests or self.register_c(m):
                     return m
             elif m.kind_c == NOTIFICATION:
                 self.notice_c(m)
@@ -230,6 +237,10 @@ cdef class Session(Wire):
             slot.batch = <void *> self.batch
             Py_INCREF(self.batch)
             self.batch.n_open += 1
+        if self.refusal is not None:
+            self.refused += 1
+            self.error_c(ref, self.refusal[0], self.refusal[1], None)
+            return 0
         if can_start:
             return 1
         if method_is(m, b'"ping"', "ping") and self.outbox.size < 2 * self.output_high:

@@ -197,7 +197,7 @@ def _referred(reference: str, root: dict[str, Any], depth: int) -> str:
 
 def block_text(block: Any) -> str:
     """A content block for people: text as it is, everything else described."""
-    from wirespeed.server.content import Audio, EmbeddedResource, Image, ResourceLink, Text
+    from wirespeed.protocol.blocks import Audio, EmbeddedResource, Image, ResourceLink, Text
 
     if isinstance(block, Text):
         return block.text

@@ -7,15 +7,17 @@ with the answers (`wirespeed.client.rounds`).
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
-from wirespeed.client.questions import ElicitRequest, elicit_result, sample_result
+from wirespeed.client.progress import Reporter, telling
+from wirespeed.client.questions import ElicitParams, elicit_result, sample_result
 from wirespeed.client.roots import AnyRoot, Roots, as_root
-from wirespeed.client.threads import Threads
+from wirespeed.client.threads import in_thread
 from wirespeed.errors import Declined, HandlerFailed, ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.protocol.asking import (
@@ -23,18 +25,21 @@ from wirespeed.protocol.asking import (
     ELICIT,
     LIST_ROOTS,
     PARAMS,
-    RULES,
-    AskingRules,
-    CreateMessageParams,
-    ElicitParams,
+    ElicitRequestParams,
     ElicitResult,
     ListRootsParams,
     ListRootsResult,
     Params,
+    SampleParams,
+)
+from wirespeed.protocol.asking_rules import (
+    RULES,
+    AskingRules,
     elicit_fault,
     messages_fault,
     missing_capability,
 )
+from wirespeed.protocol.shapes import fit_struct
 from wirespeed.server.launch import is_coroutine_function
 
 __all__ = ["Answering", "Question", "answer_text", "question_of"]
@@ -55,10 +60,10 @@ class Question(msgspec.Struct, frozen=True):
     rules: AskingRules
 
     @property
-    def request(self) -> ElicitRequest | CreateMessageParams | ListRootsParams:
+    def request(self) -> ElicitParams | SampleParams | ListRootsParams:
         """As handlers see it."""
-        if isinstance(self.params, ElicitParams):
-            return ElicitRequest.of(self.params)
+        if isinstance(self.params, ElicitRequestParams):
+            return ElicitParams.of(self.params)
         return self.params
 
 
@@ -90,9 +95,9 @@ def question_of(
         part = ".".join((top, *missing[top]))
         raise ProtocolError(codes.INVALID_PARAMS, f"The client has not declared {part}")
     fault = None
-    if isinstance(decoded, ElicitParams):
+    if isinstance(decoded, ElicitRequestParams):
         fault = elicit_fault(decoded)
-    elif isinstance(decoded, CreateMessageParams):
+    elif isinstance(decoded, SampleParams):
         fault = messages_fault(decoded.messages)
     if fault is not None:
         raise ProtocolError(codes.INVALID_PARAMS, fault)
@@ -106,9 +111,9 @@ def answer_text(question: Question, answer: Any) -> bytes:
     does not fit the question.
     """
     params = question.params
-    if isinstance(params, ElicitParams):
-        return encode(elicit_result(answer, ElicitRequest.of(params)))
-    if isinstance(params, CreateMessageParams):
+    if isinstance(params, ElicitRequestParams):
+        return encode(elicit_result(answer, ElicitParams.of(params)))
+    if isinstance(params, SampleParams):
         if isinstance(answer, str) and answer == "decline":
             raise Declined("the sampling that the server asked for was declined")
         return encode(sample_result(answer, params, question.rules))
@@ -116,18 +121,19 @@ def answer_text(question: Question, answer: Any) -> bytes:
         answer = answer.roots
     if isinstance(answer, (str, bytes)) or not isinstance(answer, Iterable):
         raise TypeError(f"roots must be a list of roots, not {type(answer).__name__}")
-    return encode(ListRootsResult([as_root(root) for root in answer]))
+    version = question.rules.version
+    return encode(ListRootsResult([fit_struct(as_root(root), version) for root in answer]))
 
 
 class Answering:
     """The handlers of one client, and what they let it declare.
 
     Args:
-        on_elicit: Called with each `ElicitRequest` in form mode.
+        on_elicit: Called with each `ElicitParams` in form mode.
         on_elicit_url: The same in url mode (2025-11-25 on).
         on_elicit_complete: Called with the id of an elicitation in url mode that is completed
             (2025-11-25 alone).
-        on_sample: Called with each `SampleRequest`.
+        on_sample: Called with each `SampleParams`.
         sampling_tools: Whether ``on_sample`` heeds ``tools`` (2025-11-25 on).
         roots: The roots, or a function that gives them.
     """
@@ -158,7 +164,6 @@ class Answering:
         self._on_sample = on_sample
         self._sampling_tools = sampling_tools
         self.roots = None if roots is None else Roots(roots)
-        self._threads = Threads()
 
     @property
     def capabilities(self) -> dict[str, Any]:
@@ -180,11 +185,11 @@ class Answering:
 
     def _handler(self, question: Question) -> tuple[str, Handler | None]:
         params = question.params
-        if isinstance(params, ElicitParams):
+        if isinstance(params, ElicitRequestParams):
             if params.mode == "url":
                 return "on_elicit_url", self._on_elicit_url
             return "on_elicit", self._on_elicit
-        if isinstance(params, CreateMessageParams):
+        if isinstance(params, SampleParams):
             return "on_sample", self._on_sample
         roots = self.roots
         if roots is None:
@@ -194,8 +199,8 @@ class Answering:
         function = roots.function
         return "roots", _async(function) if is_coroutine_function(function) else _plain(function)
 
-    async def answer(self, question: Question) -> bytes:
-        """Run the handler: the result's JSON text.
+    async def answer(self, question: Question, reporter: Reporter | None = None) -> bytes:
+        """Run the handler: the result's JSON text. ``reporter``: where its progress goes.
 
         Declined: `on_sample` says no. HandlerFailed: there is no handler, it raised an exception
         (which is the cause), or its answer does not fit.
@@ -204,12 +209,19 @@ class Answering:
         if handler is None:
             raise HandlerFailed(f"the client has no {name}")
         try:
-            value = await self._run(handler, question.request)
+            with telling(reporter):
+                value = await self._run(handler, question.request)
             return answer_text(question, value)
         except Declined as exc:
             if question.method == ELICIT:
                 return encode(ElicitResult("decline"))
             raise Declined(*exc.args) from None
+        except asyncio.CancelledError as exc:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # the handler's own, and nobody else's: who waits for the answer was not cancelled
+            raise HandlerFailed(f"{name} was cancelled") from exc
         except Exception as exc:
             raise HandlerFailed(f"{name} failed: {type(exc).__name__}: {exc}") from exc
 
@@ -218,7 +230,7 @@ class Answering:
         it may block, and use a `SyncClient`."""
         if is_coroutine_function(handler):
             return await handler(request)
-        value = await self._threads.run(handler, request)
+        value = await in_thread(handler, request)
         return await value if inspect.isawaitable(value) else value
 
 

@@ -16,11 +16,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from wirespeed.client.results import Unfinished
+from wirespeed.client.decoding import Unfinished, legacy_form
 
 # What one cache keeps; the answers that were not used the longest make room.
 MAX_ENTRIES = 1000
 MAX_BYTES = 16 * 1024 * 1024
+
+# JSON has integers that are no seconds of any clock.
+_FOREVER_MS = 1 << 53
 
 Key = tuple[str, bytes]
 
@@ -64,13 +67,17 @@ class Keeper:
         self.text: bytes | None = None
         self.until = 0.0
 
+    def legacy(self, data: Any) -> Any:
+        """What servers before 2026-07-28 send, which say nothing about keeping it."""
+        return legacy_form(self._decode)(data)
+
     def __call__(self, data: Any) -> Any:
         result = self._decode(data)
         self._answers += 1
         if self._answers > 1 or isinstance(result, Unfinished):
             self.text = None
         elif result.ttl_ms > 0:
-            self.until = self._clock() + result.ttl_ms / 1000
+            self.until = self._clock() + min(result.ttl_ms, _FOREVER_MS) / 1000
             self.text = bytes(data)
         return result
 

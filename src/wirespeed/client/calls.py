@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
+from wirespeed.client.callbacks import InTurn
+from wirespeed.client.decoding import Unfinished, decode_call_result
 from wirespeed.client.middleware import Passed
-from wirespeed.client.results import CallToolResult, Unfinished, decode_call_result
 from wirespeed.errors import CallTimeout, ConnectionClosed, InvalidResponse
+from wirespeed.protocol.results import CallToolResult
 from wirespeed.protocol.revisions import (
     META_CLIENT_CAPABILITIES,
     META_CLIENT_INFO,
@@ -34,6 +36,8 @@ OnProgress: TypeAlias = Callable[[float, float | None, str | None], object]
 
 Meta: TypeAlias = Mapping[str, Any]
 """Members of a request's ``_meta`` besides those that the client writes."""
+
+PROGRESS = "the progress callback of a call"
 
 T = TypeVar("T")
 
@@ -58,7 +62,7 @@ class Request(msgspec.Struct, frozen=True):
         method: Its method.
         params: The JSON text of its params, without ``_meta``.
         decode: Makes the result of its JSON text, or an `Unfinished` one.
-        on_progress: Gets its progress, or None.
+        on_progress: Gets its progress, or None; each round's rises by itself.
         meta: JSON text of the caller's own members of ``_meta``, without the braces, or None.
         until: The loop's time at which the whole of it ends; infinity for no limit.
     """
@@ -77,6 +81,8 @@ class Calls:
     timeout: float | None
     _life: Lifecycle
     _start_at_use = False
+    _opening: asyncio.Task[None] | None = None
+    """The start that the first request began."""
     _outgoing: OutboundChain | None = None
     """The middleware, if there is some."""
     _checks: Checks | None = None
@@ -95,20 +101,42 @@ class Calls:
 
     async def _ready(self, method: str, timeout: float) -> tuple[ClientConnection, float]:
         """The connection, when a request can be sent, and the seconds that are left for it."""
-        if self._start_at_use and self._life.live is None:
-            await self.open()
-        if timeout == math.inf:
-            return await self._life.ready(), timeout
-        loop = asyncio.get_running_loop()
-        until = loop.time() + timeout
+        until = self._until(timeout)
         try:
-            async with asyncio.timeout_at(until):
+            async with asyncio.timeout_at(None if until == math.inf else until):
+                if self._start_at_use and self._life.live is None:
+                    await self._opened()
                 connection = await self._life.ready()
         except TimeoutError as exc:
-            if isinstance(exc, CallTimeout):  # why the server could not be started again
+            if isinstance(exc, CallTimeout):  # why the server could not be started
                 raise
             raise CallTimeout(f"{method} could not be sent within its time limit") from None
-        return connection, max(0.0, until - loop.time())
+        return connection, self._seconds_until(until)
+
+    async def _opened(self) -> None:
+        """Wait for the start that is left to the first request. It goes on when that is given up,
+        so that a server which is slow to start is there for a later one."""
+        start = self._opening
+        if start is None or start.done() or start.get_loop() is not asyncio.get_running_loop():
+            start = self._opening = asyncio.ensure_future(self.open())
+            start.add_done_callback(_seen)
+        await asyncio.wait((start,))
+        if start.cancelled():
+            raise ConnectionClosed("the client was closed while it was being opened")
+        start.result()
+
+    @staticmethod
+    def _until(seconds: float) -> float:
+        """The loop's time, so many seconds from now."""
+        return asyncio.get_running_loop().time() + seconds
+
+    @staticmethod
+    def _seconds_until(until: float) -> float:
+        return max(0.0, until - asyncio.get_running_loop().time())
+
+    def _rest(self, until: float) -> float | None:
+        """The seconds until then as a ``timeout``."""
+        return None if until == math.inf else self._seconds_until(until)
 
     def _seconds(self, timeout: float | None) -> float:
         if timeout is not None and timeout < 0:
@@ -155,18 +183,24 @@ class Calls:
         limit = self._seconds(timeout)
         members = None if meta is None else meta_text(meta)
         if on_progress is not None:
-            on_progress = rising(on_progress)
-        checks = self._checks
-        check = None if checks is None else await checks.of(name)
+            on_progress = InTurn(on_progress, PROGRESS, self._life.spawn)
+        checks, check = self._checks, None
+        if checks is not None:
+            until = self._until(limit)
+            check = await checks.of(name, until)
+            limit = self._seconds_until(until)
         connection = self._life.live
         if connection is None or not connection.ready:
             connection, limit = await self._ready("tools/call", limit)
-        waiter = connection.call_tool(name, arguments, limit, on_progress, members)
+        progress = None if on_progress is None else rising(on_progress)
+        waiter = connection.call_tool(name, arguments, limit, progress, members)
         try:
             result: CallToolResult | Unfinished = await waiter.future
         except asyncio.CancelledError:
-            if waiter.future.cancelled():  # otherwise its answer came in this very moment
+            if waiter.future.cancelled():
                 connection.abandon(waiter)
+            else:
+                self._unwanted(waiter.future)
             raise
         self._life.crashes = 0
         if type(result) is Unfinished:
@@ -177,7 +211,7 @@ class Calls:
             finished: CallToolResult = await self._finish(request, result)
             result = finished
         if check is not None:
-            await checks.verify(name, check, result)  # type: ignore[union-attr, arg-type]
+            await checks.verify(name, check, result, until)  # type: ignore[union-attr, arg-type]
         return result  # type: ignore[return-value]
 
     async def request(
@@ -218,10 +252,11 @@ class Calls:
             return passed
         members = None if meta is None else meta_text(meta)
         if on_progress is not None:
-            on_progress = rising(on_progress)
+            on_progress = InTurn(on_progress, PROGRESS, self._life.spawn)
         connection, limit = await self._ready(method, self._seconds(timeout))
+        progress = None if on_progress is None else rising(on_progress)
         waiter = connection.request(
-            method, params, decode, timeout=limit, on_progress=on_progress, meta=members
+            method, params, decode, timeout=limit, on_progress=progress, meta=members
         )
         try:
             result: T | Unfinished = await waiter.future
@@ -238,6 +273,9 @@ class Calls:
             return finished
         return result
 
+    def _unwanted(self, answer: asyncio.Future[Any]) -> None:
+        """The answer to a call of a tool came in the very moment in which that was given up."""
+
     async def _finish(self, request: Request, answer: Unfinished) -> Any:
         """Make a result of an answer that is none yet. Everything that can be answered so passes
         here: tools/call, prompts/get and resources/read. ``request.decode`` is to see the answer of
@@ -245,6 +283,12 @@ class Calls:
         raise InvalidResponse(
             f"the result has resultType {answer.result_type!r}, which was not negotiated"
         )
+
+
+def _seen(start: asyncio.Future[None]) -> None:
+    """Who waited for it is told how it ended; maybe nobody did."""
+    if not start.cancelled():
+        start.exception()
 
 
 def tool_params(name: str, arguments: bytes | None) -> bytes:
@@ -268,7 +312,8 @@ def meta_text(meta: Meta) -> bytes | None:
 
 
 def rising(on_progress: OnProgress) -> OnProgress:
-    """A callback that hands on only what went on: progress must rise (basic/…/progress)."""
+    """A callback for one request, that hands on only what went on: progress must rise with each
+    notification for a token (basic/utilities/progress, "Progress Flow")."""
     last = -math.inf
 
     def risen(progress: float, total: float | None, message: str | None) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,7 +21,7 @@ from wirespeed.client.results import LogMessage, ToolInfo
 from wirespeed.client.rounds import MAX_ROUNDS
 from wirespeed.client.task_calls import TaskCalls
 from wirespeed.client.validation import Validate, Validating
-from wirespeed.errors import ConnectionClosed, WirespeedError
+from wirespeed.errors import ConnectionClosed, Unsupported, WirespeedError
 from wirespeed.limits import Limits
 from wirespeed.protocol.revisions import LOG_LEVELS
 
@@ -72,8 +73,9 @@ class Client(TaskCalls, Validating, Requests, Handlers):
             as tasks, where the client has handlers for them.
         validate: Whether structured output is checked against the tool's ``outputSchema``; a
             result that breaks it fails with InvalidResponse. ``"auto"``: if jsonschema-rs is
-            installed (the extra ``wirespeed[validate]``) and the tool was listed. True: always; a
-            tool that was not listed is looked for first.
+            installed (the extra ``wirespeed[validate]``), the tool was listed, and the result is
+            not too large for that schema. True: always; a tool that was not listed is looked for
+            first.
         cache: Whether answers of a modern server are kept as long as it says that they are fresh
             (``ttlMs``): lists, resources that are read, discovery. They are dropped when the server
             says that something changed, when the connection is made again, and by `clear_cache`.
@@ -85,8 +87,9 @@ class Client(TaskCalls, Validating, Requests, Handlers):
         auto_start: False leaves the start to the first request inside ``async with`` (`open` still
             starts at once).
 
-    Callbacks run on the loop's thread, and may be coroutine functions: those run in tasks. What
-    they raise is logged.
+    Callbacks run on the loop's thread, and may be coroutine functions: each of those is called for
+    one thing after another. At most 1,000 calls of it wait; then the oldest are left out, which is
+    logged once. What callbacks raise is logged.
     """
 
     def __init__(
@@ -151,7 +154,7 @@ class Client(TaskCalls, Validating, Requests, Handlers):
             capabilities={**(capabilities or {}), **tasks},
             max_rounds=max_rounds,
         )
-        self._set_up_validation(validate, self.list_tools)
+        self._set_up_validation(validate, self._list_tools_again)
         info = {"name": name, "version": version or __version__}
         self._identity = Identity(info, declared, log_level, answering)
         self._auto_start = auto_start
@@ -222,8 +225,15 @@ class Client(TaskCalls, Validating, Requests, Handlers):
         """End it: calls that still wait fail with ConnectionClosed, a child process is ended and
         reaped. Safe to call twice, and from another task than `open`."""
         self._start_at_use = False
+        opening, self._opening = self._opening, None
+        if opening is not None and opening.get_loop() is not asyncio.get_running_loop():
+            opening = None
+        if opening is not None:
+            opening.cancel()
         self._news.closed(ConnectionClosed("the client was closed"))
         await self._life.close()
+        if opening is not None and not opening.done():
+            await asyncio.wait((opening,))
 
     async def restart(self) -> None:
         """End the server, if it still runs, and start it anew. Subscriptions are made again."""
@@ -262,19 +272,26 @@ class Client(TaskCalls, Validating, Requests, Handlers):
 
     async def ping(self, *, timeout: float | None = -1.0, meta: Meta | None = None) -> None:
         """Ask whether the server is there; a modern one, which has no ping, for its discovery."""
+        until = self._until(self._seconds(timeout))
+        await self._ready("ping", self._seconds(timeout))
         method = "server/discover" if self._agreed.revision.modern else "ping"
-        await self.request(method, timeout=timeout, meta=meta)
+        await self.request(method, timeout=self._rest(until), meta=meta)
 
     async def set_log_level(
         self, level: str, *, timeout: float | None = -1.0, meta: Meta | None = None
     ) -> None:
-        """The least severe level of log messages to get. In 2026-07-28 each request says it."""
+        """The least severe level of log messages to get. In 2026-07-28 each request says it.
+        Unsupported: a server of a revision before that, which has no logging."""
         if level not in LOG_LEVELS:
             raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}")
+        until = self._until(self._seconds(timeout))
+        await self._ready("logging/setLevel", self._seconds(timeout))
         agreed = self._agreed
+        if not agreed.revision.modern and "logging" not in agreed.capabilities:
+            raise Unsupported("the server has not declared logging, so it has no log level")
         self._identity.log_level = level
         if not agreed.revision.modern:
             params = {"level": level}
-            await self.request("logging/setLevel", params, timeout=timeout, meta=meta)
+            await self.request("logging/setLevel", params, timeout=self._rest(until), meta=meta)
         elif self._life.live is not None:
             self._life.live.use(agreed.revision, self._identity.meta(agreed.revision.version))

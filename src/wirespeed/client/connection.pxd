@@ -28,6 +28,8 @@ cdef class ClientConnection(Endpoint):
     cdef double timer_at
     cdef object room_waiters           # deque of futures
     cdef public bint probing           # the only request is server/discover, the first one
+    cdef object quiet                  # logs what the server can cause as often as it likes
+    cdef bint reported                 # requests that nobody answers were logged
     cdef public object answerer        # answers the server's requests (legacy); None: nobody does
     cdef public bint gone              # nothing is sent any more, though the link may still linger
     cdef public object lost_error      # why the link is gone: what calls fail with

@@ -37,7 +37,8 @@ from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.session cimport Session
 from wirespeed.transport.link cimport Endpoint
 
-from wirespeed.client.results import Progress, decode_call_result
+from wirespeed.client.decoding import decode_call_result, decode_legacy_call_result, legacy_form
+from wirespeed.client.results import Progress
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -47,6 +48,7 @@ from wirespeed.errors import (
 )
 from wirespeed.protocol import codes
 from wirespeed.protocol.messages import ErrorObject
+from wirespeed.transport.quiet import Quiet
 
 logger = logging.getLogger("wirespeed.client")
 
@@ -75,10 +77,9 @@ cdef class ClientConnection(Endpoint):
     Args:
         loop: The loop that everything happens on.
         limits: What the connection may take.
-        owner: Gets ``on_notification(message)``, ``on_bad_line(message)``, ``on_outcome(value)``
-            with what a progress callback returned, ``spawn(work)`` for tasks that end with the
-            client, ``on_link_over()`` (both sides said goodbye, or
-            the stream failed), ``on_link_eof()`` and ``on_link_lost(exc)``.
+        owner: Gets ``on_notification(message)``, ``on_bad_line(message)``, ``spawn(work)`` for
+            tasks that end with the client, ``on_link_over()`` (both sides said goodbye, or the
+            stream failed), ``on_link_eof()`` and ``on_link_lost(exc)``.
         framer: How messages lie in the stream; one a line by default.
     """
 
@@ -92,6 +93,7 @@ cdef class ClientConnection(Endpoint):
         self.names = {}
         self.timer_at = INFINITY
         self.room_waiters = deque()
+        self.quiet = Quiet(logger)
 
     # -- calls ---------------------------------------------------------------------------------
 
@@ -165,7 +167,11 @@ cdef class ClientConnection(Endpoint):
             if len(self.names) < MAX_NAMES:
                 self.names[name] = name_json
         body = None if arguments is None else arguments_text(arguments, self.max_depth)
-        waiter = self.waiter_c("tools/call", decode_call_result, on_progress, True, timeout)
+        waiter = self.waiter_c(
+            "tools/call",
+            decode_call_result if self.meta else decode_legacy_call_result,
+            on_progress, True, timeout,
+        )
         if self.meta:
             # a modern server may answer that the same is to be sent once more (basic/patterns/mrtr)
             waiter.arguments = body
@@ -189,7 +195,11 @@ cdef class ClientConnection(Endpoint):
         errors as of `call_tool`.
         """
         cdef bytes method_json = encode(method)
-        cdef Waiter waiter = self.waiter_c(method, decode, on_progress, cancellable, timeout)
+        cdef Waiter waiter = self.waiter_c(
+            method,
+            decode if self.revision is None or self.revision.modern else legacy_form(decode),
+            on_progress, cancellable, timeout,
+        )
         cdef Outbox out = self.session.open_request_c(waiter.id)
         out.text_c(b'"method":')
         out.write_object_c(method_json)
@@ -361,8 +371,9 @@ cdef class ClientConnection(Endpoint):
                 pass                       # the probe is the only one
         if m.token is None:
             if m.kind_c == ERROR:
-                logger.warning(
-                    "the server reports an error: %r", bytes(memoryview(m.error)[:500])
+                self.quiet.log(
+                    logging.WARNING,
+                    "the server reports an error: %r", bytes(memoryview(m.error)[:500]),
                 )
             else:
                 self.owner.on_bad_line(m)
@@ -411,26 +422,32 @@ cdef class ClientConnection(Endpoint):
             self.owner.on_notification(m)
 
     cdef int progress_c(self, Waiter waiter, Message m) except -1:
-        cdef object outcome
         try:
             progress = decode_progress(m.params)
         except msgspec.DecodeError as exc:
-            logger.warning("a progress notification is not valid: %s", exc)
+            self.quiet.log(logging.WARNING, "a progress notification is not valid: %s", exc)
             return 0
         try:
-            outcome = waiter.on_progress(progress.progress, progress.total, progress.message)
+            waiter.on_progress(progress.progress, progress.total, progress.message)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException:
             logger.exception("the progress callback of a call failed")
-            return 0
-        if outcome is not None:
-            self.owner.on_outcome(outcome)
         return 0
 
     def inbound(self, Message m not None):
-        """A request of the server, which only legacy ones have (2026-07-28 basic, "Messages")."""
-        if method_is(m, b'"ping"', "ping") and (
+        """A request of the server, which only legacy ones have (basic/patterns of 2026-07-28:
+        "clients do not send JSON-RPC responses")."""
+        if not self.session.answers_requests:
+            if m.ref:                  # it waited since the handshake
+                self.session.drop_inbound_c(m.ref)
+            if not self.reported:
+                self.reported = True
+                logger.warning(
+                    "the server sends requests (%.100r), which %s does not have:"
+                    " they stay unanswered", m.method, self.revision.version,
+                )
+        elif method_is(m, b'"ping"', "ping") and (
             self.revision is None or self.probing or not self.revision.modern
         ):
             self.session.result_c(m.ref, b"{}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from typing import Any, TypeGuard
 
@@ -82,27 +82,51 @@ def _is_plain(value: object) -> bool:
 
 
 def _fault(field: Mapping[str, Any], value: Any) -> str | None:
-    """What is wrong with a value; None: nothing."""
-    kind = field.get("type")
+    """What is wrong with a value; None: nothing. As in every schema, a keyword is about values of
+    its kind, whatever ``type`` says or does not say."""
     if not _is_plain(value):
         return "is no string, number, boolean or list of strings"
-    if kind == "string":
-        return _string_fault(field, value)
-    if kind in ("number", "integer"):
-        return _number_fault(field, value)
-    if kind == "boolean":
-        return None if isinstance(value, bool) else "must be true or false"
-    if kind == "array":
-        return _list_fault(field, value)
-    return None
-
-
-def _string_fault(field: Mapping[str, Any], value: Any) -> str | None:
-    if not isinstance(value, str):
-        return "must be a string"
+    fault = _type_fault(field.get("type"), value)
+    if fault is not None:
+        return fault
     options = _options(field)
-    if options is not None and value not in options:
+    if options is not None and not any(_same(value, option) for option in options):
         return f"must be one of {', '.join(map(repr, options[:20]))}"
+    if isinstance(value, str):
+        return _string_fault(field, value)
+    if isinstance(value, list):
+        return _list_fault(field, value)
+    return _number_fault(field, value) if _is_number(value) else None
+
+
+def _type_fault(kind: Any, value: Any) -> str | None:
+    """``type`` may be a list, of which one is enough. Types that forms do not have are not looked
+    at."""
+    kinds = kind if isinstance(kind, list) else [kind]
+    wanted = [_TYPES.get(kind) if isinstance(kind, str) else None for kind in kinds]
+    faults = [None if one is None or one[1](value) else one[0] for one in wanted]
+    return None if None in faults or not faults else f"must be {' or '.join(map(str, faults))}"
+
+
+def _is_whole(value: Any) -> bool:
+    return _is_number(value) and value == math.floor(value)
+
+
+_TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "string": ("a string", lambda value: isinstance(value, str)),
+    "number": ("a number", _is_number),
+    "integer": ("a whole number", _is_whole),
+    "boolean": ("true or false", lambda value: isinstance(value, bool)),
+    "array": ("a list", lambda value: isinstance(value, list)),
+}
+
+
+def _same(value: Any, option: Any) -> bool:
+    """As JSON: true is not 1."""
+    return isinstance(value, bool) == isinstance(option, bool) and bool(value == option)
+
+
+def _string_fault(field: Mapping[str, Any], value: str) -> str | None:
     least, most = field.get("minLength"), field.get("maxLength")
     if _is_number(least) and len(value) < least:
         return f"must have at least {least} characters"
@@ -113,11 +137,7 @@ def _string_fault(field: Mapping[str, Any], value: Any) -> str | None:
     return f"is no {kind}" if check is not None and not check(value) else None
 
 
-def _number_fault(field: Mapping[str, Any], value: Any) -> str | None:
-    if not _is_number(value):
-        return "must be a number"
-    if field.get("type") == "integer" and value != math.floor(value):
-        return "must be a whole number"
+def _number_fault(field: Mapping[str, Any], value: float) -> str | None:
     least, most = field.get("minimum"), field.get("maximum")
     if _is_number(least) and value < least:
         return f"must be at least {least}"
@@ -126,9 +146,7 @@ def _number_fault(field: Mapping[str, Any], value: Any) -> str | None:
     return None
 
 
-def _list_fault(field: Mapping[str, Any], value: Any) -> str | None:
-    if not isinstance(value, list):
-        return "must be a list"
+def _list_fault(field: Mapping[str, Any], value: list[Any]) -> str | None:
     least, most = field.get("minItems"), field.get("maxItems")
     if _is_number(least) and len(value) < least:
         return f"must have at least {least} items"
@@ -136,19 +154,22 @@ def _list_fault(field: Mapping[str, Any], value: Any) -> str | None:
         return f"must have at most {most} items"
     items = field.get("items")
     for item in value:
-        fault = _string_fault(items if isinstance(items, dict) else {}, item)
+        fault = _fault(items if isinstance(items, dict) else {}, item)
         if fault is not None:
             return f"has an item that {fault}"
     return None
 
 
 def _options(field: Mapping[str, Any]) -> list[Any] | None:
-    """What may be chosen; None: anything."""
+    """What may be chosen; None: anything. Alternatives that are no choices are not looked at."""
     if isinstance(options := field.get("enum"), list):
         return options
     for keyword in ("oneOf", "anyOf"):
-        if isinstance(titled := field.get(keyword), list):
-            return [option.get("const") for option in titled if isinstance(option, dict)]
+        titled = field.get(keyword)
+        if isinstance(titled, list) and all(
+            isinstance(option, dict) and "const" in option for option in titled
+        ):
+            return [option["const"] for option in titled]
     return None
 
 

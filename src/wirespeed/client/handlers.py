@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     import os
 
     from wirespeed.client.answering import Answering
-    from wirespeed.client.questions import ElicitRequest, SampleRequest
+    from wirespeed.client.questions import ElicitParams
     from wirespeed.client.roots import Roots
-    from wirespeed.protocol.asking import Root
+    from wirespeed.protocol.asking import Root, SampleParams
 
 __all__ = ["Handlers", "OnElicit", "OnSample", "RootsOption"]
 
-OnElicit: TypeAlias = "Callable[[ElicitRequest], Any]"
+OnElicit: TypeAlias = "Callable[[ElicitParams], Any]"
 """Gives `Accept`, its content, "decline" or "cancel"; may be a coroutine function."""
 
-OnSample: TypeAlias = "Callable[[SampleRequest], Any]"
+OnSample: TypeAlias = "Callable[[SampleParams], Any]"
 """Gives `SampleResult` or "decline"; may be a coroutine function."""
 
 RootsOption: TypeAlias = "Iterable[Root | str | os.PathLike[str]] | Callable[[], Any]"
@@ -31,7 +31,7 @@ class Handlers(Rounds):
     """The part of a client that answers its server.
 
     Options of `Client`:
-        on_elicit: Called with an `ElicitRequest` when the server wants a form filled in
+        on_elicit: Called with an `ElicitParams` when the server wants a form filled in
             (client/elicitation, 2025-06-18 on). Gives `Accept`, or the content itself (a mapping,
             a struct …), "accept" for a form whose defaults are right, "decline" or "cancel". Fields
             that are left out get their defaults; the content is checked against the form.
@@ -39,7 +39,7 @@ class Handlers(Rounds):
             the user agreed to open it, not that anything was done there.
         on_elicit_complete: Called with the ``elicitation_id`` of such a request when what was to be
             done there is done, if the server tells (2025-11-25 alone). Runs on the loop's thread.
-        on_sample: Called with a `SampleRequest` when the server wants a model to say something
+        on_sample: Called with a `SampleParams` when the server wants a model to say something
             (client/sampling). Gives `SampleResult` or "decline".
         sampling_tools: Whether ``on_sample`` heeds ``tools`` and ``tool_choice`` (2025-11-25 on).
         roots: What the server should work on (client/roots): paths, ``file://`` URIs or `Root`

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wirespeed.client.results import complete
+from wirespeed.client.decoding import complete
 from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.client_capabilities import ANSWERED, declared
@@ -183,6 +183,7 @@ async def modern(
             supported = result.supportedVersions
             raise VersionMismatch(_speaks(supported, MODERN_VERSIONS), supported)
         connection.use(REVISIONS[chosen], identity.meta(chosen))
+        connection.session.answers_requests = False
         info = result.meta.get(META_SERVER_INFO)
         return Agreement(
             REVISIONS[chosen],

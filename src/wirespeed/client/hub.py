@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,22 +25,23 @@ from wirespeed.client.events import (
     ResourceUpdated,
     SubscriptionFilter,
 )
+from wirespeed.client.holds import Holds
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
-    InvalidResponse,
     LocalError,
     RemoteError,
     TransportError,
     WirespeedError,
 )
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
+from wirespeed.transport.quiet import Quiet
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.client.connection import ClientConnection, Waiter
 
-__all__ = ["Feed", "Hub", "NotHonoured"]
+__all__ = ["Feed", "Hub", "NotHonoured", "declares"]
 
 logger = logging.getLogger("wirespeed.client")
 
@@ -62,8 +63,9 @@ class Feed:
         meta: What the requests for it carry besides.
         honoured: What the server tells of that; None before it said so.
         route: Its subscriptions/listen, where there is one.
-        held: The URIs that it is subscribed to one by one (legacy).
     """
+
+    lasting = False  # stays when the server ends its subscription, for the next connection
 
     def __init__(self, wanted: SubscriptionFilter, meta: Meta | None = None) -> None:
         self.wanted = wanted
@@ -71,10 +73,7 @@ class Feed:
         self.members = None if meta is None else meta_text(meta)
         self.honoured: SubscriptionFilter | None = None
         self.route: _Route | None = None
-        self.held: list[str] = []
         self.waiting: asyncio.Future[None] | None = None  # whoever waits until it is acknowledged
-
-    lasting = False  # stays when the server ends its subscription, for the next connection
 
     def deliver(self, event: Event) -> None:
         """Something changed."""
@@ -87,12 +86,17 @@ class Feed:
         return self.wanted.wants(event)
 
     def resumed(self) -> None:
-        """Acknowledged by another connection than before."""
+        """Acknowledged once more: by another connection, or after the server ended it."""
 
-    def ended(self, exc: BaseException | None) -> None:
-        """Nothing more will come: the server said so (None), or why."""
+    def ended(self, exc: BaseException | None, acknowledged: bool) -> None:
+        """The server tells nothing more: it ended that in order (None), or why. ``acknowledged``:
+        it might have told something till then."""
+
+    def parted(self, exc: BaseException) -> None:
+        """There is no connection, and there will be none by itself."""
 
     def acknowledge(self, honoured: SubscriptionFilter) -> None:
+        """The server says what it tells."""
         again = self.honoured is not None
         self.honoured = honoured
         if self.waiting is not None and not self.waiting.done():
@@ -100,12 +104,10 @@ class Feed:
         if again:
             self.resumed()
 
-    def end(self, exc: BaseException | None) -> None:
+    def fail(self, exc: BaseException) -> None:
+        """Nobody needs to wait for its acknowledgement any more."""
         if self.waiting is not None and not self.waiting.done():
-            self.waiting.set_exception(
-                exc or NotHonoured("the server ended the subscription at once")
-            )
-        self.ended(exc)
+            self.waiting.set_exception(exc)
 
 
 class _Route:
@@ -118,17 +120,6 @@ class _Route:
         self.connection = connection
         self.waiter = waiter
         self.acknowledged = False
-
-
-class _Held:
-    """A resource that the connection is subscribed to (legacy), for ``count`` who want it."""
-
-    __slots__ = ("count", "lock", "on")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.on = False
-        self.lock = asyncio.Lock()  # so that requests about it go out one after another
 
 
 class _Updated(msgspec.Struct):
@@ -147,7 +138,8 @@ class Hub:
         self._modern = False
         self._feeds: list[Feed] = []
         self._routes: dict[int, _Route] = {}
-        self._held: dict[str, _Held] = {}
+        self.holds = Holds(calls)  # legacy
+        self._quiet = Quiet(logger)
         self.other: Callable[[Message], None] | None = None  # gets what is none of ours (legacy)
 
     def add(self, feed: Feed) -> None:
@@ -162,15 +154,17 @@ class Hub:
         loop = asyncio.get_running_loop()
         until = loop.time() + calls._seconds(timeout)
         connection, _ = await calls._ready(LISTEN, calls._seconds(timeout))
-        feed.waiting = loop.create_future()
         self._feeds.append(feed)
         try:
             async with asyncio.timeout_at(None if until == math.inf else until):
                 if calls._agreed.revision.modern:
+                    feed.waiting = loop.create_future()
                     self._listen(connection, feed)
                     await feed.waiting
                 else:
                     feed.acknowledge(await self._subscribe(feed))
+                if feed not in self._feeds:
+                    raise ConnectionClosed("the client was closed")
         except TimeoutError as exc:
             self.close(feed)
             if isinstance(exc, CallTimeout):
@@ -179,6 +173,20 @@ class Hub:
         except BaseException:
             self.close(feed)
             raise
+
+    def seconds(self, timeout: float | None) -> float:
+        """A limit as its caller gives it."""
+        return self._calls._seconds(timeout)
+
+    def listen(self, feed: Feed) -> None:
+        """Ask once more for what a feed wants whose subscription the server ended. Nothing happens
+        where the next connection will do that."""
+        live = self._calls._life.live
+        if self._modern and feed.route is None and live is not None and live.usable:
+            try:
+                self._listen(live, feed)
+            except WirespeedError as exc:
+                self._ended(feed, exc, False)
 
     def close(self, feed: Feed) -> None:
         """Tell the server that a feed wants nothing more. Does not wait for it."""
@@ -190,30 +198,38 @@ class Hub:
             if not route.waiter.future.done():
                 route.connection.abandon(route.waiter)
                 route.waiter.future.cancel()
-        held, feed.held = feed.held, []
-        for uri in held:
-            self._calls._life.spawn(self._let_go(uri))
+        for uri in self.holds.of(feed):
+            self._calls._life.spawn(self.holds.let_go(uri, feed))
 
     def end(self, exc: BaseException) -> None:
         """There is no connection, and there will be none by itself."""
+        self.holds.lost()
         for feed in list(self._feeds):
-            self._drop(feed, exc)
+            self._drop(feed)
+            feed.fail(exc)
+            feed.parted(exc)
 
     def forget(self) -> None:
         """The client is closed: another connection has nothing to do with what was before."""
+        self._feeds.clear()
         self._routes.clear()
-        self._held.clear()
+        self.holds.clear()
 
     @property
     def waits(self) -> bool:
         """Whether somebody waits for changes, and not only as long as there is a connection."""
         return any(not feed.lasting for feed in self._feeds)
 
-    def _drop(self, feed: Feed, exc: BaseException | None) -> None:
+    def _drop(self, feed: Feed) -> None:
         feed.route = None
         if not feed.lasting and feed in self._feeds:
             self._feeds.remove(feed)
-        feed.end(exc)
+            self.holds.drop(feed)
+
+    def _ended(self, feed: Feed, exc: BaseException | None, acknowledged: bool) -> None:
+        self._drop(feed)
+        feed.fail(exc or NotHonoured("the server ended the subscription at once"))
+        feed.ended(exc, acknowledged)
 
     # -- 2026-07-28 ------------------------------------------------------------------------------
 
@@ -234,96 +250,45 @@ class Hub:
             return  # what becomes of it now is the lifecycle's to say
         if route.feed.route is route:
             self._routes.pop(route.waiter.id, None)
-            self._drop(route.feed, exc)
+            self._ended(route.feed, exc, route.acknowledged)
 
     # -- before ----------------------------------------------------------------------------------
 
     async def _subscribe(self, feed: Feed) -> SubscriptionFilter:
         """What a legacy server says that it tells; resources/subscribe for each URI."""
         capabilities = self._calls._agreed.capabilities
-        uris: tuple[str, ...] = ()
-        if _declares(capabilities, "resources", "subscribe"):
+        if declares(capabilities, "resources", "subscribe"):
             asked = (self._want(uri, feed) for uri in feed.wanted.uris)
             for outcome in await asyncio.gather(*asked, return_exceptions=True):
                 if outcome is not None:
                     raise outcome
-            uris = tuple(feed.held)
-        return _legacy_filter(feed.wanted, capabilities, uris)
+        return _legacy_filter(feed.wanted, capabilities, set(self.holds.of(feed)))
 
     async def _want(self, uri: str, feed: Feed) -> None:
         try:
-            await self.take(uri, None, feed.meta)
+            await self.holds.take(uri, feed, None, feed.meta)
         except RemoteError as exc:
             logger.warning("the server does not tell when %s changes: %s", uri, exc)
-        else:
-            feed.held.append(uri)
-
-    async def take(self, uri: str, timeout: float | None, meta: Meta | None = None) -> None:
-        """Subscribe to a resource, unless somebody is (legacy)."""
-        held = self._held.setdefault(uri, _Held())
-        held.count += 1
-        try:
-            async with held.lock:
-                if not held.on:
-                    await self._ask("resources/subscribe", uri, timeout, meta)
-                    held.on = True
-        except BaseException:
-            held.count -= 1
-            self._forget(uri, held)
-            raise
-
-    async def give(self, uri: str, timeout: float | None, meta: Meta | None = None) -> None:
-        """Take back `take`: the last one unsubscribes."""
-        held = self._held.get(uri)
-        if held is None:
-            return
-        held.count -= 1
-        async with held.lock:
-            if held.count == 0 and held.on:
-                held.on = False
-                try:
-                    await self._ask("resources/unsubscribe", uri, timeout, meta)
-                finally:
-                    self._forget(uri, held)
-
-    def _forget(self, uri: str, held: _Held) -> None:
-        if held.count == 0 and not held.on and self._held.get(uri) is held:
-            del self._held[uri]
-
-    def _ask(
-        self, method: str, uri: str, timeout: float | None, meta: Meta | None
-    ) -> Awaitable[Any]:
-        body = encode({"uri": uri})
-        return self._calls._call(method, body, any_result, timeout, None, meta)
-
-    async def _let_go(self, uri: str) -> None:
-        try:
-            await self.give(uri, -1.0)
-        except WirespeedError as exc:
-            logger.debug("resources/unsubscribe of %s: %s", uri, exc)
 
     async def _again(self, connection: ClientConnection, capabilities: dict[str, Any]) -> None:
         """Subscribe to everything over a new legacy connection."""
         refused: set[str] = set()
-        for uri, held in list(self._held.items()):
-            async with held.lock:
-                if held.on or not held.count:
-                    continue
-                try:
-                    await connection.request(
-                        "resources/subscribe",
-                        encode({"uri": uri}),
-                        any_result,
-                        timeout=self._calls._seconds(-1.0),
-                    ).future
-                    held.on = True
-                except (RemoteError, InvalidResponse, CallTimeout) as exc:
-                    logger.warning("the server tells no more when %s changes: %s", uri, exc)
-                    refused.add(uri)
-        for feed in list(self._feeds):
-            if feed.honoured is not None:
-                uris = tuple(uri for uri in feed.held if uri not in refused)
-                feed.acknowledge(_legacy_filter(feed.wanted, capabilities, uris))
+        feeds = self._opened()
+        if declares(capabilities, "resources", "subscribe"):
+            refused = await self.holds.again(connection)
+        elif self.holds:
+            logger.warning("the server tells no more when resources change")
+            refused.update(*(self.holds.of(feed) for feed in feeds))
+        for feed in feeds:
+            if feed in self._feeds:
+                held = set(self.holds.of(feed)) - refused
+                feed.acknowledge(_legacy_filter(feed.wanted, capabilities, held))
+
+    def _opened(self) -> list[Feed]:
+        """The feeds that a new legacy connection has to serve as the one before did."""
+        return [
+            feed for feed in self._feeds if feed.honoured is not None or feed.waiting is not None
+        ]
 
     # -- for the client --------------------------------------------------------------------------
 
@@ -334,18 +299,22 @@ class Hub:
         basic/patterns/subscriptions: the server keeps nothing over connections)."""
         self._modern = modern
         self._routes.clear()
-        for held in self._held.values():
-            held.on = False
         if not modern:
-            if self._held or any(feed.honoured is not None for feed in self._feeds):
+            self.holds.lost()
+            for feed in self._opened():
+                feed.route = None  # where the server was a modern one
+                for uri in feed.wanted.uris:
+                    self.holds.want(uri, feed)
+            if self.holds or self._opened():
                 self._calls._life.spawn(self._again(connection, capabilities))
             return
+        self.holds.clear()
         for feed in list(self._feeds):
             if feed.wanted:
                 try:
                     self._listen(connection, feed)
                 except WirespeedError as exc:
-                    self._drop(feed, exc)
+                    self._ended(feed, exc, False)
 
     def notified(self, message: Message) -> None:
         """A notification came in."""
@@ -360,7 +329,7 @@ class Hub:
             try:
                 event = ResourceUpdated(_updated(b"{}" if raw is None else raw).uri)
             except msgspec.DecodeError as exc:
-                logger.warning("%s of the server is not valid: %s", method, exc)
+                self._not_valid(method, exc)
                 return
         elif not self._modern:
             if self.other is not None:
@@ -393,10 +362,10 @@ class Hub:
         route = self._route_of(message)
         if route is None or route.acknowledged:
             return
-        route.acknowledged = True
-        raw = message.params
-        params: dict[str, Any] = {} if raw is None else any_result(raw)
-        route.feed.acknowledge(SubscriptionFilter.of(params.get("notifications")))
+        params = self._params(message)
+        if params is not None:
+            route.acknowledged = True
+            route.feed.acknowledge(SubscriptionFilter.of(params.get("notifications")))
 
     def _notice(self, message: Message, method: str) -> None:
         if message.lease(_TAG) is None:
@@ -404,13 +373,25 @@ class Hub:
         route = self._route_of(message)
         if route is None or not route.feed.wanted.more:
             return
-        raw = message.params
-        params: dict[str, Any] = {} if raw is None else any_result(raw)
+        params = self._params(message)
+        if params is None:
+            return
         if isinstance(meta := params.get("_meta"), dict):
             del meta[META_SUBSCRIPTION_ID]
             if not meta:
                 del params["_meta"]
         route.feed.deliver(Notice(method, params))
+
+    def _params(self, message: Message) -> dict[str, Any] | None:
+        raw = message.params
+        try:
+            return {} if raw is None else any_result(raw)
+        except (msgspec.DecodeError, ValueError) as exc:  # ValueError: an endless number
+            self._not_valid(message.method, exc)
+            return None
+
+    def _not_valid(self, method: str | None, exc: Exception) -> None:
+        self._quiet.log(logging.WARNING, "%.100s of the server is not valid: %s", method, exc)
 
     def _tagged(self, message: Message, event: Event) -> None:
         """To the one whose listen it belongs to; there is a copy for each."""
@@ -435,18 +416,19 @@ class Hub:
             feed.deliver(event)
 
 
-def _declares(capabilities: dict[str, Any], feature: str, what: str) -> bool:
+def declares(capabilities: dict[str, Any], feature: str, what: str) -> bool:
+    """Whether a legacy server has a part of a feature."""
     declared = capabilities.get(feature)
     return isinstance(declared, dict) and declared.get(what) is True
 
 
 def _legacy_filter(
-    wanted: SubscriptionFilter, capabilities: dict[str, Any], uris: tuple[str, ...]
+    wanted: SubscriptionFilter, capabilities: dict[str, Any], held: set[str]
 ) -> SubscriptionFilter:
     """What of a filter a legacy server declared to tell."""
     return SubscriptionFilter(
-        tools=wanted.tools and _declares(capabilities, "tools", "listChanged"),
-        prompts=wanted.prompts and _declares(capabilities, "prompts", "listChanged"),
-        resources=wanted.resources and _declares(capabilities, "resources", "listChanged"),
-        uris=uris,
+        tools=wanted.tools and declares(capabilities, "tools", "listChanged"),
+        prompts=wanted.prompts and declares(capabilities, "prompts", "listChanged"),
+        resources=wanted.resources and declares(capabilities, "resources", "listChanged"),
+        uris=tuple(uri for uri in wanted.uris if uri in held),
     )

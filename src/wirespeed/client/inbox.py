@@ -13,9 +13,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from wirespeed.client.answering import Answering, Question, question_of
+from wirespeed.client.callbacks import InTurn
+from wirespeed.client.progress import Reporter, reporter_of
 from wirespeed.errors import Declined, HandlerFailed, ProtocolError
 from wirespeed.protocol import codes
-from wirespeed.protocol.asking import CREATE_MESSAGE, RULES, ElicitParams
+from wirespeed.protocol.asking import CREATE_MESSAGE, ElicitRequestParams
+from wirespeed.protocol.asking_rules import RULES
+from wirespeed.transport.quiet import Quiet
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -76,6 +80,11 @@ class Inbox:
         self._version = version
         self._running: set[_Running] = set()
         self._expected: dict[str, None] = {}
+        self._quiet = Quiet(logger)
+        self._on_complete: InTurn | None = None
+        if answering.on_elicit_complete is not None:
+            name, spawn = "on_elicit_complete", connection.owner.spawn
+            self._on_complete = InTurn(answering.on_elicit_complete, name, spawn)
 
     def asked(self, message: Message) -> bool:
         """A request came. False: it is of a method that is unknown here."""
@@ -86,12 +95,13 @@ class Inbox:
         except ProtocolError as exc:
             self._connection.refuse(message.ref, exc.code, exc.message, exc.data)
             return True
-        if isinstance(question.params, ElicitParams):
+        if isinstance(question.params, ElicitRequestParams):
             self._expect(question.params.elicitation_id)
         running = _Running(message.ref)
         self._running.add(running)
         self._connection.session.set_token(message.ref, running)
-        running.task = self._connection.owner.spawn(self._answer(running, question))
+        reporter = reporter_of(self._connection, message)
+        running.task = self._connection.owner.spawn(self._answer(running, question, reporter))
         # a task that is cancelled before it begins runs nothing of its coroutine
         running.task.add_done_callback(lambda _: self._ended(running))
         return True
@@ -117,22 +127,13 @@ class Inbox:
         try:
             completed = _completed(b"" if params is None else params).elicitation_id
         except msgspec.DecodeError as exc:
-            logger.warning("a completed elicitation is not valid: %s", exc)
+            self._quiet.log(logging.WARNING, "a completed elicitation is not valid: %s", exc)
             return
         if completed not in self._expected:
             return
         del self._expected[completed]
-        callback = self._answering.on_elicit_complete
-        if callback is None:
-            return
-        try:
-            outcome = callback(completed)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException:
-            logger.exception("a callback of the client failed")
-        else:
-            self._connection.owner.on_outcome(outcome)
+        if self._on_complete is not None:
+            self._on_complete(completed)
 
     def close(self) -> None:
         """The link is gone: nobody waits for answers."""
@@ -146,10 +147,12 @@ class Inbox:
             if self._connection.link is not None:
                 self._connection.link.wrote()  # there is room for a request that waits
 
-    async def _answer(self, running: _Running, question: Question) -> None:
+    async def _answer(
+        self, running: _Running, question: Question, reporter: Reporter | None
+    ) -> None:
         connection, ref = self._connection, running.ref
         try:
-            connection.answer(ref, await self._answering.answer(question))
+            connection.answer(ref, await self._answering.answer(question, reporter))
         except Declined as exc:
             # client/sampling of 2025-11-25, "Error Handling"
             logger.info("%s", exc)

@@ -9,7 +9,6 @@ exceptions.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import random
 from collections.abc import Awaitable, Coroutine
@@ -194,11 +193,6 @@ class Lifecycle:
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
-
-    def spawn_outcome(self, outcome: Any) -> None:
-        """What a callback of the user returned: an awaitable of an async one is run."""
-        if inspect.isawaitable(outcome):
-            self.spawn(outcome)
 
     def _ended(self, task: asyncio.Future[Any]) -> None:
         self._tasks.discard(task)
@@ -437,9 +431,6 @@ class _Owner:
     def on_notification(self, message: Message) -> None:
         if self._life._connection is self.connection:
             self._life._host.notified(message)
-
-    def on_outcome(self, outcome: object) -> None:
-        self._life.spawn_outcome(outcome)
 
     def spawn(self, work: Awaitable[T]) -> asyncio.Future[T]:
         return self._life.spawn(work)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
+from wirespeed.client.decoding import ResultDecoder
 from wirespeed.client.features import (
     ListPromptsResult,
     ListResourcesResult,
@@ -20,7 +21,7 @@ from wirespeed.client.features import (
     ResourceInfo,
     ResourceTemplateInfo,
 )
-from wirespeed.client.results import ListToolsResult, ToolInfo, complete
+from wirespeed.client.results import ListToolsResult, ToolInfo
 from wirespeed.errors import InvalidResponse, RemoteError
 from wirespeed.protocol import codes
 
@@ -48,13 +49,7 @@ class Listing(Generic[P, T]):
         self.method = method
         self.items = items
         self.key = key
-        self._decode: Callable[[Any], P] = msgspec.json.Decoder(page).decode
-
-    def decode(self, data: Any) -> P:
-        """A page from its JSON text."""
-        page = self._decode(data)
-        complete(page.result_type)
-        return page
+        self.decode: ResultDecoder[P] = ResultDecoder(msgspec.json.Decoder(page).decode)
 
 
 TOOLS: Listing[ListToolsResult, ToolInfo] = Listing(

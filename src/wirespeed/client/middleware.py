@@ -29,15 +29,14 @@ class OutboundRequest:
     """A request of a client, as its middleware sees it.
 
     Attributes:
-        method: The method.
         arguments: Of tools/call, as the caller gave them; may be replaced.
-        params: Of every other method: the JSON text of the params without ``_meta``, or None; may
-            be replaced.
+        params: Of every other method, and of further rounds of a call (basic/patterns/mrtr): the
+            JSON text of the params without ``_meta``, or None; may be replaced.
         meta: Members of ``_meta`` besides those that the client writes; may be changed.
         timeout: Seconds; None for no limit, below 0 for the client's; may be changed.
     """
 
-    __slots__ = ("_client", "_name", "arguments", "meta", "method", "params", "timeout")
+    __slots__ = ("_client", "_method", "_name", "arguments", "meta", "params", "timeout")
 
     def __init__(
         self,
@@ -51,7 +50,7 @@ class OutboundRequest:
     ) -> None:
         self._client = client
         self._name = name
-        self.method = method
+        self._method = method
         self.params = params
         self.arguments = arguments
         self.meta: dict[str, Any] = dict(meta or {})
@@ -59,6 +58,11 @@ class OutboundRequest:
 
     def __repr__(self) -> str:
         return f"<OutboundRequest {self.method} {self.name or ''}>"
+
+    @property
+    def method(self) -> str:
+        """The method. It stays what it is: who called waits for the result of this one."""
+        return self._method
 
     @property
     def name(self) -> str | None:
@@ -80,6 +84,7 @@ class OutboundRequest:
 
 OutboundNext: TypeAlias = Callable[[OutboundRequest], Awaitable[Any]]
 ClientMiddleware: TypeAlias = Callable[[OutboundRequest, OutboundNext], Awaitable[Any]]
+"""A middleware of a client: an ``async`` function of the request and of what comes next."""
 
 
 class OutboundChain:
@@ -141,6 +146,10 @@ class OutboundChain:
             )
 
         request = OutboundRequest(client, method, None, params, None, meta, timeout)
+        return await self._step(0, send)(request)
+
+    async def run(self, request: OutboundRequest, send: OutboundNext) -> Any:
+        """Pass a request on; ``send`` sends what comes out of it."""
         return await self._step(0, send)(request)
 
     def _step(self, at: int, send: OutboundNext) -> OutboundNext:

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import inspect
 import logging
-from collections.abc import Awaitable, Callable
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from wirespeed.client.cache import ResponseCache
+from wirespeed.client.callbacks import InTurn, finish
 from wirespeed.client.calls import Meta, any_result, encode
 from wirespeed.client.events import Event, ResourceUpdated, SubscriptionFilter, kind_of
-from wirespeed.client.hub import Feed, Hub, NotHonoured
+from wirespeed.client.holds import turn
+from wirespeed.client.hub import Feed, Hub, NotHonoured, declares
 from wirespeed.client.results import LogMessage
-from wirespeed.errors import ConnectionClosed, RemoteError, TransportError
+from wirespeed.errors import (
+    CallTimeout,
+    ConnectionClosed,
+    InvalidResponse,
+    RemoteError,
+    TransportError,
+)
+from wirespeed.transport.quiet import Quiet
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
-    from wirespeed.client.connection import ClientConnection
+    from wirespeed.client.connection import ClientConnection, Waiter
     from wirespeed.client.handshake import Agreement, Identity
     from wirespeed.client.lifecycle import Lifecycle
 
@@ -29,13 +41,25 @@ _log = msgspec.json.Decoder(LogMessage).decode
 Callback = Callable[[Any], object]
 
 
+# A server that ends what the consumers listen to is asked again, so many times in a row, after
+# seconds that double each time; one that tells for a while is asked anew.
+_LISTENS = 10
+_LISTEN_DELAY = 0.25
+_MAX_LISTEN_DELAY = 30.0
+_SETTLED = 10.0
+# The same for a list that changed and cannot be got.
+_FETCHES = 5
+_FETCH_DELAY = 0.25
+
+
 class Watch:
     """Somebody who gets a list anew whenever it changes."""
 
     def __init__(
-        self, news: News, callback: Callback, fetch: Callable[[], Awaitable[list[Any]]]
+        self, news: News, kind: str, callback: Callback, fetch: Callable[[], Awaitable[list[Any]]]
     ) -> None:
         self._news = news
+        self._kind = kind
         self._callback = callback
         self._fetch = fetch
         self._stale = False
@@ -49,13 +73,37 @@ class Watch:
             self._fetching = self._news.life.spawn(self._work())
 
     async def _work(self) -> None:
+        failed = 0
         while self._stale:
             self._stale = False
             crashes = self._news.life.crashes
-            items = await self._fetch()
+            try:
+                items = await self._fetch()
+            except (ConnectionClosed, TransportError):
+                return  # with the next connection all lists are got anew
+            except Exception as exc:
+                failed += 1
+                logger.warning("the list of %s changed, and cannot be got: %s", self._kind, exc)
+                if failed < _FETCHES:
+                    self._stale = True
+                    await asyncio.sleep(_FETCH_DELAY * 2.0 ** (failed - 1))
+                continue
+            failed = 0
             # only what the user asks for proves the server well
             self._news.life.crashes = crashes
-            self._news.call(self._callback, items)
+            await self._tell(items)
+
+    async def _tell(self, items: list[Any]) -> None:
+        name = f"on_{self._kind}_changed"
+        try:
+            outcome = self._callback(items)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:
+            logger.exception("%s failed", name)
+        else:
+            if inspect.isawaitable(outcome):
+                await finish(outcome, name)
 
 
 class Consumers(msgspec.Struct, kw_only=True):
@@ -87,18 +135,28 @@ class News:
         self._cache = cache
         self._identity = identity
         self._handshake_timeout = handshake_timeout
-        self._on_log = consumers.on_log
-        self.on_resource_updated = consumers.on_resource_updated
+        self._on_log = self._callback(consumers.on_log, "on_log")
+        self._on_updated = self._callback(
+            consumers.on_resource_updated, "on_resource_updated", once=True
+        )
         self.watches = {
-            kind: Watch(self, callback, fetch)
+            kind: Watch(self, kind, callback, fetch)
             for kind, (callback, fetch) in consumers.lists.items()
             if callback is not None
         }
         self._uris: dict[str, None] = {}  # subscribed to, in order
         self._asked: dict[str, None] = {}  # about to be
         self._lock = asyncio.Lock()
-        self.current = _Shared(self, self._wanted())
+        self._quiet = Quiet(logger)
+        self.current = _Shared(self, self._wanted(()))
         hub.add(self.current)
+
+    def _callback(
+        self, function: Callback | None, name: str, *, once: bool = False
+    ) -> InTurn | None:
+        if function is None:
+            return None
+        return InTurn(function, name, lambda work: self.life.spawn(work), once=once)
 
     # -- for the lifecycle -----------------------------------------------------------------------
 
@@ -115,16 +173,21 @@ class News:
             self._cache.clear()
         self._hub.started(connection, agreement.revision.modern, agreement.capabilities)
         if not agreement.revision.modern and self._identity.log_level is not None:
-            await self._set_level(connection, agreement, self._identity.log_level)
+            self._set_level(connection, agreement, self._identity.log_level)
+        self.current.missed = False
         if again:
-            for watch in self.watches.values():
-                watch.changed()
-            for uri in self._uris:
-                self.updated(uri)
+            self.fetch_again()
 
-    async def _set_level(
-        self, connection: ClientConnection, agreement: Agreement, level: str
-    ) -> None:
+    def fetch_again(self) -> None:
+        """Nobody told what changed for a while."""
+        if self._cache is not None:
+            self._cache.clear()
+        for watch in self.watches.values():
+            watch.changed()
+        for uri in self._uris:
+            self.updated(uri)
+
+    def _set_level(self, connection: ClientConnection, agreement: Agreement, level: str) -> None:
         if "logging" not in agreement.capabilities:
             logger.warning("the server has no logging, so log_level does nothing")
             return
@@ -134,10 +197,16 @@ class News:
             any_result,
             timeout=self._handshake_timeout,
         )
+        self.life.spawn(self._level_set(waiter, level))
+
+    async def _level_set(self, waiter: Waiter, level: str) -> None:
+        """A server that does not answer can be used all the same."""
         try:
             await waiter.future
-        except RemoteError as exc:
-            logger.warning("the server refuses the log level %s: %s", level, exc)
+        except (RemoteError, CallTimeout, InvalidResponse) as exc:
+            logger.warning("the server does not take the log level %s: %s", level, exc)
+        except (ConnectionClosed, TransportError):
+            pass  # whoever needs the connection is told
 
     def notified(self, message: Message) -> None:
         """A notification came in that is not about a call."""
@@ -154,89 +223,103 @@ class News:
     def closed(self, exc: BaseException) -> None:
         """The client is closed, and everything that it was to be told about is forgotten."""
         self._hub.end(exc)
-        self._hub.forget()
+        for callback in (self._on_log, self._on_updated):
+            if callback is not None:
+                callback.forget()
         self._uris.clear()
         self._asked.clear()
         self._lock = asyncio.Lock()
-        self.current.wanted = self._wanted()
-        self.current.honoured = None
+        self.current = _Shared(self, self._wanted(()))
+        self._hub.forget()
+        self._hub.add(self.current)
 
     # -- telling ---------------------------------------------------------------------------------
 
-    def _log(self, message: Message, on_log: Callback) -> None:
+    def _log(self, message: Message, on_log: InTurn) -> None:
         params = message.params
         try:
             entry = _log(b"" if params is None else params)
         except msgspec.DecodeError as exc:
-            logger.warning("a log message of the server is not valid: %s", exc)
+            self._quiet.log(logging.WARNING, "a log message of the server is not valid: %s", exc)
             return
-        self.call(on_log, entry)
+        on_log(entry)
 
     def updated(self, uri: str) -> None:
         """A resource changed."""
-        if self.on_resource_updated is not None:
-            self.call(self.on_resource_updated, uri)
-
-    def call(self, callback: Callback, value: Any) -> None:
-        """Call somebody back; what they raise is logged."""
-        try:
-            outcome = callback(value)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException:
-            logger.exception("a callback of the client failed")
-        else:
-            self.life.spawn_outcome(outcome)
+        if self._on_updated is not None:
+            self._on_updated(uri)
 
     # -- resources that are subscribed to --------------------------------------------------------
 
     async def hold(self, uri: str, modern: bool, timeout: float | None, meta: Meta | None) -> None:
         """Be told when a resource changes."""
-        if uri in self._uris:
-            return
         if not modern:
-            await self._hub.take(uri, timeout, meta)
-            if uri in self._uris:  # by another call, meanwhile
-                await self._hub.give(uri, timeout)
-            self._uris[uri] = None
-            self.current.wanted = self._wanted()
+            await self._hold_legacy(uri, timeout, meta)
             return
         self._asked[uri] = None
         try:
-            async with self._lock:
-                if uri not in self._uris:
-                    wanted = self._wanted(*self._uris, *self._asked)
+            async with self._turn(timeout) as timeout:
+                if uri not in self._heard():
+                    wanted = self._wanted((*self._uris, *self._asked))
                     await self._replace(wanted, timeout, meta, uri)
-                    self._uris.update(dict.fromkeys(self._told()))
+                    self._uris.update(dict.fromkeys(self._heard()))
         finally:
             self._asked.pop(uri, None)
+
+    async def _hold_legacy(self, uri: str, timeout: float | None, meta: Meta | None) -> None:
+        agreement = self.life.agreement
+        if agreement is None:
+            raise ConnectionClosed("the client is not open")
+        if not declares(agreement.capabilities, "resources", "subscribe"):
+            raise NotHonoured(
+                f"the server does not tell when {uri} changes: it has not declared "
+                "resources.subscribe"
+            )
+        await self._hub.holds.take(uri, self.current, timeout, meta)
+        self._uris[uri] = None
+        self.current.wanted = self._wanted(self._uris)
 
     async def release(
         self, uri: str, modern: bool, timeout: float | None, meta: Meta | None
     ) -> None:
-        """Be told no more."""
+        """Be told no more. Where that fails, everything is as before."""
         if uri not in self._uris:
             return
         if not modern:
-            del self._uris[uri]
-            self.current.wanted = self._wanted()
-            await self._hub.give(uri, timeout, meta)
+            await self._hub.holds.give(uri, self.current, timeout, meta)
+            self._uris.pop(uri, None)
+            self.current.wanted = self._wanted(self._uris)
             return
-        async with self._lock:
-            if self._uris.pop(uri, 0) is None:
-                await self._replace(self._wanted(), timeout, meta)
+        async with self._turn(timeout) as timeout:
+            if uri in self._uris:
+                rest = [other for other in self._uris if other != uri]
+                await self._replace(self._wanted(rest), timeout, meta)
+                self._uris.pop(uri, None)
 
-    def _wanted(self, *uris: str) -> SubscriptionFilter:
+    @contextlib.asynccontextmanager
+    async def _turn(self, timeout: float | None) -> AsyncIterator[float | None]:
+        """While nobody else changes what is listened for: the seconds that are left."""
+        lock = self._lock
+        async with turn(lock, self._hub.seconds(timeout)) as left:
+            if lock is not self._lock:
+                raise ConnectionClosed("the client was closed")
+            yield left
+
+    def _wanted(self, uris: Iterable[str]) -> SubscriptionFilter:
         return SubscriptionFilter(
             tools="tools" in self.watches,
             prompts="prompts" in self.watches,
             resources="resources" in self.watches,
-            uris=tuple(dict.fromkeys(uris or self._uris)),
+            uris=tuple(dict.fromkeys(uris)),
         )
 
-    def _told(self) -> tuple[str, ...]:
+    def _heard(self) -> list[str]:
+        """The resources that the present subscriptions/listen is about."""
         honoured = self.current.honoured
-        return () if honoured is None else honoured.uris
+        if honoured is None or self.current.route is None:
+            return []
+        told = set(honoured.uris)
+        return [uri for uri in self.current.wanted.uris if uri in told]
 
     async def _replace(
         self,
@@ -252,13 +335,27 @@ class News:
         if not wanted:
             self.current = new
             self._hub.add(new)
-        else:
+            self._hub.close(old)
+            return
+        try:
             await self._hub.open(new, timeout)
-            if uri is not None and uri not in self._told():
-                self.current = old
-                self._hub.close(new)
+            if uri is not None and uri not in self._heard():
                 raise NotHonoured(f"the server does not tell when {uri} changes")
+        except BaseException:
+            if self.current is new:
+                self.current = old
+            self._hub.close(new)
+            raise
         self._hub.close(old)
+        if old.missed:
+            self.fetch_again()
+
+    async def listen_again(self, feed: _Shared, pause: float) -> None:
+        """The server ended what the consumers listen to: ask for it once more, in a while."""
+        await asyncio.sleep(pause)
+        async with self._lock:  # not while another one is to take its place
+            if self.current is feed:
+                self._hub.listen(feed)
 
 
 class _Shared(Feed):
@@ -269,15 +366,25 @@ class _Shared(Feed):
     def __init__(self, news: News, wanted: SubscriptionFilter, meta: Meta | None = None) -> None:
         super().__init__(wanted, meta)
         self._news = news
+        self._ends = 0  # in a row
+        self._since = 0.0  # the loop's time, when it was acknowledged
+        self.missed = False  # the server ended it, and something may have changed since
 
     def acknowledge(self, honoured: SubscriptionFilter) -> None:
-        first = self.honoured is None
+        before = self.honoured
         super().acknowledge(honoured)
-        if first:
+        self._since = asyncio.get_running_loop().time()
+        if before is None:
             self._news.current = self
-            for kind in ("tools", "prompts", "resources"):
-                if getattr(self.wanted, kind) and not getattr(honoured, kind):
-                    logger.warning("the server does not tell when its %s change", kind)
+        for kind in ("tools", "prompts", "resources"):
+            told = getattr(self.wanted if before is None else before, kind)
+            if told and not getattr(honoured, kind):
+                logger.warning("the server does not tell when its %s change", kind)
+        if before is not None and self.route is not None:
+            told, telling = set(before.uris), set(honoured.uris)
+            for uri in self.wanted.uris:
+                if uri in told and uri not in telling:
+                    logger.warning("the server tells no more when %s changes", uri)
 
     def deliver(self, event: Event) -> None:
         if self._news.current is not self:
@@ -289,8 +396,32 @@ class _Shared(Feed):
         if watch is not None and self._news.life.agreement is not None:
             watch.changed()
 
-    def ended(self, exc: BaseException | None) -> None:
-        if exc is None or self._news.current is not self:
-            return  # a graceful end needs no word
-        if not isinstance(exc, ConnectionClosed | TransportError):
-            logger.warning("the server does not tell what changes: %s", exc)
+    def resumed(self) -> None:
+        if self.missed:
+            self.missed = False
+            self._news.fetch_again()
+
+    def ended(self, exc: BaseException | None, acknowledged: bool) -> None:
+        news = self._news
+        if news.current is not self or isinstance(exc, ConnectionClosed | TransportError):
+            return  # the next connection is asked
+        if not acknowledged and not self._ends:
+            logger.warning("the server does not tell what changes: %s", exc or "it ended that")
+            return
+        self.missed = True
+        if acknowledged and asyncio.get_running_loop().time() - self._since >= _SETTLED:
+            self._ends = 0
+        if self._ends == _LISTENS:
+            self._ends = 0
+            logger.warning(
+                "the server does not tell what changes any more: %s",
+                exc or f"it ended that {_LISTENS} times",
+            )
+            return
+        if exc is None:
+            logger.info("the server ended what consumers listen to")
+        else:
+            logger.warning("the server ended what consumers listen to: %s", exc)
+        longest = min(_LISTEN_DELAY * 2.0**self._ends, _MAX_LISTEN_DELAY)
+        self._ends += 1
+        news.life.spawn(news.listen_again(self, random.uniform(longest / 2, longest)))

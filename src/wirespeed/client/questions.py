@@ -8,37 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import is_dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import msgspec
 
 from wirespeed.client.forms import defaults, fill
 from wirespeed.protocol.asking import (
-    AskingRules,
-    CreateMessageParams,
     CreateMessageResult,
-    ElicitParams,
+    ElicitRequestParams,
     ElicitResult,
+    SampleParams,
     SamplingBlock,
     ToolResultContent,
     ToolUseContent,
 )
-from wirespeed.server.content import Audio, Text
+from wirespeed.protocol.asking_rules import AskingRules, fit_content
+from wirespeed.protocol.blocks import Audio, Text
+from wirespeed.protocol.shapes import has_kind
 
 __all__ = [
     "Accept",
-    "ElicitRequest",
-    "SampleRequest",
+    "ElicitParams",
     "SampleResult",
     "elicit_result",
     "sample_result",
 ]
 
-SampleRequest: TypeAlias = CreateMessageParams
-"""What `on_sample` is given: the parameters of sampling/createMessage."""
 
-
-class ElicitRequest(msgspec.Struct, frozen=True, kw_only=True):
+class ElicitParams(msgspec.Struct, frozen=True, kw_only=True):
     """What `on_elicit` and `on_elicit_url` are given: something the server wants of the user.
 
     Attributes:
@@ -60,7 +57,7 @@ class ElicitRequest(msgspec.Struct, frozen=True, kw_only=True):
     meta: dict[str, Any] | None = None
 
     @classmethod
-    def of(cls, params: ElicitParams) -> ElicitRequest:
+    def of(cls, params: ElicitRequestParams) -> ElicitParams:
         """From the wire."""
         return cls(
             message=params.message,
@@ -108,7 +105,7 @@ class SampleResult(msgspec.Struct, frozen=True, kw_only=True):
     meta: dict[str, Any] | None = None
 
 
-def elicit_result(answer: Any, request: ElicitRequest) -> ElicitResult:
+def elicit_result(answer: Any, request: ElicitParams) -> ElicitResult:
     """A handler's answer for the wire: `Accept`, "accept", "decline", "cancel", or the content
     itself, which stands for `Accept` with it.
 
@@ -154,9 +151,7 @@ def _members(content: Any) -> Mapping[str, Any]:
     return content
 
 
-def sample_result(
-    answer: Any, request: CreateMessageParams, rules: AskingRules
-) -> CreateMessageResult:
+def sample_result(answer: Any, request: SampleParams, rules: AskingRules) -> CreateMessageResult:
     """A handler's answer for the wire. TypeError, ValueError: it is no answer to this, or one that
     the revision has no words for."""
     if isinstance(answer, CreateMessageResult):
@@ -178,9 +173,11 @@ def sample_result(
             raise ValueError("the answer of a model has no tool results")
         if isinstance(block, ToolUseContent) and not (rules.tools and request.tools):
             raise ValueError("the answer uses tools, but the server offered none")
-        if isinstance(block, Audio) and not rules.audio:
+        if isinstance(block, Audio) and not has_kind("Audio", rules.version):
             raise ValueError("this revision has no audio")
     # typed by hand, so that nothing else gets to the wire
-    return msgspec.convert(
+    result = msgspec.convert(
         msgspec.to_builtins(result, str_keys=True), CreateMessageResult, str_keys=True
     )
+    result.content = fit_content(result.content, rules.version)
+    return result

@@ -5,32 +5,32 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
-
 from wirespeed.client import lists
 from wirespeed.client.cache import READ, Keeper, ResponseCache
 from wirespeed.client.calls import Calls, Meta, OnProgress, encode
+from wirespeed.client.decoding import (
+    Unfinished,
+    decode_completion,
+    decode_discovery,
+    decode_prompt_result,
+    decode_read_result,
+)
 from wirespeed.client.features import (
-    CompleteResult,
-    Completion,
     Discovery,
-    GetPromptResult,
     ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
     PromptInfo,
     PromptRef,
-    ReadResourceResult,
     ResourceInfo,
     ResourceRef,
     ResourceTemplateInfo,
-    decode_prompt_result,
-    decode_read_result,
 )
 from wirespeed.client.lists import Listing, Page
-from wirespeed.client.results import ListToolsResult, ToolInfo, Unfinished, complete
-from wirespeed.errors import RemoteError
+from wirespeed.client.results import ListToolsResult, ToolInfo
+from wirespeed.errors import RemoteError, Unsupported
 from wirespeed.protocol import shapes
+from wirespeed.protocol.results import Completion, GetPromptResult, ReadResourceResult
 
 if TYPE_CHECKING:
     from wirespeed.client.hub import Hub
@@ -42,21 +42,6 @@ __all__ = ["Requests"]
 P = TypeVar("P", bound=Page)
 R = TypeVar("R")
 T = TypeVar("T")
-
-_completion = msgspec.json.Decoder(CompleteResult).decode
-_discovery = msgspec.json.Decoder(Discovery).decode
-
-
-def _complete_result(data: Any) -> Completion:
-    result = _completion(data)
-    complete(result.result_type)
-    return result.completion
-
-
-def _discover_result(data: Any) -> Discovery:
-    result = _discovery(data)
-    complete(result.result_type)
-    return result
 
 
 class Requests(Calls):
@@ -79,14 +64,20 @@ class Requests(Calls):
     async def list_tools(
         self, *, timeout: float | None = -1.0, meta: Meta | None = None
     ) -> list[ToolInfo]:
-        """All tools, from all pages."""
-        return await lists.whole(lists.TOOLS, self._pages(lists.TOOLS, timeout, meta))
+        """All tools, from all pages, which take ``timeout`` together."""
+        return await self._whole(lists.TOOLS, timeout, meta)
+
+    async def _list_tools_again(self, until: float) -> list[ToolInfo]:
+        """All tools as the server has them now, whatever it said of them before."""
+        if self._cache is not None:
+            self._cache.drop(lists.TOOLS.method)
+        return await self.list_tools(timeout=self._rest(until))
 
     def iter_tools(
         self, *, timeout: float | None = -1.0, meta: Meta | None = None
     ) -> AsyncGenerator[ToolInfo, None]:
-        """The tools, page by page as they are asked for. InvalidResponse for a server whose pages
-        never end."""
+        """The tools, page by page as they are asked for; ``timeout`` is for each page.
+        InvalidResponse for a server whose pages never end."""
         return lists.walk(lists.TOOLS, self._pages(lists.TOOLS, timeout, meta))
 
     async def list_tools_page(
@@ -103,7 +94,7 @@ class Requests(Calls):
         self, *, timeout: float | None = -1.0, meta: Meta | None = None
     ) -> list[ResourceInfo]:
         """All resources, from all pages (server/resources, "Listing Resources")."""
-        return await lists.whole(lists.RESOURCES, self._pages(lists.RESOURCES, timeout, meta))
+        return await self._whole(lists.RESOURCES, timeout, meta)
 
     def iter_resources(
         self, *, timeout: float | None = -1.0, meta: Meta | None = None
@@ -125,7 +116,7 @@ class Requests(Calls):
         self, *, timeout: float | None = -1.0, meta: Meta | None = None
     ) -> list[ResourceTemplateInfo]:
         """All templates of resources, from all pages (server/resources, "Resource Templates")."""
-        return await lists.whole(lists.TEMPLATES, self._pages(lists.TEMPLATES, timeout, meta))
+        return await self._whole(lists.TEMPLATES, timeout, meta)
 
     def iter_resource_templates(
         self, *, timeout: float | None = -1.0, meta: Meta | None = None
@@ -147,7 +138,7 @@ class Requests(Calls):
         self, *, timeout: float | None = -1.0, meta: Meta | None = None
     ) -> list[PromptInfo]:
         """All prompts, from all pages (server/prompts, "Listing Prompts")."""
-        return await lists.whole(lists.PROMPTS, self._pages(lists.PROMPTS, timeout, meta))
+        return await self._whole(lists.PROMPTS, timeout, meta)
 
     def iter_prompts(
         self, *, timeout: float | None = -1.0, meta: Meta | None = None
@@ -164,6 +155,16 @@ class Requests(Calls):
     ) -> ListPromptsResult:
         """One page of prompts/list."""
         return await self._page(lists.PROMPTS, cursor, timeout, meta)
+
+    async def _whole(
+        self, listing: Listing[P, T], timeout: float | None, meta: Meta | None
+    ) -> list[T]:
+        until = self._until(self._seconds(timeout))
+
+        def fetch(cursor: str | None) -> Awaitable[P]:
+            return self._page(listing, cursor, self._rest(until), meta)
+
+        return await lists.whole(listing, fetch)
 
     def _pages(
         self, listing: Listing[P, T], timeout: float | None, meta: Meta | None
@@ -235,7 +236,7 @@ class Requests(Calls):
         up to 2025-11-25, from then on with a ``subscriptions/listen`` that the client keeps. It is
         subscribed to again when the connection is made anew.
 
-        RemoteError: the server refuses. NotHonoured: a modern one does not tell about this.
+        RemoteError: the server refuses. NotHonoured: it does not tell about this.
         """
         await self._news.hold(uri, await self._modern(), timeout, meta)
 
@@ -247,7 +248,7 @@ class Requests(Calls):
 
     async def _modern(self) -> bool:
         if self._start_at_use and self._life.live is None:
-            await self.open()
+            await self._opened()
         return self._agreed.revision.modern
 
     def subscribe(
@@ -353,7 +354,7 @@ class Requests(Calls):
             await self._modern()  # the revision is known from then on
             params = shapes.fit("CompleteParams", params, self._agreed.revision.version)
         return await self._call(
-            "completion/complete", encode(params), _complete_result, timeout, None, meta
+            "completion/complete", encode(params), decode_completion, timeout, None, meta
         )
 
     # -- the server itself -----------------------------------------------------------------------
@@ -362,8 +363,11 @@ class Requests(Calls):
         self, *, timeout: float | None = -1.0, meta: Meta | None = None
     ) -> Discovery:
         """What a modern server is and can do now (server/discover of 2026-07-28). A legacy one says
-        that once, with the handshake: see `Client.server_capabilities`."""
-        return await self._fresh("server/discover", {}, _discover_result, timeout, None, meta)
+        that once, with the handshake: see `Client.server_capabilities`. Unsupported: it is one."""
+        if not await self._modern():
+            version = self._agreed.revision.version
+            raise Unsupported(f"{version}, which the server speaks, has no server/discover")
+        return await self._fresh("server/discover", {}, decode_discovery, timeout, None, meta)
 
     # -- the cache -------------------------------------------------------------------------------
 

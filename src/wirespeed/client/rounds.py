@@ -10,12 +10,12 @@ import asyncio
 import math
 import random
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from wirespeed.client.calls import Calls, Request
-from wirespeed.client.results import Unfinished
+from wirespeed.client.calls import Calls, Request, meta_text, rising
+from wirespeed.client.decoding import Unfinished
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from wirespeed.client.answering import Answering, Question
     from wirespeed.client.handshake import Identity
 
-__all__ = ["MAX_INPUT_REQUESTS", "MAX_ROUNDS", "Rounds"]
+__all__ = ["MAX_INPUT_REQUESTS", "MAX_ROUNDS", "PATIENCE", "Paused", "Rounds"]
 
 INPUT_REQUIRED = "input_required"
 
@@ -41,9 +41,10 @@ MAX_INPUT_REQUESTS = 1000
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 2.0
 # Seconds for handlers that were cancelled.
-_PATIENCE = 1.0
+PATIENCE = 1.0
 
 encode = msgspec.json.Encoder().encode
+_members = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class _InputRequest(msgspec.Struct):
@@ -81,6 +82,41 @@ class _Asked(msgspec.Struct):
         return b"{" + b",".join(part for part in parts if part) + b"}"
 
 
+class Paused(Protocol):
+    """What waits for the answers that an `InputNeeded` asks for."""
+
+    @property
+    def questions(self) -> Mapping[str, Question]:
+        """What it asks."""
+
+    @property
+    def tool(self) -> str | None:
+        """The tool that was called, whose result may be checked; None for other requests, and
+        where somebody else checks it."""
+
+    async def go_on(self, client: Any, answers: Mapping[str, bytes], until: float) -> Any:
+        """The result, with these answers; ``until`` is the loop's time."""
+
+
+class _PausedCall(msgspec.Struct):
+    """A request to be sent once more."""
+
+    request: Request
+    asked: _Asked
+
+    @property
+    def questions(self) -> Mapping[str, Question]:
+        return self.asked.questions or {}
+
+    @property
+    def tool(self) -> str | None:
+        return _named(self.request.params).name if self.request.method == "tools/call" else None
+
+    async def go_on(self, client: Rounds, answers: Mapping[str, bytes], until: float) -> Any:
+        request = msgspec.structs.replace(self.request, until=until)
+        return await client._within(request, client._again(request, self.asked, answers))
+
+
 class Rounds(Calls):
     """The part of a client that goes on with calls whose answers ask for input."""
 
@@ -94,7 +130,7 @@ class Rounds(Calls):
         *,
         timeout: float | None = -1.0,
     ) -> Any:
-        """Go on with a call that failed with `InputNeeded`, and wait for its result.
+        """Go on with a call, or a task, that failed with `InputNeeded`, and wait for its result.
 
         That may be done at any later time, until the server says that its ``state`` has expired.
         Where the exception cannot be kept, `request` sends a call with ``inputResponses`` and
@@ -114,21 +150,23 @@ class Rounds(Calls):
         """
         from wirespeed.client.answering import answer_text
 
-        request, asked = needed._call
-        questions = asked.questions or {}
+        paused: Paused | None = needed._call
+        if paused is None:
+            raise ValueError("this InputNeeded belongs to no call")
+        questions = paused.questions
         texts: dict[str, bytes] = {}
         for key, answer in ({} if answers is None else answers).items():
             if key not in questions:
                 raise ValueError(f"the server does not ask for {key!r}")
             texts[key] = answer_text(questions[key], answer)
-        limit = self._seconds(timeout)
-        now = asyncio.get_running_loop().time()
-        request = msgspec.structs.replace(request, until=now + limit)
-        result = await self._within(request, self._again(request, asked, texts))
-        if self._checks is not None and request.method == "tools/call":
-            name = _named(request.params).name
-            if (check := await self._checks.of(name)) is not None:
-                await self._checks.verify(name, check, result)
+        until = self._until(self._seconds(timeout))
+        result = await paused.go_on(self, texts, until)
+        name = paused.tool
+        checks = self._checks
+        if checks is not None and name is not None:
+            check = await checks.of(name, until)
+            if check is not None:
+                await checks.verify(name, check, result, until)
         return result
 
     async def _finish(self, request: Request, answer: Unfinished) -> Any:
@@ -178,19 +216,60 @@ class Rounds(Calls):
         return await self._finish(request, result) if isinstance(result, Unfinished) else result
 
     async def _send_again(self, request: Request, params: bytes) -> Any:
-        left = math.inf
-        if request.until != math.inf:
-            left = max(0.0, request.until - asyncio.get_running_loop().time())
+        """One round: the result, or an `Unfinished` one. It passes the middleware as the request
+        that it is; the call's own passage, if it has one, is around all of its rounds."""
+        request = msgspec.structs.replace(request, params=params)
+        through = self._outgoing
+        if through is None:
+            return await self._send_once(request)
+        from wirespeed.client.middleware import OutboundRequest
+
+        asks: tuple[InputNeeded, Unfinished] | None = None
+
+        async def send(passed: OutboundRequest) -> Any:
+            nonlocal asks
+            until = self._until(self._seconds(passed.timeout))
+            changed = msgspec.structs.replace(
+                request,
+                params=b"{}" if passed.params is None else passed.params,
+                meta=meta_text(passed.meta),
+                until=min(until, request.until),
+            )
+            result = await self._send_once(changed)
+            if not isinstance(result, Unfinished):
+                return result
+            if result.result_type != INPUT_REQUIRED:
+                return await self._finish(request, result)
+            # so that what middleware gets is a result, or an exception that says what is missing
+            needed = _needed("there is another round", request, self._asked(result))
+            asks = needed, result
+            raise needed
+
+        meta = None if request.meta is None else _members(b"{" + request.meta + b"}")
+        outbound = OutboundRequest(
+            self, request.method, None, params, None, meta, self._rest(request.until)
+        )
+        try:
+            return await through.run(outbound, send)
+        except InputNeeded as exc:
+            if asks is None or exc is not asks[0]:
+                raise
+            return asks[1]
+
+    async def _send_once(self, request: Request, *, further: bool = True) -> Any:
+        """Send a request past all middleware: the result, or an `Unfinished` one. ``further``: it
+        is not the first round."""
+        left = self._seconds_until(request.until)
         connection, left = await self._ready(request.method, left)
         revision = connection.revision
-        if revision is None or not revision.modern:
+        if further and (revision is None or not revision.modern):
             raise InvalidResponse("the server that asked for input has become a legacy one")
         waiter = connection.request(
             request.method,
-            params,
+            request.params,
             request.decode,
             timeout=left,
-            on_progress=request.on_progress,
+            on_progress=None if request.on_progress is None else rising(request.on_progress),
             meta=request.meta,
         )
         try:
@@ -198,6 +277,8 @@ class Rounds(Calls):
         except asyncio.CancelledError:
             if waiter.future.cancelled():
                 connection.abandon(waiter)
+            elif request.method == "tools/call":
+                self._unwanted(waiter.future)
             raise
         self._life.crashes = 0
         return result
@@ -277,7 +358,7 @@ async def _end(tasks: Iterable[asyncio.Future[Any]]) -> None:
     for task in tasks:
         task.cancel()
     if tasks:
-        await asyncio.wait(tasks, timeout=_PATIENCE)
+        await asyncio.wait(tasks, timeout=PATIENCE)
 
 
 def _needed(why: str, request: Request, asked: _Asked) -> InputNeeded:
@@ -286,7 +367,10 @@ def _needed(why: str, request: Request, asked: _Asked) -> InputNeeded:
     requests = {key: question.request for key, question in (asked.questions or {}).items()}
     state = None if asked.state is None else json.loads(asked.state)
     return InputNeeded(
-        f"the server wants input for {request.method}: {why}", requests, state, (request, asked)
+        f"the server wants input for {request.method}: {why}",
+        requests,
+        state,
+        _PausedCall(request, asked),
     )
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Subscription"]
 
 
-class Subscription(Feed):
+class Subscription:
     """What changed, as an asynchronous iterator of `Event`: see `Client.subscribe`.
 
     It begins with ``async with``, which waits until the server acknowledged it; ``honoured`` then
@@ -43,29 +43,35 @@ class Subscription(Feed):
     ) -> None:
         if max_events < 1:
             raise ValueError("max_events must be at least 1")
-        super().__init__(wanted, meta)
         self._hub = hub
-        self._max_events = max_events
         self._timeout = timeout
-        self._events: dict[object, Event] = {}  # in order; equal ones once
-        self._wake = asyncio.Event()
-        self._state = "new"
-        self._error: BaseException | None = None
+        self._inlet = _Inlet(wanted, meta, max_events)
 
     def __repr__(self) -> str:
-        return f"<Subscription {self._state}: {self.wanted.wire()}>"
+        return f"<Subscription {self._inlet.state}: {self.wanted.wire()}>"
+
+    @property
+    def wanted(self) -> SubscriptionFilter:
+        """What was asked for."""
+        return self._inlet.wanted
+
+    @property
+    def honoured(self) -> SubscriptionFilter | None:
+        """What of it the server tells; None before it said so."""
+        return self._inlet.honoured
 
     async def __aenter__(self) -> Self:
-        if self._state != "new":
+        inlet = self._inlet
+        if inlet.state != "new":
             raise RuntimeError("a subscription is used once: make another one")
-        self._state = "opening"
+        inlet.state = "opening"
         try:
-            await self._hub.open(self, self._timeout)
+            await self._hub.open(inlet, self._timeout)
         except BaseException as exc:
-            self.ended(exc if isinstance(exc, WirespeedError) else None)
+            inlet.over(exc if isinstance(exc, WirespeedError) else None)
             raise
-        if self._state == "opening":
-            self._state = "open"
+        if inlet.state == "opening":
+            inlet.state = "open"
         return self
 
     async def __aexit__(
@@ -78,8 +84,8 @@ class Subscription(Feed):
 
     def close(self) -> None:
         """End it: nothing more comes. What waits can still be fetched."""
-        self._hub.close(self)
-        self.ended(None)
+        self._hub.close(self._inlet)
+        self._inlet.over(None)
 
     def __aiter__(self) -> Self:
         return self
@@ -93,38 +99,56 @@ class Subscription(Feed):
     async def next_event(self, timeout: float | None = None) -> Event | None:
         """The next event; None at the end. CallTimeout: there is none within so many seconds, and
         nothing is lost."""
-        if self._state == "new":
+        inlet = self._inlet
+        if inlet.state == "new":
             raise RuntimeError('a subscription begins with "async with"')
         try:
             async with asyncio.timeout(timeout):
-                while not self._events and self._state != "over":
-                    self._wake.clear()
-                    await self._wake.wait()
+                while not inlet.events and inlet.state != "over":
+                    inlet.wake.clear()
+                    await inlet.wake.wait()
         except TimeoutError:
             raise CallTimeout("nothing changed within the time limit") from None
-        if self._events:
-            return self._events.pop(next(iter(self._events)))
-        if self._error is not None:
-            raise type(self._error)(*self._error.args)
+        if inlet.events:
+            return inlet.events.pop(next(iter(inlet.events)))
+        if inlet.error is not None:
+            raise type(inlet.error)(*inlet.error.args)
         return None
 
-    # -- for the hub -----------------------------------------------------------------------------
+
+class _Inlet(Feed):
+    """Where the hub puts what one subscription is told."""
+
+    def __init__(self, wanted: SubscriptionFilter, meta: Meta | None, max_events: int) -> None:
+        super().__init__(wanted, meta)
+        self.events: dict[object, Event] = {}  # in order; equal ones once
+        self.wake = asyncio.Event()
+        self.state = "new"
+        self.error: BaseException | None = None
+        self._max_events = max_events
 
     def deliver(self, event: Event) -> None:
-        if self._state == "over":
+        if self.state == "over":
             return
         key = object() if isinstance(event, Notice) else event
-        if key not in self._events and len(self._events) >= self._max_events:
-            self._events.clear()
+        if key not in self.events and len(self.events) >= self._max_events:
+            self.events.clear()
             key = event = Overflowed()
-        self._events[key] = event
-        self._wake.set()
+        self.events[key] = event
+        self.wake.set()
 
     def resumed(self) -> None:
         self.deliver(Resumed())
 
-    def ended(self, exc: BaseException | None) -> None:
-        if self._state != "over":
-            self._state = "over"
-            self._error = exc
-        self._wake.set()
+    def ended(self, exc: BaseException | None, acknowledged: bool) -> None:
+        self.over(exc)
+
+    def parted(self, exc: BaseException) -> None:
+        self.over(exc)
+
+    def over(self, exc: BaseException | None) -> None:
+        """Nothing more comes; what ended it, if that was not in order."""
+        if self.state != "over":
+            self.state = "over"
+            self.error = exc
+        self.wake.set()

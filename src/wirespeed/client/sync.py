@@ -7,7 +7,14 @@ import concurrent.futures
 import contextlib
 import functools
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -21,6 +28,7 @@ from typing import (
 )
 
 from wirespeed.client.client import Client
+from wirespeed.client.threads import wait_for
 from wirespeed.errors import ConnectionClosed
 from wirespeed.transport.loop import loop_factory
 
@@ -66,8 +74,12 @@ class Blocking(Generic[C]):
         self._thread: threading.Thread | None = None
         self._ending: threading.Thread | None = None  # of the loop before
         # Held while work is handed to the loop: what was handed over before `close` took the loop
-        # away is ended by it, and nothing is handed over after.
-        self._lock = threading.Lock()
+        # away is ended by it, and nothing is handed over after. A signal handler that uses the
+        # client may run while its own thread holds it.
+        self._lock = threading.RLock()
+        # Generators that are iterated over. The collector must not find them together with what
+        # they stand on: it would have the loop close each of them, in any order.
+        self._walked: set[AsyncGenerator[Any, None]] = set()
 
     def __enter__(self) -> Self:
         self.open()
@@ -87,11 +99,12 @@ class Blocking(Generic[C]):
             self._ending.join()
         with self._lock:
             if self._loop is None:
-                self._loop = loop_factory()()
-                self._thread = threading.Thread(
-                    target=self._serve, args=(self._loop,), name="wirespeed-client", daemon=True
+                loop = loop_factory()()
+                thread = threading.Thread(
+                    target=self._serve, args=(loop,), name="wirespeed-client", daemon=True
                 )
-                self._thread.start()
+                thread.start()
+                self._loop, self._thread = loop, thread
         try:
             self._run(self._client.__aenter__())
         except BaseException:
@@ -105,12 +118,9 @@ class Blocking(Generic[C]):
         try:
             loop.run_forever()
         finally:
-            pending = asyncio.all_tasks(loop)
-            for task in pending:
-                task.cancel()
-            if pending:
-                loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+            _end_tasks(loop)
             loop.run_until_complete(loop.shutdown_asyncgens())
+            _end_tasks(loop)  # which close generators that were left a moment ago
             loop.close()
 
     def close(self) -> None:
@@ -142,13 +152,25 @@ class Blocking(Generic[C]):
                 if threading.current_thread() is self._thread:
                     work.close()
                     raise RuntimeError(_FROM_A_CALLBACK)
-                loop.call_soon_threadsafe(_begin, loop, work, done)
-            return done.result()
+                try:
+                    loop.call_soon_threadsafe(_begin, loop, work, done)
+                except RuntimeError:  # a signal handler closed the client in this very moment
+                    work.close()
+                    raise ConnectionClosed("the client was closed") from None
+            return wait_for(done)
         except concurrent.futures.CancelledError:
             raise ConnectionClosed("the client was closed") from None
         except BaseException:
             done.cancel()
             raise
+
+    def _leave(self, items: AsyncGenerator[Any, None]) -> None:
+        """Nobody iterates over a generator any more."""
+        loop = self._loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and closed the generator
+                loop.call_soon_threadsafe(_close_generator, loop, items)
+        self._walked.discard(items)
 
 
 def blocking(
@@ -170,15 +192,21 @@ def iterating(
 
     @functools.wraps(method)
     def iterate(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        items = method(self._client, *args, **kwargs)
-        try:
-            while (item := self._run(_next(items))) is not _END:
-                yield item  # type: ignore[misc]
-        finally:
-            with contextlib.suppress(ConnectionClosed):  # then the loop's end has closed it
-                self._run(items.aclose())
+        yield from walk(self, method(self._client, *args, **kwargs))
 
     return iterate
+
+
+def walk(client: Blocking[Any], items: AsyncGenerator[T, None]) -> Iterator[T]:
+    """What an asynchronous generator gives, waiting for each. One that is left early is closed, and
+    nobody waits for that: the garbage collector may end this generator anywhere, also in the loop's
+    own thread, and while the client's lock is held."""
+    client._walked.add(items)
+    try:
+        while (item := client._run(_next(items))) is not _END:
+            yield item  # type: ignore[misc]
+    finally:
+        client._leave(items)
 
 
 class BlockingSubscription:
@@ -358,6 +386,13 @@ class SyncClient(Blocking[Client]):
         return self._client.counters
 
 
+def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    while pending := asyncio.all_tasks(loop):
+        for task in pending:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+
+
 def _begin(
     loop: asyncio.AbstractEventLoop,
     work: Coroutine[Any, Any, T],
@@ -390,6 +425,15 @@ def _begin(
 
 
 _END: Final = object()
+
+
+def _close_generator(loop: asyncio.AbstractEventLoop, items: AsyncGenerator[Any, None]) -> None:
+    async def close() -> None:
+        # RuntimeError: an interrupted step of it is being cancelled, which ends it, too
+        with contextlib.suppress(RuntimeError):
+            await items.aclose()
+
+    loop.create_task(close())
 
 
 async def _next(items: AsyncGenerator[T, None]) -> T | object:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from wirespeed.errors import ConnectionClosed
+from wirespeed.client.sync import walk
 
 if TYPE_CHECKING:
-    from wirespeed.client.results import CallToolResult
     from wirespeed.client.sync import SyncClient
-    from wirespeed.client.tasks import TaskState, ToolTask
+    from wirespeed.client.task_messages import TaskState
+    from wirespeed.client.tasks import ToolTask
+    from wirespeed.protocol.results import CallToolResult
 
 __all__ = ["BlockingTask"]
 
@@ -59,14 +59,4 @@ class BlockingTask:
         self._client._run(self._task.answer(answers, timeout=timeout))
 
     def __iter__(self) -> Iterator[TaskState]:
-        states = cast("AsyncGenerator[TaskState, None]", aiter(self._task))
-        try:
-            while (state := self._client._run(_next(states))) is not None:
-                yield state
-        finally:
-            with contextlib.suppress(ConnectionClosed):  # then the loop's end has closed it
-                self._client._run(states.aclose())
-
-
-async def _next(states: AsyncGenerator[TaskState, None]) -> TaskState | None:
-    return await anext(states, None)
+        return walk(self._client, cast("AsyncGenerator[TaskState, None]", aiter(self._task)))

@@ -3,24 +3,51 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import msgspec
 
-from wirespeed.client.calls import Meta, OnProgress, Request, encode, meta_text, rising
+from wirespeed.client.callbacks import InTurn
+from wirespeed.client.calls import (
+    PROGRESS,
+    Meta,
+    OnProgress,
+    Request,
+    encode,
+    meta_text,
+    rising,
+    tool_params,
+)
+from wirespeed.client.decoding import (
+    Unfinished,
+    decode_call_result,
+    decode_legacy_call_result,
+)
+from wirespeed.client.middleware import OutboundRequest, Passed
 from wirespeed.client.requests import Requests
-from wirespeed.client.results import CallToolResult, Unfinished, decode_call_result
-from wirespeed.errors import CallTimeout, InvalidResponse, LocalError, RemoteError
+from wirespeed.client.rounds import Rounds
+from wirespeed.errors import (
+    CallTimeout,
+    InputNeeded,
+    InvalidResponse,
+    LocalError,
+    RemoteError,
+    WirespeedError,
+)
 from wirespeed.protocol import codes
+from wirespeed.protocol.results import CallToolResult
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.client.handshake import Identity
     from wirespeed.client.hub import Hub
-    from wirespeed.client.tasks import TaskState, ToolTask
+    from wirespeed.client.task_messages import TaskState
+    from wirespeed.client.tasks import ProgressSink, TaskNews, ToolTask
 
 __all__ = ["TASKS", "TaskCalls"]
 
@@ -45,20 +72,32 @@ class _Created(msgspec.Struct):
 _created = msgspec.json.Decoder(_Created).decode
 
 
-def _created_or_done(data: Any) -> CallToolResult | Unfinished:
+def _created_or_done(data: Any) -> CallToolResult | _Created:
     """A task; or the result itself, of a server that took no notice."""
     text = bytes(data)
-    task = bytes(_created(text).task)
-    return Unfinished("task", task) if task else decode_call_result(text)
+    created = _created(text)
+    return created if bytes(created.task) else decode_legacy_call_result(text)
 
 
-class TaskCalls(Requests):
+class _Start(Request, frozen=True):
+    """A call whose task is wanted, not what comes of it."""
+
+
+class _Named(msgspec.Struct):
+    name: str | None = None
+
+
+_named = msgspec.json.Decoder(_Named).decode
+
+
+class TaskCalls(Requests, Rounds):
     """Tasks of a client: calls that outlive their request."""
 
     _hub: Hub
     _identity: Identity
-    _task_news: dict[str, set[ToolTask]]  # by id, of 2025-11-25
-    _task_progress: dict[str, OnProgress]  # by token, of 2025-11-25
+    # of 2025-11-25, as long as somebody has a handle: by id, and by token
+    _task_news: WeakValueDictionary[str, TaskNews]
+    _task_progress: WeakValueDictionary[str, ProgressSink]
 
     def _set_up_tasks(
         self,
@@ -67,8 +106,8 @@ class TaskCalls(Requests):
     ) -> dict[str, Any]:
         """``capabilities`` that declare these extensions, and that what has a handler among *asked*
         may be asked for as tasks. TypeError, ValueError: they are none."""
-        self._task_news = {}
-        self._task_progress = {}
+        self._task_news = WeakValueDictionary()
+        self._task_progress = WeakValueDictionary()
         if isinstance(extensions, str):
             raise TypeError("extensions are several names, or a mapping of them to settings")
         if not isinstance(extensions, Mapping):
@@ -112,55 +151,71 @@ class TaskCalls(Requests):
             ttl: Seconds that the task is to be kept (2025-11-25; the server may decide otherwise).
             timeout: Seconds for the answer that the task is there, as of `call_tool`; the task
                 itself has no time limit but its own.
-            on_progress: Called as of `call_tool`; in 2025-11-25 for as long as the task lives, in
-                2026-07-28 until the call has become a task.
+            on_progress: Called as of `call_tool`; in 2025-11-25 for as long as the task lives and
+                the `ToolTask` is kept, in 2026-07-28 until the call has become a task.
+
+        What the server asks before it answers goes to the client's handlers, as with `call_tool`.
 
         Raises:
             WirespeedError: As of `call_tool`.
         """
-        from wirespeed.client.tasks import ToolTask
-
         if ttl is not None and not ttl >= 0:
             raise ValueError(f"ttl must be seconds, not {ttl!r}")
-        text = arguments_text(arguments)
-        params: dict[str, Any] = {"name": name}
-        if text is not None:
-            params["arguments"] = msgspec.Raw(text)
+        through = self._outgoing
+        if through is not None and type(meta) is not Passed:
+
+            async def send(passed: OutboundRequest) -> ToolTask:
+                return await self.start_tool(
+                    name,
+                    passed.arguments,
+                    ttl=ttl,
+                    timeout=passed.timeout,
+                    on_progress=on_progress,
+                    meta=Passed(passed.meta),
+                )
+
+            outbound = OutboundRequest(self, "tools/call", name, None, arguments, meta, timeout)
+            started: ToolTask = await through.run(outbound, send)
+            return started
+        from wirespeed.client.tasks import ProgressSink, ToolTask
+
+        until = self._until(self._seconds(timeout))
+        params = tool_params(name, arguments_text(arguments))
         members = None if meta is None else meta_text(meta)
-        limit = self._seconds(timeout)
         if on_progress is not None:
-            on_progress = rising(on_progress)
-        _, limit = await self._ready("tools/call", limit)
+            on_progress = InTurn(on_progress, PROGRESS, self._life.spawn)
+        plain = _Start("tools/call", params, decode_call_result, on_progress, members, until)
+        check = None if self._checks is None else await self._checks.of(name, until)
+        await self._ready("tools/call", self._seconds_until(until))
         agreed = self._agreed
         if agreed.revision.modern or not _runs_tasks(agreed.capabilities):
-            answer = await self._send_call(params, limit, on_progress, members)
-            return ToolTask(self, name, answer, modern=True)
+            answer = await self._start(plain)
+            return ToolTask(self, name, answer, modern=True, check=check)
         self._hub.other = self._told_of_task
-        task: dict[str, Any] = {} if ttl is None else {"ttl": round(ttl * 1000)}
-        token = None
+        wish: dict[str, Any] = {} if ttl is None else {"ttl": round(ttl * 1000)}
+        sink = None
         if on_progress is not None:
-            token = f"task-{next(_tokens)}"
-            self._task_progress[token] = on_progress
+            sink, token = ProgressSink(rising(on_progress)), f"task-{next(_tokens)}"
+            self._task_progress[token] = sink
             member = b'"progressToken":%b' % encode(token)
             members = member if members is None else members + b"," + member
+        params = params[:-1] + b',"task":' + encode(wish) + b"}"
+        asked = _Start("tools/call", params, _created_or_done, None, members, until)
         try:
-            answer = await self._send_call(
-                params | {"task": task}, limit, None, members, _created_or_done
-            )
+            answer = await self._start(asked)
         except BaseException as exc:
-            if token is not None:
-                del self._task_progress[token]
-            if isinstance(exc, RemoteError) and exc.code == codes.METHOD_NOT_FOUND:
-                # this tool does not run as a task; nothing has run
-                plain = await self._send_call(params, limit, on_progress, members)
-                return ToolTask(self, name, plain, modern=False)
-            raise
-        return ToolTask(self, name, answer, modern=False, token=token)
+            sink = None  # which the traceback would keep
+            if not isinstance(exc, RemoteError) or exc.code != codes.METHOD_NOT_FOUND:
+                raise
+            # this tool does not run as a task; nothing has run
+            answer = await self._start(plain)
+        return ToolTask(self, name, answer, modern=False, check=check, sink=sink)
 
     async def get_task(self, task_id: str, *, timeout: float | None = -1.0) -> ToolTask:
         """A task by its id, of this client or of one before it. RemoteError -32602: there is none
         that this client may see. LocalError: client and server have no tasks in common."""
-        from wirespeed.client.tasks import ToolTask, seen_of
+        from wirespeed.client.task_messages import seen_of
+        from wirespeed.client.tasks import ToolTask
 
         await self._ready("tasks/get", self._seconds(timeout))
         modern = self._agreed.revision.modern
@@ -170,12 +225,16 @@ class TaskCalls(Requests):
         seen = await self._call(
             "tasks/get", encode({"taskId": task_id}), seen_of, timeout, None, None
         )
+        if seen.task_id != task_id:
+            raise InvalidResponse(
+                f"the server was asked about the task {task_id!r:.80}, and answered about another"
+            )
         return ToolTask(self, None, seen, modern=modern)
 
     async def list_tasks(self, *, timeout: float | None = -1.0) -> list[TaskState]:
         """The tasks of this client that the server still has. LocalError: it has no such list;
         2025-11-25 alone has one."""
-        from wirespeed.client.tasks import list_of
+        from wirespeed.client.task_messages import list_of
 
         await self._ready("tasks/list", self._seconds(timeout))
         self._check_method("tasks/list")
@@ -206,80 +265,81 @@ class TaskCalls(Requests):
         """A plain call that has become a task is waited for as if it had not."""
         if answer.result_type != "task" or request.method != "tools/call" or not self._has_tasks():
             return await super()._finish(request, answer)
+        if isinstance(request, _Start):
+            return answer
         from wirespeed.client.tasks import ToolTask
 
-        task = ToolTask(self, None, answer, modern=True)
+        task = ToolTask(self, _named(request.params).name, answer, modern=True)
+        task._private = True
+        return await self._wait_for(task, request.until)
+
+    async def _wait_for(self, task: ToolTask, until: float) -> CallToolResult:
+        """The result of a task, by the loop's time `until`. One that nobody else has is cancelled
+        when it is waited for no more, unless what it asks for may still be answered."""
         try:
-            until = None if request.until == math.inf else request.until
-            async with asyncio.timeout_at(until):
+            async with asyncio.timeout_at(None if until == math.inf else until):
                 return await task.result()
-        except TimeoutError as exc:
-            self._life.spawn(task.let_go())
-            if isinstance(exc, CallTimeout):
-                raise
-            raise CallTimeout(f"no answer to {request.method} within its time limit") from None
-        except asyncio.CancelledError:
-            self._life.spawn(task.let_go())
+        except InputNeeded:
+            raise  # it may be resumed
+        except BaseException as exc:
+            forgotten = isinstance(exc, RemoteError) and exc.code == codes.INVALID_PARAMS
+            if task._private and not task.state.over and not forgotten:
+                self._life.spawn(task._let_go())
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0)  # so that it is sent even if the client is closed now
+            if isinstance(exc, TimeoutError) and not isinstance(exc, CallTimeout):
+                raise CallTimeout("no answer to tools/call within its time limit") from None
             raise
+
+    def _unwanted(self, answer: asyncio.Future[Any]) -> None:
+        """A task that nobody else will ever hear of need not go on."""
+        from wirespeed.client.tasks import ToolTask
+
+        made = None if answer.exception() else answer.result()
+        modern = isinstance(made, Unfinished)
+        if isinstance(made, _Created):
+            made = Unfinished("task", bytes(made.task))
+        if isinstance(made, Unfinished) and made.result_type == "task":
+            with contextlib.suppress(WirespeedError):  # it is none, or was not negotiated
+                if self._has_tasks() or not modern:
+                    task = ToolTask(self, None, made, modern=modern)
+                    self._life.spawn(task._let_go())
 
     def _has_tasks(self) -> bool:
         agreed = self._agreed
         declared = self._identity.declared(agreed.revision.version).get("extensions", {})
         return agreed.revision.modern and TASKS in declared
 
-    async def _send_call(
-        self,
-        params: dict[str, Any],
-        limit: float,
-        on_progress: OnProgress | None,
-        members: bytes | None,
-        decode: Any = decode_call_result,
-    ) -> Any:
-        """tools/call, as far as its first answer that is no round of questions."""
-        connection, limit = await self._ready("tools/call", limit)
-        body = encode(params)
-        waiter = connection.request(
-            "tools/call", body, decode, timeout=limit, on_progress=on_progress, meta=members
-        )
-        try:
-            result = await waiter.future
-        except asyncio.CancelledError:
-            if waiter.future.cancelled():
-                connection.abandon(waiter)
-            raise
-        self._life.crashes = 0
-        if isinstance(result, Unfinished) and result.result_type != "task":
-            request = Request("tools/call", body, decode, on_progress, members, waiter.deadline)
-            return await self._finish(request, result)
-        if isinstance(result, Unfinished) and decode is decode_call_result:
-            self._check_negotiated()
+    async def _start(self, request: _Start) -> CallToolResult | Unfinished:
+        """tools/call, as far as a result or a task."""
+        answer = await self._send_once(request, further=False)
+        if isinstance(answer, _Created):
+            return Unfinished("task", bytes(answer.task))
+        if isinstance(answer, Unfinished):
+            answer = await self._finish(request, answer)
+        result: CallToolResult | Unfinished = answer
         return result
-
-    def _check_negotiated(self) -> None:
-        if not self._has_tasks():
-            raise InvalidResponse("the result has resultType 'task', which was not negotiated")
 
     # -- news (2025-11-25) -----------------------------------------------------------------------
 
     def _told_of_task(self, message: Message) -> None:
         """A notification that belongs to no request: may it be about a task?"""
         if message.method == "notifications/tasks/status":
-            from wirespeed.client.tasks import seen_of
+            from wirespeed.client.task_messages import seen_of
 
             raw = message.params
             try:
                 seen = seen_of(b"{}" if raw is None else raw)
             except msgspec.DecodeError:
                 return  # polling will tell
-            for task in list(self._task_news.get(seen.task_id, ())):
-                task.told(seen)
+            news = self._task_news.get(seen.task_id)
+            for task in () if news is None else tuple(news.handles):
+                task._hear(seen)
         elif message.method == "notifications/progress":
             token = message.text("params.progressToken")
-            on_progress = self._task_progress.get(token or "")
-            if on_progress is not None:
-                from wirespeed.client.tasks import call_progress
-
-                call_progress(self._life, on_progress, message)
+            sink = self._task_progress.get(token or "")
+            if sink is not None:
+                sink.told(message)
 
 
 def _runs_tasks(capabilities: Mapping[str, Any]) -> bool:

@@ -1,7 +1,10 @@
 """Requests of a server of 2025-11-25 that this client answers as tasks (basic/utilities/tasks):
 sampling and elicitation, where handlers may take long.
 
-A task lives as long as its connection, at most. `Client(task_requests=True)` declares it.
+A task lives as long as its connection, at most. `Client(task_requests=True)` declares it. Where
+there are `MAX_TASKS`, or what they hold is too much, those that are over make room before their
+time to live ends: first those whose result was fetched, the oldest first. What is at work is never
+dropped.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import msgspec
 
 from wirespeed.client.answering import Question, question_of
 from wirespeed.client.inbox import Inbox, _Running
+from wirespeed.client.progress import Reporter, reporter_of
 from wirespeed.errors import Declined, HandlerFailed, ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.protocol.asking import CREATE_MESSAGE, ELICIT
@@ -65,6 +69,7 @@ class TaskInbox(Inbox):
             max_tasks=MAX_TASKS, max_tasks_per_owner=MAX_TASKS, max_bytes=MAX_BYTES
         )
         self._workers: dict[str, asyncio.Future[Any]] = {}
+        self._fetched: set[str] = set()  # whose result the server has
         self._changed = asyncio.Event()  # replaced at each change
         requests = self._capabilities["tasks"].get("requests", {})
         parts = {CREATE_MESSAGE: ("sampling", "createMessage"), ELICIT: ("elicitation", "create")}
@@ -85,7 +90,8 @@ class TaskInbox(Inbox):
                 question = question_of(method, message.params, self._capabilities, self._version)
                 wish = getattr(question.params, "task", None)
                 if wish is not None:
-                    self._reply(message, self._create(question, wish))
+                    reporter = reporter_of(self._connection, message)
+                    self._reply(message, self._create(question, wish, reporter))
                     return True
         except ProtocolError as exc:
             self._connection.refuse(message.ref, exc.code, exc.message, exc.data)
@@ -118,13 +124,16 @@ class TaskInbox(Inbox):
 
     # -- requests --------------------------------------------------------------------------------
 
-    async def _create(self, question: Question, wish: Mapping[str, Any]) -> bytes:
+    async def _create(
+        self, question: Question, wish: Mapping[str, Any], reporter: Reporter | None
+    ) -> bytes:
         try:
             ttl = ttl_of(wish)
         except ValueError as exc:
             raise ProtocolError(codes.INVALID_PARAMS, f"Invalid params: {exc}") from None
         now = now_ms()
         for task_id in await self._store.expire(now):
+            self._fetched.discard(task_id)
             if (worker := self._workers.pop(task_id, None)) is not None:
                 worker.cancel()
         task = Task(
@@ -136,22 +145,26 @@ class TaskInbox(Inbox):
             ttl=TTL if ttl is None else max(1, int(min(ttl, TTL))),
             poll=POLL,
         )
-        try:
-            await self._store.create(task)
-        except TaskLimit as exc:
-            raise ProtocolError(codes.OVERLOADED, f"Too many tasks: {exc}") from None
-        worker = self._workers[task.id] = self._connection.owner.spawn(self._work(task, question))
+        while True:
+            try:
+                await self._store.create(task)
+                break
+            except TaskLimit as exc:
+                if not await self._make_room():
+                    raise ProtocolError(codes.OVERLOADED, f"Too many tasks: {exc}") from None
+        work = self._work(task, question, reporter)
+        worker = self._workers[task.id] = self._connection.owner.spawn(work)
         worker.add_done_callback(lambda _: self._workers.pop(task.id, None))
         return _encode({"task": view(task)})
 
-    async def _work(self, task: Task, question: Question) -> None:
+    async def _work(self, task: Task, question: Question, reporter: Reporter | None) -> None:
         """Run the handler; its end is the task's, unless that was cancelled or forgotten."""
         with contextlib.suppress(TaskStateError, ProtocolError):
-            await self._work_on(task, question)
+            await self._work_on(task, question, reporter)
 
-    async def _work_on(self, task: Task, question: Question) -> None:
+    async def _work_on(self, task: Task, question: Question, reporter: Reporter | None) -> None:
         try:
-            result = await self._answering.answer(question)
+            result = await self._answering.answer(question, reporter)
         except Declined as exc:
             logger.info("%s", exc)
             what = "sampling" if question.method == CREATE_MESSAGE else question.method
@@ -161,11 +174,31 @@ class TaskInbox(Inbox):
             await self._fail(task.id, codes.INTERNAL_ERROR, "Internal error")
         else:
             now = now_ms()
-            try:
-                await self._change(task.id, lambda task: task.completed(result, now))
-            except TaskLimit as exc:
-                logger.warning("an answer cannot be kept: %s", exc)
-                await self._fail(task.id, codes.INTERNAL_ERROR, "The result is too large to keep")
+            while True:
+                try:
+                    await self._change(task.id, lambda task: task.completed(result, now))
+                    break
+                except TaskLimit as exc:
+                    if await self._make_room():
+                        continue
+                    logger.warning("an answer cannot be kept: %s", exc)
+                    text = "The result is too large to keep"
+                    await self._fail(task.id, codes.INTERNAL_ERROR, text)
+                    break
+
+    async def _make_room(self) -> bool:
+        """Forget a task that is over; whether there was one."""
+        page = await self._store.page(_OWNER, 0, MAX_TASKS)
+        over = [task.id for task in page.tasks if task.status.terminal]
+        for task_id in over:
+            if task_id in self._fetched:
+                break
+        else:
+            if not over:
+                return False
+            task_id = over[0]
+        self._fetched.discard(task_id)
+        return await self._store.delete(task_id)
 
     async def _fail(self, task_id: str, code: int, message: str) -> None:
         error = _encode({"code": code, "message": message})
@@ -230,6 +263,7 @@ class TaskInbox(Inbox):
                     await changed.wait()
             except TimeoutError:
                 continue  # it is expired, which `_find` says
+        self._fetched.add(task.id)
         if task.error is not None:
             error = _error(task.error)
             raise ProtocolError(error["code"], error["message"])

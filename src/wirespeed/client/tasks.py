@@ -11,36 +11,38 @@ import asyncio
 import contextlib
 import logging
 import random
+import weakref
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from wirespeed.client.calls import any_result, encode
-from wirespeed.client.results import CallToolResult, Progress, Unfinished, decode_call_result
+from wirespeed.client.decoding import Unfinished, decode_call_result
+from wirespeed.client.results import Progress
+from wirespeed.client.task_help import Helper
+from wirespeed.client.task_messages import Seen, TaskState, seen_of
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
-    InputNeeded,
     InvalidResponse,
-    ProtocolError,
     RemoteError,
     TaskCancelled,
     TransportError,
     WirespeedError,
 )
 from wirespeed.protocol import codes
-from wirespeed.protocol.messages import ErrorObject
-from wirespeed.server.content import Text
+from wirespeed.protocol.blocks import Text
+from wirespeed.protocol.results import CallToolResult
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.client.answering import Question
     from wirespeed.client.calls import OnProgress
-    from wirespeed.client.lifecycle import Lifecycle
     from wirespeed.client.task_calls import TaskCalls
+    from wirespeed.client.validation import Check
 
-__all__ = ["TaskState", "ToolTask", "call_progress", "list_of", "seen_of"]
+__all__ = ["ProgressSink", "TaskNews", "ToolTask"]
 
 logger = logging.getLogger("wirespeed.client")
 
@@ -51,100 +53,55 @@ SHORTEST_POLL = 0.02
 LONGEST_POLL = 300.0
 POLL_WHILE_TOLD = 30.0
 
-_FINAL = frozenset({"completed", "failed", "cancelled"})
-
-
-class TaskState(msgspec.Struct, frozen=True):
-    """How far a task is.
-
-    Attributes:
-        id: Its id; None for a call that was answered at once.
-        status: "working", "input_required", "completed", "failed" or "cancelled".
-        message: What the server says about it, for people.
-        created_at, updated_at: Times in ISO 8601, as the server gives them.
-        ttl: Seconds after its creation that the server keeps it; None for no end.
-        poll_interval: Seconds to wait between two looks, or None.
-    """
-
-    id: str | None
-    status: str
-    message: str | None = None
-    created_at: str = ""
-    updated_at: str = ""
-    ttl: float | None = None
-    poll_interval: float | None = None
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing can follow."""
-        return self.status in _FINAL
-
-
-class _InputRequest(msgspec.Struct):
-    method: str
-    params: msgspec.Raw = msgspec.Raw(b"null")
-
-
-class Seen(msgspec.Struct, rename="camel"):
-    """A task as either form shows it."""
-
-    task_id: str
-    status: str
-    status_message: str | None = None
-    created_at: str = ""
-    last_updated_at: str = ""
-    ttl: float | None = None
-    ttl_ms: float | None = None
-    poll_interval: float | None = None
-    poll_interval_ms: float | None = None
-    input_requests: dict[str, _InputRequest] = {}
-    result: msgspec.Raw = msgspec.Raw(b"")
-    error: ErrorObject | None = None
-
-    @property
-    def state(self) -> TaskState:
-        """What of it is of interest to callers."""
-        return TaskState(
-            self.task_id,
-            self.status,
-            self.status_message,
-            self.created_at,
-            self.last_updated_at,
-            _seconds(self.ttl if self.ttl_ms is None else self.ttl_ms),
-            _seconds(
-                self.poll_interval if self.poll_interval_ms is None else self.poll_interval_ms
-            ),
-        )
-
-
-def _seconds(ms: float | None) -> float | None:
-    return None if ms is None else ms / 1000
-
-
-_seen = msgspec.json.Decoder(Seen).decode
 _progress = msgspec.json.Decoder(Progress).decode
 
 
-def seen_of(data: Any) -> Seen:
-    """What tasks/get, tasks/cancel of 2025-11-25, and notifications say of a task."""
-    seen = _seen(bytes(data))
-    if seen.status not in _FINAL and seen.status not in ("working", "input_required"):
-        raise msgspec.ValidationError(f"a task has no status {seen.status!r}")
-    return seen
+class TaskNews:
+    """The handles of one task of 2025-11-25, which hear of its changes together. They hold this,
+    and nobody else does: news of tasks whose handles are gone find nobody."""
+
+    __slots__ = ("__weakref__", "handles")
+
+    def __init__(self) -> None:
+        self.handles: weakref.WeakSet[ToolTask] = weakref.WeakSet()
 
 
-class _List(msgspec.Struct, rename="camel"):
-    tasks: list[Seen]
-    next_cursor: str | None = None
+class ProgressSink:
+    """Where the progress of a task of 2025-11-25 goes. Its handle alone holds it."""
+
+    __slots__ = ("__weakref__", "on_progress")
+
+    def __init__(self, on_progress: OnProgress) -> None:
+        self.on_progress = on_progress
+
+    def told(self, message: Message) -> None:
+        """There is some."""
+        raw = message.params
+        try:
+            progress = _progress(b"{}" if raw is None else raw)
+        except msgspec.DecodeError as exc:
+            logger.warning("a progress notification is not valid: %s", exc)
+        else:
+            self.on_progress(progress.progress, progress.total, progress.message)
 
 
-_list = msgspec.json.Decoder(_List).decode
+class _PausedTask(msgspec.Struct):
+    """A task that waits for answers; see `rounds.Paused`."""
 
+    task: ToolTask
+    questions: Mapping[str, Question]
 
-def list_of(data: Any) -> tuple[list[TaskState], str | None]:
-    """What tasks/list says, and the cursor of the next page."""
-    page = _list(data)
-    return [seen.state for seen in page.tasks], page.next_cursor
+    @property
+    def tool(self) -> str | None:
+        return self.task.tool if self.task._private else None
+
+    async def go_on(self, client: TaskCalls, answers: Mapping[str, bytes], until: float) -> Any:
+        task = self.task
+        if task._client is not client and task.id is not None:
+            private, task = task._private, await client.get_task(task.id)
+            task._private = private
+        await task._helper.send(answers, client._rest(until))
+        return await client._wait_for(task, until)
 
 
 class ToolTask:
@@ -166,13 +123,19 @@ class ToolTask:
         found: Seen | Unfinished | CallToolResult,
         *,
         modern: bool,
-        token: str | None = None,
+        check: Check | None = None,
+        sink: ProgressSink | None = None,
     ) -> None:
         self._client = client
         self._modern = modern
-        self._token = token
-        self._answered: set[str] = set()
+        self._check = check  # of its result
+        self._sink = sink
+        self._news: TaskNews | None = None
+        self._private = False  # nobody else holds it but the call that has become this task
         self._wake = asyncio.Event()
+        self._helper = Helper(
+            client, self._update, self._wake.set, lambda open_: _PausedTask(self, open_)
+        )
         self._told = False  # the server tells of changes by itself
         self._waiting: asyncio.Future[CallToolResult] | None = None  # tasks/result
         self._holders = 0  # who need that
@@ -190,7 +153,8 @@ class ToolTask:
             raise InvalidResponse(f"the task that the server made is not valid: {exc}") from exc
         self.state = TaskState(seen.task_id, "working")
         if not modern:
-            client._task_news.setdefault(seen.task_id, set()).add(self)
+            self._news = client._task_news.setdefault(seen.task_id, TaskNews())
+            self._news.handles.add(self)
         self._take(seen)
 
     def __repr__(self) -> str:
@@ -207,7 +171,7 @@ class ToolTask:
     async def status(self, *, timeout: float | None = -1.0) -> TaskState:
         """Ask how far it is. RemoteError -32602: the server has forgotten it."""
         if self.id is not None:
-            self._take(await self._request("tasks/get", seen_of, timeout))
+            self._answered(await self._request("tasks/get", seen_of, timeout))
         return self.state
 
     async def result(self, *, timeout: float | None = None) -> CallToolResult:
@@ -220,12 +184,18 @@ class ToolTask:
             CallTimeout: It is not over in time.
             TaskCancelled: It was cancelled.
             RemoteError: The call itself ended with an error, or the server has forgotten the task.
-            InputNeeded: The client has no handler for what the server asks: see `answer`.
+            InputNeeded: The client has no handler for what the server asks, or answered
+                ``max_rounds`` times: see `answer`, and `Client.resume`.
+            HandlerFailed, Declined: A handler did.
             WirespeedError: As of `Client.call_tool`.
         """
         try:
             async with asyncio.timeout(timeout):
-                return await (self._follow() if self._modern else self._fetch())
+                result = await (self._follow() if self._modern else self._fetch())
+                checks, check = self._client._checks, self._check
+                if checks is not None and check is not None and self.tool is not None:
+                    await checks.verify(self.tool, check, result)
+                return result
         except TimeoutError as exc:
             if isinstance(exc, CallTimeout):
                 raise
@@ -237,7 +207,7 @@ class ToolTask:
         if self.id is None:
             return self.state
         if not self._modern:
-            self._take(await self._request("tasks/cancel", seen_of, timeout))
+            self._answered(await self._request("tasks/cancel", seen_of, timeout))
             return self.state
         await self._request("tasks/cancel", any_result, timeout)
         return await self.status(timeout=timeout)
@@ -247,17 +217,17 @@ class ToolTask:
         what handlers would give. TypeError, ValueError: an answer does not fit its request."""
         from wirespeed.client.answering import answer_text
 
-        questions = self._questions()
+        questions = {} if self._seen is None else self._helper.questions(self._seen.input_requests)
         texts: dict[str, bytes] = {}
         for key, answer in answers.items():
             if key not in questions:
                 raise ValueError(f"the server does not ask for {key!r}")
             texts[key] = answer_text(questions[key], answer)
-        await self._update(texts, timeout)
+        await self._helper.send(texts, timeout)
 
     async def __aiter__(self) -> AsyncIterator[TaskState]:
         seen: TaskState | None = None
-        async with self._news(), self._holding():
+        async with self._listening(), self._holding():
             while True:
                 self._wake.clear()
                 heard = self._seen
@@ -267,10 +237,9 @@ class ToolTask:
                     yield state
                 if state.over:
                     return
-                if state.status == "input_required":
-                    await self._help()
-                if not await self._heard_more(heard):
-                    await self.status()
+                self._help(state)
+                if not await self._heard_more(heard) and not self._helper.failed:
+                    self._answered(await self._insist("tasks/get", seen_of, -1.0))
 
     # -- following -------------------------------------------------------------------------------
 
@@ -280,7 +249,8 @@ class ToolTask:
             async for _ in self:
                 pass
             if self._result is None and not self._has_reason:
-                await self.status()  # it was over before anybody said what came of it
+                # it was over before anybody said what came of it
+                self._answered(await self._insist("tasks/get", seen_of, -1.0))
             if self._result is None:
                 seen = self._seen
                 if seen is not None and seen.error is not None:
@@ -331,23 +301,25 @@ class ToolTask:
 
     def _ask_for_result(self) -> asyncio.Future[CallToolResult]:
         if self._waiting is None:
-            work = self._request("tasks/result", decode_call_result, None)
+            work = self._insist("tasks/result", decode_call_result, None)
             self._waiting = asyncio.ensure_future(work)
             self._waiting.add_done_callback(self._fetched)
         return self._waiting
 
     @contextlib.asynccontextmanager
     async def _holding(self) -> AsyncIterator[None]:
-        """While this lasts tasks/result may wait for the end; it is cancelled with the last who
-        wants to know."""
+        """While this lasts tasks/result may wait for the end, and handlers for what they are asked;
+        both are cancelled with the last who wants to know."""
         self._holders += 1
         try:
             yield
         finally:
             self._holders -= 1
-            if not self._holders and self._waiting is not None:
-                self._waiting.cancel()
-                self._waiting = None
+            if not self._holders:
+                if self._waiting is not None:
+                    self._waiting.cancel()
+                    self._waiting = None
+                await self._helper.stop()
 
     def _fetched(self, waiting: asyncio.Future[CallToolResult]) -> None:
         if waiting.cancelled():
@@ -355,68 +327,49 @@ class ToolTask:
         self._wake.set()
         if waiting.exception() is None:
             self._result = waiting.result()
+            self._sink = None
 
-    async def _help(self) -> None:
-        """The task waits for something that this side has."""
-        if not self._modern:
+    def _help(self, state: TaskState) -> None:
+        """The task may wait for something that this side has, or do so no more."""
+        waits = state.status == "input_required"
+        if self._modern:
+            asked = self._seen.input_requests if waits and self._seen is not None else {}
+            self._helper.look(asked)
+        elif waits:
             self._ask_for_result()
-            return
-        answering = self._client._identity.answering
-        questions = {
-            key: question
-            for key, question in self._questions().items()
-            if key not in self._answered
-        }
-        for question in questions.values():
-            if answering is None or not answering.can(question):
-                raise InputNeeded(
-                    "the task waits for input, and there is no handler for what it asks",
-                    {key: question.request for key, question in questions.items()},
-                    None,
-                )
-        if questions:
-            assert answering is not None
-            asked = [answering.answer(question) for question in questions.values()]
-            texts = dict(zip(questions, await asyncio.gather(*asked), strict=True))
-            await self._update(texts, -1.0)
-
-    def _questions(self) -> dict[str, Question]:
-        """What the task asks now. InvalidResponse: it must not."""
-        from wirespeed.client.answering import question_of
-
-        version = self._client._agreed.revision.version
-        capabilities = self._client._identity.declared(version)
-        requests = {} if self._seen is None else self._seen.input_requests
-        questions: dict[str, Question] = {}
-        for key, one in requests.items():
-            params = None if bytes(one.params) == b"null" else one.params
-            try:
-                questions[key] = question_of(one.method, params, capabilities, version)
-            except ProtocolError as exc:
-                raise InvalidResponse(
-                    f"the task asks for what it must not ({key}): {exc.message}"
-                ) from None
-        return questions
 
     async def _update(self, texts: Mapping[str, bytes], timeout: float | None) -> None:
         answers = {key: msgspec.Raw(text) for key, text in texts.items()}
-        self._answered |= texts.keys()
-        try:
-            await self._request("tasks/update", any_result, timeout, inputResponses=answers)
-        except BaseException:
-            self._answered -= texts.keys()
-            raise
+        await self._insist("tasks/update", any_result, timeout, inputResponses=answers)
 
     async def _request(self, method: str, decode: Any, timeout: float | None, **more: Any) -> Any:
         params = encode({"taskId": self.id, **more})
         return await self._client._call(method, params, decode, timeout, None, None)
 
+    async def _insist(self, method: str, decode: Any, timeout: float | None, **more: Any) -> Any:
+        """A request that may be made twice, over the next connection where one is lost on the way:
+        the task outlives it."""
+        while True:
+            try:
+                return await self._request(method, decode, timeout, **more)
+            except (ConnectionClosed, TransportError):
+                # raises why, if there is to be none
+                await self._client._ready(method, self._client._seconds(timeout))
+
     # -- hearing of it ---------------------------------------------------------------------------
 
-    def told(self, seen: Seen) -> None:
+    def _hear(self, seen: Seen) -> None:
         """The server told of a change by itself."""
+        if seen.task_id == self.id:
+            self._take(seen)
+            self._wake.set()
+
+    def _answered(self, seen: Seen) -> None:
+        if seen.task_id != self.id:
+            raise InvalidResponse(
+                f"the server was asked about the task {self.id!r:.80}, and answered about another"
+            )
         self._take(seen)
-        self._wake.set()
 
     def _take(self, seen: Seen) -> None:
         if self.state.over and seen.status != self.state.status:
@@ -436,16 +389,13 @@ class ToolTask:
 
     def _over(self) -> None:
         self._wake.set()
-        client = self._client
-        if self._token is not None:
-            client._task_progress.pop(self._token, None)
-        if self.id is not None and (tasks := client._task_news.get(self.id)) is not None:
-            tasks.discard(self)
-            if not tasks:
-                del client._task_news[self.id]
+        self._sink = None
+        if self._news is not None:
+            self._news.handles.discard(self)
+            self._news = None
 
     @contextlib.asynccontextmanager
-    async def _news(self) -> AsyncIterator[None]:
+    async def _listening(self) -> AsyncIterator[None]:
         """Be told of changes while this lasts, where the server does that."""
         listening: asyncio.Future[None] | None = None
         if self._modern and self.id is not None and not self.state.over:
@@ -463,14 +413,15 @@ class ToolTask:
         try:
             async with self._client.subscribe(more={"taskIds": [self.id]}) as events:
                 honoured = events.honoured
-                if honoured is None or self.id not in honoured.more.get("taskIds", ()):
+                told = None if honoured is None else honoured.more.get("taskIds")
+                if not isinstance(told, list) or self.id not in told:
                     return
                 self._told = True
                 async for event in events:
                     if not isinstance(event, Notice):
                         self._wake.set()  # something may have been missed: look
                     elif event.method == "notifications/tasks":
-                        self.told(seen_of(encode(event.params)))
+                        self._hear(seen_of(encode(event.params)))
         except asyncio.CancelledError:
             self._wake.set()  # the client may be closing: the next look says so
             raise
@@ -497,25 +448,7 @@ class ToolTask:
             return False
         return self._seen is not heard
 
-    async def let_go(self) -> None:
+    async def _let_go(self) -> None:
         """Nobody waits for it any more: tell the server, whatever comes of that."""
         with contextlib.suppress(WirespeedError):
             await self._request("tasks/cancel", any_result, -1.0)
-
-
-def call_progress(life: Lifecycle, on_progress: OnProgress, message: Message) -> None:
-    """Hand on the progress of a task. What the callback raises is logged."""
-    raw = message.params
-    try:
-        progress = _progress(b"{}" if raw is None else raw)
-    except msgspec.DecodeError as exc:
-        logger.warning("a progress notification is not valid: %s", exc)
-        return
-    try:
-        outcome = on_progress(progress.progress, progress.total, progress.message)
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException:
-        logger.exception("the progress callback of a task failed")
-    else:
-        life.spawn_outcome(outcome)

@@ -18,20 +18,21 @@ as such is ignored. In a handler the request's span is the current one, so that 
 children; in the middleware of a server too.
 
 With the TracerProvider of the SDK, spans of a server are plain numbers until a processor or an
-exporter looks at them, and the usual samplers (always on or off, by ratio, by the parent) decide
-without a call. Everything else is done as the API says, at its price: other providers, and
-processors that want to see spans begin (``on_start``).
+exporter reads them, the usual samplers (always on or off, by ratio, by the parent) decide without a
+call, and what ends goes straight into the queue of a `BatchSpanProcessor`, if that is the only
+processor. Everything else is done as the API says, at its price: other providers, and processors
+that want to see spans begin (``on_start``).
 """
 
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextvars
 import logging
-import operator
 import os
 import traceback
+from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -46,12 +47,14 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from wirespeed.client.middleware import OutboundChain
 from wirespeed.errors import CallTimeout, RemoteError
 from wirespeed.protocol import codes
+from wirespeed.server.observer import RequestSpan
 from wirespeed.server.spans import CallSpan, Tracer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from opentelemetry.context import Context
+    from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.trace import TracerProvider
 
     from wirespeed.client.client import Client
@@ -71,11 +74,14 @@ SCOPE = "wirespeed"
 _FLAGS = [TraceFlags(value) for value in range(4)]
 _NO_STATE = TraceState()
 _CANCELLED = 1
-_BATCH = ("_max_export_batch_size", "_pid", "_queue", "_shutdown", "_worker_awaken")
+_MAX_TEXT = 1024  # characters that a client may put into a span, in one place
+_BATCH = ("_max_export_batch_size", "_queue", "_shutdown", "_worker_awaken")
 _NEEDS = ("sampler", "id_generator", "resource", "_span_limits")
 _IDS_ARE_TUPLES = (1, 2, False, _FLAGS[1], _NO_STATE, True) == SpanContext(
     1, 2, False, _FLAGS[1], _NO_STATE
 )
+_ATTRIBUTES_ARE_A_DICT = vars(BoundedAttributes(2, {"a": "b"})).get("_dict") == {"a": "b"}
+_UNSET = Status(StatusCode.UNSET)
 _baggage = W3CBaggagePropagator()
 # Where a context keeps its current span: the one key of a context that has nothing else.
 (_KEY,) = trace.set_span_in_context(trace.INVALID_SPAN, otel_context.Context())
@@ -172,8 +178,12 @@ def _exception_attributes(exception: BaseException, escaped: bool) -> dict[str, 
     }
 
 
-def _as_status(status: Any, description: str | None) -> Status:
-    return status if isinstance(status, Status) else Status(status, description)
+def _status(now: Status | None, status: Any, description: str | None) -> Status | None:
+    """The status of a span after it was set: OK stays, and nothing is UNSET again."""
+    if now is not None and now.status_code is StatusCode.OK:
+        return now
+    new = status if isinstance(status, Status) else Status(status, description)
+    return now if new.status_code is StatusCode.UNSET else new
 
 
 def _makes_spans_of_their_own() -> bool:
@@ -213,19 +223,23 @@ class _Light:
     context_type = otel_context.Context
     key = _KEY
     exception_attributes = staticmethod(_exception_attributes)
-    status = staticmethod(_as_status)
+    status = staticmethod(_status)
 
     def __init__(self, server: Server, provider: Any, tracer: Any) -> None:
-        from opentelemetry.sdk.trace import ReadableSpan
+        from opentelemetry.sdk.trace import Event, ReadableSpan
+        from opentelemetry.sdk.util import BoundedList
 
+        self._event_type = Event
         self.processor = provider._active_span_processor
         self.plain = _Plain(server, tracer)
         self._sampler = provider.sampler
         self._ids = provider.id_generator
         self._resource = provider.resource
-        self._limits = provider._span_limits
+        self._limits = limits = provider._span_limits
+        self.new_events = partial(BoundedList, limits.max_events)
+        self.new_links = partial(BoundedList, limits.max_links)
         self._scope = tracer._instrumentation_scope
-        self.finished = _finished_class(ReadableSpan, self)
+        self.readable_type = ReadableSpan
 
     @classmethod
     def of(cls, server: Server, provider: Any, tracer: Any) -> Tracer | None:
@@ -251,39 +265,20 @@ class _Light:
         )
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=light.seed)
-        atexit.register(light.flush)  # before the provider's own, which was registered earlier
         return light
 
     # -- for the tracer --------------------------------------------------------------------------
 
-    def bulk(self) -> Callable[[list[Any]], None] | None:
-        """How to deliver many spans at once, if the only processor is the SDK's for batches."""
+    def batch(self) -> Any:
+        """The insides of the SDK's processor of batches, if that is the only one."""
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
         parts = self.processor._span_processors
         if len(parts) != 1 or type(parts[0]) is not BatchSpanProcessor:
             return None
-        (processor,) = parts
-        batch: Any = getattr(processor, "_batch_processor", None)
-        if not all(hasattr(batch, name) for name in _BATCH) or batch._queue.maxlen is None:
-            return None
-
-        def deliver(spans: list[Any]) -> None:
-            queue = batch._queue
-            if batch._shutdown or batch._pid != os.getpid():
-                for span in spans:  # it says what it drops, and why
-                    processor.on_end(span)
-                return
-            if len(queue) + len(spans) > queue.maxlen:
-                # the oldest go, as the processor has it, and it warns of the last
-                queue.extendleft(spans[:-1])
-                processor.on_end(spans[-1])
-                return
-            queue.extendleft(spans)
-            if len(queue) >= batch._max_export_batch_size:
-                batch._worker_awaken.set()
-
-        return deliver
+        batch: Any = getattr(parts[0], "_batch_processor", None)
+        fits = all(hasattr(batch, name) for name in _BATCH) and type(batch._queue) is deque
+        return batch if fits and batch._queue.maxlen is not None else None
 
     def silent(self) -> bool:
         """Whether no processor that the provider has now wants to see spans begin."""
@@ -294,7 +289,7 @@ class _Light:
         is_random = getattr(self._ids, "is_trace_id_random", bool)()
         return self._ids.generate_trace_id(), self._ids.generate_span_id(), 2 if is_random else 0
 
-    def sample(self, span: CallSpan) -> tuple[bool, bool, dict[str, Any] | None, Any]:
+    def sample(self, span: CallSpan) -> tuple[bool, bool, BoundedAttributes | None, Any]:
         """What the sampler says: sampled, recording, attributes, tracestate."""
         parent = self.parent(span)
         context = otel_context.Context(span.carried or {})
@@ -303,13 +298,13 @@ class _Light:
         result = self._sampler.should_sample(
             context,
             span.trace_id,
-            _server_name(span.server, span.method, span.target),
+            _server_name(span.server, span.method or "", span.target),
             SpanKind.SERVER,
-            _attributes(span.method, span.target, span.version),
+            _attributes(span.method or "", span.target, span.version),
             (),
         )
         decision = result.decision
-        own = dict(result.attributes) if result.attributes else None
+        own = self.new_attributes(result.attributes) if result.attributes else None
         return decision.is_sampled(), decision.is_recording(), own, result.trace_state
 
     def extract(self, meta: dict[str, Any]) -> tuple[Any, SpanContext | None]:
@@ -334,65 +329,80 @@ class _Light:
         ids = (span.trace_id, span.id, False, _FLAGS[span.flags], state, True)
         return tuple.__new__(SpanContext, ids)
 
+    # -- what handlers set, within the provider's limits -----------------------------------------
+
+    def new_attributes(self, attributes: Any = None) -> BoundedAttributes:
+        """Attributes of a span."""
+        limits = self._limits
+        return BoundedAttributes(
+            limits.max_span_attributes,
+            attributes,
+            immutable=False,
+            max_value_len=limits.max_span_attribute_length,
+        )
+
+    def event(self, name: str, attributes: Any, timestamp: int) -> Any:
+        """An event."""
+        bounded = self._told(self._limits.max_event_attributes, attributes)
+        return self._event_type(name, bounded, timestamp)
+
+    def link(self, context: SpanContext | None, attributes: Any) -> trace.Link | None:
+        """A link; None where it would say nothing."""
+        if context is None or not (context.is_valid or attributes or context.trace_state):
+            return None
+        return trace.Link(context, self._told(self._limits.max_link_attributes, attributes))
+
+    def _told(self, most: int | None, attributes: Any) -> BoundedAttributes:
+        return BoundedAttributes(most, attributes, max_value_len=self._limits.max_attribute_length)
+
     # -- for exporters ---------------------------------------------------------------------------
 
     def parent(self, span: CallSpan) -> SpanContext | None:
         """The ids of its parent."""
-        if not span.parent_span_id or span.parent is not None:
-            return cast("SpanContext | None", span.parent)
+        if not span.parent_span_id or span.remote_parent is not None:
+            return cast("SpanContext | None", span.remote_parent)
         return SpanContext(span.trace_id, span.parent_span_id, True, _FLAGS[span.flags], span.state)
 
-    def members(self, span: CallSpan) -> dict[str, Any]:
-        """The arguments of a `ReadableSpan`."""
-        from opentelemetry.sdk.trace import Event
-
-        attributes = _attributes(span.method, span.target, span.version)
+    def readable(self, span: CallSpan) -> ReadableSpan:
+        """All that a span says; of one that has not ended what it says by now."""
+        method = span.method or ""
+        attributes = _attributes(method, span.target, span.version)
         attributes["jsonrpc.request.id"] = _id_text(span.raw_id)
-        attributes.update(span.own or {})
         error = _error(span.code, span.failed)
-        attributes.update(error)
-        status = span.status or Status(StatusCode.UNSET)
-        if error:
-            status = Status(StatusCode.ERROR, span.note)
-        return {
-            "name": span.renamed or _server_name(span.server, span.method, span.target),
-            "context": span.get_span_context(),
-            "parent": self.parent(span),
-            "resource": self._resource,
-            "attributes": BoundedAttributes(
-                self._limits.max_span_attributes,
-                attributes,
-                max_value_len=self._limits.max_span_attribute_length,
-            ),
-            "events": [Event(name, told, when) for name, told, when in span.events or ()],
-            "links": [trace.Link(context, told) for context, told in span.links or ()],
-            "kind": SpanKind.SERVER,
-            "status": status,
-            "start_time": span.started,
-            "end_time": span.finished,
-            "instrumentation_scope": self._scope,
-        }
+        if span.own is None:
+            attributes.update(error)
+            bounded = self._bounded(attributes)
+        else:
+            bounded = self.new_attributes(attributes)
+            bounded.update(span.own)
+            bounded.update(error)
+            bounded.dropped += span.own.dropped
+            bounded._immutable = not span.is_recording()
+        return self.readable_type(
+            span.renamed or _server_name(span.server, method, span.target),
+            context=span.context,
+            parent=self.parent(span),
+            resource=self._resource,
+            attributes=bounded,
+            events=() if span.own_events is None else span.own_events,
+            links=() if span.own_links is None else span.own_links,
+            kind=SpanKind.SERVER,
+            status=Status(StatusCode.ERROR, span.note) if error else span.own_status or _UNSET,
+            start_time=span.started,
+            end_time=span.finished or None,
+            instrumentation_scope=self._scope,
+        )
 
-
-def _finished_class(base: Any, light: _Light) -> Any:
-    class FinishedSpan(base):  # type: ignore[misc]
-        """A `ReadableSpan` that is filled in when somebody reads more of it than its ids."""
-
-        _span: CallSpan | None
-
-        context = property(operator.attrgetter("_span.ids"))
-
-        def get_span_context(self) -> SpanContext:
-            return cast("SpanContext", self.context)
-
-        def __getattr__(self, name: str) -> Any:
-            members = vars(self)
-            if name.startswith("__") or "_name" in members:
-                raise AttributeError(name)
-            super().__init__(**light.members(members["_span"]))
-            return getattr(self, name)
-
-    return FinishedSpan
+    def _bounded(self, attributes: dict[str, Any]) -> BoundedAttributes:
+        """Attributes of ours, which are clean."""
+        limits = self._limits
+        most, longest = limits.max_span_attributes, limits.max_span_attribute_length
+        full = most is not None and most < len(attributes)
+        if full or longest is not None or not _ATTRIBUTES_ARE_A_DICT:
+            return BoundedAttributes(most, attributes, max_value_len=longest)
+        bounded = BoundedAttributes(most)
+        bounded._dict = attributes
+        return bounded
 
 
 def _silent(processor: Any) -> bool:
@@ -476,14 +486,15 @@ class _Plain:
         carrier = _strings(meta) if isinstance(meta, dict) else {}
         context = propagate.extract(carrier, otel_context.Context())
         method = message.method
-        target = message.text("params.name")
-        if target is None:
-            target = message.text("params.uri")
+        target = message.text("params.uri" if method.startswith("resources/") else "params.name")
+        if target is not None:
+            target = target[:_MAX_TEXT]
         version = message.text("params._meta.io.modelcontextprotocol/protocolVersion")
         if version is None and connection.revision is not None:
             version = connection.revision.version
         attributes = _attributes(method, target, version)
-        attributes["jsonrpc.request.id"] = _id_text(message.raw_id)
+        raw_id = message.raw_id
+        attributes["jsonrpc.request.id"] = _id_text(raw_id) if len(raw_id) <= _MAX_TEXT else ""
         span = self._tracer.start_span(
             _server_name(self._server, method, target),
             context,
@@ -493,29 +504,27 @@ class _Plain:
         return _PlainSpan(span, trace.set_span_in_context(span, context))
 
 
-class _PlainSpan:
-    """As much of a `CallSpan` as a connection needs."""
+class _PlainSpan(RequestSpan):
+    """A span of any tracer, as a connection has it."""
 
-    __slots__ = ("_context", "_span", "note")
+    __slots__ = ("_context", "_span")
 
     def __init__(self, span: Any, context: Context) -> None:
         self._span = span
         self._context = context
-        self.note: str | None = None
 
-    def context(self, base: Any) -> Any:
-        """A copy of a context in which this span is the current one."""
+    def entered(self, base: Any) -> Any:
         variables = base.copy()
         variables.run(otel_context.attach, self._context)
         return variables
 
     def end_call(self, code: int, failed: bool) -> None:
-        """The request has ended."""
         try:
             error = _error(code, failed)
             if error:
                 self._span.set_attributes(error)
-                self._span.set_status(Status(StatusCode.ERROR, self.note))
+                note = None if self.note is None else self.note[:_MAX_TEXT]
+                self._span.set_status(Status(StatusCode.ERROR, note))
             self._span.end()
         except Exception:
             logger.exception("a span processor failed")

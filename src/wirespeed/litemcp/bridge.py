@@ -23,19 +23,20 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wirespeed.client.results import UnknownContent
 from wirespeed.errors import CallTimeout, RemoteError, WirespeedError
 from wirespeed.litemcp.arguments import ArgumentError, parameter_of, text_of, type_text
 from wirespeed.litemcp.contents import contents_of, json_content
 from wirespeed.litemcp.messages import Content, Parameter, Response
 from wirespeed.litemcp.server import LiteServer
-from wirespeed.server.content import Audio, Image, Text, ToolResult
+from wirespeed.protocol.blocks import Audio, Image, Text, UnknownContent
+from wirespeed.server.content import ToolResult
 
 if TYPE_CHECKING:
     from wirespeed.client.client import Client
-    from wirespeed.client.results import CallToolResult, ToolInfo
+    from wirespeed.client.results import ToolInfo
     from wirespeed.litemcp.client import LiteClient
     from wirespeed.litemcp.messages import CallResult, Tool
+    from wirespeed.protocol.results import CallToolResult
     from wirespeed.server.server import Server
     from wirespeed.server.tool import Tool as McpTool
 

@@ -34,6 +34,9 @@ __all__ = ["ResultError", "contents_of", "encode_text", "json_content", "respons
 
 BINARY = "application/octet-stream"
 _BYTES = (bytes, bytearray, memoryview)
+# Where MCP's content blocks and whole results are: known by name, so as not to import them.
+_BLOCKS = "wirespeed.protocol.blocks"
+_RESULTS = ("wirespeed.protocol.results", "wirespeed.server.content")
 _COLLECTIONS = (list, tuple, set, frozenset)
 
 _encode = msgspec.json.Encoder(enc_hook=enc_hook).encode
@@ -82,8 +85,12 @@ def _one(value: Any) -> list[Content]:
         return [Content("number", _number(float(value)))]
     if isinstance(value, Decimal):
         return [Content("number", str(value))]
-    if type(value).__module__ == "wirespeed.server.content":
+    home = type(value).__module__
+    if home == _BLOCKS:
         return _block(value)
+    if home in _RESULTS:
+        name = type(value).__name__
+        raise ResultError(f"a {name} is for MCP: return a wirespeed.litemcp.Response")
     return [json_content(value)]
 
 
@@ -117,10 +124,8 @@ def json_content(value: Any) -> Content:
 
 def _block(block: Any) -> list[Content]:
     """A content class of MCP."""
-    from wirespeed.server import content as mcp
+    from wirespeed.protocol import blocks as mcp
 
-    if isinstance(block, mcp.ToolResult):
-        raise ResultError("a ToolResult is for MCP: return a wirespeed.litemcp.Response")
     if isinstance(block, mcp.Text):
         return [Content("text", block.text)]
     if isinstance(block, (mcp.Image, mcp.Audio)):

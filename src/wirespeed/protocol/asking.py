@@ -4,51 +4,41 @@ The same parameters and results travel in two ways. Up to 2025-11-25 they are re
 server's own; in 2026-07-28 they are the values of ``inputRequests`` and ``inputResponses``
 (basic/patterns/mrtr), which carry no ``jsonrpc``, no ``id`` and no ``resultType``.
 
-What differs by revision is in `RULES`; which capability a request needs, `missing_capability`
-says, to the side that asks (it may not send) and to the side that is asked (it must refuse).
-Sources: client/elicitation, client/sampling, client/roots of each revision.
+What of it a revision has, and what a client must have declared, is in
+`wirespeed.protocol.asking_rules`. Sources: client/elicitation, client/sampling, client/roots of
+each revision.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
-from msgspec import UNSET, UnsetType, field
+from msgspec import UNSET, field
 
-from wirespeed.server.content import Audio, EmbeddedResource, Image, ResourceLink, Text
+from wirespeed.protocol.blocks import Audio, Block, Image, Text
 
 __all__ = [
     "CREATE_MESSAGE",
     "ELICIT",
     "LIST_ROOTS",
     "PARAMS",
-    "RESULTS",
-    "RULES",
-    "AskingRules",
-    "Block",
-    "CreateMessageParams",
     "CreateMessageResult",
-    "ElicitParams",
+    "ElicitRequestParams",
     "ElicitResult",
-    "InputRequest",
     "ListRootsParams",
     "ListRootsResult",
     "ModelHint",
     "ModelPreferences",
     "Params",
     "Root",
+    "SampleParams",
     "SamplingBlock",
     "SamplingMessage",
     "ToolChoice",
     "ToolResultContent",
     "ToolUseContent",
     "blocks_of",
-    "elicit_fault",
-    "messages_fault",
-    "missing_capability",
 ]
 
 ELICIT = "elicitation/create"
@@ -59,7 +49,7 @@ LIST_ROOTS = "roots/list"
 # -- elicitation ----------------------------------------------------------------------------------
 
 
-class ElicitParams(msgspec.Struct, omit_defaults=True, rename="camel"):
+class ElicitRequestParams(msgspec.Struct, omit_defaults=True, rename="camel"):
     """elicitation/create (client/elicitation of 2025-06-18 and later).
 
     Attributes:
@@ -88,22 +78,7 @@ class ElicitResult(msgspec.Struct, omit_defaults=True, rename="camel"):
     meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-def elicit_fault(params: ElicitParams) -> str | None:
-    """What is missing in *params* for their mode; None if nothing (answer -32602 to a fault)."""
-    if params.mode == "url":
-        return None if params.url else "an elicitation in url mode needs a url"
-    schema = params.requested_schema
-    if schema is None:
-        return "an elicitation in form mode needs a requestedSchema"
-    if schema.get("type") != "object" or not isinstance(schema.get("properties"), dict):
-        return "requestedSchema must be of type object, with properties"
-    return None
-
-
 # -- sampling -------------------------------------------------------------------------------------
-
-Block = Text | Image | Audio | EmbeddedResource | ResourceLink
-"""What the content of a tool's result is made of."""
 
 
 class ToolUseContent(
@@ -162,7 +137,7 @@ class ToolChoice(msgspec.Struct, omit_defaults=True, rename="camel"):
     mode: Literal["auto", "required", "none"] | None = None
 
 
-class CreateMessageParams(msgspec.Struct, omit_defaults=True, rename="camel"):
+class SampleParams(msgspec.Struct, omit_defaults=True, rename="camel"):
     """sampling/createMessage (client/sampling of each revision).
 
     Attributes:
@@ -204,27 +179,6 @@ def blocks_of(content: SamplingBlock | list[SamplingBlock]) -> list[SamplingBloc
     return content if isinstance(content, list) else [content]
 
 
-def messages_fault(messages: Sequence[SamplingMessage]) -> str | None:
-    """What breaks the rules about tool blocks; None if nothing does.
-
-    client/sampling of 2025-11-25, "Message Content Constraints": a user message with tool results
-    holds nothing else, and every tool use is matched by a result in the next message. The side
-    that is asked answers a fault with -32602; the side that asks does not send it.
-    """
-    open_uses: Counter[str] = Counter()
-    for message in messages:
-        blocks = blocks_of(message.content)
-        results = Counter(b.tool_use_id for b in blocks if isinstance(b, ToolResultContent))
-        if results and message.role == "user" and results.total() != len(blocks):
-            return "Tool results mixed with other content"
-        if open_uses - results:
-            return "Tool result missing in request"
-        if results - open_uses:
-            return "Tool result without its tool use"
-        open_uses = Counter(b.id for b in blocks if isinstance(b, ToolUseContent))
-    return "Tool result missing in request" if open_uses else None
-
-
 # -- roots ----------------------------------------------------------------------------------------
 
 
@@ -252,106 +206,11 @@ class ListRootsResult(msgspec.Struct, omit_defaults=True):
 
 # -- all of them ----------------------------------------------------------------------------------
 
-Params = ElicitParams | CreateMessageParams | ListRootsParams
+Params = ElicitRequestParams | SampleParams | ListRootsParams
 
-PARAMS: dict[str, type[ElicitParams | CreateMessageParams | ListRootsParams]] = {
-    ELICIT: ElicitParams,
-    CREATE_MESSAGE: CreateMessageParams,
+PARAMS: dict[str, type[ElicitRequestParams | SampleParams | ListRootsParams]] = {
+    ELICIT: ElicitRequestParams,
+    CREATE_MESSAGE: SampleParams,
     LIST_ROOTS: ListRootsParams,
 }
 """Parameters by method. roots/list may come without any."""
-
-RESULTS: dict[str, type[ElicitResult | CreateMessageResult | ListRootsResult]] = {
-    ELICIT: ElicitResult,
-    CREATE_MESSAGE: CreateMessageResult,
-    LIST_ROOTS: ListRootsResult,
-}
-"""Results by method."""
-
-
-class InputRequest(msgspec.Struct, omit_defaults=True):
-    """One value of ``inputRequests`` (basic/patterns/mrtr of 2026-07-28); ``params`` is decoded by
-    the type that `PARAMS` has for the method."""
-
-    method: str
-    params: msgspec.Raw | UnsetType = UNSET
-
-
-class AskingRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What one revision lets a server ask.
-
-    Attributes:
-        methods: The methods there are.
-        modes: ``elicitation`` of the capabilities names its modes (``{}`` means form alone), and
-            there is url mode.
-        elicitation_id: Url mode carries an ``elicitationId``, and a request may be refused until
-            its user was there (error -32042).
-        tools: Sampling has tools, tool blocks and lists of blocks; ``sampling`` of the
-            capabilities names ``tools`` and ``context``.
-        audio: Sampling has audio blocks.
-        rich_forms: Forms have titled options (``oneOf``), multiple choices and defaults of every
-            type; before, ``enumNames``, single choices and defaults of booleans.
-    """
-
-    methods: frozenset[str]
-    modes: bool = False
-    elicitation_id: bool = False
-    tools: bool = False
-    audio: bool = True
-    rich_forms: bool = False
-
-
-_FIRST = frozenset({CREATE_MESSAGE, LIST_ROOTS})
-_ALL = _FIRST | {ELICIT}
-
-RULES: dict[str, AskingRules] = {
-    "2024-11-05": AskingRules(methods=_FIRST, audio=False),
-    "2025-03-26": AskingRules(methods=_FIRST),
-    "2025-06-18": AskingRules(methods=_ALL),
-    "2025-11-25": AskingRules(
-        methods=_ALL, modes=True, elicitation_id=True, tools=True, rich_forms=True
-    ),
-    "2026-07-28": AskingRules(methods=_ALL, modes=True, tools=True, rich_forms=True),
-}
-"""By revision."""
-
-_TOP = {ELICIT: "elicitation", CREATE_MESSAGE: "sampling", LIST_ROOTS: "roots"}
-
-
-def missing_capability(
-    method: str, params: Params | None, capabilities: Mapping[str, Any], version: str
-) -> dict[str, Any] | None:
-    """What a client would have to declare, beyond *capabilities*, to be asked this.
-
-    None: nothing, it may be asked. Otherwise an object of ClientCapabilities, fit for
-    ``data.requiredCapabilities`` of error -32021, such as ``{"elicitation": {"url": {}}}``. What
-    the revision does not have counts as not declared.
-    """
-    rules, top = RULES[version], _TOP[method]
-    declared = capabilities.get(top) if method in rules.methods else None
-    part = None
-    if isinstance(params, ElicitParams):
-        if params.mode == "url":
-            part = "url"
-        elif rules.modes and isinstance(declared, Mapping) and "url" in declared:
-            part = "form"  # without either, form alone is meant
-    elif isinstance(params, CreateMessageParams) and _uses_tools(params):
-        part = "tools"
-    if not isinstance(declared, Mapping):
-        return {top: {} if part is None else {part: {}}}
-    if part is None:
-        return None
-    here = rules.tools if part == "tools" else rules.modes
-    if here and isinstance(declared.get(part), Mapping):
-        return None
-    return {top: {part: {}}}
-
-
-def _uses_tools(params: CreateMessageParams) -> bool:
-    if params.tools is not None or params.tool_choice is not None:
-        return True
-    return any(
-        isinstance(block, (ToolUseContent, ToolResultContent))
-        for message in params.messages
-        for block in blocks_of(message.content)
-    )

@@ -7,9 +7,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["META_PREFIX", "check_meta", "is_reserved"]
+__all__ = ["META_PREFIX", "check_meta", "is_reserved", "passed_on"]
 
 META_PREFIX = "io.modelcontextprotocol/"
+
+# Who answered, to which subscription, for which task: true of one connection alone.
+_OF_ONE_HOP = frozenset(
+    META_PREFIX + name for name in ("serverInfo", "subscriptionId", "related-task")
+)
 
 _RESERVED_LABELS = ("modelcontextprotocol", "mcp")
 _BARE = frozenset({"progressToken", "traceparent", "tracestate", "baggage"})
@@ -42,3 +47,10 @@ def check_meta(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
         if is_reserved(key) and not key.startswith(META_PREFIX):
             raise ValueError(f"_meta: {key!r} is reserved for MCP; use a prefix of your own")
     return dict(meta)
+
+
+def passed_on(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What the ``_meta`` of another server's result says still when it is passed on."""
+    if meta is None:
+        return None
+    return {name: value for name, value in meta.items() if name not in _OF_ONE_HOP} or None

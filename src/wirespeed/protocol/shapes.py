@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from wirespeed.protocol.revisions import REVISIONS
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 _ORDER = {version: n for n, version in enumerate(REVISIONS)}
 
@@ -51,6 +53,13 @@ MEMBERS: dict[str, dict[str, Since]] = {
     "ResourceTemplate": {"title": _0618, "_meta": _0618, "icons": _1125},
     "ResourceContents": {"_meta": _0618},
     "Annotations": {"lastModified": _0618},
+    "Text": {"_meta": _0618},
+    "Image": {"_meta": _0618},
+    "Audio": {"_meta": _0618},
+    "EmbeddedResource": {"_meta": _0618},
+    "ResourceLink": {"icons": _1125},
+    "SamplingMessage": {"_meta": _1125},
+    "Root": {"_meta": _0618},
     "CompleteParams": {"context": _0618},
     "ListResult": {"ttlMs": _26, "cacheScope": _26, "resultType": _26},
 }
@@ -60,12 +69,20 @@ NESTED: dict[str, dict[str, str]] = {
     "Prompt": {"arguments": "PromptArgument"},
     "Resource": {"annotations": "Annotations"},
     "ResourceTemplate": {"annotations": "Annotations"},
+    "Text": {"annotations": "Annotations"},
+    "Image": {"annotations": "Annotations"},
+    "Audio": {"annotations": "Annotations"},
+    "EmbeddedResource": {"annotations": "Annotations", "resource": "ResourceContents"},
+    "ResourceLink": {"annotations": "Annotations"},
+    "ToolResultContent": {"content": "Block"},
 }
 
-# Kinds of content blocks.
-CONTENT: dict[str, Since] = {
-    "audio": _0326,
-    "resource_link": _0618,
+# Kinds of content blocks that not all revisions have.
+KINDS: dict[str, Since] = {
+    "Audio": _0326,
+    "ResourceLink": _0618,
+    "ToolUseContent": _1125,
+    "ToolResultContent": _1125,
 }
 
 
@@ -93,6 +110,42 @@ def fit(kind: str, value: Mapping[str, Any], version: str) -> dict[str, Any]:
         elif isinstance(member, list):
             fitted[name] = [fit(inner, item, version) for item in member]
     return fitted
+
+
+@functools.cache
+def has_kind(kind: str, version: str) -> bool:
+    """Whether a revision has this kind of content block."""
+    since = KINDS.get(kind)
+    return since is None or since.has(version)
+
+
+@functools.cache
+def _cut(cls: type[msgspec.Struct], version: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Of a class that is named as its kind: the attributes that a revision does not have, with what
+    stands for their absence; and those that hold objects with a row of their own."""
+    kind, drop = cls.__name__, missing(cls.__name__, version)
+    fields = msgspec.structs.fields(cls)
+    return (
+        {one.name: one.default for one in fields if one.encode_name in drop},
+        tuple(one.name for one in fields if one.encode_name in NESTED.get(kind, {})),
+    )
+
+
+def fit_struct(value: S, version: str) -> S:
+    """`fit` for a typed object: the same object where there is nothing to leave out."""
+    dropped, nested = _cut(type(value), version)
+    changes = {name: no for name, no in dropped.items() if getattr(value, name) is not no}
+    for name in nested:
+        member = getattr(value, name)
+        if isinstance(member, msgspec.Struct):
+            fitted: Any = fit_struct(member, version)
+            if fitted is not member:
+                changes[name] = fitted
+        elif isinstance(member, list):
+            fitted = [fit_struct(item, version) for item in member]
+            if any(new is not old for new, old in zip(fitted, member, strict=True)):
+                changes[name] = fitted
+    return msgspec.structs.replace(value, **changes) if changes else value
 
 
 def fit_tool(tool: Mapping[str, Any], version: str) -> dict[str, Any]:

@@ -6,32 +6,34 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from wirespeed.protocol.asking import (
+        ModelHint,
         ModelPreferences,
         Root,
         SamplingMessage,
         ToolResultContent,
         ToolUseContent,
     )
-    from wirespeed.server.completer import Completion
-    from wirespeed.server.content import (
+    from wirespeed.protocol.blocks import (
         Annotations,
         Audio,
         EmbeddedResource,
         Icon,
         Image,
-        RawResult,
         ResourceContents,
         ResourceLink,
         Text,
-        ToolResult,
+        UnknownContent,
     )
+    from wirespeed.protocol.results import Completion, PromptMessage
+    from wirespeed.server.asked_tasks import ClientTask
+    from wirespeed.server.content import RawResult, ToolResult
     from wirespeed.server.contents import ResourceResult
     from wirespeed.server.context import Context
     from wirespeed.server.extensions import Extension, ExtensionResult
     from wirespeed.server.forms import Email, Uri, titles
     from wirespeed.server.inputs import InputRequired
     from wirespeed.server.passage import InboundRequest, Reply
-    from wirespeed.server.prompt import Prompt, PromptMessage, PromptResult
+    from wirespeed.server.prompt import Prompt, PromptResult
     from wirespeed.server.providers import DependencyError, Depends
     from wirespeed.server.questions import (
         Elicited,
@@ -41,12 +43,14 @@ if TYPE_CHECKING:
         SampleRequest,
     )
     from wirespeed.server.resource import Resource, ResourceTemplate
+    from wirespeed.server.roots import RootsChange
     from wirespeed.server.server import Server
     from wirespeed.server.signature import SignatureError
 
 __all__ = [
     "Annotations",
     "Audio",
+    "ClientTask",
     "Completion",
     "Context",
     "DependencyError",
@@ -61,6 +65,7 @@ __all__ = [
     "Image",
     "InboundRequest",
     "InputRequired",
+    "ModelHint",
     "ModelPreferences",
     "Prompt",
     "PromptMessage",
@@ -73,6 +78,7 @@ __all__ = [
     "ResourceResult",
     "ResourceTemplate",
     "Root",
+    "RootsChange",
     "RootsRequest",
     "SampleRequest",
     "Sampled",
@@ -83,26 +89,30 @@ __all__ = [
     "ToolResult",
     "ToolResultContent",
     "ToolUseContent",
+    "UnknownContent",
     "Uri",
     "titles",
 ]
 
 _HOMES = {
     "wirespeed.protocol.asking": (
+        "ModelHint",
         "ModelPreferences",
         "Root",
         "SamplingMessage",
         "ToolResultContent",
         "ToolUseContent",
     ),
-    "wirespeed.server.completer": ("Completion",),
+    "wirespeed.server.asked_tasks": ("ClientTask",),
+    "wirespeed.protocol.results": ("Completion", "PromptMessage"),
+    "wirespeed.server.content": ("RawResult", "ToolResult"),
     "wirespeed.server.contents": ("ResourceResult",),
     "wirespeed.server.context": ("Context",),
     "wirespeed.server.extensions": ("Extension", "ExtensionResult"),
     "wirespeed.server.forms": ("Email", "Uri", "titles"),
     "wirespeed.server.inputs": ("InputRequired",),
     "wirespeed.server.passage": ("InboundRequest", "Reply"),
-    "wirespeed.server.prompt": ("Prompt", "PromptMessage", "PromptResult"),
+    "wirespeed.server.prompt": ("Prompt", "PromptResult"),
     "wirespeed.server.providers": ("DependencyError", "Depends"),
     "wirespeed.server.questions": (
         "ElicitRequest",
@@ -112,10 +122,11 @@ _HOMES = {
         "Sampled",
     ),
     "wirespeed.server.resource": ("Resource", "ResourceTemplate"),
+    "wirespeed.server.roots": ("RootsChange",),
     "wirespeed.server.server": ("Server",),
     "wirespeed.server.signature": ("SignatureError",),
 }
-_HOME_OF = dict.fromkeys(__all__, "wirespeed.server.content")
+_HOME_OF = dict.fromkeys(__all__, "wirespeed.protocol.blocks")
 _HOME_OF |= {name: home for home, names in _HOMES.items() for name in names}
 
 

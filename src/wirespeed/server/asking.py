@@ -1,10 +1,11 @@
 """How a question of a handler reaches the client, and the answer the handler.
 
 In the legacy eras a question is a request of ours, and the handler waits for its response
-(`Direct`). In 2026-07-28 a server makes no requests: the client's own request is answered with the
-questions, the handler is cancelled, and when the client repeats the request with the answers the
-handler runs again from its start (`Rounds`; basic/patterns/mrtr). What it has asked before it gets
-at once, from the sealed ``requestState``; so it goes on where it was, and asks the next thing.
+(`Direct`), in 2025-11-25 perhaps by way of a task of the client (`wirespeed.server.asked_tasks`).
+In 2026-07-28 a server makes no requests: the client's own request is answered with the questions,
+the handler is cancelled, and when the client repeats the request with the answers the handler runs
+again from its start (`Rounds`; basic/patterns/mrtr). What it has asked before it gets at once, from
+the sealed ``requestState``; so it goes on where it was, and asks the next thing.
 
 A handler that works on a task asks by way of the task (`call.asker`), in every era.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -32,9 +33,10 @@ from wirespeed.server.state import RequestState, Sealer, binding_of, digest
 
 if TYPE_CHECKING:
     from wirespeed.server.call import Call
+    from wirespeed.server.progress import OnProgress
     from wirespeed.server.signature import ToolSpec
 
-__all__ = ["MAX_ROUNDS", "Asker", "Direct", "Rounds", "asker_of", "explicit"]
+__all__ = ["MAX_ROUNDS", "Asker", "Direct", "How", "Rounds", "asker_of", "explicit"]
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -70,6 +72,14 @@ class _Unfit(InvalidResponse, ProtocolError):
         ProtocolError.__init__(self, codes.INVALID_PARAMS, message)
 
 
+class How(NamedTuple):
+    """How to ask, beside what: see `Context.elicit`."""
+
+    timeout: float | None = None
+    ttl: float | None = None
+    on_progress: OnProgress | None = None
+
+
 class Asker:
     """Asks the client of one call."""
 
@@ -81,8 +91,10 @@ class Asker:
         self.state: Any = None
         self._rounds = 0
 
-    async def ask(self, question: Question, timeout: float | None) -> Any:
+    async def ask(self, question: Question, how: How) -> Any:
         """The client's answer, typed. MissingCapability: it cannot be asked this, and is not."""
+        if how.ttl is not None and not 0 < how.ttl < 1e10:
+            raise ValueError(f"ttl must be seconds above 0, not {how.ttl!r}")
         params = question.encoded(self.capabilities, self.version)
         if self.call.asker is not None:
             return question.answer(
@@ -90,9 +102,9 @@ class Asker:
             )
         if self.call.ended:  # whoever caught its cancellation may not ask any more
             raise asyncio.CancelledError
-        return await self.put(question, params, timeout)
+        return await self.put(question, params, how)
 
-    async def put(self, question: Question, params: bytes, timeout: float | None) -> Any:
+    async def put(self, question: Question, params: bytes, how: How) -> Any:
         """Ask, in the way of the era."""
         raise NotImplementedError
 
@@ -127,8 +139,22 @@ class Asker:
         if self.call.asker is not None:
             data = await self.call.asker.ask(question.kind, question.method, params)
         else:
-            data = await self.call.connection.ask(question.method, params)
+            data = await self._request(question, params, How())
         return question.plain_answer(data)
+
+    async def _request(self, question: Question, params: bytes, how: How) -> bytes:
+        """The result of a request of ours (legacy eras)."""
+        connection, method = self.call.connection, question.method
+        if how.on_progress is not None:
+            from wirespeed.server.progress import heard
+
+            with heard(connection, params, how.on_progress) as params:
+                return await self._request(question, params, how._replace(on_progress=None))
+        if "tasks" not in self.capabilities:
+            return await connection.ask(method, params, timeout=how.timeout)
+        from wirespeed.server import asked_tasks
+
+        return await asked_tasks.ask(connection, method, params, timeout=how.timeout, ttl=how.ttl)
 
     def _encoded(self, required: InputRequired) -> dict[str, bytes]:
         return {
@@ -140,9 +166,8 @@ class Asker:
 class Direct(Asker):
     """By requests to the client: the legacy eras."""
 
-    async def put(self, question: Question, params: bytes, timeout: float | None) -> Any:
-        connection = self.call.connection
-        return question.answer(await connection.ask(question.method, params, timeout=timeout))
+    async def put(self, question: Question, params: bytes, how: How) -> Any:
+        return question.answer(await self._request(question, params, how))
 
 
 class Rounds(Asker):
@@ -220,7 +245,7 @@ class Rounds(Asker):
 
     # -- questions of this round -----------------------------------------------------------------
 
-    async def put(self, question: Question, params: bytes, timeout: float | None) -> Any:
+    async def put(self, question: Question, params: bytes, how: How) -> Any:
         number = self._counts[question.kind] = self._counts.get(question.kind, 0) + 1
         key = f"{question.kind}-{number}"
         mark = _LETTERS[question.method] + digest(params)

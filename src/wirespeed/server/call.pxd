@@ -2,7 +2,7 @@ from libc.stdint cimport uint64_t
 
 from wirespeed._core.envelope cimport Message
 from wirespeed._core.session cimport Session
-from wirespeed.server.observer cimport Observer, Series
+from wirespeed.server.observer cimport Observer, RequestSpan, Series
 from wirespeed.transport.link cimport Endpoint
 from wirespeed.transport.tasks cimport Completion, Running, TaskPool
 
@@ -48,7 +48,7 @@ cdef class Call(Completion):
     cdef double began                  # of an observed request that has not ended; else 0
     cdef int code                      # of the error that it was answered with; else 0
     cdef bint failed                   # the result says isError
-    cdef object span                   # of the trace, or None
+    cdef RequestSpan span              # of the trace, or None
 
     cpdef object cancel(self)
     cdef int reply_c(self, object body) except -1
@@ -64,7 +64,7 @@ cdef class Serving(Endpoint):
     cdef readonly Session session
     cdef readonly object server
     cdef readonly object loop
-    cdef TaskPool pool
+    cdef readonly TaskPool pool
     cdef bytes modern_end              # what every modern result ends with, behind its own members
     cdef readonly set running          # calls whose handlers are suspended
     cdef list waiters                  # futures of those who wait for the client to read
@@ -77,7 +77,7 @@ cdef class Serving(Endpoint):
     cdef object asks                   # what every question to the client passes first, or None
     cdef readonly Observer observer    # counts and traces requests, or None
     cdef double began                  # of the request that is being served, if it is observed
-    cdef object span                   # its, or None
+    cdef RequestSpan span              # its, or None
     cdef readonly long long n_dropped  # notifications
     cdef public object revision        # what `initialize` negotiated, or None
     cdef public object state           # the handshake's: client_info, capabilities, log_level

@@ -17,6 +17,8 @@ from wirespeed.server.server import Server
 from wirespeed.transport.link import Endpoint
 from wirespeed.transport.tasks import Completion, TaskPool
 
+SHUTTING_DOWN: str
+
 __pyx_capi__: dict[str, object]  # what other compiled modules cimport
 
 @disjoint_base
@@ -96,6 +98,8 @@ class Serving(Endpoint):
     @property
     def loop(self) -> AbstractEventLoop: ...
     @property
+    def pool(self) -> TaskPool: ...
+    @property
     def running(self) -> set[Call]: ...
     @property
     def draining(self) -> bool: ...
@@ -110,7 +114,12 @@ class Serving(Endpoint):
     def begin(self, operation: Operation, message: Message, revision: Revision) -> Call: ...
     def start(self, call: Call, work: Coroutine[Any, Any, Any]) -> None: ...
     def ask(
-        self, method: str, params: bytes | None, *, timeout: float | None = None
+        self,
+        method: str,
+        params: bytes | None,
+        *,
+        timeout: float | None = None,
+        send: Callable[[str, bytes | None, float | None], Future[bytes]] | None = None,
     ) -> Future[bytes]: ...
     def ask_wire(
         self, method: str, params: bytes | None, timeout: float | None

@@ -24,6 +24,7 @@ from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
     InvalidResponse,
+    LimitExceeded,
     ProtocolError,
     RemoteError,
     ResourceNotFound,
@@ -36,6 +37,8 @@ from wirespeed.server.methods import HANDLERS
 from wirespeed.server.reply import finished
 
 logger = logging.getLogger("wirespeed.server")
+
+SHUTTING_DOWN = "The server is shutting down"
 
 cdef object CancelledError = asyncio.CancelledError
 cdef object current_task = asyncio.current_task
@@ -282,7 +285,6 @@ cdef class Serving(Endpoint):
         call.revision = revision
         call.modern = revision.modern
         call.sink = self.sink
-        call.asker = call.timer = call.task = None
         call.detached = call.apart = call.failed = False
         call.timed_out = call.cancelled = call.given_up = call.answered = False
         call.began = self.began
@@ -338,10 +340,14 @@ cdef class Serving(Endpoint):
         elif exc is None:
             call.operation.respond_c(call, value)
         elif call.given_up:
-            call.error_c(codes.SHUTTING_DOWN, "The server is shutting down", None)
+            call.error_c(codes.SHUTTING_DOWN, SHUTTING_DOWN, None)
         else:
             call.operation.fail_c(call, exc)
         call.ended = True
+        if call.context is not None:
+            call.context = None        # they refer to each other, and to input memory
+        if call.sink is not None:
+            call.sink = None
         if call.began != 0:
             self.observe_c(call)
         if self.link is not None:
@@ -367,15 +373,19 @@ cdef class Serving(Endpoint):
 
     # -- questions -----------------------------------------------------------------------------
 
-    def ask(self, str method not None, bytes params, *, timeout=None):
+    def ask(self, str method not None, bytes params, *, timeout=None, send=None):
         """A request to the client (legacy eras): a future of the JSON text of its result.
 
         It fails with RemoteError, InvalidResponse, CallTimeout (after ``timeout`` seconds; the
-        client is told to cancel) or ConnectionClosed. Cancelling it cancels on the wire.
+        client is told to cancel), ConnectionClosed, or LimitExceeded (`Limits.max_outstanding` are
+        under way). Cancelling it cancels on the wire.
+        ``send``: what sends it once it has passed all middleware, instead of `ask_wire`.
         """
+        if send is None:
+            send = self.ask_wire
         if self.asks is not None:
-            return self.asks(self, method, params, timeout)
-        return self.ask_wire(method, params, timeout)
+            return self.asks(self, method, params, timeout, send)
+        return send(method, params, timeout)
 
     def ask_wire(self, str method not None, bytes params, timeout):
         """`ask`, past all middleware."""
@@ -383,7 +393,11 @@ cdef class Serving(Endpoint):
         if self.link is None:
             future.set_exception(ConnectionClosed("the client is gone"))
             return future
-        id = self.session.send_request(method, params, token=future, deadline=INFINITY)
+        try:
+            id = self.session.send_request(method, params, token=future, deadline=INFINITY)
+        except OverflowError as exc:
+            future.set_exception(LimitExceeded(str(exc)))
+            return future
         self.asked[id] = future
         timer = None
         if timeout is not None:
@@ -426,6 +440,8 @@ cdef class Serving(Endpoint):
 
     def fail_asked(self):
         """The client is gone: nobody will answer."""
+        if self.state is not None and self.state.asked_tasks is not None:
+            self.state.asked_tasks.client_gone()
         self.session.fail_all()
         for future in list(self.asked.values()):
             if not future.done():

@@ -25,6 +25,7 @@ import msgspec
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes, shapes
 from wirespeed.protocol.messages import CompleteContext, CompleteParams, PromptReference
+from wirespeed.protocol.results import Completion
 
 from .content import ResultError, to_json
 from .context import Context
@@ -40,20 +41,11 @@ if TYPE_CHECKING:
 
     from .reply import Body
 
-__all__ = ["MAX_VALUES", "Completable", "Completion", "complete"]
+__all__ = ["MAX_VALUES", "Completable", "complete"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 MAX_VALUES = 100  # in one answer (server/utilities/completion, "Completion Results")
-
-
-class Completion(msgspec.Struct):
-    """What a completer may give instead of strings: how many there are in all, and whether there
-    are more than these. Of more than 100 values the first 100 are sent."""
-
-    values: Iterable[str]
-    total: int | None = None
-    has_more: bool | None = None
 
 
 class _Values(msgspec.Struct, omit_defaults=True):
@@ -77,6 +69,8 @@ class Completer:
         where: str,
         timeout: float | None,
         server: Any,
+        max_concurrency: int | None,
+        queue: int | None,
     ) -> None:
         self.spec = inspect_tool(
             function,
@@ -90,7 +84,9 @@ class Completer:
                 f"completion {where!r}: the function takes the value, and at most the arguments "
                 "that are known already"
             )
-        self.feature = make_feature(self.spec, "completion", _encode, timeout, server)
+        self.feature = make_feature(
+            self.spec, "completion", _encode, timeout, server, max_concurrency, queue
+        )
 
     def start(
         self,
@@ -108,9 +104,13 @@ class Completer:
 
 def _encode(value: Any, revision: Revision) -> bytes:
     """The result object. ResultError: a completer gave something else than strings."""
-    total = has_more = None
+    total: int | None = None
+    has_more: bool | None = None
     if isinstance(value, Completion):
-        total, has_more, value = value.total, value.has_more, value.values
+        count, has_more, value = value.total, value.has_more, value.values
+        if isinstance(count, float):  # of another server: schema.json asks for an integer
+            count = int(count) if count.is_integer() else None
+        total = count
     if value is None:
         value = ()
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
@@ -183,14 +183,23 @@ class Completable:
         if self.completes:
             server._completes()
 
-    def complete(self, argument: str, *, timeout: float | None = None) -> Callable[[F], F]:
+    def complete(
+        self,
+        argument: str,
+        *,
+        timeout: float | None = None,
+        max_concurrency: int | None = None,
+        queue: int | None = None,
+    ) -> Callable[[F], F]:
         """Complete an argument by a function: ``@prompt.complete("language")``.
 
         See `wirespeed.server.completion`. A second function replaces the first. ``timeout``:
-        seconds after which an answer is given up.
+        seconds after which an answer is given up, waiting included. ``max_concurrency``, ``queue``:
+        answers that are worked on at a time, and that wait beyond these (100 by default); more are
+        refused with -31000. See `wirespeed.server.limiter`.
 
         Raises:
-            ValueError: There is no such argument.
+            ValueError: There is no such argument, or an option cannot be right.
             SignatureError: The function takes something else than a value and known arguments.
         """
         if argument not in self._slots:
@@ -198,7 +207,7 @@ class Completable:
 
         def decorate(function: F) -> F:
             self._completers[argument] = Completer(
-                function, f"{self.key} {argument}", timeout, self._server
+                function, f"{self.key} {argument}", timeout, self._server, max_concurrency, queue
             )
             self._server._completes()
             return function

@@ -33,7 +33,13 @@ class Completions(Part):
                 mount.parent._completes()
 
     def completion(
-        self, ref: str | Callable[..., Any], argument: str, *, timeout: float | None = None
+        self,
+        ref: str | Callable[..., Any],
+        argument: str,
+        *,
+        timeout: float | None = None,
+        max_concurrency: int | None = None,
+        queue: int | None = None,
     ) -> Callable[[F], F]:
         """Complete an argument of a prompt, or a variable of a resource template, by a function::
 
@@ -44,13 +50,19 @@ class Completions(Part):
             ref: The name of the prompt, or the template (``"users://{id}"``), as registered; or
                 the function that was registered as one of them.
             argument: Its argument, or variable.
-            timeout: Seconds after which an answer is given up.
+            timeout: Seconds after which an answer is given up, waiting included.
+            max_concurrency, queue: Answers that are worked on at a time, and that wait beyond
+                these (100 by default); more are refused with -31000. See
+                `wirespeed.server.limiter`.
 
         Raises:
-            ValueError: There is no such prompt or template, or no such argument.
+            ValueError: There is no such prompt or template, or no such argument; an option cannot
+                be right.
             SignatureError: The function takes something else than a value and known arguments.
         """
-        return self._completable(ref).complete(argument, timeout=timeout)
+        return self._completable(ref).complete(
+            argument, timeout=timeout, max_concurrency=max_concurrency, queue=queue
+        )
 
     def remove_completion(self, ref: str | Callable[..., Any], argument: str) -> None:
         """Take the function of an argument away: again it completes by its type, or not at all.

@@ -28,4 +28,5 @@ cdef class ServerConnection(Serving):
     cdef int call_tool_c(self, Message m, object revision) except -1
     cdef object call_inline_c(self, Tool tool, object decoded, object context)
     cdef int pin_modern_c(self) except -1
+    cdef int drain_c(self) except -1
     cdef Tool find_tool_c(self, Message m)

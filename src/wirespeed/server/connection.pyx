@@ -47,7 +47,7 @@ from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LOG_LEVELS
 from wirespeed.server import methods
-from wirespeed.server.call import input_of
+from wirespeed.server.call import SHUTTING_DOWN, input_of
 from wirespeed.server.context import Context
 from wirespeed.server.reply import Whole, finished
 from wirespeed.server.subscriptions import News
@@ -115,7 +115,7 @@ cdef class ServerConnection(Serving):
 
     cpdef object on_eof(self):
         self.fail_asked()              # no answer can come any more
-        self.drain()
+        self.drain_c()                 # nor a request: what has come is served
 
     cpdef object on_lost(self, exc):
         cdef Call call
@@ -157,7 +157,8 @@ cdef class ServerConnection(Serving):
                 else:
                     self.span = self.observer.tracer.begin(self, m)
                 if self.span is not None:
-                    self.pool._base = self.span.context(base)
+                    self.pool._base = self.span.entered(base)
+                    self.pool._own_base = True
             if self.through is not None:
                 self.through(self, m)
             else:
@@ -171,6 +172,7 @@ cdef class ServerConnection(Serving):
             self.observe_end_c(m, codes.INTERNAL_ERROR, "Internal error")
         finally:
             self.pool._base = base
+            self.pool._own_base = False
             self.began = 0
             self.span = None
         return 0
@@ -347,14 +349,16 @@ cdef class ServerConnection(Serving):
         if call is None or Py_REFCNT(call) != 2:
             call = self.spare_call = Call.__new__(Call)
         else:
-            call.ended = False         # nobody kept the last one, and it ended at once
-            call.context = call.input = None
+            # nobody kept the last one, and it ended at once: it never had a timer, a task, an asker
+            call.ended = False
         self.prepare_c(call, tool, m, revision)
         if call.modern and not self.pinned_modern:
             self.pin_modern_c()
         if has_more_params(m):
+            self.spare_call = None     # what is refused from here on is not kept
             call.input = input_of(m, revision)
         if tool.tasks is not None or (call.input is not None and call.input.task is not None):
+            self.spare_call = None
             as_task = self.server._as_task(call, m)
         try:
             decoded = tool.decode_c(arguments)
@@ -405,23 +409,37 @@ cdef class ServerConnection(Serving):
             m.token.cancel()           # notifications/cancelled of a request in flight
         elif method_is(m, b'"notifications/initialized"', "notifications/initialized"):
             self.state.initialized = self.revision is not None
+        elif m.method in self.state.heard:
+            self.state.heard[m.method](m)
+        elif method_is(
+            m, b'"notifications/roots/list_changed"', "notifications/roots/list_changed"
+        ):
+            self.server._roots_changed(self)
         elif self.server._heard:
             self.server._hear(m)
 
     # -- shutting down -------------------------------------------------------------------------
 
     def drain(self):
-        """Take no more requests, answer those there are within the grace time, then close."""
+        """Take no more requests, answer those there are within the grace time, then close.
+
+        Until then answers to our own questions and cancellations are read on; a request that
+        still comes is refused.
+        """
+        if not self.draining:
+            self.session.refusal = (codes.SHUTTING_DOWN, SHUTTING_DOWN)
+            self.drain_c()
+
+    cdef int drain_c(self) except -1:
         if self.draining:
-            return
+            return 0
         self.draining = True
         self.news.end()
         if self.link is not None:
-            self.link.closing = True
-            self.link.update_reading()
             self.wrote()
             self.grace_timer = self.loop.call_later(self.server.shutdown_grace, self._grace_over)
             self.check_drained_c()
+        return 0
 
     def _grace_over(self):
         cdef Call call
@@ -440,6 +458,8 @@ cdef class ServerConnection(Serving):
             and self.session.inflight.live == 0
             and self.session.n_cancelled == 0
         ):
+            self.link.closing = True   # nobody waits for anything of the client any more
+            self.link.update_reading()
             self.link.flush()
             if self.link is not None and self.link.idle:
                 self._close()

@@ -8,7 +8,7 @@ annotation                        ``content``           ``structuredContent``   
 ``str``                           the text              none                       none
 ``None``                          empty                 none                       none
 content classes, lists of them    the blocks            none                       none
-`ToolResult`                      as given              as given                   none
+`ToolResult`, `CallToolResult`    as given              as given                   none
 an object: struct, dataclass,     its JSON              the object                 its schema
 TypedDict, dict, pydantic model
 any other type                    its JSON              ``{"result": value}``      the same, wrapped
@@ -31,7 +31,8 @@ none, or ``Any``                  by run-time type      objects only            
 
 Availability: audio from 2025-03-26; ``structuredContent`` and resource links from 2025-06-18; a
 ``structuredContent`` that is no object from 2026-07-28.  For an older peer a newer block becomes a
-text block that says what it was, and newer structured content is left out.
+text block that says what it was; newer members of blocks (`wirespeed.protocol.shapes`) and newer
+structured content are left out.
 """
 
 from __future__ import annotations
@@ -39,11 +40,14 @@ from __future__ import annotations
 import typing
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import UNSET, UnsetType, field
+from msgspec import UNSET
 
+from wirespeed.protocol.blocks import Block, ContentBlock, Text, UnknownContent, fit_block
+from wirespeed.protocol.meta import passed_on
+from wirespeed.protocol.results import CallToolResult
 from wirespeed.server.outputs import Output, output_for
 from wirespeed.server.schema import (
     SignatureError,
@@ -54,20 +58,11 @@ from wirespeed.server.schema import (
 )
 
 __all__ = [
-    "Annotations",
-    "Audio",
-    "Content",
-    "EmbeddedResource",
     "Encoded",
-    "Icon",
-    "Image",
     "RawResult",
-    "ResourceContents",
-    "ResourceLink",
     "ResultError",
     "ResultKind",
     "ResultPlan",
-    "Text",
     "ToolResult",
     "as_block",
     "error_content",
@@ -88,127 +83,15 @@ Encoded = tuple[bytes, bytes | None, bool, bytes | None]
 
 _encode = msgspec.json.Encoder(enc_hook=enc_hook).encode
 _BYTES = (bytes, bytearray, memoryview)
+_BLOCKS = (ContentBlock, UnknownContent)
+_PLAIN = frozenset({str, int, float, bool, dict})  # known at once to be none of these
 
 
 class ResultError(ValueError):
     """A tool returned what cannot be sent; the text is fit for the caller (``isError``)."""
 
 
-# -- content blocks -------------------------------------------------------------------------------
-
-
-class Annotations(msgspec.Struct, omit_defaults=True, rename="camel", kw_only=True):
-    """Hints on a block: who it is for, how important (0..1), ISO 8601 time of last change."""
-
-    audience: list[Literal["user", "assistant"]] | None = None
-    priority: float | None = None
-    last_modified: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.priority is not None and not 0 <= self.priority <= 1:
-            raise ValueError(f"priority is between 0 and 1, not {self.priority}")
-
-
-class Icon(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """An icon: https or data URI, media type, sizes such as "48x48", theme (2025-11-25)."""
-
-    src: str
-    mime_type: str | None = None
-    sizes: list[str] | None = None
-    theme: Literal["light", "dark"] | None = None
-
-
-class _Block(msgspec.Struct, omit_defaults=True, rename="camel", kw_only=True):
-    annotations: Annotations | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
-
-    since: ClassVar[str] = "2024-11-05"
-
-    def describe(self) -> str:
-        """What a peer is told whose revision does not have this kind of block."""
-        return f"[{type(self).__name__}]"
-
-
-class Text(_Block, tag_field="type", tag="text"):
-    """Plain text."""
-
-    text: str
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.text, str):
-            raise TypeError(f"Text takes str, not {type(self.text).__name__}")
-
-
-class Image(_Block, tag_field="type", tag="image"):
-    """An image: its bytes (base64 on the wire) and media type, such as "image/png"."""
-
-    data: bytes
-    mime_type: str
-
-    def __post_init__(self) -> None:
-        _check_bytes(self, self.data)
-
-
-class Audio(_Block, tag_field="type", tag="audio"):
-    """Sound: its bytes (base64 on the wire) and media type, such as "audio/wav" (2025-03-26)."""
-
-    data: bytes
-    mime_type: str
-
-    since: ClassVar[str] = "2025-03-26"
-
-    def __post_init__(self) -> None:
-        _check_bytes(self, self.data)
-
-    def describe(self) -> str:
-        return f"[audio: {self.mime_type}, {memoryview(self.data).nbytes} bytes]"
-
-
-class ResourceContents(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """The contents of a resource: exactly one of *text* and *blob* (bytes, base64 on the wire)."""
-
-    uri: str
-    mime_type: str | None = None
-    text: str | UnsetType = field(default=UNSET, name="text")
-    blob: bytes | UnsetType = field(default=UNSET, name="blob")
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
-
-    def __post_init__(self) -> None:
-        if (self.text is UNSET) == (self.blob is UNSET):
-            raise ValueError("ResourceContents takes exactly one of text and blob")
-        if self.blob is not UNSET:
-            _check_bytes(self, self.blob)
-
-
-class EmbeddedResource(_Block, tag_field="type", tag="resource"):
-    """A resource sent along."""
-
-    resource: ResourceContents
-
-
-class ResourceLink(_Block, tag_field="type", tag="resource_link"):
-    """A resource that the client may read or subscribe to (2025-06-18). *size* is in bytes."""
-
-    uri: str
-    name: str
-    title: str | None = None
-    description: str | None = None
-    mime_type: str | None = None
-    size: int | None = None
-    icons: list[Icon] | None = None
-
-    since: ClassVar[str] = "2025-06-18"
-
-    def describe(self) -> str:
-        return f"[resource: {self.title or self.name}] {self.uri}"
-
-
-Content = Text | Image | Audio | EmbeddedResource | ResourceLink
-
-
-def _check_bytes(owner: object, data: object) -> None:
-    if not isinstance(data, _BYTES):
-        raise TypeError(f"{type(owner).__name__} takes bytes, not {type(data).__name__}")
+# -- results that are given whole ------------------------------------------------------------------
 
 
 class ToolResult(msgspec.Struct, kw_only=True):
@@ -220,7 +103,7 @@ class ToolResult(msgspec.Struct, kw_only=True):
     *meta* is the result's ``_meta``.
     """
 
-    content: Content | str | Sequence[Content | str] | None = None
+    content: Block | UnknownContent | str | Sequence[Block | UnknownContent | str] | None = None
     structured_content: Any = UNSET
     is_error: bool = False
     meta: dict[str, Any] | None = None
@@ -237,6 +120,9 @@ class RawResult:
 
 
 # -- encoding -------------------------------------------------------------------------------------
+
+
+_WHOLE = (ToolResult, CallToolResult)
 
 
 def _failure(exc: BaseException, value: Any) -> ResultError:
@@ -278,10 +164,12 @@ def error_content(message: str) -> bytes:
     return b"%b%b%b" % (TEXT_HEAD, _encode(text), TEXT_TAIL)
 
 
-def as_block(item: Any, revision: str) -> Content:
-    """Anything as a content block that this revision has: strings and JSON are text."""
-    if isinstance(item, _Block):
-        return item if item.since <= revision else Text(item.describe())  # type: ignore[return-value]
+def as_block(item: Any, revision: str) -> ContentBlock:
+    """Anything as a content block as this revision has it: strings and JSON are text."""
+    if type(item) is Text and item.annotations is None and item.meta is None:
+        return item  # the commonest, which all revisions have
+    if isinstance(item, _BLOCKS):
+        return fit_block(item, revision)
     if isinstance(item, str):
         return Text(item)
     if isinstance(item, _BYTES):
@@ -300,9 +188,14 @@ def _bytes_error() -> ResultError:
     )
 
 
-def _encode_tool_result(result: ToolResult, revision: str, plan: ResultPlan) -> Encoded:
+def _encode_whole(result: ToolResult | CallToolResult, revision: str, plan: ResultPlan) -> Encoded:
     structured: bytes | None = None
-    if result.structured_content is not UNSET:
+    given = result.meta
+    if isinstance(result, CallToolResult):
+        if result.structured_content is not None:
+            structured = _dumps(result.structured_content)
+        given = passed_on(given)
+    elif result.structured_content is not UNSET:
         structured = _dumps(result.structured_content)
     output = plan.output
     if output is not None and not result.is_error:
@@ -313,7 +206,7 @@ def _encode_tool_result(result: ToolResult, revision: str, plan: ResultPlan) -> 
     content = result.content
     if content is None:
         encoded = EMPTY_CONTENT if structured is None else _text_block(structured)
-    elif isinstance(content, (str, _Block)):
+    elif isinstance(content, (str, *_BLOCKS)):
         encoded = _blocks((content,), revision)
     else:
         encoded = _blocks(content, revision)
@@ -321,7 +214,7 @@ def _encode_tool_result(result: ToolResult, revision: str, plan: ResultPlan) -> 
         since = STRUCTURED_SINCE if structured[0] == 0x7B else ANY_STRUCTURED_SINCE
         if revision < since:
             structured = None
-    meta = None if result.meta is None else _dumps(result.meta)
+    meta = None if given is None else _dumps(given)
     if meta is not None and meta[0] != 0x7B:
         raise ResultError(f"meta is an object, not {type(result.meta).__name__}")
     return encoded, structured, bool(result.is_error), meta
@@ -390,14 +283,17 @@ def _dynamic_encoder(plan: ResultPlan) -> Callable[..., Encoded]:
     def encode(value: Any, revision: str = LATEST) -> Encoded:
         if value is None:
             return EMPTY_CONTENT, None, False, None
-        if isinstance(value, ToolResult):
-            return _encode_tool_result(value, revision, plan)
-        if isinstance(value, _Block):
-            return _blocks((value,), revision), None, False, None
-        if isinstance(value, (list, tuple)) and any(isinstance(v, _Block) for v in value):
-            return _blocks(value, revision), None, False, None
-        if isinstance(value, _BYTES):
-            raise _bytes_error()
+        if type(value) not in _PLAIN:
+            if isinstance(value, _WHOLE):
+                return _encode_whole(value, revision, plan)
+            if isinstance(value, _BLOCKS):
+                return _blocks((value,), revision), None, False, None
+            if isinstance(value, (list, tuple)) and any(
+                type(item) not in _PLAIN and isinstance(item, _BLOCKS) for item in value
+            ):
+                return _blocks(value, revision), None, False, None
+            if isinstance(value, _BYTES):
+                raise _bytes_error()
         data = _dumps(value, dump)
         structured = data if data[0] == 0x7B and plan.kind is ResultKind.DYNAMIC else None
         if revision < STRUCTURED_SINCE:
@@ -439,8 +335,9 @@ def _structured_encoder(plan: ResultPlan) -> Callable[..., Encoded]:
     check, cls, dump, wrapped = output.check, output.cls, output.dump, output.wrapped
 
     def encode(value: Any, revision: str = LATEST) -> Encoded:
-        if type(value) is ToolResult:
-            return _encode_tool_result(value, revision, plan)
+        kind = type(value)
+        if kind is ToolResult or kind is CallToolResult:
+            return _encode_whole(value, revision, plan)
         if cls is not None and not isinstance(value, cls):
             raise ResultError(
                 "the tool's result does not fit its output schema: "
@@ -492,7 +389,7 @@ def _members(tp: Any) -> Iterable[Any]:
 
 def _holds_blocks(tp: Any) -> bool:
     for member in _members(tp):
-        if isinstance(member, type) and issubclass(member, (_Block, ToolResult)):
+        if isinstance(member, type) and issubclass(member, (*_BLOCKS, *_WHOLE)):
             return True
         origin = typing.get_origin(member)
         if (

@@ -10,11 +10,13 @@ value                             contents (server/resources, "Resource Contents
 a list or tuple that holds        one for each item, by these rules; so is any list where the
 `ResourceContents` or ``bytes``   annotation of the result says so
 `ResourceResult`                  its ``contents`` by these rules, with hints and ``_meta``
+`ReadResourceResult`              the same, as a client got it
 ``None``                          no such resource: an error
 anything else                     one text: its JSON, ``application/json``
 ================================  =============================================================
 
-``_meta`` of contents is from 2025-06-18 on. JSON has no NaN and no Infinity: they become ``null``.
+Members that a revision does not have are left out (`wirespeed.protocol.shapes`). JSON has no NaN
+and no Infinity: they become ``null``.
 """
 
 from __future__ import annotations
@@ -28,15 +30,19 @@ import msgspec
 
 from wirespeed.errors import ResourceNotFound
 from wirespeed.protocol import shapes
+from wirespeed.protocol.blocks import ResourceContents
+from wirespeed.protocol.meta import passed_on
+from wirespeed.protocol.results import WHOLE, ReadResourceResult
 from wirespeed.protocol.revisions import Revision
 
-from .content import ResourceContents, ResultError, to_json
+from .content import ResultError, to_json
 from .reply import Body
 
 __all__ = ["ContentsPlan", "ResourceResult", "cache_hints"]
 
 _BYTES = (bytes, bytearray, memoryview)
 _READ = "resources/read"
+_LONGEST_MS = 2**53 - 1  # the largest integer that every reader of JSON has
 
 
 class ResourceResult(msgspec.Struct, kw_only=True):
@@ -72,6 +78,12 @@ def cache_hints(
     return changed
 
 
+def _hints_of(result: ReadResourceResult) -> dict[str, Any]:
+    """What another server said. What it did not say, or not as it should, may not be kept."""
+    scope = result.cache_scope if result.cache_scope in ("public", "private") else "private"
+    return {"ttlMs": min(max(0, result.ttl_ms), _LONGEST_MS), "cacheScope": scope}
+
+
 class _Result(msgspec.Struct):
     contents: list[ResourceContents]
     ttlMs: int | msgspec.UnsetType = msgspec.UNSET  # noqa: N815
@@ -103,7 +115,12 @@ class ContentsPlan:
         """
         hints: Mapping[str, Any] = self._hints
         meta = None
-        if isinstance(value, ResourceResult):
+        many = False
+        if isinstance(value, ReadResourceResult):
+            hints = _hints_of(value)
+            meta = passed_on(value.meta)
+            value, many = value.contents, True
+        elif isinstance(value, ResourceResult):
             hints = cache_hints(hints, value.ttl_ms, value.cache_scope)
             meta = value.meta
             value = value.contents
@@ -111,7 +128,7 @@ class ContentsPlan:
             raise ResourceNotFound(uri)
         if retried:
             hints = {"ttlMs": 0, "cacheScope": "private"}
-        items = value if self._is_many(value) else (value,)
+        items = value if many or self._is_many(value) else (value,)
         result = _Result([self._one(item, uri, revision.version) for item in items])
         if _READ in revision.cached_methods:
             result.ttlMs, result.cacheScope = hints["ttlMs"], hints["cacheScope"]
@@ -128,9 +145,7 @@ class ContentsPlan:
             found = msgspec.structs.replace(
                 value, uri=value.uri or uri, mime_type=value.mime_type or self._mime_type
             )
-            if not shapes.has("ResourceContents", "_meta", version):
-                found.meta = None
-            return found
+            return shapes.fit_struct(found, version)
         if isinstance(value, str):
             return ResourceContents(uri, self._mime_type or "text/plain", text=value)
         if isinstance(value, _BYTES):
@@ -138,6 +153,8 @@ class ContentsPlan:
             return ResourceContents(uri, mime_type, blob=value)  # type: ignore[arg-type]
         if value is None:
             raise ResultError("one of the contents is None")
+        if isinstance(value, WHOLE):
+            raise ResultError(f"{type(value).__name__} is not what a resource returns")
         text = to_json(value).decode()
         return ResourceContents(uri, self._mime_type or "application/json", text=text)
 

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from wirespeed._core.slab import Lease
     from wirespeed.errors import ProtocolError
     from wirespeed.protocol.asking import ModelPreferences, Root, SamplingMessage
+    from wirespeed.server.asked_tasks import ClientTask
     from wirespeed.server.asking import Asker
     from wirespeed.server.call import Call
-    from wirespeed.server.questions import Elicited, ElicitRequest, Sampled
+    from wirespeed.server.progress import OnProgress
+    from wirespeed.server.questions import Elicited, ElicitRequest, Question, Sampled
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -82,6 +84,13 @@ class Context:
 
     The same handler serves both eras. For another way to write it see
     `wirespeed.server.InputRequired`.
+
+    **Questions as tasks.** With ``ttl``, `elicit`, `elicit_url` and `sample` ask for an answer that
+    may take long: a client of 2025-11-25 that takes such requests as tasks answers at once that it
+    works on it, is asked how far it is now and then, and keeps the answer for so many seconds
+    (basic/utilities/tasks). All others are asked as ever. When the handler ends before, or
+    ``timeout`` is over, the task is cancelled. A handler that works on a task itself asks by way of
+    that.
     """
 
     __slots__ = (
@@ -242,21 +251,45 @@ class Context:
 
     @overload
     async def elicit(
-        self, message: str, form: None = None, *, timeout: float | None = None
+        self,
+        message: str,
+        form: None = None,
+        *,
+        timeout: float | None = None,
+        ttl: float | None = None,
+        on_progress: OnProgress | None = None,
     ) -> Elicited[None]: ...
 
     @overload
     async def elicit(
-        self, message: str, form: type[T], *, timeout: float | None = None
+        self,
+        message: str,
+        form: type[T],
+        *,
+        timeout: float | None = None,
+        ttl: float | None = None,
+        on_progress: OnProgress | None = None,
     ) -> Elicited[T]: ...
 
     @overload
     async def elicit(
-        self, message: str, form: Any, *, timeout: float | None = None
+        self,
+        message: str,
+        form: Any,
+        *,
+        timeout: float | None = None,
+        ttl: float | None = None,
+        on_progress: OnProgress | None = None,
     ) -> Elicited[Any]: ...
 
     async def elicit(
-        self, message: str, form: Any = None, *, timeout: float | None = None
+        self,
+        message: str,
+        form: Any = None,
+        *,
+        timeout: float | None = None,
+        ttl: float | None = None,
+        on_progress: OnProgress | None = None,
     ) -> Elicited[Any]:
         """Ask the user to fill in a form (client/elicitation, "Form Mode"; 2025-06-18 on)::
 
@@ -275,17 +308,25 @@ class Context:
             form: A class with flat fields, or one type (`wirespeed.server.forms` has the rules);
                 None only asks for consent.
             timeout: Seconds to wait for a client of a legacy era; None waits for ever.
+            ttl: Ask as a task where the client takes it so (2025-11-25 alone), which it is to keep
+                for so many seconds; see "Questions as tasks" above.
+            on_progress: A plain function that is called on the event loop when a client of a legacy
+                era tells how far it is: with the progress, which rises, the total or None, and a
+                message or None. `progress` is one: ``on_progress=ctx.progress`` passes it on. Not
+                called for a handler that works on a task.
 
         Raises:
             MissingCapability: The client cannot be asked this; nothing was sent.
             SignatureError: The class is no form.
             InvalidResponse: The answer does not fit.
-            RemoteError: The client answered with an error.
+            RemoteError: The client answered with an error; `TaskCancelled`: it ended the task.
             CallTimeout, ConnectionClosed: There is no answer.
+            LimitExceeded: As many questions as ``Limits.max_outstanding`` are under way.
         """
         from wirespeed.server.questions import ElicitRequest
 
-        answer: Elicited[Any] = await self._asking().ask(ElicitRequest(message, form), timeout)
+        question = ElicitRequest(message, form)
+        answer: Elicited[Any] = await self._ask(question, timeout, ttl, on_progress)
         return answer
 
     async def elicit_url(
@@ -295,6 +336,8 @@ class Context:
         *,
         elicitation_id: str | None = None,
         timeout: float | None = None,
+        ttl: float | None = None,
+        on_progress: OnProgress | None = None,
     ) -> Elicited[None]:
         """Ask the user to open a link (client/elicitation, "URL Mode"; 2025-11-25 on), for what
         must not pass through the client: credentials, payments.
@@ -302,13 +345,13 @@ class Context:
         "accept" means that the user agrees to open it, not that anything happened there. The link
         may not hold secrets, nor give access by itself; whoever opens it must be shown to be the
         user that was asked. ``elicitation_id``, random by default, goes with it in 2025-11-25; give
-        one of your own to tell the client with `elicitation_complete` that it is done. Errors as
-        of `elicit`.
+        one of your own to tell the client with `elicitation_complete` that it is done. ``timeout``,
+        ``ttl``, ``on_progress`` and errors as of `elicit`.
         """
         from wirespeed.server.questions import ElicitRequest
 
         question = ElicitRequest(message, url=url, elicitation_id=elicitation_id)
-        answer: Elicited[None] = await self._asking().ask(question, timeout)
+        answer: Elicited[None] = await self._ask(question, timeout, ttl, on_progress)
         return answer
 
     def links_required(self, *links: ElicitRequest) -> ProtocolError:
@@ -354,6 +397,8 @@ class Context:
         include_context: Literal["none", "thisServer", "allServers"] | None = None,
         metadata: Mapping[str, Any] | None = None,
         timeout: float | None = None,
+        ttl: float | None = None,
+        on_progress: OnProgress | None = None,
     ) -> Sampled:
         """Ask the client's model (client/sampling; deprecated in 2026-07-28, but there)::
 
@@ -371,7 +416,7 @@ class Context:
                 tools of this server. It is the caller who runs them and asks again.
             tool_choice: Whether the model may, must or must not call them.
             include_context: Deprecated; left out for clients that do not declare it.
-            timeout: Seconds to wait for a client of a legacy era; None waits for ever.
+            timeout, ttl, on_progress: As of `elicit`.
 
         Raises:
             ValueError: Tool results do not match tool uses, or stand beside other content.
@@ -392,7 +437,7 @@ class Context:
             include_context=include_context,
             metadata=metadata,
         )
-        answer: Sampled = await self._asking().ask(question, timeout)
+        answer: Sampled = await self._ask(question, timeout, ttl, on_progress)
         return answer
 
     async def roots(self, *, timeout: float | None = None) -> list[Root]:
@@ -401,8 +446,27 @@ class Context:
         """
         from wirespeed.server.questions import RootsRequest
 
-        answer: list[Root] = await self._asking().ask(RootsRequest(), timeout)
+        answer: list[Root] = await self._ask(RootsRequest(), timeout)
         return answer
+
+    async def ping(self, *, timeout: float | None = None) -> None:
+        """Wait until the client answers that it is there (basic/utilities/ping of the legacy
+        revisions). In 2026-07-28, where a server sends no requests, nothing happens. Errors as of
+        `elicit`."""
+        self._check_thread()
+        if "ping" in self._call.revision.server_requests:
+            await self._call.connection.ask("ping", None, timeout=timeout)
+
+    async def client_tasks(self, *, timeout: float | None = None) -> list[ClientTask]:
+        """What the client works on, or has worked on, as tasks for this server over this connection
+        (tasks/list of 2025-11-25); empty where a client has no such list. ``timeout`` and errors as
+        of `elicit`."""
+        asker = self._asking()
+        if "tasks" not in asker.capabilities:
+            return []
+        from wirespeed.server.asked_tasks import tasks_of
+
+        return await tasks_of(self._call.connection).list_all(timeout)
 
     @property
     def input_responses(self) -> Mapping[str, Any]:
@@ -423,9 +487,27 @@ class Context:
             from wirespeed.server.asking import asker_of
 
             asker = self._asker = asker_of(self, self._call)
+        self._check_thread()
+        return asker
+
+    async def _ask(
+        self,
+        question: Question,
+        timeout: float | None,
+        ttl: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Any:
+        from wirespeed.server.asking import How
+
+        if on_progress is not None:
+            from wirespeed.server.progress import checked
+
+            checked(on_progress)
+        return await self._asking().ask(question, How(timeout, ttl, on_progress))
+
+    def _check_thread(self) -> None:
         if threading.get_ident() != self._call.connection.thread:
             raise RuntimeError("the client is asked from the event loop: make the handler async")
-        return asker
 
     def _on_loop(self, send: Callable[..., None], *args: Any) -> _Ready | Future[None]:
         connection = self._call.connection

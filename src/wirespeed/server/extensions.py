@@ -21,7 +21,7 @@ from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import MODERN_VERSIONS, REVISIONS, Revision
 from wirespeed.server.context import Context
 from wirespeed.server.part import Part
-from wirespeed.server.reply import Body, Whole
+from wirespeed.server.reply import COMPLETE, Body
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -37,6 +37,7 @@ logger = logging.getLogger("wirespeed.server")
 
 _encode = msgspec.json.Encoder().encode
 _params = msgspec.json.Decoder(dict[str, Any]).decode
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class ExtensionResult(msgspec.Struct):
@@ -147,10 +148,14 @@ class Extension:
         text = _encode({} if value is None else value)
         if not text.startswith(b"{"):
             raise TypeError(f"the result must be an object, not {type(value).__name__}")
-        if result_type is None:
-            return text
-        head = b"{" if text == b"{}" else text[:-1] + b","
-        return Whole(head + b'"resultType":%b}' % _encode(result_type))
+        meta = b"{}"
+        if b'"_meta"' in text or b'"resultType"' in text:  # perhaps deeper inside
+            members = _members(text)
+            meta = bytes(members.pop("_meta", meta)).strip()
+            if not meta.startswith(b"{") or "resultType" in members:
+                raise TypeError("_meta must be an object, and resultType is an ExtensionResult's")
+            text = _encode(members)
+        return text, meta, COMPLETE if result_type is None else _encode(result_type)
 
 
 class _Serve:

@@ -1,4 +1,5 @@
-"""What prompts, resources and completions share: a function's spec made into an operation."""
+"""What tools, prompts, resources and completions share: options, and a function's spec made into an
+operation."""
 
 from __future__ import annotations
 
@@ -14,7 +15,13 @@ if TYPE_CHECKING:
     from wirespeed.server.reply import Body
     from wirespeed.server.signature import ToolSpec
 
-__all__ = ["invoke", "make_feature"]
+__all__ = ["check_timeout", "invoke", "make_feature"]
+
+
+def check_timeout(timeout: float | None) -> None:
+    """ValueError: it is no number of seconds that something may take."""
+    if timeout is not None and not timeout > 0:
+        raise ValueError(f"timeout must be a positive number of seconds, not {timeout!r}")
 
 
 def make_feature(
@@ -28,8 +35,7 @@ def make_feature(
 ) -> Feature:
     """The operation of a function that is registered at a server, its owner. ValueError: the
     timeout is none, or a limit is."""
-    if timeout is not None and not timeout > 0:
-        raise ValueError(f"timeout must be a positive number of seconds, not {timeout!r}")
+    check_timeout(timeout)
     launcher = None if launch.is_coroutine_function(spec.function) else launch.launcher_of(spec)
     if max_concurrency is not None or queue is not None:
         limiter = Limiter(f"{kind} {spec.name}", max_concurrency, queue)

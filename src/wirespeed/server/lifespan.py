@@ -186,8 +186,8 @@ class Life:
         return False
 
     async def _tear_down(self) -> None:
-        if self.server._task_book is not None:
-            await self.server._task_book.close()
+        if self.server._task_books is not None:
+            await self.server._task_books.close(self.loop)
         dependencies = self.server._dependencies
         if dependencies is not None:
             await dependencies.connections_over()

@@ -1,4 +1,4 @@
-"""How many calls of one tool (prompt, resource) run at a time, and how many more may wait.
+"""How many calls of one tool (prompt, resource, completion) run at a time, and how many may wait.
 
 ``max_concurrency=8, queue=100``: eight run, a hundred wait in the order of their arrival, and what
 comes then is refused at once: a tool's call with a result that has ``isError`` and says that the
@@ -202,6 +202,7 @@ def limit_raw(
 
 def busy(limiter: Limiter) -> Any:
     """The result of a tool's call that is refused."""
-    from wirespeed.server.content import Text, ToolResult
+    from wirespeed.protocol.blocks import Text
+    from wirespeed.server.content import ToolResult
 
     return ToolResult(content=[Text(text=limiter.refusal)], is_error=True)

@@ -32,8 +32,10 @@ from wirespeed.server.reply import Body
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
+    from wirespeed.server.asked_tasks import AskedTasks
     from wirespeed.server.call import Feature
     from wirespeed.server.connection import ServerConnection
+    from wirespeed.server.progress import OnProgress
     from wirespeed.server.server import Server
 
 LATEST_LEGACY_REVISION = REVISIONS[LATEST_LEGACY]
@@ -42,13 +44,25 @@ LATEST_LEGACY_REVISION = REVISIONS[LATEST_LEGACY]
 class State:
     """What the handshake of a legacy connection settled."""
 
-    __slots__ = ("capabilities", "client_info", "initialized", "log_level")
+    __slots__ = (
+        "asked_tasks",
+        "capabilities",
+        "client_info",
+        "heard",
+        "initialized",
+        "log_level",
+        "progress",
+    )
 
     def __init__(self) -> None:
         self.capabilities: dict[str, Any] = {}
         self.client_info: dict[str, Any] | None = None
         self.initialized = False
         self.log_level = LOG_LEVELS.index("info")
+        # notifications that something waits for, by method
+        self.heard: dict[str, Callable[[Message], object]] = {}
+        self.asked_tasks: AskedTasks | None = None  # what the client works on for this server
+        self.progress: dict[int | str, OnProgress] = {}  # of our questions, by token
 
 
 def params_of(message: Message, decoder: msgspec.json.Decoder[Any]) -> Any:

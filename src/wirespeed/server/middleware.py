@@ -32,13 +32,19 @@ class Question:
         connection_id: See `wirespeed.server.passage.InboundRequest`.
     """
 
-    __slots__ = ("_connection", "_timeout", "method", "params")
+    __slots__ = ("_connection", "_send", "_timeout", "method", "params")
 
     def __init__(
-        self, connection: Serving, method: str, params: bytes | None, timeout: float | None
+        self,
+        connection: Serving,
+        method: str,
+        params: bytes | None,
+        timeout: float | None,
+        send: Send,
     ) -> None:
         self._connection = connection
         self._timeout = timeout
+        self._send = send
         self.method = method
         self.params = params
 
@@ -48,6 +54,8 @@ class Question:
         return self._connection.serial
 
 
+# What puts a question on the wire: (method, params, timeout).
+Send: TypeAlias = "Callable[[str, bytes | None, float | None], Future[bytes]]"
 AskNext: TypeAlias = Callable[[Question], Awaitable[bytes]]
 AskMiddleware: TypeAlias = Callable[[Question, AskNext], Awaitable[bytes]]
 
@@ -58,7 +66,7 @@ class Middlewares(Part):
     # What every request passes first: (connection, message); or None.
     _through: Callable[[ServerConnection, Message], None] | None
     # What every question to a client passes first; or None.
-    _asks: Callable[[Any, str, bytes | None, float | None], Future[bytes]] | None
+    _asks: Callable[[Any, str, bytes | None, float | None, Send], Future[bytes]] | None
     # What counts and traces the requests of every connection made from now on; or None.
     _observer: Observer | None
 
@@ -142,9 +150,14 @@ class _Asking:
         self._links = links
 
     def __call__(
-        self, connection: Serving, method: str, params: bytes | None, timeout: float | None
+        self,
+        connection: Serving,
+        method: str,
+        params: bytes | None,
+        timeout: float | None,
+        send: Send,
     ) -> Future[bytes]:
-        question = Question(connection, method, params, timeout)
+        question = Question(connection, method, params, timeout, send)
         return cast("Future[bytes]", connection.loop.create_task(self._run(question)))
 
     async def _run(self, question: Question) -> bytes:
@@ -164,7 +177,4 @@ class _Asking:
 
 
 async def _ask(question: Question) -> bytes:
-    answer: bytes = await question._connection.ask_wire(
-        question.method, question.params, question._timeout
-    )
-    return answer
+    return await question._send(question.method, question.params, question._timeout)

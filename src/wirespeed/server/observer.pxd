@@ -34,4 +34,11 @@ cdef class Observer:
     cdef Series of_tool_c(self, str name)
 
 
+cdef class RequestSpan:
+    cdef public str note               # the error's message
+
+    cpdef object entered(self, object base)
+    cpdef object end_call(self, int code, bint failed)
+
+
 cdef double now_c() noexcept

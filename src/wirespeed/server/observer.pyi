@@ -1,4 +1,5 @@
 from collections.abc import Iterable, Mapping
+from contextvars import Context
 from typing import Any, final
 
 BUCKETS: tuple[float, ...]
@@ -35,5 +36,10 @@ class Observer:
     def of(self, method: str, name: str = "") -> Series: ...
     def joined(self) -> None: ...
     def left(self, counters: dict[str, int]) -> None: ...
+
+class RequestSpan:
+    note: str | None
+    def entered(self, base: Context) -> Context: ...
+    def end_call(self, code: int, failed: bool) -> None: ...
 
 __pyx_capi__: dict[str, object]

@@ -124,3 +124,16 @@ cdef class Observer:
         """A connection is over, and had counted this."""
         for name, value in counters.items():
             self.gone[name] = self.gone.get(name, 0) + value
+
+
+cdef class RequestSpan:
+    """What a tracer makes of a request: `entered` where it begins, `end_call` where it ends."""
+
+    cpdef object entered(self, object base):
+        """A copy of a context (of `contextvars`) in which this span is the current one."""
+        raise NotImplementedError
+
+    cpdef object end_call(self, int code, bint failed):
+        """The request has ended: the code of its error (0: none; 1: cancelled), and whether its
+        result says ``isError``."""
+        raise NotImplementedError

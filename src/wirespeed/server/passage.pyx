@@ -24,6 +24,15 @@ from wirespeed._core._simd cimport (
     ws_scan,
 )
 from wirespeed._core.envelope cimport Message
+from wirespeed.server.ahead cimport (
+    PYGEN_ERROR,
+    PYGEN_RETURN,
+    Ahead,
+    PySendResult,
+    begun,
+    take_ahead,
+    ws_send,
+)
 from wirespeed.server.call cimport Call, Operation, Serving, name_of, series_of
 from wirespeed.server.connection cimport ServerConnection
 from wirespeed.server.observer cimport Series
@@ -227,7 +236,7 @@ cdef class Step:
         if request is not passage.asked:
             raise TypeError("call_next takes the request that the middleware was given")
         if self.at == len(links):
-            return passage.serve()
+            return served(passage)
         return links[self.at](request, step(passage, self.at + 1))
 
 
@@ -236,6 +245,25 @@ cdef Step step(Passage passage, Py_ssize_t at):
     step.passage = passage
     step.at = at
     return step
+
+
+@cython.final
+cdef class Served(Ahead):
+    """What the last ``call_next`` gives: the handler, which is called where this is awaited."""
+
+    cdef Passage passage
+
+    cdef object reach_c(self):
+        return self.passage.reach_c(self)
+
+
+take_ahead(Served)
+
+
+cdef Served served(Passage passage):
+    cdef Served served = Served.__new__(Served)
+    served.passage = passage
+    return served
 
 
 async def awaited(work):
@@ -285,29 +313,55 @@ cdef class Passage(Call):
             return 0
         return self.connection.start_c(self, work)
 
-    async def serve(self):
-        """The end of the chain: the handler."""
+    cdef object reach_c(self, Ahead ahead):
+        """The end of the chain: the handler. Gives what `call_next` does, if that is here already;
+        else ``ahead.rest`` is what is left to do."""
         cdef Call inner
-        cdef object work, value
+        cdef object work, value = None, fault = None
+        cdef PySendResult status = PYGEN_ERROR
         if self.inner is not None or self.open:
             raise RuntimeError("call_next was called before its last call had ended")
-        self.body = self.fault = None
+        self.body = self.fault = self.cut = None
         (<ServerConnection> self.connection).dispatch_c(self.message, self)
         inner = self.inner
         self.body_failed = -1
-        if self.waiter is not None:
+        if inner is None:
+            return self.outcome_c()
+        self.reached = inner.operation
+        work, self.work = self.work, None
+        if work is not None:
+            if inner.operation.timeout is not None or inner.operation.wants_context:
+                inner.task = current_task()    # where its timeout, and its questions, end it
+            if PyCoro_CheckExact(work):
+                try:
+                    value = ws_send(work, None, &status)
+                except BaseException as exc:
+                    fault = exc
+                if status == PYGEN_RETURN:
+                    try:
+                        self.connection.finish_c(inner, value, None)
+                    finally:
+                        inner.task = self.inner = None
+                    self.body_failed = inner.failed
+                    return self.outcome_c()
+                work = begun(work, value, fault)
+        ahead.rest = self.rest(work)
+
+    async def rest(self, work):
+        """The handler until it ends, from its first suspension on."""
+        cdef Call inner = self.inner
+        cdef object value
+        if work is None:
             try:
                 await self.waiter          # the run may go on behind it, as a task
-            except CancelledError:
+            except (CancelledError, GeneratorExit):
                 inner.ended = True
-                inner.task.cancel()
+                if inner.task is not None:     # else it has just ended
+                    inner.task.cancel()
                 raise
             finally:
                 self.waiter = self.inner = None
-        elif self.work is not None:
-            work, self.work = self.work, None
-            if inner.operation.timeout is not None or inner.operation.wants_context:
-                inner.task = current_task()    # where its timeout, and its questions, end it
+        else:
             try:
                 value = await work
             except CancelledError as exc:
@@ -316,10 +370,17 @@ cdef class Passage(Call):
                         current_task().uncancel()
                 elif current_task().cancelling():  # the chain is cancelled, not only the handler
                     inner.ended = True
-                    self.body = self.fault = None
+                    inner.context = inner.sink = None
                     inner.drop_timer_c()
+                    self.body = self.fault = None
+                    self.cut = inner
                     raise
                 self.connection.finish_c(inner, None, exc)
+            except GeneratorExit:              # who awaited it has closed it
+                inner.ended = True
+                inner.context = inner.sink = None
+                inner.drop_timer_c()
+                raise
             except BaseException as exc:
                 self.connection.finish_c(inner, None, exc)
                 if isinstance(exc, (KeyboardInterrupt, SystemExit)):
@@ -328,10 +389,10 @@ cdef class Passage(Call):
                 self.connection.finish_c(inner, value, None)
             finally:
                 inner.task = self.inner = None
-        else:
-            self.inner = None
-        if inner is not None:
-            self.body_failed = inner.failed
+        self.body_failed = inner.failed
+        return self.outcome_c()
+
+    cdef object outcome_c(self):
         if self.fault is not None:
             raise self.fault
         if self.body is None:
@@ -344,7 +405,7 @@ cdef class Passage(Call):
         try:
             self.connection.finish_c(self, result, exc)
         finally:
-            self.asked = None              # it refers to us
+            self.asked = self.cut = None   # the request refers to us
         return 0
 
     # -- the sink of the handler's call --------------------------------------------------------
@@ -383,6 +444,8 @@ cdef class Passage(Call):
         return 0
 
     cdef Series series_c(self):
+        if self.reached is not None and self.reached.kind == "tool":
+            return self.connection.observer.of_tool_c(self.reached.name)
         return series_of(self.connection.observer, self.connection.server, self.message)
 
     cpdef object cancel(self):
@@ -438,6 +501,11 @@ cdef class Through(Operation):
             return 0
         if isinstance(exc, ProtocolError):
             return call.refuse_c(exc)
+        if passage.cut is not None and isinstance(exc, CancelledError):
+            # neither client nor shutdown did it: the handler has, and is answered as without us
+            passage.cut.operation.fail_c(passage.cut, exc)
+            passage.code, passage.failed = passage.cut.code, passage.cut.failed
+            return 0
         if isinstance(exc, (KeyboardInterrupt, SystemExit)) and passage.body is not None:
             passage.connection.session.result_c(passage.ref, passage.body)
             return 0

@@ -11,11 +11,13 @@ a mapping with ``role`` and       the same
 ``content``
 a list or tuple                   each item by these rules
 `PromptResult`                    its ``messages`` by these rules, with description and ``_meta``
+`GetPromptResult`                 the same, as a client got it
 anything else                     one of the user: its JSON as text
 ================================  =============================================================
 
 Content that the client's revision does not have (audio before 2025-03-26, resource links before
-2025-06-18) becomes a text that says what it was.
+2025-06-18) becomes a text that says what it was; members that it does not have are left out
+(`wirespeed.protocol.shapes`).
 
 Arguments are strings on the wire. Those of parameters that take no text are decoded: numbers,
 ``true``, members of an `Enum` or ``Literal``, dates; lists, dicts and structs from their JSON.
@@ -24,17 +26,19 @@ Arguments are strings on the wire. Those of parameters that take no text are dec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
+from wirespeed.protocol.blocks import Block, ContentBlock, Icon
 from wirespeed.protocol.messages import GetPromptParams
-from wirespeed.protocol.meta import check_meta
+from wirespeed.protocol.meta import check_meta, passed_on
+from wirespeed.protocol.results import WHOLE, GetPromptResult, PromptMessage
 
 from .completer import Completable
-from .content import Content, Icon, ResultError, as_block, to_json
+from .content import ResultError, as_block, to_json
 from .context import Context
 from .features import invoke, make_feature
 from .methods import cursor_of, params_of
@@ -49,22 +53,9 @@ if TYPE_CHECKING:
     from .prompts import Prompts
     from .reply import Body
 
-__all__ = ["Prompt", "PromptMessage", "PromptResult", "make_prompt"]
+__all__ = ["Prompt", "PromptResult", "make_prompt"]
 
 _encode = msgspec.json.Encoder().encode
-_ROLES = ("user", "assistant")
-
-
-class PromptMessage(msgspec.Struct):
-    """One message of a prompt: *role* is ``"user"`` or ``"assistant"``; *content* a string, a
-    content block, or a list of them, each of which becomes a message of its own."""
-
-    role: Literal["user", "assistant"]
-    content: Any
-
-    def __post_init__(self) -> None:
-        if self.role not in _ROLES:
-            raise ValueError(f'role must be "user" or "assistant", not {self.role!r}')
 
 
 class PromptResult(msgspec.Struct, kw_only=True):
@@ -102,7 +93,7 @@ class PromptEntry(msgspec.Struct, omit_defaults=True):
 
 class _Message(msgspec.Struct):
     role: str
-    content: Content
+    content: ContentBlock
 
 
 class Prompt(Completable):
@@ -153,10 +144,10 @@ class Prompt(Completable):
 
     def _encode(self, value: Any, revision: Revision) -> Body:
         description, meta = self.entry.description, None
-        if isinstance(value, PromptResult):
+        if isinstance(value, (PromptResult, GetPromptResult)):
             if value.description is not None:
                 description = value.description
-            meta = value.meta
+            meta = value.meta if isinstance(value, PromptResult) else passed_on(value.meta)
             value = value.messages
         if value is None:
             raise ResultError(f"prompt {self.key!r} returned nothing")
@@ -178,9 +169,11 @@ def _messages(value: Any, version: str) -> Iterator[_Message]:
 def _one(value: Any, version: str) -> Iterator[_Message]:
     if isinstance(value, Mapping) and value.keys() == {"role", "content"}:
         try:
-            value = msgspec.convert(value, PromptMessage)
-        except msgspec.ValidationError as exc:
+            value = PromptMessage(value["role"], value["content"])
+        except ValueError as exc:
             raise ResultError(f"a message of the prompt: {exc}") from None
+    if isinstance(value, WHOLE):
+        raise ResultError(f"{type(value).__name__} is not what a prompt returns")
     if not isinstance(value, PromptMessage):
         yield _Message("user", as_block(value, version))
         return
@@ -188,7 +181,7 @@ def _one(value: Any, version: str) -> Iterator[_Message]:
     for content in contents:
         if isinstance(content, Mapping) and "type" in content:
             try:
-                content = msgspec.convert(content, Content)
+                content = msgspec.convert(content, Block)
             except msgspec.ValidationError as exc:
                 raise ResultError(f"content of a message of the prompt: {exc}") from None
         yield _Message(value.role, as_block(content, version))

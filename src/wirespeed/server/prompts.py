@@ -12,7 +12,7 @@ from wirespeed.protocol import shapes
 from wirespeed.server.part import Part
 
 if TYPE_CHECKING:
-    from wirespeed.server.content import Icon
+    from wirespeed.protocol.blocks import Icon
     from wirespeed.server.dependencies import Dependencies
     from wirespeed.server.prompt import Prompt
     from wirespeed.server.registry import Registry

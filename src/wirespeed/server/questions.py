@@ -1,7 +1,7 @@
 """What a handler may ask its client, and what it gets: typed questions and answers.
 
 client/elicitation, client/sampling, client/roots of each revision; what a revision does not have
-is left out or refused here, by the tables of `wirespeed.protocol.asking`.
+is left out or refused here, by the tables of `wirespeed.protocol.asking_rules`.
 """
 
 from __future__ import annotations
@@ -18,26 +18,24 @@ from wirespeed.protocol.asking import (
     CREATE_MESSAGE,
     ELICIT,
     LIST_ROOTS,
-    RULES,
-    CreateMessageParams,
     CreateMessageResult,
-    ElicitParams,
+    ElicitRequestParams,
     ElicitResult,
     ListRootsParams,
     ListRootsResult,
     ModelPreferences,
     Params,
     Root,
+    SampleParams,
     SamplingBlock,
     SamplingMessage,
     ToolChoice,
     blocks_of,
-    messages_fault,
-    missing_capability,
 )
+from wirespeed.protocol.asking_rules import RULES, fit_message, messages_fault, missing_capability
+from wirespeed.protocol.blocks import Text
 from wirespeed.protocol.revisions import REVISIONS
 from wirespeed.protocol.shapes import fit_tool
-from wirespeed.server.content import Audio, Text
 from wirespeed.server.forms import form_of
 from wirespeed.server.schema import describe_validation_error, enc_hook
 
@@ -214,10 +212,10 @@ class ElicitRequest(Question):
         self.form = form_of(form) if url is None else None
         self.elicitation_id = elicitation_id
 
-    def params(self) -> ElicitParams:
+    def params(self) -> ElicitRequestParams:
         if self.form is None:
-            return ElicitParams(self.message, "url", url=self.url)
-        return ElicitParams(self.message, requested_schema=self.form.schema)
+            return ElicitRequestParams(self.message, "url", url=self.url)
+        return ElicitRequestParams(self.message, requested_schema=self.form.schema)
 
     def fit(self, params: Params, version: str, capabilities: Mapping[str, Any]) -> Params:
         rules = RULES[version]
@@ -225,7 +223,7 @@ class ElicitRequest(Question):
             if not rules.elicitation_id:
                 return params
             chosen = self.elicitation_id or os.urandom(16).hex()
-            return ElicitParams(self.message, "url", url=self.url, elicitation_id=chosen)
+            return ElicitRequestParams(self.message, "url", url=self.url, elicitation_id=chosen)
         if rules.rich_forms:
             return params
         if self.form.plain_schema is None:
@@ -234,7 +232,7 @@ class ElicitRequest(Question):
                 version,
                 f"Forms of {version} have no field for several choices ({self.form.unplain})",
             )
-        return ElicitParams(self.message, requested_schema=self.form.plain_schema)
+        return ElicitRequestParams(self.message, requested_schema=self.form.plain_schema)
 
     def answer(self, data: bytes) -> Any:
         result = self.plain_answer(data)
@@ -293,7 +291,7 @@ class SampleRequest(Question):
             raise ValueError(fault)
         if isinstance(model_preferences, Mapping):
             model_preferences = msgspec.convert(dict(model_preferences), ModelPreferences)
-        self._params = CreateMessageParams(
+        self._params = SampleParams(
             conversation,
             max_tokens,
             model_preferences=model_preferences,
@@ -306,7 +304,7 @@ class SampleRequest(Question):
             tool_choice=None if tool_choice is None else ToolChoice(tool_choice),
         )
 
-    def params(self) -> CreateMessageParams:
+    def params(self) -> SampleParams:
         return self._params
 
     def fit(self, params: Params, version: str, capabilities: Mapping[str, Any]) -> Params:
@@ -315,18 +313,17 @@ class SampleRequest(Question):
         if rules.tools and "context" not in declared and fitted.include_context != "none":
             # a wish that the client may ignore anyway, and should not get undeclared
             fitted = msgspec.structs.replace(fitted, include_context=None)
-        if rules.tools:
-            if fitted.tools:
-                tools = [fit_tool(tool, version) for tool in fitted.tools]
-                fitted = msgspec.structs.replace(fitted, tools=tools)
-            return fitted
-        messages = []
-        for message in fitted.messages:
-            for block in blocks_of(message.content):  # one block a message
-                if isinstance(block, Audio) and not rules.audio:
-                    block = Text(text=block.describe())
-                messages.append(SamplingMessage(message.role, block))
-        return msgspec.structs.replace(fitted, messages=messages)
+        messages = [fit_message(message, version) for message in fitted.messages]
+        tools = fitted.tools
+        if not rules.tools:  # one block a message
+            messages = [
+                SamplingMessage(message.role, block)
+                for message in messages
+                for block in blocks_of(message.content)
+            ]
+        elif tools is not None:
+            tools = [fit_tool(tool, version) for tool in tools]
+        return msgspec.structs.replace(fitted, messages=messages, tools=tools)
 
 
 def _tool(tool: Any) -> dict[str, Any]:

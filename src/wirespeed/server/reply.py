@@ -22,8 +22,11 @@ class Whole:
 
 
 # What a method's handler gives: the JSON text of the result object without what the era adds
-# (``resultType``, the server's identity); the same and the members of its ``_meta``; or a whole.
-Body: TypeAlias = bytes | tuple[bytes, bytes] | Whole
+# (``resultType``, the server's identity); the same and its ``_meta``; these and its ``resultType``
+# where that is an extension's; or a whole.
+Body: TypeAlias = bytes | tuple[bytes, bytes] | tuple[bytes, bytes, bytes] | Whole
+
+COMPLETE = b'"complete"'
 
 
 def modern_end(info: bytes) -> bytes:
@@ -39,11 +42,12 @@ def finished(body: Body, end: bytes | None) -> bytes:
         return b"{" + end[1:] if body == b"{}" else body[:-1] + end
     if isinstance(body, Whole):
         return body.data
-    text, meta = body
+    text, meta = body[:2]
     if end is None:
         tail = b',"_meta":%b}' % meta
     else:
-        tail = b',"resultType":"complete","_meta":%b}' % merged_meta(end, meta)
+        kind = body[2] if len(body) == 3 else COMPLETE
+        tail = b',"resultType":%b,"_meta":%b}' % (kind, merged_meta(end, meta))
     return b"{" + tail[1:] if text == b"{}" else text[:-1] + tail
 
 

@@ -13,13 +13,13 @@ import msgspec
 
 from wirespeed.errors import ProtocolError, ResourceNotFound
 from wirespeed.protocol import codes, shapes
+from wirespeed.protocol.blocks import Annotations, Icon, ResourceContents
 from wirespeed.protocol.messages import ResourceParams
 from wirespeed.protocol.meta import check_meta
 from wirespeed.protocol.revisions import REVISIONS
 from wirespeed.uri_template import UriTemplate, check_uri
 
 from .completer import Completable
-from .content import Annotations, Icon, ResourceContents
 from .contents import ContentsPlan, cache_hints
 from .context import Context
 from .features import invoke, make_feature
@@ -157,7 +157,7 @@ class Resource:
         self._reader = reader
         self._values = values or {}
         self._fixed = fixed
-        self._pages: dict[tuple[bool, bool], Body] = {}
+        self._pages: dict[tuple[bool, frozenset[str]], Body] = {}
         self._wholes: dict[bytes, Body] = {}  # by how a server ends its results
 
     def __repr__(self) -> str:
@@ -193,7 +193,7 @@ class Resource:
         assert self._plan is not None
         key = (
             "resources/read" in revision.cached_methods,
-            shapes.has("ResourceContents", "_meta", revision.version),
+            shapes.missing("ResourceContents", revision.version),
         )
         page = self._pages.get(key)
         if page is None:

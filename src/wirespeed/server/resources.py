@@ -14,7 +14,7 @@ from wirespeed.server.part import Part
 if TYPE_CHECKING:
     import os
 
-    from wirespeed.server.content import Annotations, Icon
+    from wirespeed.protocol.blocks import Annotations, Icon
     from wirespeed.server.dependencies import Dependencies
     from wirespeed.server.registry import Registry
     from wirespeed.server.resource import Resource, ResourceTemplate

@@ -10,15 +10,16 @@ import msgspec
 
 from wirespeed.limits import Limits
 from wirespeed.protocol import shapes
+from wirespeed.protocol.blocks import Icon
 from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS, REVISIONS, Revision
 from wirespeed.server.completion import Completions
 from wirespeed.server.composition import Composition
 from wirespeed.server.connection import ServerConnection
-from wirespeed.server.content import Icon
 from wirespeed.server.middleware import Middlewares
 from wirespeed.server.prompts import Prompts
 from wirespeed.server.reply import Whole, modern_end
 from wirespeed.server.resources import Resources
+from wirespeed.server.roots import Roots
 from wirespeed.server.state import DEFAULT_TTL, Sealer, state_secrets
 from wirespeed.server.tools import Tools
 from wirespeed.transport.tasks import TaskPool
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 _encode = msgspec.json.Encoder().encode
 
 
-class Server(Tools, Resources, Prompts, Completions, Composition, Middlewares):
+class Server(Tools, Resources, Prompts, Completions, Roots, Composition, Middlewares):
     """An MCP server.
 
     Args:
@@ -40,6 +41,8 @@ class Server(Tools, Resources, Prompts, Completions, Composition, Middlewares):
         title: A name for people to read.
         instructions: How a model is to use it.
         icons, website_url, description: More of its identity (2025-11-25 on).
+        experimental: What it can do that no revision has, by name, with its settings
+            (``capabilities.experimental``).
         versions: The revisions it speaks; all by default.
         limits: What one connection may take.
         page_size: Entries on one page of each list; None for all on one.
@@ -72,6 +75,7 @@ class Server(Tools, Resources, Prompts, Completions, Composition, Middlewares):
         description: str | None = None,
         website_url: str | None = None,
         icons: Iterable[Icon] | None = None,
+        experimental: Mapping[str, Mapping[str, Any]] | None = None,
         versions: Iterable[str] | None = None,
         limits: Limits | None = None,
         page_size: int | None = None,
@@ -126,10 +130,13 @@ class Server(Tools, Resources, Prompts, Completions, Composition, Middlewares):
         self._setup_resources()
         self._setup_prompts()
         self._setup_completion()
+        self._setup_roots()
         self._setup_composition(lifespan)
         self._setup_extensions()
         self._setup_tasks()
         self._offers["logging"] = dict
+        declared = {name: dict(settings) for name, settings in (experimental or {}).items()}
+        self._offers["experimental"] = lambda: declared or None
 
     def __repr__(self) -> str:
         return f"<Server {self.name!r}, {len(self._tools)} tools>"

@@ -1,8 +1,9 @@
 """Spans of requests, at the cost of a few numbers each.
 
-The span that a handler sees as the current one is a `CallSpan`: ids, times, and what the request
-says of itself. What tracing packages make of it (names, attributes, a parent's context) is built
-when it is asked for, by `wirespeed.ext.otel`, which is not needed here.
+The span that a handler sees as the current one, and exporters get in the end, is a `CallSpan`: ids,
+times, and what the request says of itself. What tracing packages make of it (names, attributes, a
+parent's context) is built when it is asked for, by `wirespeed.ext.otel`, which is not needed here.
+A span that waits for its export is one piece of memory, which the garbage collector never visits.
 """
 
 cimport cython
@@ -14,7 +15,6 @@ from cpython.contextvars cimport (
 )
 from cpython.dict cimport PyDict_SetItem
 from cpython.object cimport PyObject, PyTypeObject
-from cpython.type cimport PyType_GenericNew
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memchr, memcmp
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
@@ -24,12 +24,25 @@ import os
 
 import msgspec
 
-from wirespeed._core._simd cimport WS_ID, WS_META, WS_META_PROTOCOL_VERSION
+from wirespeed._core._simd cimport (
+    WS_ID,
+    WS_META,
+    WS_META_CLIENT_CAPABILITIES,
+    WS_META_CLIENT_INFO,
+    WS_META_PROTOCOL_VERSION,
+    WS_NAME,
+)
 from wirespeed._core.envelope cimport Message, method_is, poi_is, span_of
-from wirespeed._core.span cimport Span
+from wirespeed._core.span cimport Span, span_equals
 from wirespeed.server.call cimport Serving, name_of
+from wirespeed.server.observer cimport RequestSpan
 
-from wirespeed.protocol.revisions import MODERN_VERSIONS
+from wirespeed.protocol.revisions import (
+    META_CLIENT_CAPABILITIES,
+    META_CLIENT_INFO,
+    META_PROTOCOL_VERSION,
+    MODERN_VERSIONS,
+)
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -39,7 +52,9 @@ cdef enum:
     SAMPLED = 1
     MAX_CARRIED = 8192         # characters (W3C Baggage, section 3.3.2)
     MAX_TEXT = 1024            # characters that a client may put into a span, in one place
-    MAX_READY = 128
+    BETWEEN = 16               # spans between two words to the thread that exports them
+    N_HOT = 16
+    MAX_HOT = 256              # bytes of a tool's name that is kept
     RANDOM = 2                 # the trace's id is random (W3C Trace Context level 2)
 
 
@@ -56,6 +71,10 @@ cdef str TOOLS_CALL = "tools/call"
 cdef str LATEST = max(MODERN_VERSIONS)
 cdef bytes LATEST_JSON = msgspec.json.encode(LATEST)
 cdef object decode_carrier = msgspec.json.Decoder(Carrier).decode
+# What a member of `_meta` takes beside its value: its name, two quotes, a colon and a comma.
+cdef size_t AROUND_VERSION = len(META_PROTOCOL_VERSION) + 4
+cdef size_t AROUND_CAPABILITIES = len(META_CLIENT_CAPABILITIES) + 4
+cdef size_t AROUND_INFO = len(META_CLIENT_INFO) + 4
 
 
 cdef long long wall_c() noexcept:
@@ -64,10 +83,23 @@ cdef long long wall_c() noexcept:
     return <long long> t.tv_sec * 1000000000 + t.tv_nsec
 
 
-cdef bint has_context(Span s) noexcept:
-    """Whether the text has one of the strings that name trace context: a first look."""
+cdef bint has_context(Message m) noexcept:
+    """Whether `_meta` has one of the strings that name trace context: a first look."""
+    cdef Span s = span_of(m, WS_META)
     cdef const uint8_t *p = s.p
     cdef const uint8_t *end = s.p + s.n
+    cdef size_t known = 1, n           # braces, less the comma that the last member has not
+    n = span_of(m, WS_META_PROTOCOL_VERSION).n
+    if n:
+        known += n + AROUND_VERSION
+    n = span_of(m, WS_META_CLIENT_CAPABILITIES).n
+    if n:
+        known += n + AROUND_CAPABILITIES
+    n = span_of(m, WS_META_CLIENT_INFO).n
+    if n:
+        known += n + AROUND_INFO
+    if s.n < known + 11:               # no room for "baggage":""
+        return False
     while p + 9 <= end:
         p = <const uint8_t *> memchr(p, c'"', <size_t> end - <size_t> p)
         if p is NULL or p + 9 > end:
@@ -97,6 +129,25 @@ cdef int hex_c(const uint8_t *p, int n, uint64_t *value) noexcept:
     return 1
 
 
+cdef long long number_c(Span s) noexcept:
+    """The number that the text is; -1: it is none, or more than 18 digits, or negative."""
+    cdef long long value = 0
+    cdef size_t i
+    if not 0 < s.n <= 18:
+        return -1
+    for i in range(s.n):
+        if not c'0' <= s.p[i] <= c'9':
+            return -1
+        value = 10 * value + (s.p[i] - c'0')
+    return value
+
+
+@cython.final
+@cython.no_gc
+cdef class Subject:
+    """What a request is about: its method, and the tool, prompt or resource."""
+
+
 @cython.final
 cdef class Tracer:
     """Makes the spans of one server's requests.
@@ -115,14 +166,13 @@ cdef class Tracer:
                  uint64_t bound=0, bint generic=False, bint own_ids=True):
         self.server = server
         self.support = support
-        self.finished = support.finished
         self.processor = support.processor
         self.parts = None
-        self.ready = []
         self.attach = support.attach
         self.variable = support.variable
         self.context_type = support.context_type
         self.key = support.key
+        self.hot = [None] * N_HOT
         self.root = MODES.index(root)
         self.below_sampled = MODES.index(below_sampled)
         self.below_unsampled = MODES.index(below_unsampled)
@@ -150,42 +200,71 @@ cdef class Tracer:
         """The span of a request that came in."""
         return self.begin_c(connection, m)
 
-    def flush(self):
-        """Deliver the spans that wait for the end of this turn of the loop."""
-        cdef list ready = self.ready
-        if ready:
-            self.ready = []
-            self.deliver(ready)
-
-    cdef int deliver_c(self, CallSpan span, object finished) except -1:
-        if self.deliver is None or not span.flags & SAMPLED:
-            for processor in self.processor._span_processors:
-                try:
-                    processor.on_end(finished)
-                except Exception:
-                    logger.exception("a span processor failed")
-            return 0
-        self.ready.append(finished)
-        if len(self.ready) == 1 or span.loop is not self.loop:
-            self.loop = span.loop
-            span.loop.call_soon(self.flush)
-        elif len(self.ready) >= MAX_READY:
-            self.flush()
+    cdef int deliver_c(self, CallSpan span) except -1:
+        """A span has ended. What the SDK's processor of batches does with each is done here, while
+        there is room: it is a good part of what a span costs."""
+        cdef Py_ssize_t n
+        if self.batch is not None and span.flags & SAMPLED:
+            n = len(self.queue)
+            if n < self.room and self.batch._shutdown is False:
+                self.append(span)
+                n += 1
+                if n == self.batch_size or (n > self.batch_size and n % BETWEEN == 0):
+                    self.batch._worker_awaken.set()
+                return 0
+        for processor in self.processor._span_processors:
+            try:
+                processor.on_end(span)
+            except Exception:
+                logger.exception("a span processor failed")
         return 0
 
-    cdef object begin_c(self, Serving connection, Message m):
+    cdef int look_c(self) except -1:
+        """Processors were added."""
+        self.parts = self.processor._span_processors
+        self.batch = self.support.batch()
+        if self.batch is not None:
+            self.queue = self.batch._queue
+            self.append = self.queue.appendleft
+            self.room = self.queue.maxlen
+            self.batch_size = self.batch._max_export_batch_size
+        return 0
+
+    cdef Subject subject_c(self, Message m):
+        """What a request is about."""
+        cdef Subject subject
+        cdef Span s = span_of(m, WS_NAME)
+        cdef size_t slot = 0
+        cdef bint is_tool = method_is(m, b'"tools/call"', TOOLS_CALL)
+        cdef bint keep = is_tool and 2 <= s.n <= MAX_HOT
+        if keep:
+            slot = (s.n + s.p[s.n - 2]) % N_HOT
+            subject = <Subject> self.hot[slot]
+            if subject is not None and span_equals(
+                s, subject.name_json, len(subject.name_json)
+            ):
+                return subject
+        subject = Subject.__new__(Subject)
+        subject.method = TOOLS_CALL if is_tool else m.method
+        subject.target = name_of(m)
+        if subject.target is not None and len(subject.target) > MAX_TEXT:
+            subject.target = subject.target[:MAX_TEXT]
+        if keep:
+            subject.name_json = (<const char *> s.p)[:s.n]
+            self.hot[slot] = subject
+        return subject
+
+    cdef RequestSpan begin_c(self, Serving connection, Message m):
         cdef CallSpan span
+        cdef Span s
+        cdef Sampling sampling = self.root
         if self.processor._span_processors is not self.parts:
             if not self.support.silent():
                 return self.support.plain.begin(connection, m)
-            self.parts = self.processor._span_processors
-            self.flush()
-            self.deliver = self.support.bulk()
+            self.look_c()
         span = CallSpan.__new__(CallSpan)
-        cdef Span meta = span_of(m, WS_META)
-        cdef Sampling sampling = self.root
         span.tracer = self
-        if self.generic or (meta.n and has_context(meta)):
+        if self.generic or (span_of(m, WS_META).n and has_context(m)):
             self._extract(span, m)
         if span.parent_id:
             sampling = self.below_sampled if span.flags & SAMPLED else self.below_unsampled
@@ -203,28 +282,30 @@ cdef class Tracer:
                 span.trace_lo = trace_id & 0xFFFFFFFFFFFFFFFF
                 span.flags = flags
         span.recording = sampling == KEEP or (sampling == RATIO and span.trace_lo < self.bound)
-        if sampling == ASK or span.recording:
-            span.method = (
-                TOOLS_CALL if method_is(m, b'"tools/call"', TOOLS_CALL) else m.method
-            )
-            span.target = name_of(m)
-            if span.target is not None and len(span.target) > MAX_TEXT:
-                span.target = span.target[:MAX_TEXT]
+        if sampling != ASK and not span.recording:
+            span.flags &= RANDOM
+            return span
+        span.subject = self.subject_c(m)
+        if poi_is(m, WS_META_PROTOCOL_VERSION, LATEST_JSON):
+            span.version = LATEST
+        elif m.scan.poi[WS_META_PROTOCOL_VERSION].len:
+            span.version = m.text_c(WS_META_PROTOCOL_VERSION)
+        elif connection.revision is not None:
+            span.version = connection.revision.version
+        kept = True
         if sampling == ASK:
-            kept, span.recording, span.own, span.state = self.support.sample(span)
-        else:
-            kept = span.recording
+            kept, span.recording, own, span.state = self.support.sample(span)
+            if own is not None:
+                span.own = own
         span.flags = (span.flags & RANDOM) | (SAMPLED if kept else 0)
-        if span.recording:
-            span.raw_id = m.raw_id if span_of(m, WS_ID).n <= MAX_TEXT else b'""'
-            if poi_is(m, WS_META_PROTOCOL_VERSION, LATEST_JSON):
-                span.version = LATEST
-            elif m.scan.poi[WS_META_PROTOCOL_VERSION].len:
-                span.version = m.text_c(WS_META_PROTOCOL_VERSION)
-            elif connection.revision is not None:
-                span.version = connection.revision.version
-            span.loop = connection.loop
-            span.started = wall_c()
+        if not span.recording:
+            span.subject = None
+            return span
+        s = span_of(m, WS_ID)
+        span.number = number_c(s)
+        if span.number < 0:
+            span.long_id = m.raw_id if s.n <= MAX_TEXT else b'""'
+        span.started = wall_c()
         return span
 
     def _extract(self, CallSpan span not None, Message m not None):
@@ -234,15 +315,16 @@ cdef class Tracer:
         cdef const uint8_t *p
         cdef uint64_t version = 0, flags = 0
         if self.generic:
-            span.carried, span.parent = self.support.extract(
+            span.carried, parent = self.support.extract(
                 {} if lease is None else msgspec.json.decode(lease)
             )
-            if span.parent is not None:
-                span.trace_hi = span.parent.trace_id >> 64
-                span.trace_lo = span.parent.trace_id & 0xFFFFFFFFFFFFFFFF
-                span.parent_id = span.parent.span_id
-                span.flags = span.parent.trace_flags
-                span.state = span.parent.trace_state
+            if parent is not None:
+                span.remote_parent = parent
+                span.trace_hi = parent.trace_id >> 64
+                span.trace_lo = parent.trace_id & 0xFFFFFFFFFFFFFFFF
+                span.parent_id = parent.span_id
+                span.flags = parent.trace_flags
+                span.state = parent.trace_state
             return
         try:
             carrier = decode_carrier(lease)
@@ -271,18 +353,21 @@ cdef class Tracer:
 
 
 @cython.final
-@cython.freelist(64)
-cdef class CallSpan:
-    """The span of one request: what a tracing package's API calls a Span."""
+@cython.no_gc                          # what it holds never refers to it, for values are cleaned
+cdef class CallSpan(RequestSpan):
+    """The span of one request: what a tracing package's API calls a Span.
+
+    To those who read it it is what they expect (of the SDK, a ``ReadableSpan``): what is not here
+    is asked of one, which is made then. A span that is not recorded has none.
+    """
 
     def __init__(self):
         raise TypeError("spans are made by a tracer")
 
     def __repr__(self):
-        return f"<CallSpan {self.method} {self.trace_id:032x}-{self.span_id:016x}>"
+        return f"<CallSpan {self.trace_id:032x}-{self.span_id:016x}>"
 
-    def context(self, base):
-        """A copy of a context in which this span is the current one."""
+    cpdef object entered(self, object base):
         cdef object variables = PyContext_Copy(base)
         cdef object context
         if self.carried is None:
@@ -302,9 +387,7 @@ cdef class CallSpan:
             PyContext_Exit(variables)
         return variables
 
-    def end_call(self, int code, bint failed):
-        """The request has ended: the code of its error (0: none; 1: cancelled), and whether its
-        result says ``isError``."""
+    cpdef object end_call(self, int code, bint failed):
         if self.recording:
             self.code = code
             self.failed = failed
@@ -312,9 +395,7 @@ cdef class CallSpan:
             if self.note is not None and len(self.note) > MAX_TEXT:
                 self.note = self.note[:MAX_TEXT]
             self.recording = False
-            finished = PyType_GenericNew(self.tracer.finished, None, None)   # no __init__
-            finished._span = self
-            self.tracer.deliver_c(self, finished)
+            self.tracer.deliver_c(self)
 
     @property
     def trace_id(self):
@@ -336,14 +417,29 @@ cdef class CallSpan:
         """Whose request it is."""
         return self.tracer.server
 
+    @property
+    def method(self):
+        """The request's; None of a span that is not recorded."""
+        return None if self.subject is None else self.subject.method
+
+    @property
+    def target(self):
+        """What the request is for: ``params.name`` or ``params.uri``."""
+        return None if self.subject is None else self.subject.target
+
+    @property
+    def raw_id(self):
+        """The JSON text of the request's id."""
+        return b"%d" % self.number if self.long_id is None else self.long_id
+
     # -- the API of spans ----------------------------------------------------------------------
 
     def get_span_context(self):
         """The ids, in the type of the tracing package."""
-        return self.ids
+        return self.context
 
     @property
-    def ids(self):
+    def context(self):
         """The same."""
         if self.span_context is None:
             self.span_context = self.tracer.support.span_context(self)
@@ -357,7 +453,7 @@ cdef class CallSpan:
         """Set one attribute."""
         if self.recording:
             if self.own is None:
-                self.own = {}
+                self.own = self.tracer.support.new_attributes()
             self.own[key] = value
 
     def set_attributes(self, attributes):
@@ -368,16 +464,22 @@ cdef class CallSpan:
     def add_event(self, name, attributes=None, timestamp=None):
         """Add an event."""
         if self.recording:
-            if self.events is None:
-                self.events = []
-            self.events.append((name, attributes, wall_c() if timestamp is None else timestamp))
+            if self.own_events is None:
+                self.own_events = self.tracer.support.new_events()
+            self.own_events.append(
+                self.tracer.support.event(
+                    name, attributes, wall_c() if timestamp is None else timestamp
+                )
+            )
 
     def add_link(self, context, attributes=None):
         """Add a link to another span."""
         if self.recording:
-            if self.links is None:
-                self.links = []
-            self.links.append((context, attributes))
+            link = self.tracer.support.link(context, attributes)
+            if link is not None:
+                if self.own_links is None:
+                    self.own_links = self.tracer.support.new_links()
+                self.own_links.append(link)
 
     def update_name(self, str name not None):
         """Give it another name."""
@@ -387,7 +489,7 @@ cdef class CallSpan:
     def set_status(self, status, description=None):
         """Set the status; an error of the request has the last word."""
         if self.recording:
-            self.status = self.tracer.support.status(status, description)
+            self.own_status = self.tracer.support.status(self.own_status, status, description)
 
     def record_exception(self, exception, attributes=None, timestamp=None, bint escaped=False):
         """Add an event about an exception."""
@@ -404,3 +506,32 @@ cdef class CallSpan:
     def __exit__(self, kind, exc, traceback):
         if exc is not None:
             self.record_exception(exc)
+
+    # -- for those who read it -----------------------------------------------------------------
+
+    cdef object readable_c(self):
+        if self.told is not None:
+            return self.told
+        told = self.tracer.support.readable(self)
+        if not self.recording:
+            self.told = told
+        return told
+
+    @property
+    def __class__(self):
+        return CallSpan if self.subject is None else self.tracer.support.readable_type
+
+    def __getattr__(self, str name):
+        if self.subject is None or name.startswith("__"):
+            raise AttributeError(f"a span that is not recorded has no {name}")
+        return getattr(self.readable_c(), name)
+
+    def __setattr__(self, str name, value):
+        if self.subject is None or self.recording:
+            raise AttributeError(f"{name} of a span that has not ended cannot be set")
+        setattr(self.readable_c(), name, value)
+
+    def __reduce_ex__(self, protocol):
+        if self.subject is None:
+            raise TypeError("a span that is not recorded cannot be copied")
+        return self.readable_c().__reduce_ex__(protocol)

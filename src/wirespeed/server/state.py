@@ -24,6 +24,7 @@ from __future__ import annotations
 import base64
 import binascii
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -132,7 +133,7 @@ class Sealer:
     Args:
         secrets: From `state_secrets`; the first one seals.
         name: The server's name.
-        ttl: Seconds that a state lives.
+        ttl: Seconds that a state lives, at most one more.
         single_use: Whether a state opens once only, in this process.
         max_bytes: The longest text; reaching it fails the call that would need more.
         clock: Wall-clock seconds.
@@ -148,8 +149,8 @@ class Sealer:
         max_bytes: int = MAX_STATE,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        if not ttl > 0:
-            raise ValueError("state_ttl must be positive")
+        if not 0 < ttl < math.inf:
+            raise ValueError("state_ttl must be a positive number of seconds")
         self._secrets = secrets
         self._name = name.encode("utf-8", "surrogatepass")
         self._keys: list[bytes] | None = None
@@ -170,7 +171,7 @@ class Sealer:
     def seal(self, state: RequestState, binding: str) -> str:
         """The text for the client. `LimitExceeded`: what was answered so far is too much."""
         nonce = base64.b64encode(os.urandom(12), b"-_").decode()
-        expires = int(self._clock() + self._ttl)
+        expires = math.ceil(self._clock() + self._ttl)
         parts = [_VERSION, expires, nonce, binding, state.asked, state.answers, state.given]
         payload = _encode(parts if state.state is UNSET else [*parts, state.state])
         (mac, *_) = self._macs(payload)

@@ -16,18 +16,21 @@ from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.protocol.messages import ListenParams, ResourceParams
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID, Revision
+from wirespeed.server.call import SHUTTING_DOWN
 from wirespeed.server.methods import params_of
 from wirespeed.server.reply import finished
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from wirespeed._core.envelope import Message
     from wirespeed.server.connection import ServerConnection
 
-# What one connection may keep: subscriptions (each keeps a request in flight), and URIs in all.
+# What one connection may keep: subscriptions (each keeps a request in flight), URIs in all, and the
+# characters of these and of the requests' ids.
 MAX_LISTENS = 100
 MAX_URIS = 10_000
+MAX_CHARACTERS = 4_000_000
 
 # Lists, by the capability that has them, and how a subscription asks for their changes.
 LISTS = {
@@ -45,9 +48,20 @@ class News:
     Attributes:
         offered: The capabilities that the handshake told of (legacy).
         uris: Resources that a legacy client subscribed to.
+        n_uris: How many it subscribed to in all, in subscriptions/listen as well.
+        n_characters: How long these are together, with the ids of the requests.
     """
 
-    __slots__ = ("_connection", "_kinds", "_scheduled", "_updated", "offered", "uris")
+    __slots__ = (
+        "_connection",
+        "_kinds",
+        "_scheduled",
+        "_updated",
+        "n_characters",
+        "n_uris",
+        "offered",
+        "uris",
+    )
 
     def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection
@@ -56,6 +70,24 @@ class News:
         self._scheduled = False
         self.offered: frozenset[str] = frozenset()
         self.uris: set[str] = set()
+        self.n_uris = 0
+        self.n_characters = 0
+
+    def take(self, n_uris: int, n_characters: int) -> None:
+        """Keep so much more. ProtocolError: that is too much."""
+        if self.n_uris + n_uris > MAX_URIS or self.n_characters + n_characters > MAX_CHARACTERS:
+            raise ProtocolError(
+                codes.OVERLOADED,
+                f"Too many subscriptions to resources (the limit is {MAX_URIS}, of "
+                f"{MAX_CHARACTERS} characters together)",
+            )
+        self.n_uris += n_uris
+        self.n_characters += n_characters
+
+    def give(self, n_uris: int, n_characters: int) -> None:
+        """Keep so much less."""
+        self.n_uris -= n_uris
+        self.n_characters -= n_characters
 
     def list_changed(self, kind: str) -> None:
         """From any thread: a list is another one now."""
@@ -100,7 +132,6 @@ class News:
         """The server shuts down: every subscription gets its end."""
         for subscription in list(self._connection.listens.values()):
             subscription.end()
-        self._connection.listens.clear()
 
 
 def concerns(uri: str, subscribed: Collection[str]) -> bool:
@@ -118,9 +149,10 @@ class Subscription:
         kinds: The lists whose changes were asked for.
         uris: The resources whose updates were asked for.
         extras: What is honoured of an extension's members of ``notifications``.
+        on_over: Called when either side has ended it; not when the connection was lost.
     """
 
-    __slots__ = ("connection", "extras", "kinds", "raw_id", "ref", "uris")
+    __slots__ = ("connection", "extras", "kinds", "on_over", "raw_id", "ref", "uris")
 
     def __init__(
         self,
@@ -138,6 +170,7 @@ class Subscription:
         self.kinds = kinds
         self.uris = uris
         self.extras = extras
+        self.on_over: Callable[[], None] | None = None
 
     def meta(self) -> bytes:
         """The ``_meta`` that ties a message to this subscription: the id in its own JSON type."""
@@ -150,13 +183,25 @@ class Subscription:
         self.connection.session.send_notification(method, params[:-1] + tail)
         self.connection.wrote()
 
+    @property
+    def n_characters(self) -> int:
+        """How long what it keeps is."""
+        return len(self.raw_id) + sum(map(len, self.uris))
+
     def cancel(self) -> None:
         """The client ended it: nothing further is sent."""
-        self.connection.listens.pop(self.raw_id, None)
+        self._over()
         self.connection.session.cancelled_done()
+
+    def _over(self) -> None:
+        if self.connection.listens.pop(self.raw_id, None) is self:
+            self.connection.news.give(len(self.uris), self.n_characters)
+        if self.on_over is not None:
+            self.on_over()
 
     def end(self) -> None:
         """The server ends it: a cancellation and then the result, as stdio has it."""
+        self._over()
         session = self.connection.session
         session.send_notification("notifications/cancelled", b'{"requestId":%b}' % self.raw_id)
         end = self.connection.server._modern_end
@@ -167,6 +212,8 @@ class Subscription:
 def listen(connection: ServerConnection, message: Message, revision: Revision) -> None:
     """subscriptions/listen: acknowledge what is honoured, then keep the request open."""
     wanted = params_of(message, _listen).notifications
+    if connection.draining:  # it came in time, but was held up: by middleware, or by the flow
+        raise ProtocolError(codes.SHUTTING_DOWN, SHUTTING_DOWN)
     if len(connection.listens) >= MAX_LISTENS:
         raise ProtocolError(
             codes.OVERLOADED, f"Too many subscriptions at once (the limit is {MAX_LISTENS})"
@@ -176,15 +223,13 @@ def listen(connection: ServerConnection, message: Message, revision: Revision) -
         kind for kind, name in LISTS.items() if wanted.get(name) is True and server.offers(kind)
     )
     uris = _uris(wanted.get("resourceSubscriptions")) if server.offers("resources") else ()
-    n_uris = sum(len(other.uris) for other in connection.listens.values())
-    if n_uris + len(uris) > MAX_URIS:
-        raise _too_many()
     extras = {
         name: listening.honoured(message, wanted[name])
         for name, listening in server._listening.items()
         if name in wanted
     }
     subscription = Subscription(connection, message, kinds, frozenset(uris), extras)
+    connection.news.take(len(subscription.uris), subscription.n_characters)
     connection.listens[subscription.raw_id] = subscription
     connection.session.set_token(message, subscription)
     honoured: dict[str, Any] = {LISTS[kind]: True for kind in LISTS if kind in kinds}
@@ -206,28 +251,40 @@ def _uris(wanted: Any) -> tuple[str, ...]:
             codes.INVALID_PARAMS,
             "Invalid params: params.notifications.resourceSubscriptions must be an array of URIs",
         )
+    for uri in wanted:
+        _check_length(uri)
     return tuple(wanted)
+
+
+def _check_length(uri: str) -> None:
+    """ProtocolError -32602: no resource has so long a URI."""
+    from wirespeed.uri_template import MAX_URI
+
+    if len(uri) > MAX_URI:
+        raise ProtocolError(
+            codes.INVALID_PARAMS, f"Invalid params: a URI is longer than {MAX_URI} characters"
+        )
 
 
 def subscribe(connection: ServerConnection, message: Message, revision: Revision) -> bytes:
     """resources/subscribe of the legacy revisions; a second time changes nothing."""
     uri = params_of(message, _resource).uri
-    if len(connection.news.uris) >= MAX_URIS and uri not in connection.news.uris:
-        raise _too_many()
-    connection.news.uris.add(uri)
+    _check_length(uri)
+    news = connection.news
+    if uri not in news.uris:
+        news.take(1, len(uri))
+        news.uris.add(uri)
     return b"{}"
 
 
 def unsubscribe(connection: ServerConnection, message: Message, revision: Revision) -> bytes:
     """resources/unsubscribe of the legacy revisions; also of what was not subscribed to."""
-    connection.news.uris.discard(params_of(message, _resource).uri)
+    uri = params_of(message, _resource).uri
+    news = connection.news
+    if uri in news.uris:
+        news.uris.remove(uri)
+        news.give(1, len(uri))
     return b"{}"
-
-
-def _too_many() -> ProtocolError:
-    return ProtocolError(
-        codes.OVERLOADED, f"Too many subscriptions to resources (the limit is {MAX_URIS})"
-    )
 
 
 _listen = msgspec.json.Decoder(ListenParams)

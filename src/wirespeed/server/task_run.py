@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from wirespeed.errors import ProtocolError
+from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol import codes
 from wirespeed.server.reply import Body
-from wirespeed.server.task_book import SHUT_DOWN, TaskBook, Worker
-from wirespeed.tasks.model import Task
+from wirespeed.server.task_book import CANCELLED, SHUT_DOWN, TaskBook, Worker
+from wirespeed.tasks.model import Task, TaskLimit, TaskStateError
+from wirespeed.tasks.store import now_ms
 
 if TYPE_CHECKING:
     from wirespeed.server.call import Call
     from wirespeed.server.connection import ServerConnection
 
+logger = logging.getLogger("wirespeed.server")
+
 _encode = msgspec.json.Encoder().encode
+_error = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class TaskForm(Protocol):
@@ -35,8 +41,11 @@ class TaskForm(Protocol):
 
 
 class _Result(msgspec.Struct):
+    """What is read of a tool's result when a task is shown or its result fetched."""
+
     isError: bool = False  # noqa: N815
     content: list[dict[str, Any]] = []
+    meta: dict[str, msgspec.Raw] = msgspec.field(default={}, name="_meta")
 
 
 _result = msgspec.json.Decoder(_Result).decode
@@ -45,17 +54,23 @@ _result = msgspec.json.Decoder(_Result).decode
 class TaskSink:
     """Where the end of a task's handler goes: see `Call.detach`."""
 
-    __slots__ = ("_book", "_form", "_task_id", "_worker")
+    __slots__ = ("_book", "_form", "_name", "_task_id", "_worker")
 
-    def __init__(self, book: TaskBook, form: TaskForm, worker: Worker) -> None:
+    def __init__(self, book: TaskBook, form: TaskForm, worker: Worker, name: str) -> None:
         self._book = book
         self._form = form
         self._worker = worker
+        self._name = name
         self._task_id = worker.task_id
 
     def result(self, data: bytes) -> None:
-        """The handler ended with this result."""
-        found = _result(data)
+        """The handler ended with this result. One that is no tool's result fails the task."""
+        try:
+            found = _result(data)
+        except (msgspec.DecodeError, RecursionError) as exc:
+            logger.error("task of tool %s: its result is not valid: %s", self._name, exc)
+            self.error(codes.INTERNAL_ERROR, "Internal error", None)
+            return
         message = None
         if found.isError:
             texts = (block.get("text") for block in found.content)
@@ -93,13 +108,74 @@ class TaskAsker:
         self._task_id = task_id
 
     async def ask(self, kind: str, method: str, params: bytes | None) -> bytes:
-        """The JSON text of the client's result for a request that a server may make. RemoteError:
-        it refused. CancelledError: the task is over."""
+        """The JSON text of the client's result for a request that a server may make.
+
+        RemoteError: it refused. CancelledError: the task is over. ProtocolError: the question
+        cannot be kept, and why is in the log.
+        """
         request = b'{"method":%b%b}' % (
             _encode(method),
             b"" if params is None else b',"params":' + params,
         )
-        return await self._book.ask(self._connection, self._task_id, request)
+        key = ""
+
+        def asking(task: Task) -> Task:
+            nonlocal key
+            after, key = task.asking(request, now_ms())
+            return after
+
+        try:
+            if await self._book.change(self._task_id, asking) is None:
+                raise asyncio.CancelledError(CANCELLED)
+            return await self._answer(key)
+        except TaskStateError:
+            raise asyncio.CancelledError(CANCELLED) from None
+        except TaskLimit as exc:
+            raise ProtocolError(codes.OVERLOADED, f"Too much to keep: {exc}") from None
+        except (ProtocolError, RemoteError):
+            raise
+        except Exception:
+            logger.exception("the store of tasks failed")
+            raise ProtocolError(codes.INTERNAL_ERROR, "Internal error") from None
+        finally:
+            # answered or not, nobody wants this any more; the task may be over or gone
+            self._book.spawn(self._withdraw(key))
+
+    async def _answer(self, key: str) -> bytes:
+        changes = self._book.changes(self._connection, self._task_id)
+        async with contextlib.aclosing(changes):
+            async for task in changes:
+                text = task.answers.get(key)
+                if text is not None:
+                    return _taken(text)
+        raise asyncio.CancelledError(CANCELLED)
+
+    async def _withdraw(self, key: str) -> None:
+        now = now_ms()
+        with contextlib.suppress(TaskStateError):
+            await self._book.change(
+                self._task_id,
+                lambda task: task if task.status.terminal else task.withdrawing(key, now),
+            )
+
+
+# In front of an answer that is an error object: no JSON text begins so.
+REFUSAL = b"!"
+
+
+def refusal(exc: RemoteError | ProtocolError) -> bytes:
+    """An error as an answer that the handler's side turns into `RemoteError` again."""
+    error: dict[str, Any] = {"code": exc.code, "message": exc.message}
+    if exc.data is not None:
+        error["data"] = exc.data
+    return REFUSAL + _encode(error)
+
+
+def _taken(text: bytes) -> bytes:
+    if not text.startswith(REFUSAL):
+        return text
+    error = _error(text[1:])
+    raise RemoteError(error["code"], error["message"], error.get("data"))
 
 
 async def run_now(
@@ -171,7 +247,7 @@ def _asks(call: Call) -> bool:
 
 def _become(book: TaskBook, form: TaskForm, call: Call, task: Task) -> None:
     connection: Any = call.connection
-    worker = book.work(task, call.cancel)
+    worker = book.work(connection, task, call.cancel)
     call.asker = TaskAsker(book, connection, task.id)
-    call.detach(form.created(connection, task), TaskSink(book, form, worker))
+    call.detach(form.created(connection, task), TaskSink(book, form, worker, task.name))
     form.started(book, connection, task)

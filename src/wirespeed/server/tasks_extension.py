@@ -7,6 +7,7 @@ tasks/update brings the answers.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from wirespeed.server.extensions import Extension, declares, missing
 from wirespeed.server.methods import params_of
 from wirespeed.server.reply import Body, Whole
 from wirespeed.server.task_book import TaskBook
+from wirespeed.server.task_books import TaskBooks
 from wirespeed.server.task_run import run_now, run_soon
 from wirespeed.server.tasks import TASKS_EXTENSION
 from wirespeed.tasks.model import Task, TaskStateError, TaskStatus, timestamp
@@ -31,10 +33,12 @@ if TYPE_CHECKING:
     from wirespeed.server.connection import ServerConnection
     from wirespeed.server.methods import Handler
     from wirespeed.server.subscriptions import Subscription
+    from wirespeed.server.task_news import Listener
     from wirespeed.server.tasks import AsTask, TaskTool
 
-# Task ids that one subscription may name.
+# Task ids that one subscription may name, and how long they may be: ours are shorter.
 MAX_LISTENED = 1000
+MAX_TASK_ID = 64
 
 _encode = msgspec.json.Encoder().encode
 
@@ -115,18 +119,18 @@ def as_task_if_declared(book: TaskBook, support: TaskTool, message: Message) -> 
     return start
 
 
-def tasks_extension(book: TaskBook) -> Extension:
+def tasks_extension(books: TaskBooks) -> Extension:
     """The extension, for the tasks of one server."""
     extension = Extension(
         TASKS_EXTENSION,
         result_types=["task"],
-        listening={"taskIds": _Listening(book)},
+        listening={"taskIds": _Listening(books)},
     )
 
     def requests(work: Any, decoder: msgspec.json.Decoder[Any]) -> Handler:
         def handler(connection: Any, message: Message, revision: Revision) -> Any:
             extension.require(message)
-            return work(book, connection, params_of(message, decoder))
+            return work(books.of(connection.loop), connection, params_of(message, decoder))
 
         return handler
 
@@ -139,7 +143,9 @@ def tasks_extension(book: TaskBook) -> Extension:
 
 
 async def _get(book: TaskBook, connection: ServerConnection, params: TaskParams) -> Body:
-    return _encode(detailed(await book.find(connection, params.taskId)))
+    task = await book.find(connection, params.taskId)
+    book.fetched(task)
+    return _encode(detailed(task))
 
 
 async def _update(book: TaskBook, connection: ServerConnection, params: UpdateParams) -> Body:
@@ -164,8 +170,8 @@ class _Listening:
     the client may see, its state is told at once, so that no change is missed in between.
     """
 
-    def __init__(self, book: TaskBook) -> None:
-        self._book = book
+    def __init__(self, books: TaskBooks) -> None:
+        self._books = books
 
     def honoured(self, message: Message, value: Any) -> list[str]:
         if not declares(message, TASKS_EXTENSION):
@@ -174,6 +180,11 @@ class _Listening:
             raise ProtocolError(
                 codes.INVALID_PARAMS,
                 "Invalid params: params.notifications.taskIds must be an array of strings",
+            )
+        if any(len(item) > MAX_TASK_ID for item in value):
+            raise ProtocolError(
+                codes.INVALID_PARAMS,
+                f"Invalid params: an id of a task is longer than {MAX_TASK_ID} characters",
             )
         ids = list(dict.fromkeys(value))
         if len(ids) > MAX_LISTENED:
@@ -184,21 +195,62 @@ class _Listening:
         return ids
 
     def started(self, subscription: Subscription) -> None:
-        for task_id in subscription.extras["taskIds"]:
-            self._book.spawn(self._start(subscription, task_id))
+        _Following(self._books.of(subscription.connection.loop), subscription)
 
-    async def _start(self, subscription: Subscription, task_id: str) -> None:
-        connection = subscription.connection
 
-        def tell(task: Task) -> bool:
-            if connection.listens.get(subscription.raw_id) is not subscription:
-                return False
-            subscription.notify("notifications/tasks", _encode(detailed(task)))
-            return True
+class _Following:
+    """The tasks that one subscription is told of, from its start to its end."""
 
-        try:
-            task = await self._book.find(connection, task_id)
-        except ProtocolError:
-            return
-        if tell(task) and not task.status.terminal:
-            self._book.listen(task, tell)
+    def __init__(self, book: TaskBook, subscription: Subscription) -> None:
+        self._book = book
+        self._subscription = subscription
+        self._connection = subscription.connection
+        self._listeners: list[Listener] = []
+        self._late: dict[str, Task] = {}  # to be told when the client reads again
+        subscription.on_over = self._end
+        book.spawn(self._start())
+
+    async def _start(self) -> None:
+        for task_id in self._subscription.extras["taskIds"]:
+            try:
+                task = await self._book.find(self._connection, task_id)
+            except ProtocolError:
+                continue
+            if self._over:
+                return
+            self._tell(task)
+            if not task.status.terminal:
+                self._listeners.append(self._book.listen(self._connection, task, self._tell))
+
+    @property
+    def _over(self) -> bool:
+        """Whether the subscription is, or its connection."""
+        subscription = self._subscription
+        return self._connection.listens.get(subscription.raw_id) is not subscription
+
+    def _end(self) -> None:
+        for listener in self._listeners:
+            self._book.news.unlisten(listener)
+
+    def _tell(self, task: Task) -> None:
+        if not self._late:
+            room = self._connection.wait_for_room()
+            if room is None:
+                self._send(task)
+                return
+            self._book.spawn(self._tell_late(room))
+        # the last state of each alone: who does not read must not make us grow
+        self._late[task.id] = task
+
+    async def _tell_late(self, room: asyncio.Future[None] | None) -> None:
+        while self._late:
+            if room is not None:
+                await room
+            if self._over:
+                return
+            self._send(self._late.pop(next(iter(self._late))))
+            room = self._connection.wait_for_room()
+
+    def _send(self, task: Task) -> None:
+        self._book.fetched(task)
+        self._subscription.notify("notifications/tasks", _encode(detailed(task)))

@@ -20,11 +20,14 @@ from wirespeed.errors import (
     RemoteError,
 )
 from wirespeed.protocol import codes
+from wirespeed.protocol.asking import PARAMS
+from wirespeed.protocol.asking_rules import missing_capability
+from wirespeed.server import asked_tasks
 from wirespeed.server.methods import cursor_of as page_asked_for
 from wirespeed.server.methods import params_of
 from wirespeed.server.reply import Body
-from wirespeed.server.task_book import CANCELLED, TaskBook, refusal
-from wirespeed.server.task_run import run_now
+from wirespeed.server.task_book import CANCELLED, TaskBook
+from wirespeed.server.task_run import refusal, run_now
 from wirespeed.tasks.model import Task, TaskStateError
 from wirespeed.tasks.shown import cursor_of, place_of, status_of, ttl_of, view, with_related
 from wirespeed.tasks.store import now_ms
@@ -65,17 +68,14 @@ class _Form:
         return _encode({"task": view(task)})
 
     def started(self, book: TaskBook, connection: ServerConnection, task: Task) -> None:
-        def tell(task: Task) -> bool:
-            if connection.link is None:
-                return False
-            if connection.state.initialized:
+        def tell(task: Task) -> None:
+            if connection.link is not None and connection.state.initialized:
                 connection.session.send_notification(
                     "notifications/tasks/status", _encode(view(task))
                 )
                 connection.wrote()
-            return True
 
-        book.listen(task, tell)
+        book.listen(connection, task, tell)
 
     def tagged(self, task_id: str, method: str, params: bytes) -> bytes | None:
         return with_related(params, task_id)
@@ -101,9 +101,9 @@ def as_task(book: TaskBook, wish: Mapping[str, Any]) -> AsTask:
 
 
 def _book(connection: ServerConnection) -> TaskBook:
-    book = connection.server._task_book
-    assert book is not None  # otherwise the server has no such method
-    return book
+    books = connection.server._task_books
+    assert books is not None  # otherwise the server has no such method
+    return books.of(connection.loop)
 
 
 def get(
@@ -148,7 +148,7 @@ def list_page(
 async def _list(connection: ServerConnection, after: int) -> Body:
     book = _book(connection)
     owner, _ = book.owner(connection)
-    await book.sweep()
+    await book.ready()
     page = await book.store.page(owner, after, connection.server.page_size or PAGE_SIZE)
     now = now_ms()
     found: dict[str, Any] = {"tasks": [view(task) for task in page.tasks if not task.expired(now)]}
@@ -169,10 +169,10 @@ def result(
 ) -> Coroutine[Any, Any, Body]:
     """tasks/result: waits until the task is over, and gives what the request itself would have
     been answered with ("Result Retrieval")."""
-    return _result(connection, params_of(message, _task_params).taskId)
+    return _result(connection, params_of(message, _task_params).taskId, revision.version)
 
 
-async def _result(connection: ServerConnection, task_id: str) -> Body:
+async def _result(connection: ServerConnection, task_id: str, version: str) -> Body:
     book = _book(connection)
     asked: dict[str, asyncio.Task[Any]] = {}
     async with contextlib.aclosing(book.changes(connection, task_id)) as changes:
@@ -180,8 +180,13 @@ async def _result(connection: ServerConnection, task_id: str) -> Body:
             for key in asked.keys() - task.requests.keys():
                 asked.pop(key).cancel()  # nobody waits for it any more
             for key, request in task.requests.items():
-                if key not in asked and book.claim(task_id, key):
+                if (
+                    key not in asked
+                    and _may_ask(connection, request, version)
+                    and book.books.claim(task_id, key)
+                ):
                     asked[key] = book.spawn(_ask(connection, book, task_id, key, request))
+    book.fetched(task)
     if task.error is not None:
         error = _error(task.error)
         raise ProtocolError(error["code"], error["message"], error.get("data"))
@@ -192,6 +197,15 @@ async def _result(connection: ServerConnection, task_id: str) -> Body:
     return with_related(_encode(members), task_id)
 
 
+def _may_ask(connection: ServerConnection, request: bytes, version: str) -> bool:
+    """Whether the client of this connection declared what a question needs: it need not be the one
+    that the task was made for."""
+    found = _request(request)
+    params = msgspec.json.decode(found.params, type=PARAMS[found.method])
+    capabilities = connection.state.capabilities
+    return missing_capability(found.method, params, capabilities, version) is None
+
+
 async def _ask(
     connection: ServerConnection, book: TaskBook, task_id: str, key: str, request: bytes
 ) -> None:
@@ -200,7 +214,7 @@ async def _ask(
         found = _request(request)
         params = with_related(bytes(found.params), task_id)
         try:
-            answer = await connection.ask(found.method, params)
+            answer = await asked_tasks.ask(connection, found.method, params)
         except RemoteError as exc:
             answer = refusal(exc)
         except InvalidResponse as exc:
@@ -209,4 +223,4 @@ async def _ask(
             return  # whoever asks for the result next is asked
         await book.answer(task_id, {key: answer})
     finally:
-        book.release(task_id, key)
+        book.unclaim(task_id, key)

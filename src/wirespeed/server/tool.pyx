@@ -252,6 +252,7 @@ cdef class Tool(Operation):
             self.send_content_c(call, error_content(text), None, True, None)
         else:
             call.error_c(codes.INVALID_PARAMS, text, None)
+        call.sink = None
         if call.began != 0:
             call.connection.observe_c(call)
         call.connection.wrote()

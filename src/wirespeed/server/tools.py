@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 import msgspec
 
 from wirespeed.protocol import shapes
-from wirespeed.server.content import Icon, ResultPlan, plan_result
+from wirespeed.protocol.blocks import Icon
+from wirespeed.protocol.meta import check_meta
+from wirespeed.server.content import ResultPlan, plan_result
 from wirespeed.server.context import Context
+from wirespeed.server.features import check_timeout
 from wirespeed.server.limiter import limit_raw, limit_tool
 from wirespeed.server.registry import Registry
 from wirespeed.server.signature import inspect_tool
@@ -128,8 +131,10 @@ class Tools(Tasks):
 
         Raises:
             SignatureError: The signature cannot be a tool's; the text says why.
-            ValueError: There is a tool of this name, or options do not go together.
+            ValueError: There is a tool of this name, an option cannot be right, or options do not
+                go together.
         """
+        check_timeout(timeout)
         spec = inspect_tool(
             function,
             name=name,
@@ -147,7 +152,7 @@ class Tools(Tasks):
             outputSchema=spec.output_schema,
             annotations=annotations,
             icons=None if icons is None else list(icons),
-            meta=meta,
+            meta=check_meta(meta),
             execution=None if task == "forbidden" else {"taskSupport": task},
         )
         if inline and spec.injection is not None and spec.injection.run_inline():
@@ -185,9 +190,13 @@ class Tools(Tasks):
 
         ``handler(arguments)``, or with ``context=True`` ``handler(arguments, ctx)``, where
         ``arguments`` is a bytes-like view of the JSON object that came in. The view pins input
-        memory: keep it only after ``copy()``. ``schema`` is announced, not enforced. The result is
-        treated like that of a function without a return annotation.
+        memory: keep it only after ``copy()``. ``schema`` is announced, not enforced; its type is
+        ``"object"`` (server/tools, "Tool"). The result is treated like that of a function without a
+        return annotation. Errors as of `add_tool`; TypeError for a schema that is no JSON.
         """
+        if schema.get("type") != "object":
+            raise ValueError(f'tool {name!r}: the type of its schema must be "object"')
+        check_timeout(timeout)
         entry = ToolEntry(
             name=name,
             title=title,
@@ -196,7 +205,7 @@ class Tools(Tasks):
             outputSchema=None if output_schema is None else dict(output_schema),
             annotations=annotations,
             icons=None if icons is None else list(icons),
-            meta=meta,
+            meta=check_meta(meta),
             execution=None if task == "forbidden" else {"taskSupport": task},
         )
         _encode(entry)  # what is not JSON is said now

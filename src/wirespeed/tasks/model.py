@@ -51,7 +51,11 @@ class TaskStateError(WirespeedError):
 
 
 class TaskLimit(LimitExceeded):
-    """A store of tasks is full, for everybody or for this owner."""
+    """A store of tasks is full."""
+
+
+class OwnerTaskLimit(TaskLimit):
+    """This owner has too many tasks; others may have more."""
 
 
 def new_task_id() -> str:

@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,13 +15,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from wirespeed.tasks.model import Task, TaskLimit, TaskStatus
+from wirespeed.tasks.model import OwnerTaskLimit, Task, TaskLimit, TaskStatus
 from wirespeed.tasks.store import SMALL, Page, TaskStore, now_ms
 from wirespeed.transport.workers import Workers
 
 T = TypeVar("T")
 
-SCHEMA = 1
+SCHEMA = 2
 BUSY_TIMEOUT = 10.0  # seconds that a statement waits for another process
 
 INTERRUPTED = "The server ended while it worked on this task"
@@ -35,12 +36,25 @@ CREATE TABLE tasks (
     revision INTEGER NOT NULL,
     size INTEGER NOT NULL,
     runner TEXT,
+    holder TEXT,
     body BLOB NOT NULL
 );
 CREATE INDEX tasks_owner ON tasks (owner, number);
 CREATE INDEX tasks_expires ON tasks (expires) WHERE expires IS NOT NULL;
 CREATE INDEX tasks_runner ON tasks (runner) WHERE runner IS NOT NULL;
 CREATE INDEX tasks_size ON tasks (size) WHERE size > 0;
+CREATE INDEX tasks_holder ON tasks (holder) WHERE holder > '';
+CREATE INDEX tasks_spare ON tasks (owner, number, size) WHERE holder IS NULL AND runner IS NULL;
+"""
+# runner: who works on it; NULL when it is over. holder: the runner whose client made it, while that
+# client is there; '' for a principal's; NULL when the client is gone.
+
+# What may be forgotten to make room, the first to go first: of who has most of it, the oldest.
+_SPARE = """
+SELECT number, size FROM (
+    SELECT number, size, row_number() OVER (PARTITION BY owner ORDER BY number DESC) AS place
+    FROM tasks WHERE holder IS NULL AND runner IS NULL
+) ORDER BY place DESC, number
 """
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -77,26 +91,21 @@ class SQLiteTaskStore(TaskStore):
         self._runner = ""  # from `open` on: a store may be made before workers are forked
         self._lock: int | None = None
         self._database: sqlite3.Connection | None = None
-        self._thread: Workers | None = None
-        self._opening: asyncio.Lock | None = None
+        self._guard = threading.Lock()
+        self._thread: Workers | None = None  # in which all happens, one after the other
 
     async def open(self) -> None:
         """OSError, sqlite3.Error: the file cannot be opened. ValueError: a newer version of this
         package wrote it."""
-        if self._opening is None:
-            self._opening = asyncio.Lock()
-        async with self._opening:
-            if self._thread is None:
-                thread = Workers(1)
-                try:
-                    await asyncio.get_running_loop().run_in_executor(thread, self._open)
-                except BaseException:
-                    thread.shutdown()
-                    raise
-                self._thread = thread
+        try:
+            await self._do(lambda: None)
+        except Exception:
+            await self.close()
+            raise
 
     async def close(self) -> None:
-        thread, self._thread = self._thread, None
+        with self._guard:
+            thread, self._thread = self._thread, None
         if thread is not None:
             try:
                 await asyncio.get_running_loop().run_in_executor(thread, self._close)
@@ -122,12 +131,16 @@ class SQLiteTaskStore(TaskStore):
         """Forget what is over; and mark as failed what runners that are gone left unfinished."""
         return await self._do(self._expire, now)
 
+    async def leave(self, owner: bytes) -> None:
+        await self._do(self._leave, owner)
+
     async def _do(self, work: Callable[..., T], *args: Any) -> T:
-        """Run ``work`` in the store's thread, in the order of the calls."""
-        if self._thread is None:
-            await self.open()
-            assert self._thread is not None
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
+        """Run ``work`` in the store's thread, in the order of the calls, once it is open."""
+        with self._guard:
+            if self._thread is None:
+                self._thread = Workers(1)
+            job = self._thread.submit(self._opened, work, args)
+        return await asyncio.wrap_future(job)
 
     # -- in the thread -----------------------------------------------------------------------------
 
@@ -135,6 +148,11 @@ class SQLiteTaskStore(TaskStore):
     def _db(self) -> sqlite3.Connection:
         assert self._database is not None
         return self._database
+
+    def _opened(self, work: Callable[..., T], args: tuple[Any, ...]) -> T:
+        if self._database is None:
+            self._open()
+        return work(*args)
 
     def _open(self) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
@@ -170,6 +188,8 @@ class SQLiteTaskStore(TaskStore):
 
     def _close(self) -> None:
         """The tasks of this runner that are not over yet will never be."""
+        if self._database is None:
+            return  # it could not be opened
         try:
             with _writing(self._db):
                 self._fail_tasks_of(self._runner)
@@ -189,17 +209,15 @@ class SQLiteTaskStore(TaskStore):
 
     def _create(self, task: Task) -> None:
         with _writing(self._db):
-            count = self._one("SELECT count(*) FROM tasks")
-            if count >= self.max_tasks:
-                raise TaskLimit(f"there are {self.max_tasks} tasks already")
             owned = self._one("SELECT count(*) FROM tasks WHERE owner = ?", task.owner)
             if owned >= self.max_tasks_per_owner:
-                raise TaskLimit(f"this requestor has {self.max_tasks_per_owner} tasks already")
+                raise OwnerTaskLimit(f"this requestor has {self.max_tasks_per_owner} tasks already")
             self._check_bytes(task.size)
+            self._check_places()
             try:
                 self._db.execute(
-                    "INSERT INTO tasks (id, owner, expires, revision, size, runner, body)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    "INSERT INTO tasks (id, owner, expires, revision, size, runner, holder, body)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                     (
                         task.id,
                         task.owner,
@@ -207,6 +225,7 @@ class SQLiteTaskStore(TaskStore):
                         task.revision,
                         task.size,
                         None if task.status.terminal else self._runner,
+                        "" if task.principal else self._runner,
                         _encode(task),
                     ),
                 )
@@ -261,11 +280,37 @@ class SQLiteTaskStore(TaskStore):
             ).fetchall()
         return [row[0] for row in rows]
 
+    def _leave(self, owner: bytes) -> None:
+        with _writing(self._db):
+            self._db.execute(
+                "UPDATE tasks SET holder = NULL WHERE owner = ? AND holder = ?",
+                (owner, self._runner),
+            )
+
+    def _check_places(self) -> None:
+        """Make room for one task more. TaskLimit: there is none."""
+        if self._one("SELECT count(*) FROM tasks") >= self.max_tasks:
+            spare = self._db.execute(f"{_SPARE} LIMIT ?", (self.max_tasks // 100 + 1,)).fetchall()
+            if not spare:
+                raise TaskLimit(f"there are {self.max_tasks} tasks already")
+            # several, for to find them costs much more than to forget them
+            self._db.executemany("DELETE FROM tasks WHERE number = ?", [row[:1] for row in spare])
+
     def _check_bytes(self, more: int) -> None:
+        """Make room for so many bytes more. TaskLimit: there is none."""
         if more <= SMALL:
             return
         held = self._one("SELECT coalesce(sum(size), 0) FROM tasks WHERE size > 0")
-        if held + more > self.max_bytes:
+        if held + more <= self.max_bytes:
+            return
+        left = held
+        for number, size in self._db.execute(_SPARE).fetchall():
+            if left + more <= self.max_bytes - self.max_bytes // 100:
+                break
+            self._db.execute("DELETE FROM tasks WHERE number = ?", (number,))
+            left -= size
+        if left + more > self.max_bytes:
+            # nothing is forgotten after all: the transaction is taken back
             raise TaskLimit(f"tasks may hold {self.max_bytes} bytes, and hold {held} already")
 
     def _one(self, query: str, *args: Any) -> int:
@@ -276,7 +321,8 @@ class SQLiteTaskStore(TaskStore):
 
     def _fail_abandoned(self) -> None:
         rows = self._db.execute(
-            "SELECT DISTINCT runner FROM tasks WHERE runner IS NOT NULL AND runner <> ?",
+            "SELECT runner FROM tasks WHERE runner IS NOT NULL AND runner <> ?1"
+            " UNION SELECT holder FROM tasks WHERE holder > '' AND holder <> ?1",
             (self._runner,),
         ).fetchall()
         for (runner,) in rows:
@@ -287,6 +333,7 @@ class SQLiteTaskStore(TaskStore):
                         self._fail_tasks_of(runner)
 
     def _fail_tasks_of(self, runner: str) -> None:
+        self._db.execute("UPDATE tasks SET holder = NULL WHERE holder = ?", (runner,))
         rows = self._db.execute("SELECT body FROM tasks WHERE runner = ?", (runner,)).fetchall()
         now = now_ms()
         for (body,) in rows:

@@ -32,7 +32,8 @@ class Page(msgspec.Struct):
 
 class TaskStore(ABC):
     """Keeps tasks. What a method did is done when it returns: a task that was created is found by
-    every `get` that starts later.
+    every `get` that starts later. A server that runs on several event loops calls them on each,
+    in as many threads.
 
     Args:
         max_tasks: How many tasks there may be at once.
@@ -41,6 +42,8 @@ class TaskStore(ABC):
             most 4 KiB always finds room, so that a task can be ended however full the store is.
 
     Tasks that are over count until their time to live is over too: their owners were promised so.
+    But those of an owner that is gone for good (`leave`) make room when the store is full, those of
+    the owner that has most of them first, of these the oldest, perhaps several at a time.
     """
 
     shared: bool = False
@@ -63,16 +66,17 @@ class TaskStore(ABC):
     # -- what a store implements -------------------------------------------------------------------
 
     async def open(self) -> None:  # noqa: B027 - nothing to do for most
-        """Be ready. Called before anything else; a second time does nothing."""
+        """Be ready. Called before anything else, and again after it failed; a second time does
+        nothing."""
 
     async def close(self) -> None:  # noqa: B027
         """Let go of files and threads. Called once nothing else is under way; a second time does
-        nothing."""
+        nothing. Owners without a principal are gone with it."""
 
     @abstractmethod
     async def create(self, task: Task) -> None:
-        """Keep a new task. TaskLimit: there are too many, in all or of this owner. ValueError:
-        there is one of this id."""
+        """Keep a new task. TaskLimit: there are too many; OwnerTaskLimit: of this owner.
+        ValueError: there is one of this id."""
 
     @abstractmethod
     async def get(self, task_id: str) -> Task | None:
@@ -95,6 +99,11 @@ class TaskStore(ABC):
     @abstractmethod
     async def expire(self, now: int) -> list[str]:
         """Forget all tasks whose time to live is over; their ids."""
+
+    async def leave(self, owner: bytes) -> None:  # noqa: B027 - a store may keep what it has
+        """An owner without a principal is gone, and nobody comes again by this name. Whoever knows
+        the id of one of its tasks may still ask for it; but what is over, now or later, may be
+        forgotten when there is no room left."""
 
     # -- what follows from it ----------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ cdef class TaskPool:
     cdef object _enter
     cdef object _leave
     cdef object _base             # what every request's context is a copy of
+    cdef bint _own_base           # it was made for the request that is started next, which gets it
     cdef object _callback_context
     cdef list _idle               # a stack: the last one used is warm
     cdef set _workers             # every worker whose task is not done

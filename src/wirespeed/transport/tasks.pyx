@@ -249,7 +249,8 @@ cdef class TaskPool:
             PyErr_Clear()
             self._release(worker, None, None)
             return self._defer(coro, hook, running)
-        context = PyContext_Copy(self._base)
+        context = self._base if self._own_base else PyContext_Copy(self._base)
+        self._own_base = False
         worker.phase = FIRST
         value = ws_step(context, coro, exc, THROW, &status)
         if ws_try_call2(self._leave, self.loop, worker.task) < 0:
@@ -501,6 +502,7 @@ cdef class _Worker:
         cdef TaskPool pool = self.pool
         cdef Completion hook = self.hook
         cdef object failure = exc
+        cdef object task
         cdef bint reuse, left
         if exc is None and self._must_cancel():
             failure = self.task._make_cancelled_error()
@@ -510,6 +512,7 @@ cdef class _Worker:
         self.coro = None
         self.request_context = None
         reuse = pool._idle_refs != 0 and self._clean(pool._step_refs)
+        task = self.task               # only now, for references were counted
         # No task is current in a hook. If the handler tampered with that, the task itself will
         # complain at the end of this step, as every task does.
         left = ws_try_call2(pool._leave, pool.loop, self.task) == 0
@@ -522,7 +525,7 @@ cdef class _Worker:
             raise
         finally:
             if left:
-                ws_call2(pool._enter, pool.loop, self.task)
+                ws_call2(pool._enter, pool.loop, task)
         if (reuse and not pool._closed and len(pool._idle) < pool.max_idle
                 and not _leaves_loop(exc)):
             return self._park()
@@ -654,6 +657,9 @@ cdef class _Worker:
         self.pool._workers.discard(self)
         if exc is not None and not isinstance(exc, CancelledError):
             self.task.add_done_callback(_retrieve)
+        # It keeps the exception that it ends with, whose traceback leads to us and to all that the
+        # handler had: that goes now, not at a collection.
+        self.task = None
         return 0
 
     cdef bint _must_cancel(self) except -1:

@@ -23,6 +23,14 @@ _Job = tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 _numbers = itertools.count(1)
 
 
+def _unfit(exc: StopIteration) -> RuntimeError:
+    """No future of asyncio takes this one: who awaits it would wait for ever. Coroutines have it
+    made the same (PEP 479)."""
+    error = RuntimeError("function raised StopIteration")
+    error.__cause__ = exc
+    return error
+
+
 def _default_size() -> int:
     """As many threads as the standard library takes by default."""
     return min(32, (os.cpu_count() or 1) + 4)
@@ -85,6 +93,8 @@ class Workers(ThreadPoolExecutor):
             if future.set_running_or_notify_cancel():
                 try:
                     result = fn(*args, **kwargs)
+                except StopIteration as exc:
+                    future.set_exception(_unfit(exc))
                 except BaseException as exc:
                     future.set_exception(exc)
                 else:

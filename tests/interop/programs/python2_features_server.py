@@ -18,9 +18,10 @@ from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
 from mcp.server.mcpserver.prompts.base import UserMessage
 from mcp.server.mcpserver.resources import TextResource
 
-ABSENT = {
-    "pagination": "MCPServer lists everything on one page",
-    "tasks": "no tasks",
+ABSENT = {"pagination": "MCPServer lists everything on one page"}
+TASKS = {
+    True: "no tasks of its own; written on its interface for extensions, as a test does, they work",
+    False: "no tasks of 2025-11-25",
 }
 ICON = types.Icon(src="https://example.com/add.png", mime_type="image/png", sizes=["48x48"])
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
@@ -42,9 +43,9 @@ def modern(ctx: Context) -> bool:
 
 
 @server.tool(structured_output=False)
-async def absent() -> str:
+async def absent(ctx: Context) -> str:
     """Tell which features this SDK does not have."""
-    return json.dumps(ABSENT)
+    return json.dumps(ABSENT | {"tasks": TASKS[modern(ctx)]})
 
 
 @server.tool(

@@ -11,10 +11,9 @@ import {
 import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import { z } from 'zod';
 
-const ABSENT = {
-  pagination: 'McpServer lists everything on one page',
-  tasks: 'no tasks',
-};
+const ABSENT = { pagination: 'McpServer lists everything on one page' };
+const TASKS =
+  'no tasks of its own; written on its handlers for other methods, as a test does, they work';
 const cancelled = [];
 const text = (value) => ({ content: [{ type: 'text', text: value }] });
 const isModern = (ctx) => ctx.mcpReq.envelope !== undefined;
@@ -53,7 +52,10 @@ function build() {
   };
 
   // -- tools --------------------------------------------------------------------------------------
-  tool('absent', {}, async () => text(JSON.stringify(ABSENT)));
+  tool('absent', {}, async (_, ctx) => {
+    const tasks = isModern(ctx) ? TASKS : 'no tasks of 2025-11-25';
+    return text(JSON.stringify({ ...ABSENT, tasks }));
+  });
   tool(
     'add',
     { a: z.number().int(), b: z.number().int() },

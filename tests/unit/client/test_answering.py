@@ -30,20 +30,19 @@ from client_lab import META, Run, text_result, turns, until
 from peer_lab import MODERN_PEER, LinePeer, nothing
 
 from wirespeed import Client, Limits
-from wirespeed.client import inbox
-from wirespeed.client.questions import Accept, ElicitRequest, SampleRequest, SampleResult
+from wirespeed.client import Accept, ElicitParams, SampleParams, SampleResult, inbox
 from wirespeed.errors import ConnectionClosed, Declined, RemoteError
 from wirespeed.protocol.asking import ElicitResult, ToolUseContent
-from wirespeed.server.content import Audio, Image, Text
+from wirespeed.protocol.blocks import Audio, Image, Text
 
 INTERNAL = {"code": -32603, "message": "Internal error"}
 
 
-async def name(request: ElicitRequest) -> Any:
+async def name(request: ElicitParams) -> Any:
     return {"name": "octocat"}
 
 
-async def four(request: SampleRequest) -> Any:
+async def four(request: SampleParams) -> Any:
     return SampleResult(content="4", model="abacus")
 
 
@@ -132,16 +131,16 @@ def test_bad_options(options: dict[str, Any], error: type[Exception], text: str)
 
 
 def test_a_form_is_shown_and_answered(run: Run, tmp_path: Path) -> None:
-    seen: list[ElicitRequest] = []
+    seen: list[ElicitParams] = []
 
-    async def on_elicit(request: ElicitRequest) -> Any:
+    async def on_elicit(request: ElicitParams) -> Any:
         seen.append(request)
         return Accept({"name": "octocat"})
 
     params = ELICIT | {"_meta": {"a": 1}}
     [got] = run(asked(tmp_path, ("elicitation/create", params), on_elicit=on_elicit))
     assert got["result"] == {"action": "accept", "content": {"name": "octocat"}}
-    assert seen == [ElicitRequest(message="Your name?", schema=FORM, meta={"a": 1})]
+    assert seen == [ElicitParams(message="Your name?", schema=FORM, meta={"a": 1})]
     assert seen[0].mode == "form"
     assert seen[0].url is None
 
@@ -180,7 +179,7 @@ class Model(pydantic.BaseModel):
 def test_what_a_handler_may_answer(
     once: Run, tmp_path: Path, given: Any, expected: dict[str, Any]
 ) -> None:
-    async def on_elicit(request: ElicitRequest) -> Any:
+    async def on_elicit(request: ElicitParams) -> Any:
         if isinstance(given, Exception):
             raise given
         return given
@@ -207,7 +206,7 @@ def test_what_a_handler_may_answer(
 def test_a_handler_that_fails_or_errs_tells_the_server_nothing(
     once: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture, given: Any
 ) -> None:
-    def on_elicit(request: ElicitRequest) -> Any:
+    def on_elicit(request: ElicitParams) -> Any:
         if isinstance(given, Exception):
             raise given
         return given
@@ -231,7 +230,7 @@ def test_defaults_are_filled_in(once: Run, tmp_path: Path) -> None:
     }
     seen = []
 
-    async def on_elicit(request: ElicitRequest) -> Any:
+    async def on_elicit(request: ElicitParams) -> Any:
         seen.append(request.defaults)
         return "accept" if len(seen) == 1 else {"n": 4}
 
@@ -250,9 +249,9 @@ def test_defaults_are_filled_in(once: Run, tmp_path: Path) -> None:
 
 
 def test_a_url_is_agreed_to_without_content(once: Run, tmp_path: Path) -> None:
-    seen: list[ElicitRequest] = []
+    seen: list[ElicitParams] = []
 
-    def on_elicit_url(request: ElicitRequest) -> Any:
+    def on_elicit_url(request: ElicitParams) -> Any:
         seen.append(request)
         return "accept" if len(seen) == 1 else {"name": "x"}
 
@@ -303,9 +302,9 @@ def test_a_revision_without_url_mode_refuses_urls(once: Run, tmp_path: Path) -> 
 
 
 def test_sampling(run: Run, tmp_path: Path) -> None:
-    seen: list[SampleRequest] = []
+    seen: list[SampleParams] = []
 
-    async def on_sample(request: SampleRequest) -> Any:
+    async def on_sample(request: SampleParams) -> Any:
         seen.append(request)
         return SampleResult(content="4", model="abacus", meta={"b": 2})
 
@@ -325,7 +324,7 @@ def test_sampling(run: Run, tmp_path: Path) -> None:
 def test_a_single_block_is_no_list_before_2025_11_25(
     once: Run, tmp_path: Path, version: str
 ) -> None:
-    async def on_sample(request: SampleRequest) -> Any:
+    async def on_sample(request: SampleParams) -> Any:
         return SampleResult(content=[Image(data=b"hi", mime_type="image/png")], model="m")
 
     question = ("sampling/createMessage", SAMPLE)
@@ -345,7 +344,7 @@ def test_a_single_block_is_no_list_before_2025_11_25(
 def test_what_a_revision_has_no_words_for_is_not_sent(
     once: Run, tmp_path: Path, version: str, content: Any
 ) -> None:
-    async def on_sample(request: SampleRequest) -> Any:
+    async def on_sample(request: SampleParams) -> Any:
         return SampleResult(content=content, model="m")
 
     question = ("sampling/createMessage", SAMPLE)
@@ -355,7 +354,7 @@ def test_what_a_revision_has_no_words_for_is_not_sent(
 
 @pytest.mark.parametrize("how", ["returned", "raised"])
 def test_a_user_who_rejects_sampling(once: Run, tmp_path: Path, how: str) -> None:
-    def on_sample(request: SampleRequest) -> Any:
+    def on_sample(request: SampleParams) -> Any:
         if how == "raised":
             raise Declined("not now")
         return "decline"
@@ -406,7 +405,7 @@ def test_trap_81_tool_results_stand_alone_and_match(
 
 
 def test_sampling_with_tools(once: Run, tmp_path: Path) -> None:
-    async def on_sample(request: SampleRequest) -> Any:
+    async def on_sample(request: SampleParams) -> Any:
         use = ToolUseContent(id="2", name="add", input={"a": 1})
         return SampleResult(content=[use], model="m", stop_reason="toolUse")
 
@@ -480,18 +479,32 @@ def test_ping_is_answered_beside(once: Run, tmp_path: Path) -> None:
     assert (pong["result"], roots["result"]) == ({}, {"roots": []})
 
 
-@pytest.mark.parametrize("method", ["ping", "roots/list", "elicitation/create", "x"])
-def test_a_modern_server_has_no_requests(once: Run, tmp_path: Path, method: str) -> None:
+def test_a_modern_server_gets_no_responses(
+    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever it sends that looks like a request (basic/transports/stdio of 2026-07-28)."""
+
     async def main() -> None:
         async with (
             LinePeer(MODERN_PEER, tmp_path) as peer,
-            Client(peer.url, on_elicit=name, roots=[]) as client,
+            Client(
+                peer.url, on_elicit=name, roots=[], limits=Limits(max_in_flight=2, max_waiting=2)
+            ) as client,
         ):
-            got = await ask(await peer.talk(0), method, ELICIT)
-            assert got["error"]["code"] == -32601
+            talk = await peer.talk(0)
+            for method in ("ping", "roots/list", "elicitation/create", "x" * 1000):
+                for id in ("a", "a", 1, 2, 3):  # also the same id again, and more than there may be
+                    await talk.send(id=id, method=method, params=ELICIT)
+            await talk.send(method="notifications/cancelled", params={"requestId": "a"})
+            await talk.send(id=None, method="ping")
             assert (await client.call_tool("echo")).text == "ok"
+            assert [m["method"] for m in talk.messages] == ["server/discover", "tools/call"]
 
-    once(main())
+    run(main())
+    told = [r.getMessage() for r in caplog.records if "unanswered" in r.getMessage()]
+    assert told == [
+        "the server sends requests ('ping'), which 2026-07-28 does not have: they stay unanswered"
+    ]
 
 
 # -- running handlers ------------------------------------------------------------------------------
@@ -535,7 +548,7 @@ def test_plain_handlers_run_in_threads_and_may_block(run: Run, tmp_path: Path) -
     entered, leave = threading.Event(), threading.Event()
     threads = []
 
-    def on_elicit(request: ElicitRequest) -> Any:
+    def on_elicit(request: ElicitParams) -> Any:
         threads.append(threading.current_thread())
         entered.set()
         assert leave.wait(20)
@@ -623,7 +636,7 @@ def test_a_handler_may_close_its_client(run: Run, tmp_path: Path) -> None:
         clients: list[Client] = []
         done = asyncio.Event()
 
-        async def on_elicit(request: ElicitRequest) -> Any:
+        async def on_elicit(request: ElicitParams) -> Any:
             try:
                 await clients[0].close()
             finally:
@@ -647,7 +660,7 @@ def test_a_handler_may_call_its_client(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         clients: list[Client] = []
 
-        async def on_sample(request: SampleRequest) -> Any:
+        async def on_sample(request: SampleParams) -> Any:
             return SampleResult(content=(await clients[0].call_tool("echo")).text, model="m")
 
         async with (
@@ -752,7 +765,7 @@ def test_a_callback_that_fails_is_logged(
             await client.ping()
 
     once(main())
-    assert "a callback of the client failed" in caplog.text
+    assert "on_elicit_complete failed" in caplog.text
 
 
 def test_what_is_expected_is_bounded(

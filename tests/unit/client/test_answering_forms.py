@@ -47,6 +47,13 @@ GOOD: list[tuple[dict[str, Any], list[Any]]] = [
     ({"type": "array", "items": {"anyOf": TITLED}}, [[], ["green"]]),
     ({}, ["x", 1, True, ["a"]]),
     ({"type": "hologram"}, ["x"]),
+    ({"type": ["string", "null"], "maxLength": 1}, ["x"]),
+    ({"type": ["integer", "string"]}, ["x", 1]),
+    ({"type": ["hologram", 7]}, ["x"]),
+    ({"enum": [1, True, "x"]}, [1, True, "x", 1.0]),
+    ({"oneOf": [{"type": "string"}, {"const": "x"}]}, ["y"]),
+    ({"minimum": 1, "maxLength": 1, "minItems": 1}, [1, "x", "", ["long"], False]),
+    ({"type": "array", "items": {}}, [["a"]]),
 ]
 
 BAD: list[tuple[dict[str, Any], list[Any]]] = [
@@ -76,6 +83,20 @@ BAD: list[tuple[dict[str, Any], list[Any]]] = [
     ),
     ({"type": "array", "items": {"anyOf": TITLED}}, [["Red"]]),
     ({}, [{}, [1], float("nan"), object()]),
+    ({"enum": COLORS}, ["blue", 1, ["red"]]),
+    ({"enum": [1, "x"]}, [True, "1", 2]),
+    ({"type": "integer", "enum": [1, 2]}, [3, "1"]),
+    ({"type": "hologram", "enum": COLORS}, ["blue"]),
+    ({"oneOf": TITLED}, ["Red"]),
+    ({"anyOf": TITLED}, ["Red"]),
+    ({"format": "email"}, ["a"]),
+    ({"type": ["string"], "format": "date"}, [7, "2026-02-29"]),
+    ({"type": ["integer", "boolean"], "minimum": 1}, [0, "x", 1.5]),
+    ({"minimum": 1, "maximum": 2}, [0, 3]),
+    ({"minLength": 2, "maxLength": 3}, ["a", "abcd"]),
+    ({"minItems": 1, "maxItems": 1}, [[], ["a", "b"]]),
+    ({"items": {"enum": COLORS}}, [["blue"]]),
+    ({"type": "array", "items": {"format": "email"}}, [["a"]]),
 ]
 
 

@@ -9,7 +9,7 @@ import pytest
 from client_lab import Run
 
 from wirespeed import Client, Context, Server
-from wirespeed.client import Accept, ElicitRequest, SampleRequest, SampleResult
+from wirespeed.client import Accept, ElicitParams, SampleParams, SampleResult
 from wirespeed.errors import HandlerFailed, RemoteError
 
 ERAS = ["legacy", "modern"]
@@ -51,12 +51,12 @@ def called(run: Run, tool: str, era: Any, **options: Any) -> Any:
 def test_a_handler_that_asks_for_everything(run: Run, era: str) -> None:
     asked: list[str] = []
 
-    async def on_elicit(request: ElicitRequest) -> Any:
+    async def on_elicit(request: ElicitParams) -> Any:
         asked.append(request.message)
         assert request.defaults == {"seats": 2}
         return Accept({"name": "octocat"})
 
-    def on_sample(request: SampleRequest) -> Any:
+    def on_sample(request: SampleParams) -> Any:
         asked.append(request.messages[0].content.text)  # type: ignore[union-attr]
         return SampleResult(content="hello", model="m")
 
@@ -81,9 +81,9 @@ def test_a_user_who_does_not_want(once: Run, era: str, action: str) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 def test_urls(once: Run, era: str) -> None:
-    seen: list[ElicitRequest] = []
+    seen: list[ElicitParams] = []
 
-    def on_elicit_url(request: ElicitRequest) -> str:
+    def on_elicit_url(request: ElicitParams) -> str:
         seen.append(request)
         return "accept"
 
@@ -103,7 +103,7 @@ def test_a_client_that_cannot_be_asked(once: Run, era: str) -> None:
 
 
 def test_a_handler_that_fails(once: Run) -> None:
-    def on_elicit(request: ElicitRequest) -> Any:
+    def on_elicit(request: ElicitParams) -> Any:
         raise ZeroDivisionError("mine")
 
     options: dict[str, Any] = {"on_elicit": on_elicit, "on_sample": print, "roots": []}

@@ -13,7 +13,8 @@ from asking_lab import DONE, ELICIT, SAMPLE, ask, elicit, legacy, modern, params
 from client_lab import text_result
 from peer_lab import LinePeer, Rules, Talk
 
-from wirespeed.client import ElicitRequest, SampleRequest, SampleResult, SyncClient
+from wirespeed import Context, Server
+from wirespeed.client import ElicitParams, SampleParams, SampleResult, SyncClient, threads
 from wirespeed.errors import HandlerFailed, InputNeeded
 
 
@@ -52,10 +53,10 @@ def test_a_plain_handler_may_block_and_call_its_client(
     aside: Aside, tmp_path: Path, era: str
 ) -> None:
     clients: list[SyncClient] = []
-    threads: list[threading.Thread] = []
+    used: list[threading.Thread] = []
 
-    def on_elicit(request: ElicitRequest) -> Any:
-        threads.append(threading.current_thread())
+    def on_elicit(request: ElicitParams) -> Any:
+        used.append(threading.current_thread())
         return {"name": clients[0].call_tool("echo").text}
 
     async def asking(talk: Talk, message: dict[str, Any]) -> None:
@@ -80,12 +81,12 @@ def test_a_plain_handler_may_block_and_call_its_client(
         else:
             answer = {"action": "accept", "content": {"name": "ok"}}
             assert params_of(peer)[-1]["inputResponses"] == {"a": answer}
-    assert threads[0].name.startswith("wirespeed-worker")
+    assert used[0].name.startswith("wirespeed-worker")
     aside.run(peer.stop())
 
 
 def test_coroutine_handlers_run_on_the_loop(aside: Aside, tmp_path: Path) -> None:
-    async def on_sample(request: SampleRequest) -> Any:
+    async def on_sample(request: SampleParams) -> Any:
         await asyncio.sleep(0)
         return SampleResult(content="x", model=threading.current_thread().name)
 
@@ -98,7 +99,7 @@ def test_coroutine_handlers_run_on_the_loop(aside: Aside, tmp_path: Path) -> Non
 
 
 def test_what_fails_is_raised(aside: Aside, tmp_path: Path) -> None:
-    def on_elicit(request: ElicitRequest) -> Any:
+    def on_elicit(request: ElicitParams) -> Any:
         raise ZeroDivisionError("mine")
 
     peer = served(aside, tmp_path, modern([required({"a": elicit()})]))
@@ -121,3 +122,45 @@ def test_rounds_by_hand_and_roots(aside: Aside, tmp_path: Path) -> None:
     roots = {"roots": [{"uri": "file:///b"}]}
     assert params_of(peer)[-1]["inputResponses"] == {"a": roots}
     aside.run(peer.stop())
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_handlers_that_are_nested_too_deep(
+    era: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As deep as the server likes: the innermost is refused, and all others end with that."""
+    monkeypatch.setattr(threads, "MAX_THREADS", 4)
+    monkeypatch.setattr(threads, "PATIENCE", 0.02)
+    monkeypatch.setattr(threads, "_executor", None)
+    server = Server("deep")
+    deepest = 0
+
+    @server.tool
+    async def dig(depth: int, ctx: Context) -> str:
+        return (await ctx.sample(str(depth), max_tokens=5)).text
+
+    def on_sample(request: SampleParams) -> Any:
+        nonlocal deepest
+        [message] = request.messages
+        depth = int(message.content.text)  # type: ignore[union-attr]
+        deepest = max(deepest, depth)
+        text = "gold"
+        if depth < wanted:
+            text = client.call_tool("dig", {"depth": depth + 1}, timeout=None).text
+        return SampleResult(content=text, model="m")
+
+    with SyncClient(server, era=era, on_sample=on_sample) as client:
+        wanted = 4
+        assert client.call_tool("dig", {"depth": 1}, timeout=None).text == "gold"
+        wanted, deepest = 100, 0
+        if era == "modern":
+            with pytest.raises(HandlerFailed, match="4 handlers wait for calls of their own"):
+                client.call_tool("dig", {"depth": 1}, timeout=None)
+        else:
+            client.call_tool("dig", {"depth": 1}, timeout=None)
+            assert "4 handlers wait for calls of their own" in caplog.text
+        assert deepest == 4
+        wanted = 2
+        assert client.call_tool("dig", {"depth": 1}, timeout=None).text == "gold"
+    assert threads._executor is not None
+    threads._executor.shutdown()

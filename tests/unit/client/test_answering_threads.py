@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
 from client_lab import FOREVER, Run, turns, until
 
 from wirespeed.client import threads
-from wirespeed.client.threads import Threads
+from wirespeed.client.threads import in_thread
+from wirespeed.errors import LimitExceeded
 
 
 def test_it_runs_in_the_callers_context(run: Run) -> None:
@@ -19,7 +21,7 @@ def test_it_runs_in_the_callers_context(run: Run) -> None:
 
     async def main() -> None:
         name.set("caller")
-        assert await Threads().run(lambda x: (name.get(), x), 7) == ("caller", 7)
+        assert await in_thread(lambda x: (name.get(), x), 7) == ("caller", 7)
 
     run(main())
 
@@ -31,7 +33,7 @@ def test_what_it_raises_is_raised(once: Run, exc: Exception) -> None:
 
     async def main() -> None:
         with pytest.raises((ZeroDivisionError, RuntimeError), match=r"mine|StopIteration\(3\)"):
-            await Threads().run(fail, None)
+            await in_thread(fail, None)
 
     once(main())
 
@@ -56,15 +58,15 @@ def test_abandoned_work_keeps_its_place(run: Run, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(threads, "_executor", None)
 
     async def main() -> None:
-        pool, handler = Threads(), Blocking()
+        handler = Blocking()
         for _ in range(20):  # a peer that asks and cancels in turn
-            task = asyncio.create_task(pool.run(handler, None))
+            task = asyncio.create_task(in_thread(handler, None))
             await turns()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
         await until(lambda: handler.begun == 2)
-        late = asyncio.create_task(pool.run(handler, None))
+        late = asyncio.create_task(in_thread(handler, None))
         await turns()
         assert not late.done()
         assert handler.begun == 2
@@ -78,22 +80,81 @@ def test_abandoned_work_keeps_its_place(run: Run, monkeypatch: pytest.MonkeyPatc
     run(main())
 
 
+def test_handlers_that_are_at_work_are_waited_for(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long they take, and also if some of them wait for calls."""
+    monkeypatch.setattr(threads, "MAX_THREADS", 2)
+    monkeypatch.setattr(threads, "PATIENCE", 0.001)
+    monkeypatch.setattr(threads, "_executor", None)
+    call: Future[str] = Future()
+
+    async def main() -> None:
+        handler = Blocking()
+        working = asyncio.create_task(in_thread(handler, None))
+        calling = asyncio.create_task(in_thread(lambda _: threads.wait_for(call), None))
+        late = asyncio.create_task(in_thread(lambda _: "late", None))
+        await until(lambda: threads._line._blocked == 1)
+        await asyncio.sleep(0.02)  # many times as long as it is patient
+        assert not late.done()
+        call.set_result("called")
+        assert [await late, await calling] == ["late", "called"]
+        handler.go.set()
+        assert await working == "done"
+        assert threads._executor is not None
+        threads._executor.shutdown()
+
+    run(main())
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_handlers_that_all_wait_are_not(
+    run: Run, monkeypatch: pytest.MonkeyPatch, cancelled: bool
+) -> None:
+    monkeypatch.setattr(threads, "MAX_THREADS", 2)
+    monkeypatch.setattr(threads, "PATIENCE", 60.0 if cancelled else 0.001)
+    monkeypatch.setattr(threads, "_executor", None)
+    call: Future[str] = Future()
+
+    async def main() -> None:
+        calling = [
+            asyncio.create_task(in_thread(lambda _: threads.wait_for(call), None)) for _ in "ab"
+        ]
+        await until(lambda: threads._line._blocked == 2)
+        late = asyncio.create_task(in_thread(lambda _: "late", None))
+        if cancelled:
+            await turns()
+            late.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await late
+        else:
+            with pytest.raises(LimitExceeded, match="nested too deep"):
+                await late
+        assert not threads._line._waiting
+        call.set_result("called")
+        assert await asyncio.gather(*calling) == ["called"] * 2
+        assert await in_thread(lambda _: "next", None) == "next"
+        assert threads._executor is not None
+        threads._executor.shutdown()
+
+    run(main())
+
+
 def test_what_has_not_begun_does_not_begin(once: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "_executor", threads.Workers(1))
 
     async def main() -> None:
         first, second = Blocking(), Blocking()
-        pool = Threads()
-        running = asyncio.create_task(pool.run(first, None))
+        running = asyncio.create_task(in_thread(first, None))
         await until(lambda: first.begun)
-        queued = asyncio.create_task(pool.run(second, None))  # another client has the thread
+        queued = asyncio.create_task(in_thread(second, None))  # another client has the thread
         await turns()
         queued.cancel()
         with pytest.raises(asyncio.CancelledError):
             await queued
         first.go.set()
         assert await running == "done"
-        assert await pool.run(lambda _: "next", None) == "next"
+        assert await in_thread(lambda _: "next", None) == "next"
         assert second.begun == 0
         assert threads._executor is not None
         threads._executor.shutdown()
@@ -103,10 +164,9 @@ def test_what_has_not_begun_does_not_begin(once: Run, monkeypatch: pytest.Monkey
 
 def test_a_client_may_move_to_another_loop(once: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "MAX_THREADS", 1)
-    pool = Threads()
 
     async def main() -> None:
-        each = [pool.run(lambda x: x, n) for n in range(5)]
+        each = [in_thread(lambda x: x, n) for n in range(5)]
         assert await asyncio.gather(*each) == [0, 1, 2, 3, 4]
 
     once(main())
@@ -114,10 +174,10 @@ def test_a_client_may_move_to_another_loop(once: Run, monkeypatch: pytest.Monkey
 
 
 def test_work_that_outlives_its_loop_is_harmless(once: Run) -> None:
-    pool, handler = Threads(), Blocking()
+    handler = Blocking()
 
     async def main() -> None:
-        task = asyncio.create_task(pool.run(handler, None))
+        task = asyncio.create_task(in_thread(handler, None))
         await until(lambda: handler.begun)
         task.cancel()
         await asyncio.wait((task,))

@@ -25,7 +25,7 @@ from wirespeed import Client, Socket
 from wirespeed.client import ResourceUpdated, ToolsChanged, lifecycle
 from wirespeed.client import cache as cache_module
 from wirespeed.client.cache import Keeper, ResponseCache, belongs
-from wirespeed.client.results import Unfinished
+from wirespeed.client.decoding import Unfinished
 from wirespeed.errors import RemoteError
 
 CACHED = ["tools/list", "prompts/list", "resources/list", "resources/templates/list"]
@@ -87,6 +87,39 @@ def test_without_a_time_to_live_nothing_is_kept(
             for _ in range(2):
                 await FETCHES[method](client)
             assert asked(server, method) == 2
+
+    once(main())
+
+
+@pytest.mark.parametrize("ttl", ["null", 1.5, "5000", True, [], {}], ids=repr)
+@pytest.mark.parametrize("method", [*CACHED, "resources/read", "server/discover"])
+def test_a_time_to_live_that_is_none_is_as_if_it_were_missing(
+    once: Run, tmp_path: Path, method: str, ttl: Any
+) -> None:
+    server = peer(tmp_path, "modern")
+
+    async def main() -> None:
+        async with server, Client(server.url) as client:
+            server.rules[method] = hinted(method) | {"ttlMs": None if ttl == "null" else ttl}
+            for _ in range(2):
+                await MODERN_FETCHES[method](client)
+            assert asked(server, method) == 2
+
+    once(main())
+
+
+@pytest.mark.parametrize("method", [*CACHED, "resources/read", "server/discover"])
+def test_a_time_to_live_of_ages(once: Run, tmp_path: Path, method: str) -> None:
+    server = peer(tmp_path, "modern")
+
+    async def main() -> None:
+        async with server, Client(server.url) as client:
+            server.rules[method] = hinted(method, 10**400)
+            clock = Clock(client)
+            for _ in range(2):
+                await MODERN_FETCHES[method](client)
+                clock.now += 1e9
+            assert asked(server, method) == 1
 
     once(main())
 

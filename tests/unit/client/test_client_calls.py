@@ -24,7 +24,7 @@ from wirespeed.errors import (
     RemoteError,
 )
 from wirespeed.limits import Limits
-from wirespeed.server.content import Audio, EmbeddedResource, Image, ResourceLink, Text
+from wirespeed.protocol.blocks import Audio, EmbeddedResource, Image, ResourceLink, Text
 
 Make = Callable[..., Fake]
 

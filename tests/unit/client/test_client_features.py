@@ -15,21 +15,20 @@ from peer_lab import LinePeer, Talk, nothing
 from wirespeed import Client
 from wirespeed.client import (
     Completion,
-    Contents,
     GetPromptResult,
     PromptArgument,
     PromptInfo,
     PromptMessage,
     PromptRef,
     ReadResourceResult,
+    ResourceContents,
     ResourceInfo,
     ResourceRef,
     ResourceTemplateInfo,
     UnknownContent,
 )
-from wirespeed.client.results import Block
 from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError
-from wirespeed.server.content import EmbeddedResource, Image, Text
+from wirespeed.protocol.blocks import Block, EmbeddedResource, Image, Text
 
 
 def params_of(server: LinePeer, method: str) -> dict[str, Any]:
@@ -212,12 +211,13 @@ def test_reading(once: Run, tmp_path: Path, era: Any) -> None:
         async with server, Client(server.url, era=era) as client:
             got = await client.read_resource(URI)
             assert got.contents == [
-                Contents(uri=URI, mime_type="text/plain", text="one", meta={"m": 1}),
-                Contents(uri=URI + "/2", text=""),
-                Contents(uri=URI + "/3", mime_type="image/png", data=b"\x00\xff"),
+                ResourceContents(uri=URI, mime_type="text/plain", text="one", meta={"m": 1}),
+                ResourceContents(uri=URI + "/2", text=""),
+                ResourceContents(uri=URI + "/3", mime_type="image/png", blob=b"\x00\xff"),
             ]
             assert (got.text, got.data) == ("one\n", b"one")
-            assert (got.meta, got.cache_scope) == ({"r": 1}, "public")
+            scope = "public" if era == "modern" else "private"  # which means nothing there
+            assert (got.meta, got.cache_scope) == ({"r": 1}, scope)
             assert params_of(server, "resources/read") == {"uri": URI}
 
     once(main())
@@ -225,9 +225,9 @@ def test_reading(once: Run, tmp_path: Path, era: Any) -> None:
 
 def test_the_bytes_of_a_resource() -> None:
     assert ReadResourceResult([]).data == b""
-    assert ReadResourceResult([Contents(uri=URI, data=b"\x00")]).data == b"\x00"
-    assert ReadResourceResult([Contents(uri=URI, data=b"\x00")]).text == ""
-    assert ReadResourceResult([Contents(uri=URI, text="ü")]).data == "ü".encode()
+    assert ReadResourceResult([ResourceContents(uri=URI, blob=b"\x00")]).data == b"\x00"
+    assert ReadResourceResult([ResourceContents(uri=URI, blob=b"\x00")]).text == ""
+    assert ReadResourceResult([ResourceContents(uri=URI, text="ü")]).data == "ü".encode()
 
 
 @pytest.mark.parametrize(

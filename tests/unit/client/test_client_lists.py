@@ -10,7 +10,7 @@ import pytest
 from client_lab import LEGACY, META, MODERN, Fake, Run, failed, fill, text_result, turns, until
 
 from wirespeed import Client, Server
-from wirespeed.client import ToolInfo
+from wirespeed.client import ToolInfo, news
 from wirespeed.client import lists as lists_module
 from wirespeed.errors import InvalidResponse, RemoteError
 
@@ -145,7 +145,8 @@ def test_what_a_tool_says(once: Run, fake: Make) -> None:
     async def main() -> None:
         async with Client(server.target, era="legacy") as client:
             got = await client.list_tools_page()
-            assert (got.ttl_ms, got.cache_scope, got.meta) == (5, "public", {"p": 1})
+            # which are members of 2026-07-28
+            assert (got.ttl_ms, got.cache_scope, got.meta) == (0, "private", {"p": 1})
             assert got.tools[0] == ToolInfo(
                 name="odd näme/1", input_schema=full["inputSchema"], title="T", description="d",
                 output_schema={"type": "object"}, annotations=full["annotations"],
@@ -286,8 +287,14 @@ def test_changes_in_a_row_are_fetched_in_order(run: Run, fake: Make) -> None:
 
 @pytest.mark.parametrize("how", ["result", "cancelled", "both", "error"])
 def test_the_end_of_a_subscription(
-    run: Run, fake: Make, caplog: pytest.LogCaptureFixture, how: str
+    run: Run,
+    fake: Make,
+    caplog: pytest.LogCaptureFixture,
+    how: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(news, "_LISTEN_DELAY", 60.0)
+    monkeypatch.setattr(news, "_MAX_LISTEN_DELAY", 60.0)
     result = '{"jsonrpc":"2.0","id":$LISTEN,"result":{"resultType":"complete"}}'
     cancelled = (
         '{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":$LISTEN}}'

@@ -191,3 +191,20 @@ def test_progress_and_the_blocking_client_go_through_it() -> None:
 def test_a_middleware_must_be_callable() -> None:
     with pytest.raises(TypeError, match="must be callable, not int"):
         Client(Server("lab"), middleware=[5])  # type: ignore[list-item]
+
+
+def test_the_method_stays_what_it_is(run: Any) -> None:
+    async def change(request: OutboundRequest, call_next: Any) -> Any:
+        with pytest.raises(AttributeError):
+            request.method = "tools/list"  # type: ignore[misc]
+        with pytest.raises(AttributeError):
+            request.name = "wait"  # type: ignore[misc]
+        return await call_next(request)
+
+    async def main() -> None:
+        server, metas = lab()
+        async with Client(server, middleware=[change]) as client:
+            assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
+        assert metas[-1][""] == "tools/call"
+
+    run(main())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
 import signal
@@ -14,10 +15,11 @@ from typing import Any
 
 import pytest
 from client_lab import FOREVER, LEGACY, MODERN, Fake, alive, our_threads, text_result
-from feature_lab import changed, peer, running, updated
+from feature_lab import changed, paged, peer, running, updated
 
 from wirespeed import Client, Server, SyncClient
-from wirespeed.client import PromptRef, ResourceUpdated, ToolsChanged, VersionMismatch
+from wirespeed.client import TASKS, PromptRef, ResourceUpdated, ToolsChanged, VersionMismatch
+from wirespeed.client.sync import walk
 from wirespeed.errors import CallTimeout, ConnectionClosed, RemoteError
 
 Make = Callable[..., Fake]
@@ -405,6 +407,115 @@ def test_an_iteration_that_is_left(fake: Make) -> None:
         assert next(left).name == "a"
     left.close()  # after the client
     assert len(server.sent("tools/list")) == 2
+
+
+class Cycle:
+    """Something that only the garbage collector ends."""
+
+    def __init__(self, held: Any) -> None:
+        self.me, self.held = self, held
+
+
+class DuringHandover:
+    """A client's loop, where something happens while work is handed to it, under the lock."""
+
+    def __init__(self, loop: Any, act: Callable[[], Any]) -> None:
+        self.loop, self.act = loop, act
+        self.acted = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loop, name)
+
+    def call_soon_threadsafe(self, *args: Any) -> Any:
+        if not self.acted:
+            self.acted = True
+            self.act()
+        return self.loop.call_soon_threadsafe(*args)
+
+
+@pytest.mark.parametrize("where", ["under the lock", "in the loop's thread"])
+def test_iterations_that_the_collector_ends(
+    tmp_path: Path, where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may run at any allocation: the generators are closed, and nobody waits for that."""
+    pages = paged("tools", {None: ("ab", None)})
+    closed: list[Any] = []
+
+    async def tools(listing: Any) -> Any:
+        try:
+            async for item in listing:
+                yield item
+        finally:
+            closed.append(threading.current_thread())
+
+    server = peer(tmp_path, "legacy", {"tools/list": pages})
+    with running(server), SyncClient(server.url, era="legacy") as client:
+        real = client._client.iter_tools
+        left = Cycle(walk(client, tools(real())))
+        assert next(left.held).name == "a"
+        del left
+        assert closed == []
+        if where == "under the lock":
+            loop = client._loop
+            client._loop = DuringHandover(loop, gc.collect)  # type: ignore[assignment]
+            client.ping()
+            client._loop = loop
+        else:
+            client._loop.call_soon_threadsafe(gc.collect)  # type: ignore[union-attr]
+        eventually(lambda: closed)
+        assert closed == [client._thread]
+        assert not client._walked
+        client.ping()
+    assert not caplog.records
+
+
+def test_a_task_that_is_no_longer_iterated_over() -> None:
+    server = Server("s")
+    server.use_tasks(poll_interval=0.02)
+    go = threading.Event()
+
+    @server.tool(task="required")
+    def slow() -> str:
+        go.wait(FOREVER)
+        return "done"
+
+    with SyncClient(server, extensions=[TASKS]) as client:
+        task = client.start_tool("slow")
+        left = Cycle(iter(task))
+        assert next(left.held).status == "working"
+        del left
+        loop = client._loop
+        client._loop = DuringHandover(loop, gc.collect)  # type: ignore[assignment]
+        client.ping()
+        client._loop = loop
+        go.set()
+        assert task.result(timeout=FOREVER).text == "done"
+
+
+@pytest.mark.parametrize("act", ["ping", "list_tools", "close"])
+def test_a_signal_handler_may_use_it(fake: Make, act: str) -> None:
+    """Also when the signal comes while its thread holds the client's lock."""
+    client = SyncClient(fake(LEGACY).target, era="legacy")
+    done: list[int] = []
+
+    def handler(number: int, _: Any) -> None:
+        done.append(number)
+        getattr(client, act)()
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with client:
+            handing = DuringHandover(client._loop, lambda: signal.raise_signal(signal.SIGUSR1))
+            client._loop = handing  # type: ignore[assignment]
+            if act == "close":
+                with pytest.raises(ConnectionClosed):
+                    client.ping()
+            else:
+                client.ping()
+                client._loop = handing.loop
+            assert done == [signal.SIGUSR1]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_errors_have_the_callers_line(fake: Make) -> None:

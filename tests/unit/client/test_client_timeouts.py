@@ -5,14 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from client_lab import FOREVER, LEGACY, MODERN, Fake, Run, text_result, turns
+from client_lab import FOREVER, LEGACY, MODERN, Fake, Run, text_result, turns, until
+from peer_lab import LEGACY_PEER, MODERN_PEER, TOOL, LinePeer, Talk, nothing
 
 from wirespeed import Client
 from wirespeed.client.connection import ClientConnection
-from wirespeed.errors import CallTimeout, LocalError, RemoteError
+from wirespeed.errors import (
+    CallTimeout,
+    ConnectionClosed,
+    LocalError,
+    RemoteError,
+    TransportError,
+)
 from wirespeed.limits import Limits
 from wirespeed.transport.link import Link
 
@@ -165,7 +173,6 @@ class Owner:
 
     def on_notification(self, message: Any) -> None: ...
     def on_bad_line(self, message: Any) -> None: ...
-    def on_outcome(self, outcome: Any) -> None: ...
     def on_link_eof(self) -> None: ...
     def on_link_lost(self, exc: Any) -> None: ...
 
@@ -343,3 +350,119 @@ def test_cancelling_after_the_end_says_nothing(once: Run, fake: Make) -> None:
 
     once(main())
     assert not cancelled_ids(server)
+
+
+# -- more than one request -------------------------------------------------------------------------
+
+
+def test_the_pages_of_a_list_share_its_time_limit(once: Run, tmp_path: Path) -> None:
+    """Each comes at once, and they never end."""
+
+    async def give(talk: Talk, message: dict[str, Any]) -> None:
+        page = {"tools": [TOOL], "resultType": "complete", "nextCursor": str(len(talk.messages))}
+        await talk.result(message, page)
+
+    async def main() -> None:
+        async with (
+            LinePeer(MODERN_PEER | {"tools/list": give}, tmp_path) as peer,
+            Client(peer.url, timeout=FOREVER) as client,
+        ):
+            with pytest.raises(CallTimeout):
+                await client.list_tools(timeout=0.05)
+            assert peer.sent("tools/list")
+
+    once(main())
+
+
+def test_the_time_limit_of_the_first_request_is_also_that_of_the_start(
+    once: Run, tmp_path: Path
+) -> None:
+    released = asyncio.Event()
+
+    async def slow(talk: Talk, message: dict[str, Any]) -> None:
+        await released.wait()
+        await talk.result(message, MODERN_PEER["server/discover"])  # type: ignore[arg-type]
+
+    async def main() -> None:
+        async with LinePeer(MODERN_PEER | {"server/discover": slow}, tmp_path) as peer:
+            async with Client(peer.url, auto_start=False, timeout=None) as client:
+                for n in range(3):
+                    with pytest.raises(CallTimeout, match="could not be sent within its time"):
+                        await client.call_tool("echo", timeout=0.02 * n)
+                waiting = asyncio.create_task(client.call_tool("echo"))
+                await turns()
+                released.set()
+                assert (await waiting).text == "ok"
+            assert len(peer.talks) == 1  # it is started once, and who gives up does not end that
+
+    once(main())
+
+
+def test_a_client_that_is_closed_while_it_starts(once: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with LinePeer(MODERN_PEER | {"server/discover": nothing}, tmp_path) as peer:
+            async with Client(peer.url, auto_start=False) as client:
+                waiting = asyncio.create_task(client.call_tool("echo"))
+                await peer.got("server/discover")
+                await client.close()
+                with pytest.raises(ConnectionClosed):
+                    await waiting
+            async with Client(peer.url, auto_start=False) as client:
+                waiting = asyncio.create_task(client.call_tool("echo"))
+                await asyncio.sleep(0)  # it has not begun
+            with pytest.raises(ConnectionClosed):
+                await waiting
+            assert client._life.live is None
+
+    once(main())
+
+
+def test_a_start_that_fails_is_told_to_everybody(once: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Client(f"unix:{tmp_path}/none", auto_start=False) as client:
+            calls = [asyncio.create_task(client.call_tool("echo")) for _ in range(2)]
+            for call in calls:
+                with pytest.raises(TransportError):
+                    await call
+            async with LinePeer(MODERN_PEER, tmp_path) as peer:
+                assert peer.path is not None
+                peer.path.rename(tmp_path / "none")
+                assert (await client.call_tool("echo")).text == "ok"
+
+    once(main())
+
+
+@pytest.mark.parametrize("base", [LEGACY_PEER, MODERN_PEER], ids=["legacy", "modern"])
+@pytest.mark.parametrize("ask", ["ping", "set_log_level", "subscribe_resource", "discover"])
+def test_any_request_starts_the_client(once: Run, tmp_path: Path, base: Any, ask: str) -> None:
+    async def main() -> None:
+        async with LinePeer(base, tmp_path) as peer:
+            async with Client(peer.url, auto_start=False) as client:
+                call = getattr(client, ask)
+                arguments = {"set_log_level": ("info",), "subscribe_resource": ("file:///x",)}
+                with contextlib.suppress(RemoteError, LocalError):
+                    await call(*arguments.get(ask, ()), timeout=0.2)
+                assert client.protocol_version
+            assert len(peer.talks) == 1
+
+    once(main())
+
+
+@pytest.mark.parametrize("answer", ["none", "error", "nonsense"])
+def test_a_legacy_server_that_sets_no_log_level_can_be_used(
+    once: Run, tmp_path: Path, answer: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rule: Any = {"none": nothing, "error": (-32603, "no"), "nonsense": nonsense}[answer]
+
+    async def main() -> None:
+        async with LinePeer(LEGACY_PEER | {"logging/setLevel": rule}, tmp_path) as peer:
+            options: Any = {"handshake_timeout": 0.2} if answer == "none" else {}
+            async with Client(peer.url, era="legacy", log_level="info", **options) as client:
+                assert (await client.call_tool("echo")).text == "ok"
+                await until(lambda: "does not take the log level info" in caplog.text)
+
+    once(main())
+
+
+async def nonsense(talk: Talk, message: dict[str, Any]) -> None:
+    await talk.send(id=message["id"], result="nonsense")

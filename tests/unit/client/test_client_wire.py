@@ -298,7 +298,7 @@ def test_a_log_callback_that_raises(
         raise asyncio.CancelledError("mine")
 
     once(one_call(fake(says(["flood", 2])), on_log=on_log))
-    assert caplog.text.count("a callback of the client failed") == 2
+    assert caplog.text.count("on_log failed") == 2
 
 
 def test_an_async_log_callback(once: Run, fake: Make, caplog: pytest.LogCaptureFixture) -> None:
@@ -316,7 +316,7 @@ def test_an_async_log_callback(once: Run, fake: Make, caplog: pytest.LogCaptureF
 
     once(main())
     assert seen == [0, 1, 2]
-    assert caplog.text.count("a task of the client failed") == 3
+    assert caplog.text.count("on_log failed") == 3
 
 
 def test_an_async_log_callback_is_cancelled_by_close(run: Run, fake: Make) -> None:
@@ -329,7 +329,7 @@ def test_an_async_log_callback_is_cancelled_by_close(run: Run, fake: Make) -> No
             ended.append("cancelled")
 
     run(one_call(fake(says(["flood", 2])), on_log=on_log))
-    assert ended == ["cancelled"] * 2
+    assert ended == ["cancelled"]  # the second one waited for its turn
 
 
 # -- levels ----------------------------------------------------------------------------------------
@@ -377,7 +377,7 @@ def test_a_server_without_logging_can_be_used(
         del rules["logging/setLevel"]
         rules["logging/setLevel"] = LEGACY["server/discover"]
     once(one_call(fake(rules), log_level="info"))
-    assert "logging" in caplog.text or "refuses the log level" in caplog.text
+    assert "logging" in caplog.text or "does not take the log level" in caplog.text
 
 
 def test_unknown_log_levels_are_refused(fake: Make) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,11 @@ from asking_lab import (
     required,
 )
 from client_lab import META, Run, fill, text_result, turns, until
-from peer_lab import LinePeer, Rules, Talk
+from peer_lab import LinePeer, Talk
+from rounds_lab import call, fail, name, with_client
 
 from wirespeed import Client
-from wirespeed.client import rounds
-from wirespeed.client.questions import ElicitRequest, SampleRequest, SampleResult
+from wirespeed.client import ElicitParams, SampleParams, SampleResult, rounds
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -41,11 +40,7 @@ from wirespeed.errors import (
 ROOTS = {"method": "roots/list"}
 
 
-async def name(request: ElicitRequest) -> Any:
-    return {"name": "octocat"}
-
-
-async def four(request: SampleRequest) -> Any:
+async def four(request: SampleParams) -> Any:
     return SampleResult(content="4", model="abacus")
 
 
@@ -56,30 +51,6 @@ NAMED = {"action": "accept", "content": {"name": "octocat"}}
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(rounds, "LONGEST_PAUSE", 0.002)
-
-
-Work = Callable[[Client, LinePeer], Awaitable[Any]]
-
-
-def with_client(run: Run, folder: Path, rules: Rules, work: Work, **options: Any) -> Any:
-    async def main() -> Any:
-        async with LinePeer(rules, folder) as peer, Client(peer.url, **options) as client:
-            return await work(client, peer)
-
-    return run(main())
-
-
-async def call(client: Client, peer: LinePeer) -> list[dict[str, Any]]:
-    """Make one call; the params of each round."""
-    assert (await client.call_tool("book", {"seats": 2})).text == "done"
-    return params_of(peer)
-
-
-async def fail(client: Client, peer: LinePeer) -> Exception:
-    """Make one call that fails."""
-    with pytest.raises(Exception) as caught:
-        await client.call_tool("book", {"seats": 2})
-    return caught.value
 
 
 FIRST = {"name": "book", "arguments": {"seats": 2}}
@@ -300,8 +271,10 @@ def test_progress_and_meta_are_those_of_the_call(once: Run, tmp_path: Path) -> N
         params = message["params"]
         retry = "requestState" in params
         token = params["_meta"]["progressToken"]
-        progress = {"progressToken": token, "progress": 2 if retry else 1}
-        await talk.send(method="notifications/progress", params=progress)
+        # each round is a request, whose progress begins anew, and rises (basic/…/progress)
+        for reached in (1, 3, 2) if retry else (2, 4):
+            progress = {"progressToken": token, "progress": reached}
+            await talk.send(method="notifications/progress", params=progress)
         await talk.result(message, DONE if retry else required(state="s"))
 
     async def work(client: Client, peer: LinePeer) -> None:
@@ -309,7 +282,7 @@ def test_progress_and_meta_are_those_of_the_call(once: Run, tmp_path: Path) -> N
         await client.call_tool(
             "book", on_progress=lambda p, t, m: got.append(p), meta={"traceparent": "00-1-2-00"}
         )
-        assert got == [1, 2]
+        assert got == [2, 4, 1, 3]
         one, two = (message["params"]["_meta"] for message in peer.sent("tools/call"))
         assert one["traceparent"] == two["traceparent"] == "00-1-2-00"
         assert one["progressToken"] != two["progressToken"]
@@ -404,10 +377,14 @@ def test_trap_64_other_methods_cannot_ask(once: Run, tmp_path: Path) -> None:
 
 
 def test_trap_64_a_legacy_server_cannot_ask_so(once: Run, tmp_path: Path) -> None:
+    """Members of these names mean nothing there."""
+
+    async def work(client: Client, peer: LinePeer) -> None:
+        assert (await client.call_tool("book")).text == "ok"
+        assert len(peer.sent("tools/call")) == 1
+
     rules = legacy() | {"tools/call": required({"a": elicit()}, "s") | text_result()}
-    exc = with_client(once, tmp_path, rules, fail, on_elicit=name)
-    assert isinstance(exc, InvalidResponse)
-    assert "'input_required', which was not negotiated" in str(exc)
+    with_client(once, tmp_path, rules, work, on_elicit=name)
 
 
 def test_trap_24_what_follows_a_round_may_be_unknown_too(once: Run, tmp_path: Path) -> None:
@@ -484,7 +461,7 @@ def test_handlers_of_one_round_run_at_once(run: Run, tmp_path: Path) -> None:
 def test_a_handler_that_fails_ends_the_others_and_the_call(run: Run, tmp_path: Path) -> None:
     gate = Gate({"name": "x"})
 
-    async def on_sample(request: SampleRequest) -> Any:
+    async def on_sample(request: SampleParams) -> Any:
         await gate.wait()
         raise ZeroDivisionError("mine")
 
@@ -524,6 +501,20 @@ def test_a_declined_form_is_an_answer(once: Run, tmp_path: Path, action: str) ->
 
     rules = modern([required({"a": elicit()}), DONE])
     with_client(once, tmp_path, rules, work, on_elicit=lambda request: action)
+
+
+def test_a_handler_that_was_cancelled_by_itself_fails(run: Run, tmp_path: Path) -> None:
+    """Nobody cancelled the call."""
+
+    async def gives_up(request: ElicitParams) -> Any:
+        raise asyncio.CancelledError
+
+    async def work(client: Client, peer: LinePeer) -> None:
+        exc = await fail(client, peer)
+        assert isinstance(exc, HandlerFailed) and "on_elicit was cancelled" in str(exc)
+
+    results = [required({"a": elicit()}, "s")]
+    with_client(run, tmp_path, modern(results), work, on_elicit=gives_up)
 
 
 # -- ending early ----------------------------------------------------------------------------------
@@ -615,7 +606,7 @@ def test_rounds_by_hand(once: Run, tmp_path: Path) -> None:
             await client.call_tool("book", {"seats": 2})
         needed = caught.value
         assert needed.state == "one é"
-        assert needed.requests["a"] == ElicitRequest(
+        assert needed.requests["a"] == ElicitParams(
             message=ELICIT["message"],  # type: ignore[arg-type]
             schema=ELICIT["requestedSchema"],  # type: ignore[arg-type]
         )

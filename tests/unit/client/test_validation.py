@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -12,13 +11,11 @@ from typing import Any
 import pytest
 from asking_lab import elicit, legacy, required
 from client_lab import Run, text_result
-from peer_lab import MODERN_PEER, LinePeer, Rules, Talk
+from peer_lab import MODERN_PEER, LinePeer, Rules, Talk, nothing
 
 from wirespeed import Client
 from wirespeed.client import validation
-from wirespeed.client.results import CallToolResult
-from wirespeed.client.validation import check_of
-from wirespeed.errors import InvalidResponse
+from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError
 
 SCHEMA = {
     "type": "object",
@@ -27,12 +24,9 @@ SCHEMA = {
     "$defs": {"row": {"type": "object", "properties": {"name": {"type": "string"}}}},
 }
 GOOD = {"rows": [{"name": "a"}]}
-UNUSABLE = r"outputSchema of t (cannot be used|has a reference)"
+UNUSABLE = r"outputSchema of t (cannot be used|has a reference to nothing|refers to another doc)"
+END = {"resultType": "complete"}
 BAD = {"rows": [{}, {"name": 7}]}
-
-
-def checked(schema: Any, value: Any = None, is_error: bool = False) -> None:
-    check_of("t", schema)(CallToolResult([], value, is_error))
 
 
 def tool(schema: Any = SCHEMA, name: str = "t") -> dict[str, Any]:
@@ -104,6 +98,25 @@ def test_nothing_is_checked_if_that_is_not_wanted(once: Run, tmp_path: Path) -> 
     with_client(once, tmp_path, rules(BAD), work, validate=False)
 
 
+def test_a_hostile_tool_does_not_stop_its_client(once: Run, tmp_path: Path) -> None:
+    """Gone through as it is written, the value is gone through 2^100 times."""
+    twice = {"properties": {"x": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}}}
+    good: Any = {}
+    bad: Any = 7
+    for _ in range(100):
+        good, bad = {"x": good}, {"x": bad}
+
+    async def work(client: Client, peer: LinePeer) -> None:
+        await client.list_tools()
+        assert (await client.call_tool("t")).structured_content == good
+        peer.rules |= rules(bad, tool(twice | {"type": "object"}))
+        await client.list_tools()
+        with pytest.raises(InvalidResponse, match='7 is not of type "object"'):
+            await client.call_tool("t")
+
+    with_client(once, tmp_path, rules(good, tool(twice)), work)
+
+
 def test_tools_without_a_schema_cost_nothing(once: Run, tmp_path: Path) -> None:
     async def work(client: Client, peer: LinePeer) -> None:
         await client.list_tools()
@@ -126,7 +139,7 @@ def test_without_the_package(once: Run, tmp_path: Path, monkeypatch: pytest.Monk
         Client("tcp://127.0.0.1:1", validate=True)
 
 
-@pytest.mark.parametrize("bad", [None, "yes", 2])
+@pytest.mark.parametrize("bad", [None, "yes", 2, 0, 1])
 def test_a_bad_option(bad: Any) -> None:
     with pytest.raises(ValueError, match="validate must be"):
         Client("tcp://127.0.0.1:1", validate=bad)
@@ -180,6 +193,60 @@ def test_a_result_counts_by_the_schema_that_the_tool_has_now(once: Run, tmp_path
     with_client(once, tmp_path, rules(GOOD), work)
 
 
+def test_tools_are_listed_again_past_the_cache(once: Run, tmp_path: Path) -> None:
+    """What a server said to be fresh for an hour may be wrong all the same."""
+
+    def kept(value: Any, *tools: dict[str, Any]) -> Rules:
+        changed = rules(value, *tools)
+        changed["tools/list"] |= {"ttlMs": 3_600_000, "cacheScope": "private"}  # type: ignore
+        return changed
+
+    async def work(client: Client, peer: LinePeer) -> None:
+        await client.list_tools()
+        peer.rules |= kept({"new": True}, tool({"type": "object", "required": ["new"]}))
+        assert (await client.call_tool("t")).structured_content == {"new": True}
+        assert len(peer.sent("tools/list")) == 2
+        await client.list_tools()
+        assert len(peer.sent("tools/list")) == 2  # from the cache
+
+    with_client(once, tmp_path, kept(GOOD), work)
+
+
+def test_a_tool_that_was_called_before_it_was_there_is_checked_later(
+    once: Run, tmp_path: Path
+) -> None:
+    async def work(client: Client, peer: LinePeer) -> None:
+        for missing in ((-32602, "Unknown tool"), text_result() | END | {"isError": True}):
+            peer.rules |= rules(BAD, tool(name="other")) | {"tools/call": missing}
+            if isinstance(missing, tuple):
+                with pytest.raises(RemoteError):
+                    await client.call_tool("t")
+            else:
+                assert (await client.call_tool("t")).is_error
+        peer.rules |= rules(BAD)
+        with pytest.raises(InvalidResponse, match=r"rows\[1\]"):
+            await client.call_tool("t")
+
+    with_client(once, tmp_path, rules(BAD, tool(name="other")), work, validate=True)
+
+
+@pytest.mark.parametrize("hidden", [True, False], ids=["before", "after"])
+def test_the_time_limit_of_a_call_is_also_that_of_its_check(
+    once: Run, tmp_path: Path, hidden: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(client: Client, peer: LinePeer) -> None:
+        if not hidden:
+            await client.list_tools()
+        peer.rules |= {"tools/list": nothing}
+        expected = CallTimeout if hidden else InvalidResponse
+        with pytest.raises(expected):
+            await client.call_tool("t", timeout=0.05)
+        await peer.got("notifications/cancelled")
+        assert len(peer.sent("tools/call")) == (0 if hidden else 1)
+
+    with_client(once, tmp_path, rules(BAD), work, validate=True, timeout=None)
+
+
 def test_a_schema_that_cannot_be_used_may_have_been_mended(once: Run, tmp_path: Path) -> None:
     async def work(client: Client, peer: LinePeer) -> None:
         await client.list_tools()
@@ -216,178 +283,6 @@ def test_a_schema_that_cannot_be_used_stops_the_call_before_it_is_made(
     with_client(once, tmp_path, rules(GOOD, tool({"type": "nonsense"})), work)
 
 
-# -- values ----------------------------------------------------------------------------------------
-
-
-def test_failures_are_not_checked() -> None:
-    checked(SCHEMA, None, is_error=True)
-    checked(SCHEMA, BAD, is_error=True)
-
-
-def test_structured_content_must_be_there() -> None:
-    with pytest.raises(InvalidResponse, match="no structuredContent, which the tool's"):
-        checked(SCHEMA)
-
-
-@pytest.mark.parametrize(
-    ("schema", "value"),
-    [({"type": "null"}, None), ({"type": "array"}, [1]), ({}, 7), (True, "x")],
-)
-def test_trap_74_any_schema_and_any_value(schema: Any, value: Any) -> None:
-    checked(schema, value)
-
-
-@pytest.mark.parametrize(
-    ("schema", "value", "path"),
-    [
-        ({"type": "object"}, 7, "structuredContent: "),
-        ({"properties": {"a": {"type": "null"}}}, {"a": 1}, "structuredContent.a: "),
-        ({"properties": {"a b": {"type": "null"}}}, {"a b": 1}, "structuredContent['a b']: "),
-        ({"items": {"items": {"type": "null"}}}, [[None], [None, 1]], "structuredContent[1][1]: "),
-        ({"required": ["x"]}, {}, "structuredContent: "),
-    ],
-)
-def test_errors_name_the_place(schema: Any, value: Any, path: str) -> None:
-    with pytest.raises(InvalidResponse) as caught:
-        checked(schema, value)
-    assert f"breaks its outputSchema: {path}" in str(caught.value)
-
-
-def test_errors_are_short() -> None:
-    with pytest.raises(InvalidResponse) as caught:
-        checked({"type": "object"}, "x" * 100_000)
-    assert len(str(caught.value)) < 400
-
-
-# -- schemas ---------------------------------------------------------------------------------------
-
-
-REFERENCES = [
-    {"$ref": "http://127.0.0.1:%d/x"},
-    {"$ref": "http://localhost:%d/x#/$defs/a"},
-    {"$id": "http://127.0.0.1:%d/a", "$ref": "b"},
-    {"$dynamicRef": "http://127.0.0.1:%d/x#a"},
-    {"properties": {"a": {"items": {"anyOf": [{"$ref": "http://127.0.0.1:%d/x"}]}}}},
-]
-
-
-def filled(schema: Any, port: int) -> Any:
-    if isinstance(schema, dict):
-        return {key: filled(value, port) for key, value in schema.items()}
-    if isinstance(schema, list):
-        return [filled(value, port) for value in schema]
-    return schema.replace("%d", str(port)) if isinstance(schema, str) else schema
-
-
-@pytest.mark.parametrize("schema", REFERENCES, ids=range(len(REFERENCES)))
-def test_trap_77_no_reference_is_fetched(schema: Any) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.setblocking(False)
-        with pytest.raises(InvalidResponse, match=UNUSABLE):
-            checked(filled(schema, listener.getsockname()[1]), {"a": [1]})
-        with pytest.raises(BlockingIOError):
-            listener.accept()  # nobody came
-
-
-@pytest.mark.parametrize("uri", ["file:///etc/passwd", "urn:x:y", "json-schema:///x", "#/nope"])
-def test_trap_77_what_is_not_resolved_is_refused(uri: str) -> None:
-    with pytest.raises(InvalidResponse, match=UNUSABLE):
-        checked({"$ref": uri}, 1)
-
-
-def test_references_inside_a_schema_are_followed() -> None:
-    inner = {"$id": "http://example.com/b", "type": "string"}
-    for schema in (
-        {"$defs": {"b": inner}, "$ref": "http://example.com/b"},
-        {"$id": "http://example.com/a", "$defs": {"b": inner}, "$ref": "b"},
-        {"$defs": {"b": {"$anchor": "here", "type": "string"}}, "$ref": "#here"},
-    ):
-        checked(schema, "x")
-        with pytest.raises(InvalidResponse, match='is not of type "string"'):
-            checked(schema, 1)
-
-
-DRAFTS = [
-    "https://json-schema.org/draft/2020-12/schema",
-    "https://json-schema.org/draft/2019-09/schema",
-    "http://json-schema.org/draft-07/schema#",
-    "http://json-schema.org/draft-07/schema",
-    "http://json-schema.org/draft-06/schema#",
-    "http://json-schema.org/draft-04/schema#",
-]
-
-
-@pytest.mark.parametrize("dialect", DRAFTS)
-def test_known_dialects(dialect: str) -> None:
-    checked({"$schema": dialect, "type": "object"}, {})
-    with pytest.raises(InvalidResponse, match="is not of type"):
-        checked({"$schema": dialect, "type": "object"}, 1)
-
-
-def test_the_dialect_is_2020_12_unless_a_schema_says_otherwise() -> None:
-    checked({"prefixItems": [{"type": "string"}]}, ["x"])
-    with pytest.raises(InvalidResponse, match=r"structuredContent\[0\]"):
-        checked({"prefixItems": [{"type": "string"}]}, [1])
-    checked({"$schema": DRAFTS[2], "prefixItems": [{"type": "string"}]}, [1])  # not in draft 7
-
-
-@pytest.mark.parametrize("dialect", ["http://example.com/schema", "", 7, None, DRAFTS[0] + "x"])
-def test_unknown_dialects_are_refused(dialect: Any) -> None:
-    with pytest.raises(InvalidResponse, match="dialect that is not supported"):
-        checked({"$schema": dialect}, {})
-
-
-@pytest.mark.parametrize("schema", [[], "x", 1, {"type": "x"}, {"properties": 1}, {"pattern": "("}])
-def test_broken_schemas_are_refused(schema: Any) -> None:
-    with pytest.raises(InvalidResponse, match="outputSchema of t"):
-        checked(schema, {})
-
-
-# -- bounds ----------------------------------------------------------------------------------------
-
-
-def test_deep_schemas_are_refused() -> None:
-    schema: Any = {}
-    for _ in range(200):
-        schema = {"items": schema}
-    with pytest.raises(InvalidResponse, match="deeper than 128 levels"):
-        checked(schema, [])
-
-
-def test_large_schemas_are_refused() -> None:
-    with pytest.raises(InvalidResponse, match="more than 10000 parts"):
-        checked({"anyOf": [{} for _ in range(10_001)]}, [])
-
-
-@pytest.mark.parametrize("by", ["pointer", "anchor", "id"])
-def test_references_that_double_are_refused(by: str) -> None:
-    def name(n: int) -> dict[str, Any]:
-        if by == "pointer":
-            return {}
-        return {"$anchor": f"a{n}"} if by == "anchor" else {"$id": f"http://example.com/a{n}"}
-
-    ref = {"pointer": "#/$defs/a{}", "anchor": "#a{}", "id": "http://example.com/a{}"}[by]
-    defs: dict[str, Any] = {
-        f"a{n}": name(n) | {"allOf": [{"$ref": ref.format(n + 1)}] * 2} for n in range(40)
-    }
-    defs["a40"] = name(40) | {"type": "string"}
-    with pytest.raises(InvalidResponse, match="more work than is allowed"):
-        checked({"$defs": defs, "$ref": ref.format(0)}, "x")
-
-
-def test_schemas_that_refer_to_themselves_are_fine() -> None:
-    tree = {"type": "object", "properties": {"kids": {"items": {"$ref": "#"}}}}
-    checked(tree, {"kids": [{"kids": []}]})
-    with pytest.raises(InvalidResponse, match=r"structuredContent.kids\[0\].kids\[0\]"):
-        checked(tree, {"kids": [{"kids": [1]}]})
-    checked({"$ref": "#"}, 1)
-
-
-def test_regular_expressions_give_up() -> None:
-    with pytest.raises(InvalidResponse, match="structuredContent"):
-        checked({"pattern": r"(?=(a+)+\1$)b"}, "a" * 5000)
-
-
 def test_what_is_known_of_tools_is_bounded(monkeypatch: pytest.MonkeyPatch, once: Run) -> None:
     monkeypatch.setattr(validation, "MAX_TOOLS", 10)
     from wirespeed.client.results import ToolInfo
@@ -405,12 +300,3 @@ def test_what_is_known_of_tools_is_bounded(monkeypatch: pytest.MonkeyPatch, once
         assert await checks.of("t0") is None
 
     once(main())
-
-
-@pytest.mark.parametrize("base", ["s", "http://h/s"])
-def test_references_by_way_of_an_id_are_refused(base: str) -> None:
-    """What is behind them is not counted, and a few lines could make endless work."""
-    schema = {"$id": base, "$defs": {"a": {}}, "allOf": [{"$ref": f"{base}#/$defs/a"}]}
-    with pytest.raises(InvalidResponse, match=r"reference by way of an \$id"):
-        checked(schema, {})
-    checked({"$defs": {"a": {}}, "allOf": [{"$ref": "#/$defs/a"}]}, {})

@@ -378,3 +378,65 @@ def test_counters() -> None:
     assert counters["slabs_live"] == slabs_live()
     assert session.messages_in == 8
     assert session.bytes_out == len(out)
+
+
+# -- requests that come too late -----------------------------------------------------------------
+
+
+def test_a_refusal_answers_what_comes_and_leaves_the_rest() -> None:
+    session = limited(max_in_flight=1)
+    session.receive_data(numbers(1, 2))
+    (first,) = take(session)
+    id = session.send_request("ask", token="asked")
+    session.refusal = (-7, "too late")
+    sent(session)
+    session.receive_data(
+        numbers(3)
+        + notification("notifications/x")
+        + batch(request(4))  # no batches here: a fault
+        + request(2)
+        + result(id)
+        + cancel(2)
+    )
+    shown = outcomes(session)
+    assert [m.split()[0] for m in shown] == ["notification", "invalid", "result", "notification"]
+    lines = sent(session).splitlines()
+    assert lines[0] == b'{"jsonrpc":"2.0","id":3,"error":{"code":-7,"message":"too late"}}'
+    assert b"-32600" in lines[1]
+    assert b"in flight already" in lines[2]
+    assert len(lines) == 3
+    assert session.counters["refused"] == 1
+    assert session.send_result(first, b"{}")
+    session.refusal = None
+    session.receive_data(numbers(5))
+    assert ids(take(session)) == [5]
+
+
+def test_what_waits_when_the_refusal_begins_is_shown_in_its_turn() -> None:
+    session = limited(max_in_flight=1)
+    session.receive_data(numbers(1, 2, 3))
+    working = take(session)
+    session.refusal = (-7, "too late")
+    session.receive_data(numbers(4))
+    assert take(session) == []
+    seen = []
+    while working:
+        seen += ids(working)
+        assert session.send_result(working[0], b"{}")
+        working = take(session)
+    assert seen == [1, 2, 3]
+
+
+def test_refusals_that_nobody_reads_stop_the_reading() -> None:
+    session = limited(output_high=1000, output_low=100)
+    session.refusal = (-7, "too late")
+    session.receive_data(numbers(*range(200)))
+    assert take(session) == []
+    assert not session.want_read
+    assert session.counters["bytes_queued"] < 3000
+    n = 0
+    while lines := sent(session).splitlines():
+        n += len(lines)
+        assert take(session) == []
+    assert n == 200
+    assert session.want_read

@@ -45,6 +45,24 @@ def test_an_id_comes_back_as_it_came(id: str, refer: Refer) -> None:
     )
 
 
+def test_where_there_are_no_answers() -> None:
+    """As for a client of 2026-07-28: requests are seen, in any number, and nothing else."""
+    limits = Limits(max_in_flight=1, max_waiting=1)
+    session = Session(role="client", limits=limits)
+    session.receive_data(request('"old"'))
+    (old,) = session.events()
+    session.answers_requests = False
+    session.send_request("call", token=object())  # so that those which are too many are refused
+    call = sent(session)
+    session.receive_data(request("1") * 5 + request("2"))
+    seen = list(session.events())
+    assert [m.method for m in seen] == ["x"] * 6
+    assert not any(session.send_result(m, b"{}") for m in seen)
+    assert session.send_result(old, b"{}")
+    assert b'"call"' in call and sent(session) == b'{"jsonrpc":"2.0","id":"old","result":{}}\n'
+    assert len(session.inflight) == 0
+
+
 def test_ids_differ_by_their_text() -> None:
     """`1` and `"1"` are two ids. So are two spellings of one string: each request is answered
     with the text it came with."""

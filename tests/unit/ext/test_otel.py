@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import copy
 import json
 import logging
 import re
+import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from opentelemetry import baggage, propagate, trace
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import (
     BatchSpanProcessor,
     SimpleSpanProcessor,
@@ -36,6 +40,8 @@ from wirespeed.errors import CallTimeout, ProtocolError, RemoteError
 from wirespeed.ext import otel
 from wirespeed.server.passage import InboundRequest
 from wirespeed.server.spans import CallSpan, Tracer
+from wirespeed.transport.link import Link
+from wirespeed.transport.tasks import TaskPool
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"
 TRACE_ID = 0x0AF7651916CD43DD8448EB211C80319C
@@ -206,9 +212,7 @@ def test_errors_are_in_status_and_attributes(run: Any, lab: Lab, era: Any) -> No
     run(main())
 
 
-def test_what_a_client_sends_is_bounded(run: Any) -> None:
-    lab = Lab()
-
+def test_what_a_client_sends_is_bounded(run: Any, lab: Lab) -> None:
     async def main() -> None:
         async with Client(lab.server) as client:
             with pytest.raises(RemoteError):
@@ -218,6 +222,69 @@ def test_what_a_client_sends_is_bounded(run: Any) -> None:
         assert len(span.status.description) == 1024
 
     run(main())
+
+
+class Wire(Link):
+    """Nobody at the other end."""
+
+    def flush(self) -> None:
+        pass
+
+    def update_reading(self) -> None:
+        pass
+
+    def start(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def send(lab: Lab, id: Any, method: str, params: dict[str, Any]) -> None:
+    """A request as no client of ours sends it."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        pool = TaskPool(loop)
+        connection = lab.server.connect(lambda end: Wire(loop, end), loop=loop, pool=pool)
+        prefix = "io.modelcontextprotocol/"
+        meta = {f"{prefix}protocolVersion": "2026-07-28", f"{prefix}clientCapabilities": {}}
+        message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params | {"_meta": meta}}
+        connection.wire.receive_data(json.dumps(message).encode() + b"\n")
+        connection.on_data()
+        while not lab.spans:
+            await asyncio.sleep(0)
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+
+
+def test_what_a_span_is_of_follows_from_its_method(lab: Lab) -> None:
+    send(lab, 1, "resources/read", {"uri": "config://app", "name": "pen"})
+    assert lab.one("resources/read").attributes["mcp.resource.uri"] == "config://app"
+
+
+@pytest.mark.parametrize("tool", ["echo", "fails", "below", "wait"])
+def test_tools_are_told_apart_whatever_came_before(run: Any, lab: Lab, tool: str) -> None:
+    """Names of one length, one after the other, and again."""
+
+    async def main() -> None:
+        names = [tool[:-1] + letter for letter in "abcd"]
+        for name in names:
+            lab.server.add_tool(lambda: "x", name=name, inline=True)
+        async with Client(lab.server) as client:
+            for name in names * 2:
+                await client.call_tool(name)
+        called = [span for span in lab.spans if span.name.startswith("tools/call")]
+        assert [span.attributes["gen_ai.tool.name"] for span in called] == names * 2
+        assert [span.name for span in called] == [f"tools/call {name}" for name in names * 2]
+
+    run(main())
+
+
+@pytest.mark.parametrize("id", [0, 7, 10**17, 10**18, 10**30, -5, "seven", "7", "\u00e9"])
+def test_the_id_is_that_of_the_request(lab: Lab, id: Any) -> None:
+    send(lab, id, "tools/call", {"name": "echo", "arguments": {"text": "x"}})
+    assert lab.one("tools/call echo").attributes["jsonrpc.request.id"] == str(id)
 
 
 # -- parents --------------------------------------------------------------------------------------
@@ -370,6 +437,163 @@ def test_a_handler_adds_to_its_span(run: Any, lab: Lab) -> None:
     run(main())
 
 
+def test_the_limits_of_the_provider_hold(run: Any) -> None:
+    limits = SpanLimits(
+        max_span_attributes=8,
+        max_span_attribute_length=4,
+        max_events=2,
+        max_event_attributes=1,
+        max_links=1,
+        max_attribute_length=3,
+    )
+    lab = Lab(TracerProvider(span_limits=limits))
+
+    @lab.server.tool
+    async def adds() -> str:
+        span = trace.get_current_span()
+        for n in range(6):
+            span.set_attribute(f"own.{n}", "x" * 10)
+            span.add_event(f"event {n}", {"a": "x" * 10, "b": 1})
+            span.add_link(trace.SpanContext(1, n + 1, True), {"a": "x" * 10})
+        span.add_link(trace.INVALID_SPAN_CONTEXT)
+        return "x"
+
+    async def main() -> None:
+        async with Client(lab.server) as client:
+            await client.call_tool("adds")
+        span = lab.one("tools/call adds")
+        assert len(span.attributes) == 8
+        assert span.attributes["own.5"] == "xxxx"
+        assert span.dropped_attributes == 3  # of five of ours, and six
+        assert [event.name for event in span.events] == ["event 4", "event 5"]
+        assert dict(span.events[0].attributes) == {"b": 1}
+        assert span.dropped_events == 4
+        assert [link.context.span_id for link in span.links] == [6]
+        assert dict(span.links[0].attributes) == {"a": "xxx"}
+        assert span.dropped_links == 5
+
+    run(main())
+
+
+def test_a_span_reads_as_the_sdks_while_it_goes_on(run: Any) -> None:
+    lab = Lab()
+    spans: list[Any] = []
+
+    @lab.server.tool
+    async def looks() -> str:
+        span: Any = trace.get_current_span()
+        assert isinstance(span, ReadableSpan)
+        assert span.name == "tools/call looks"
+        assert span.end_time is None
+        values = [1]
+        span.set_attribute("one", values)
+        values.append(2)
+        span.set_attribute("", "dropped")
+        assert span.attributes["one"] == (1,)
+        span.set_status(StatusCode.OK)
+        span.set_status(StatusCode.ERROR, "too late")
+        assert span.status.status_code is StatusCode.OK
+        spans.append(weakref.ref(span))
+        return "x"
+
+    async def main() -> None:
+        async with Client(lab.server) as client:
+            await client.call_tool("looks")
+        span = lab.one("tools/call looks")
+        assert spans[0]() is span
+        assert span.end_time >= span.start_time
+        assert span.attributes["one"] == (1,)
+        assert span.dropped_attributes == 1
+        assert span.status.status_code is StatusCode.OK
+
+    run(main())
+
+
+def test_a_finished_span_is_a_readable_one(run: Any) -> None:
+    """What exporters and processors do with them, beside reading."""
+    lab = Lab()
+
+    async def main() -> None:
+        async with Client(lab.server) as client:
+            await client.call_tool("echo", {"text": "x"})
+        span = lab.one("tools/call echo")
+        assert isinstance(span, ReadableSpan)
+        assert isinstance(span, trace.Span)
+        twin = copy.copy(span)
+        assert type(twin) is ReadableSpan
+        assert twin.to_json() == span.to_json()
+        assert dict(span._attributes) == dict(span.attributes)
+        with pytest.raises(TypeError):
+            span.attributes["mcp.method.name"] = "x"
+        span._name = "renamed"  # as some do
+        assert (span.name, json.loads(span.to_json())["name"]) == ("renamed", "renamed")
+        with pytest.raises(AttributeError):
+            span.no_such_thing  # noqa: B018
+        assert weakref.ref(span)() is span
+
+    run(main())
+
+
+def test_a_span_that_is_dropped_has_ids_alone(run: Any) -> None:
+    lab = Lab(TracerProvider(sampler=ALWAYS_OFF))
+    spans: list[Any] = []
+
+    @lab.server.tool
+    async def keeps() -> str:
+        span: Any = trace.get_current_span()
+        span.set_attribute("one", 1)
+        span.add_event("happened")
+        span.add_link(trace.SpanContext(1, 2, True))
+        span.set_status(StatusCode.ERROR)
+        span.update_name("other")
+        spans.append(span)
+        return "x"
+
+    async def main() -> None:
+        async with Client(lab.server) as client:
+            await client.call_tool("keeps")
+        (span,) = spans
+        assert isinstance(span, trace.Span)
+        assert not isinstance(span, ReadableSpan)
+        assert span.get_span_context().is_valid
+        assert not span.get_span_context().trace_flags.sampled
+        assert not span.is_recording()
+        with pytest.raises(AttributeError):
+            span.attributes  # noqa: B018
+        with pytest.raises(AttributeError):
+            span.anything = 1
+        with pytest.raises(TypeError):
+            copy.copy(span)
+
+    run(main())
+
+
+def test_handlers_that_go_on_have_contexts_of_their_own(run: Any, lab: Lab) -> None:
+    """What one sets in its first step is not there for the next, nor in its middleware."""
+    seen: list[Any] = []
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
+
+    @lab.server.tool
+    async def sets(text: str) -> str:
+        seen.append(variable.get())
+        variable.set(text)
+        own = trace.get_current_span().get_span_context().span_id
+        below = asyncio.ensure_future(asyncio.to_thread(trace.get_current_span))
+        await asyncio.sleep(0)
+        assert trace.get_current_span().get_span_context().span_id == own
+        assert (await below).get_span_context().span_id == own
+        return variable.get()
+
+    async def main() -> None:
+        async with Client(lab.server) as client:
+            asked = [client.call_tool("sets", {"text": str(n)}) for n in range(4)]
+            results = await asyncio.gather(*asked)
+        assert [result.content[0].text for result in results] == ["0", "1", "2", "3"]
+        assert seen == ["unset"] * 4
+
+    run(main())
+
+
 # -- samplers -------------------------------------------------------------------------------------
 
 
@@ -506,10 +730,10 @@ def test_the_sdks_batches(run: Any) -> None:
         async with Client(server) as client:
             for _ in range(10):
                 await asyncio.gather(*(client.call_tool("quick") for _ in range(100)))
-        await asyncio.sleep(0)
-        await asyncio.to_thread(provider.force_flush)
+            await client.call_tool("quick")
+        provider.force_flush()  # has all that ended, at once
         spans = [span for batch in exporter.batches for span in batch]
-        assert sum(span.name == "tools/call quick" for span in spans) == 1000
+        assert sum(span.name == "tools/call quick" for span in spans) == 1001
         assert len({span.context.span_id for span in spans}) == len(spans)
         times = [span.end_time for span in spans]
         assert times == sorted(times)
@@ -520,19 +744,48 @@ def test_the_sdks_batches(run: Any) -> None:
     provider.shutdown()
 
 
-def test_a_full_queue_drops(run: Any) -> None:
+def test_a_batch_is_exported_when_it_is_full(run: Any) -> None:
     provider = TracerProvider()
-    processor = BatchSpanProcessor(Keeping(), max_export_batch_size=10, max_queue_size=10)
-    processor._batch_processor._export_lock.acquire()
+    exported = threading.Event()
+
+    class Telling(SpanExporter):
+        def export(self, spans: Any) -> SpanExportResult:
+            exported.set()
+            return SpanExportResult.SUCCESS
+
+    size = {"max_export_batch_size": 10, "max_queue_size": 50}
+    processor = BatchSpanProcessor(Telling(), schedule_delay_millis=3_600_000, **size)
     provider.add_span_processor(processor)
     server = traced(provider)
 
     async def main() -> None:
         async with Client(server) as client:
-            await asyncio.gather(*(client.call_tool("quick") for _ in range(50)))
-        await asyncio.sleep(0)
+            for _ in range(10):
+                await client.call_tool("quick")
+            assert await asyncio.to_thread(exported.wait, 10)
 
     run(main())
+    provider.shutdown()
+
+
+def test_a_full_queue_drops(run: Any, monkeypatch: Any) -> None:
+    provider = TracerProvider()
+    processor = BatchSpanProcessor(Keeping(), max_export_batch_size=10, max_queue_size=10)
+    processor._batch_processor._export_lock.acquire()
+    provider.add_span_processor(processor)
+    server = traced(provider)
+    emitted: list[Any] = []
+    emit = processor._batch_processor.emit
+    monkeypatch.setattr(
+        processor._batch_processor, "emit", lambda span: (emitted.append(span), emit(span))
+    )
+
+    async def main() -> None:
+        async with Client(server) as client:
+            await asyncio.gather(*(client.call_tool("quick") for _ in range(50)))
+
+    run(main())
+    assert len(emitted) == 51 - 10  # the processor itself drops: it says so, and counts
     assert len(processor._batch_processor._queue) == 10
     processor._batch_processor._export_lock.release()
     provider.shutdown()

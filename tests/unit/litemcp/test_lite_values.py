@@ -18,6 +18,7 @@ from wirespeed.litemcp import Content, Parameter, Response
 from wirespeed.litemcp.arguments import ArgumentError, decode_arguments, slots_of, type_text
 from wirespeed.litemcp.contents import ResultError, contents_of, response_of
 from wirespeed.litemcp.tool import typed_tool
+from wirespeed.protocol.results import CallToolResult
 from wirespeed.server import Audio, EmbeddedResource, Image, ResourceContents, Text, ToolResult
 from wirespeed.server.signature import inspect_tool
 
@@ -264,6 +265,7 @@ def test_a_response_is_taken_as_it_is() -> None:
         Response([Content(None, "a")]),  # type: ignore[arg-type]
         Response(["a"]),  # type: ignore[list-item]
         ToolResult(content="x"),
+        CallToolResult([Text("x")], is_error=True),
     ],
 )
 def test_what_cannot_be_sent_is_said(value: Any) -> None:

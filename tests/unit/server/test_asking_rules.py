@@ -12,22 +12,18 @@ from wirespeed.protocol.asking import (
     ELICIT,
     LIST_ROOTS,
     PARAMS,
-    RESULTS,
-    RULES,
-    CreateMessageParams,
     CreateMessageResult,
-    ElicitParams,
+    ElicitRequestParams,
     ElicitResult,
     ListRootsParams,
+    SampleParams,
     SamplingMessage,
-    elicit_fault,
-    messages_fault,
-    missing_capability,
 )
+from wirespeed.protocol.asking_rules import RULES, elicit_fault, messages_fault, missing_capability
 from wirespeed.protocol.revisions import REVISIONS
 
-FORM = ElicitParams("m", requested_schema={"type": "object", "properties": {}})
-URL = ElicitParams("m", "url", url="https://a.example")
+FORM = ElicitRequestParams("m", requested_schema={"type": "object", "properties": {}})
+URL = ElicitRequestParams("m", "url", url="https://a.example")
 TEXT = {"type": "text", "text": "x"}
 USE_A = {"type": "tool_use", "id": "a", "name": "t", "input": {}}
 USE_B = {"type": "tool_use", "id": "b", "name": "t", "input": {}}
@@ -40,15 +36,14 @@ def messages(*turns: tuple[str, Any]) -> list[SamplingMessage]:
     return msgspec.convert(plain, list[SamplingMessage])
 
 
-def sampling(*turns: tuple[str, Any], **more: Any) -> CreateMessageParams:
-    return CreateMessageParams(messages(*turns), 1, **more)
+def sampling(*turns: tuple[str, Any], **more: Any) -> SampleParams:
+    return SampleParams(messages(*turns), 1, **more)
 
 
 def test_the_rules_name_the_methods_that_the_revisions_have() -> None:
     assert RULES.keys() == REVISIONS.keys()
     for version, rules in RULES.items():
         assert rules.methods == REVISIONS[version].server_requests & PARAMS.keys()
-    assert PARAMS.keys() == RESULTS.keys()
 
 
 @pytest.mark.parametrize(
@@ -134,15 +129,15 @@ def test_what_a_client_would_have_to_declare(
     [
         (FORM, True),
         (URL, True),
-        (ElicitParams("m"), False),
-        (ElicitParams("m", "url"), False),
-        (ElicitParams("m", "url", url=""), False),
-        (ElicitParams("m", requested_schema={}), False),
-        (ElicitParams("m", requested_schema={"type": "object"}), False),
-        (ElicitParams("m", requested_schema={"type": "array", "properties": {}}), False),
+        (ElicitRequestParams("m"), False),
+        (ElicitRequestParams("m", "url"), False),
+        (ElicitRequestParams("m", "url", url=""), False),
+        (ElicitRequestParams("m", requested_schema={}), False),
+        (ElicitRequestParams("m", requested_schema={"type": "object"}), False),
+        (ElicitRequestParams("m", requested_schema={"type": "array", "properties": {}}), False),
     ],
 )
-def test_an_elicitation_has_what_its_mode_needs(params: ElicitParams, sound: bool) -> None:
+def test_an_elicitation_has_what_its_mode_needs(params: ElicitRequestParams, sound: bool) -> None:
     assert (elicit_fault(params) is None) == sound
 
 

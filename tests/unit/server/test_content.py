@@ -18,21 +18,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirespeed.server.content import (
-    EMPTY_CONTENT,
-    TEXT_HEAD,
-    TEXT_TAIL,
+from wirespeed.protocol.blocks import (
     Annotations,
     Audio,
-    Content,
+    Block,
     EmbeddedResource,
     Icon,
     Image,
     ResourceContents,
     ResourceLink,
+    Text,
+)
+from wirespeed.server.content import (
+    EMPTY_CONTENT,
+    TEXT_HEAD,
+    TEXT_TAIL,
     ResultError,
     ResultKind,
-    Text,
     ToolResult,
     error_content,
     plan_result,
@@ -155,7 +157,7 @@ LINK = ResourceLink("file:///a", "a", mime_type="text/plain", size=3)
 )
 def test_wire_form_of_blocks(block: Any, wire: dict[str, Any]) -> None:
     assert encode(block) == ([wire], msgspec.UNSET)
-    again = msgspec.json.decode(json.dumps(wire), type=Content)
+    again = msgspec.json.decode(json.dumps(wire), type=Block)
     assert type(again) is type(block)
     assert msgspec.to_builtins(again) == wire
 
@@ -234,7 +236,7 @@ def test_wrong_blocks_are_refused_where_they_are_made(make: Any, text: str) -> N
         (Image | None, None, [], msgspec.UNSET, ResultKind.BLOCKS),
         (str | Text, "a", texts("a"), msgspec.UNSET, ResultKind.BLOCKS),
         (list[Text | str], ["a", "b"], texts("a", "b"), msgspec.UNSET, ResultKind.BLOCKS),
-        (list[Content], [], [], msgspec.UNSET, ResultKind.BLOCKS),
+        (list[Block], [], [], msgspec.UNSET, ResultKind.BLOCKS),
         (Sequence[Text], (Text("a"),), texts("a"), msgspec.UNSET, ResultKind.BLOCKS),
         (tuple[str, Text], ("a", Text("b")), texts("a", "b"), msgspec.UNSET, ResultKind.BLOCKS),
         (Any, None, [], msgspec.UNSET, ResultKind.DYNAMIC),

@@ -269,6 +269,40 @@ def test_prompts_and_resources_can_be_limited(connect: Any, server: Server, gate
         server.add_resource("gate://x", number, max_concurrency=0)
 
 
+def test_completions_can_be_limited_each(connect: Any, server: Server, gate: Gate) -> None:
+    @server.prompt
+    def ask(n: int, m: int) -> str:
+        return ""
+
+    @server.completion("ask", "n", max_concurrency=1, queue=1, timeout=60)
+    async def numbers(value: str) -> list[str]:
+        return [str(await gate.work(int(value)))]
+
+    def complete(id: int, name: str = "n") -> Any:
+        argument = {"name": name, "value": str(id)}
+        ref = {"type": "ref/prompt", "name": "ask"}
+        return request(id, "completion/complete", {"ref": ref, "argument": argument})
+
+    peer = connect("2025-11-25")
+    peer.send(complete(1), complete(2))
+    assert peer.fence() == []
+    code, text = peer.error(complete(3))
+    assert code == codes.OVERLOADED
+    assert text.startswith("Completion ask n is busy: 1 calls run and 1 wait")
+    assert peer.result(complete(4, "m"))["completion"]["values"] == []
+    peer.send(cancel(2), complete(5))
+    assert peer.fence() == []
+    for id in (1, 5):
+        gate.open(id)
+        answer = peer.recv()
+        assert (answer["id"], answer["result"]["completion"]["values"]) == (id, [str(id)])
+    assert gate.started == [1, 5]
+    with pytest.raises(ValueError, match="queue goes with max_concurrency"):
+        server.completion("ask", "m", queue=1)(numbers)
+    with pytest.raises(ValueError, match="timeout must be"):
+        server.completion("ask", "m", timeout=0)(numbers)
+
+
 def test_the_limiter_counts(runner: asyncio.Runner) -> None:
     limiter = Limiter("tool x", 1)
     assert limiter.queue == DEFAULT_QUEUE

@@ -919,3 +919,116 @@ def test_a_call_behind_middleware_is_nothing_of_the_one_before(
     wait = False
     for id in (2, 3):
         assert text_of(peer.result(tool_call(id, "slow", MODERN))) == "own words"
+
+
+def test_a_handler_that_cancels_its_own_task_is_answered_as_without(
+    connect: Any, server: Server, version: str, caplog: Any
+) -> None:
+    """It cancels the chain, too, which runs in the same task."""
+    seen: list[str] = []
+
+    @server.tool
+    async def quit() -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+        return "never"
+
+    server.add_tool(lambda: "still", name="next")
+    alone = joined(connect, version).result(tool_call(1, "quit", version))
+
+    @server.add_middleware
+    async def look(request: InboundRequest, call_next: Any) -> Any:
+        try:
+            return await call_next(request)
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+
+    peer = joined(connect, version)
+    assert peer.result(tool_call(1, "quit", version)) == alone
+    assert alone["isError"] is True
+    assert text_of(alone) == "Tool quit was cancelled"
+    assert seen == ["cancelled"]
+    assert caplog.records == []
+    assert text_of(peer.result(tool_call(2, "next", version))) == "still"
+
+
+def test_who_catches_such_an_end_answers_itself(connect: Any, server: Server) -> None:
+    @server.tool
+    async def quit() -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+        return "never"
+
+    @server.add_middleware
+    async def catch(request: InboundRequest, call_next: Any) -> Any:
+        try:
+            return await call_next(request)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            assert task is not None
+            task.uncancel()
+            return Reply.result({"content": [{"type": "text", "text": "caught"}]})
+
+    assert text_of(connect("2025-06-18").result(call(1, "quit"))) == "caught"
+
+
+def test_a_middleware_that_is_cancelled_by_itself_failed(
+    connect: Any, server: Server, caplog: Any
+) -> None:
+    """Not by its handler, whose answer is not sent for it."""
+
+    @server.add_middleware
+    async def odd(request: InboundRequest, call_next: Any) -> Any:
+        await call_next(request)
+        raise asyncio.CancelledError
+
+    server.add_tool(lambda: "x", name="quick")
+    assert connect().error(tool_call(1, "quick", MODERN)) == (-32603, "Internal error")
+    assert "middleware failed" in caplog.text
+
+
+def test_a_cancellation_in_the_tick_in_which_the_handler_ends(
+    connect: Any, server: Server, caplog: Any
+) -> None:
+    """Of a call that may become a task, which runs in a task of its own."""
+    seen: list[type] = []
+    running: list[Any] = []
+    go = asyncio.Event()
+
+    @server.tool(task="optional", task_after=60)
+    async def later(ctx: Context) -> str:
+        running.append(ctx)
+        await go.wait()
+        return "done"
+
+    @server.add_middleware
+    async def look(request: InboundRequest, call_next: Any) -> Any:
+        try:
+            return await call_next(request)
+        except BaseException as exc:
+            seen.append(type(exc))
+            raise
+
+    peer = connect()
+    extension = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+    capabilities = {META + "clientCapabilities": extension}
+    peer.send(modern(1, "tools/call", {"name": "later"}, **capabilities))
+    peer.wait_for(lambda: running)
+    (passage,) = peer.connection.running
+
+    async def end() -> None:
+        """The handler has ended, and who waits for that has not gone on yet."""
+        go.set()
+        while not running[0].cancelled:
+            await asyncio.sleep(0)
+        passage.cancel()
+
+    peer.run(end())
+    peer.wait_for(lambda: seen)
+    assert seen == [asyncio.CancelledError]
+    assert "AttributeError" not in caplog.text

@@ -200,7 +200,18 @@ def test_a_weak_secret_is_an_error_of_the_author(secret: Any) -> None:
         state_secrets(secret)
 
 
-@pytest.mark.parametrize("ttl", [0, -1, float("nan")])
+@pytest.mark.parametrize("now", [1000.0, 1000.01, 1000.5, 1000.99])
+def test_a_short_life_is_not_none_at_all(now: float, clock: Clock) -> None:
+    clock.now = now
+    one = sealer(ttl=0.4, clock=clock)
+    text = one.seal(held(), BINDING)
+    clock.now += 0.39
+    one.open(text, BINDING)
+    clock.now += 1.01
+    refused(one, text)
+
+
+@pytest.mark.parametrize("ttl", [0, -1, float("nan"), float("inf")])
 def test_a_state_lives_for_some_time(ttl: float) -> None:
     with pytest.raises(ValueError, match="state_ttl"):
         sealer(ttl=ttl)

@@ -21,7 +21,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wirespeed.server.content import Image, ResultKind, Text
+from wirespeed.protocol.blocks import Image, Text
+from wirespeed.server.content import ResultKind
 from wirespeed.server.schema import describe_validation_error
 from wirespeed.server.signature import SignatureError, ToolSpec, inspect_tool, parse_docstring
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from raw import META, call, modern, request
+from raw import META, call, cancel, modern, request
 from server_lab import MODERN, text_of
 
 from wirespeed import Context, Server
@@ -29,6 +29,15 @@ def tool_call(version: str, id: Any, tool: str, arguments: Any = None) -> Any:
 
 def enter(connect: Any, version: str) -> Any:
     return connect(None if version == MODERN else version)
+
+
+@pytest.fixture
+def collector() -> Iterator[None]:
+    """Without the collector of cycles: what is freed is freed by itself."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 # -- kinds of handlers ----------------------------------------------------------------------------
@@ -253,7 +262,33 @@ def test_a_raw_schema_that_is_no_json_is_refused_when_it_is_registered(server: S
     async def handler(arguments: Any) -> None: ...
 
     with pytest.raises(TypeError):
-        server.tool_raw("raw", {"type": object()}, handler)
+        server.tool_raw("raw", {"type": "object", "properties": object()}, handler)
+    assert server.tools == {}
+
+
+@pytest.mark.parametrize("schema", [{}, {"type": "array"}, {"type": ["object"]}, {"$ref": "#"}])
+def test_a_raw_schema_is_one_of_an_object(schema: Any, server: Server) -> None:
+    with pytest.raises(ValueError, match='the type of its schema must be "object"'):
+        server.tool_raw("raw", schema, len)
+    assert server.tools == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"timeout": 0}, "timeout must be a positive number of seconds, not 0"),
+        ({"timeout": -1.5}, "timeout must be"),
+        ({"timeout": float("nan")}, "timeout must be"),
+        ({"meta": {"dev.mcp/x": 1}}, "'dev.mcp/x' is reserved for MCP"),
+        ({"meta": {"progressToken": 1}}, "is reserved for MCP"),
+        ({"meta": {"a b": 1}}, "is no name for a member"),
+    ],
+)
+def test_options_that_cannot_be_right(options: Any, why: str, server: Server) -> None:
+    with pytest.raises(ValueError, match=why):
+        server.add_tool(lambda: 1, name="tool", **options)
+    with pytest.raises(ValueError, match=why):
+        server.tool_raw("tool", OBJECT, len, **options)
     assert server.tools == {}
 
 
@@ -673,3 +708,73 @@ def test_finished_calls_are_not_kept(connect: Any, server: Server) -> None:
     gc.collect()
     assert [ref for ref in seen if ref() is not None] == []
     assert len(peer.connection.running) == 0
+
+
+@pytest.mark.parametrize("middleware", [False, True])
+@pytest.mark.parametrize("end", ["result", "failure", "cancelled", "timeout"])
+def test_input_memory_goes_with_the_call_not_at_a_collection(
+    end: str,
+    middleware: bool,
+    connect: Any,
+    server: Server,
+    collector: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of modern calls, whose context keeps their params."""
+    # pytest keeps the tracebacks of what is logged
+    monkeypatch.setattr(logging.getLogger("wirespeed.server"), "disabled", True)
+    begun = asyncio.Event()
+
+    @server.tool(timeout=0.001 if end == "timeout" else None)
+    async def work(text: str, ctx: Context) -> int:
+        begun.set()
+        await asyncio.sleep(60 if end in ("cancelled", "timeout") else 0)
+        if end == "failure":
+            raise ValueError(ctx.protocol_version)
+        return len(text)
+
+    if middleware:
+
+        @server.add_middleware
+        async def through(request: Any, call_next: Any) -> Any:
+            return await call_next(request)
+
+    peer = connect()
+    peer.result(modern("first", "tools/list"))
+    before = peer.connection.session.counters["slabs_live"]
+    for id in range(20):
+        peer.send(modern(id, "tools/call", {"name": "work", "arguments": {"text": "x" * 200_000}}))
+        if end == "cancelled":
+            peer.wait_for(begun.is_set)
+            begun.clear()
+            peer.send(cancel(id))
+            assert peer.fence() == []
+        else:
+            assert peer.recv()["id"] == id
+    peer.fence()
+    assert peer.connection.session.counters["slabs_live"] <= before + 1
+
+
+@pytest.mark.parametrize("middleware", [False, True])
+@pytest.mark.parametrize("inline", [False, True])
+def test_a_connection_that_is_idle_keeps_nothing_of_its_last_call(
+    inline: bool, middleware: bool, connect: Any, server: Server, collector: None
+) -> None:
+    def work(text: str, ctx: Context) -> str:
+        return text[:1]
+
+    async def work_soon(text: str, ctx: Context) -> str:
+        return text[:1]
+
+    server.add_tool(work if inline else work_soon, name="work", inline=inline)
+    if middleware:
+
+        @server.add_middleware
+        async def through(request: Any, call_next: Any) -> Any:
+            return await call_next(request)
+
+    peer = connect()
+    peer.result(modern("first", "tools/list"))
+    before = peer.connection.session.counters["slabs_live"]
+    peer.result(modern(1, "tools/call", {"name": "work", "arguments": {"text": "x" * 200_000}}))
+    assert peer.connection.session.counters["slabs_live"] <= before

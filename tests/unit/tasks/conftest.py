@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from raw import initialize, notification
 from server_lab import Peer
 from task_lab import MakeStore, Run, Workshop, bounded, make_store
 
@@ -55,26 +56,33 @@ def runner() -> Iterator[asyncio.Runner]:
 
 @pytest.fixture
 def connect(runner: asyncio.Runner) -> Iterator[Connect]:
-    """``connect(server, version)``: a connection to it, after the handshake."""
+    """``connect(server, version, capabilities)``: a connection to it, after the handshake."""
     peers: list[Peer] = []
     servers: list[Server] = []
     pool = TaskPool(runner.get_loop())
 
-    def connect(to: Workshop | Server, version: str | None = None) -> Peer:
+    def connect(
+        to: Workshop | Server, version: str | None = None, capabilities: Any = None
+    ) -> Peer:
         server = to.server if isinstance(to, Workshop) else to
         peer = Peer(server, runner, pool)
         peers.append(peer)
         servers.append(server)
         if version is not None:
-            peer.handshake(version)
+            hello = initialize("init", version)
+            hello["params"]["capabilities"] = (
+                {"roots": {}} if capabilities is None else capabilities
+            )
+            assert "result" in peer.ask(hello)
+            peer.send(notification("notifications/initialized"))
         return peer
 
     yield connect
 
     async def close() -> None:
         for server in servers:
-            if server._task_book is not None:
-                await server._task_book.close()
+            if server._task_books is not None:
+                await server._task_books.close(runner.get_loop())
         await pool.aclose()
 
     for peer in peers:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from wirespeed import Context, Server
 from wirespeed.errors import ProtocolError
+from wirespeed.server.task_book import TaskBook
 from wirespeed.tasks import MemoryTaskStore, SQLiteTaskStore, Task, TaskStore
 from wirespeed.tasks.model import new_task_id
 
@@ -34,6 +35,13 @@ def make_store(kind: str, folder: Path, **limits: Any) -> TaskStore:
 async def bounded(main: Coroutine[Any, Any, Any]) -> Any:
     async with asyncio.timeout(FOREVER):
         return await main
+
+
+def book_here(server: Server) -> TaskBook:
+    """The book of a server's tasks on the running loop."""
+    books = server._task_books
+    assert books is not None
+    return books.of(asyncio.get_running_loop())
 
 
 class Workshop:

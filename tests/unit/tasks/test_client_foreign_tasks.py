@@ -409,26 +409,6 @@ def test_a_question_is_answered_once(once: Run, tmp_path: Path) -> None:
     once(main())
 
 
-def test_an_answer_that_cannot_be_brought_is_tried_again(once: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        asks = new("input_required", inputRequests={"k": {"method": "roots/list"}})
-        rules = {
-            "tasks/get#1": result(asks),
-            "tasks/get": result(DONE),
-            "tasks/update#1": failed(-32603),
-            "tasks/update": result({"resultType": "complete"}),
-        }
-        fake, client = client_of(tmp_path, NEW | rules, roots=[tmp_path])
-        async with client:
-            task = await client.start_tool("crawl")
-            with pytest.raises(RemoteError):
-                await task.result()
-            assert (await task.result()).text == "done"
-        assert len(fake.sent("tasks/update")) == 2
-
-    once(main())
-
-
 def test_a_client_started_again_finds_its_tasks(once: Run, tmp_path: Path) -> None:
     async def main() -> None:
         fake = Fake(tmp_path, NEW)

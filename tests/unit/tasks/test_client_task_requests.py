@@ -11,7 +11,7 @@ import pytest
 from task_lab import Run
 
 from wirespeed import Client, Context, Server
-from wirespeed.client import SampleResult
+from wirespeed.client import SampleResult, task_inbox
 from wirespeed.errors import Declined, RemoteError
 from wirespeed.protocol import codes
 
@@ -174,6 +174,87 @@ def test_too_many(run: Run) -> None:
         await play(test, on_sample=model)
         while model.cancelled < 100:  # with their connection
             await asyncio.sleep(0)
+
+    run(main())
+
+
+def test_what_is_over_makes_room(run: Run) -> None:
+    """Before its time is over: first what was fetched, then the oldest; what is at work stays."""
+
+    async def main() -> None:
+        async def test(ask: Ask) -> None:
+            async def start() -> Any:
+                created = await ask("sampling/createMessage", SAMPLE | {"task": {}})
+                return {"taskId": created["task"]["taskId"]}
+
+            async def there(name: Any) -> bool:
+                try:
+                    await ask("tasks/get", name)
+                except RemoteError as exc:
+                    assert exc.code == -32602
+                    return False
+                return True
+
+            busy = await start()
+            model.gate.set()
+            old = await start()
+            fetched = await start()
+            await ask("tasks/result", old)  # which leaves it as it is
+            model.gate.clear()
+            while (await ask("tasks/get", busy))["status"] == "working":
+                await ask("ping", {})
+            rest = [await start() for _ in range(97)]
+            await ask("tasks/result", fetched)
+            assert await there(old) and await there(fetched)
+            await start()
+            assert not await there(old) and await there(fetched)  # the older of the two fetched
+            await start()
+            assert await there(busy) and not await there(fetched)
+            await start()
+            assert not await there(busy)  # nobody has its result, but it is over
+            with pytest.raises(RemoteError, match="Too many tasks"):
+                await start()
+            assert [await there(name) for name in rest] == [True] * 97
+
+        model = Model()
+        await play(test, on_sample=model)
+
+    run(main())
+
+
+def test_large_results_make_room_for_each_other(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async def test(ask: Ask) -> None:
+            names = []
+            for _ in range(4):
+                created = await ask("sampling/createMessage", SAMPLE | {"task": {}})
+                names.append({"taskId": created["task"]["taskId"]})
+                result = await ask("tasks/result", names[-1])
+                assert len(result["content"]["text"]) == 6000
+            with pytest.raises(RemoteError, match="not found"):
+                await ask("tasks/get", names[0])
+            assert (await ask("tasks/get", names[-1]))["status"] == "completed"
+
+        async def talkative(request: Any) -> SampleResult:
+            return SampleResult(content="x" * 6000, model="m")
+
+        monkeypatch.setattr(task_inbox, "MAX_BYTES", 10_000)
+        await play(test, on_sample=talkative)
+
+    run(main())
+
+
+def test_a_handler_that_is_cancelled_by_itself_fails_its_task(run: Run) -> None:
+    async def main() -> None:
+        async def test(ask: Ask) -> None:
+            task = (await ask("sampling/createMessage", SAMPLE | {"task": {}}))["task"]
+            with pytest.raises(RemoteError, match="Internal error"):
+                await ask("tasks/result", {"taskId": task["taskId"]})
+
+        async def gives_up(request: Any) -> SampleResult:
+            raise asyncio.CancelledError
+
+        await play(test, on_sample=gives_up)
 
     run(main())
 

@@ -102,6 +102,39 @@ def test_a_request_of_both_sides(peer: Any) -> None:
 def test_a_result_type_of_its_own(peer: Any) -> None:
     result = peer.result(ask(1, "scales/busy"))
     assert result["resultType"] == "com.example/busy" and result["seconds"] == 3
+    assert result["_meta"][META + "serverInfo"]["name"] == "kitchen"
+
+
+@pytest.mark.parametrize("typed", [True, False])
+def test_a_result_with_a_meta_of_its_own(typed: bool, connect: Any, server: Server) -> None:
+    async def run(params: dict[str, Any]) -> Any:
+        members = {"_meta": {"com.example/n": 1}, "deep": {"_meta": 2, "resultType": 3}}
+        return ExtensionResult("odd", members) if typed else members
+
+    server.add_extension(Extension("com.example/x", requests={"x/run": run}, result_types=["odd"]))
+    declared = {META + "clientCapabilities": {"extensions": {"com.example/x": {}}}}
+    result = connect(to=server).result(modern(1, "x/run", {}, **declared))
+    info = result["_meta"][META + "serverInfo"]
+    assert info["name"] == "kitchen"
+    assert result == {
+        "resultType": "odd" if typed else "complete",
+        "deep": {"_meta": 2, "resultType": 3},
+        "_meta": {META + "serverInfo": info, "com.example/n": 1},
+    }
+
+
+@pytest.mark.parametrize("members", [{"_meta": 1}, {"resultType": "odd"}])
+def test_a_result_that_says_what_the_server_says(
+    members: dict[str, Any], connect: Any, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run(params: dict[str, Any]) -> Any:
+        return members
+
+    server.add_extension(Extension("com.example/x", requests={"x/run": run}))
+    declared = {META + "clientCapabilities": {"extensions": {"com.example/x": {}}}}
+    peer = connect(to=server)
+    assert peer.error(modern(1, "x/run", {}, **declared)) == (-32603, "Internal error")
+    assert "_meta must be an object" in caplog.text
 
 
 def test_what_the_client_did_not_declare(peer: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ from task_lab import MakeStore, Run, Workshop, a_task
 
 from wirespeed import Client, Context, Server
 from wirespeed.client.task_calls import TASKS
-from wirespeed.errors import RemoteError, TaskCancelled
+from wirespeed.errors import ProtocolError, RemoteError, TaskCancelled
 from wirespeed.protocol import codes
-from wirespeed.server.task_book import SHUT_DOWN, TaskBook, TaskSettings
-from wirespeed.tasks import MemoryTaskStore, SQLiteTaskStore, Task
+from wirespeed.server.content import RawResult
+from wirespeed.server.task_book import SHUT_DOWN, TaskBook
+from wirespeed.server.task_books import TaskBooks, TaskSettings
+from wirespeed.tasks import MemoryTaskStore, SQLiteTaskStore, Task, TaskStore
 
 ERAS = ["legacy", "modern"]
 
@@ -99,16 +102,31 @@ class Shared(MemoryTaskStore):
     shared = True
 
 
+class Somebody:
+    """As much of a connection as a book asks for."""
+
+    def __init__(self, principal: bytes | None = None) -> None:
+        self.principal = principal
+        self.closed = asyncio.get_running_loop().create_future()
+
+
+def a_book(store: TaskStore, **settings: Any) -> TaskBook:
+    """The book of a server's tasks on the running loop."""
+    books = TaskBooks(store, TaskSettings(**{"ttl": None, "max_ttl": None, "poll": 1} | settings))
+    return books.of(asyncio.get_running_loop())
+
+
 def test_what_changes_elsewhere_is_told(run: Run) -> None:
     """From the state on that the listener knows: also what changes before the first look."""
 
     async def main() -> None:
         store = Shared()
-        book = TaskBook(store, TaskSettings(None, None, 1))
+        book = a_book(store)
+        await book.ready()
         told: asyncio.Queue[Task] = asyncio.Queue()
         task = a_task()
         await store.create(task)
-        book.listen(task, lambda task: told.put_nowait(task) is None)
+        book.listen(Somebody(), task, told.put_nowait)
         asked = await store.update(task.id, lambda task: task.asking(b"{}", 2000)[0])
         assert await told.get() == asked
         # what cannot be seen from outside is not told, and hides nothing
@@ -117,7 +135,46 @@ def test_what_changes_elsewhere_is_told(run: Run) -> None:
         assert answered is not None and (await told.get()).status == answered.status == "working"
         await store.put_result(task.id, b"{}")
         assert (await told.get()).status == "completed"
-        assert told.empty() and not book._listeners and not book._told
+        assert told.empty() and not book.news.listened
+        await book.close()
+
+    run(main())
+
+
+def test_many_who_wait_for_one_task_look_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wirespeed.server.task_book.LOOK_EVERY", 0.001)
+
+    class Counted(Shared):
+        book: TaskBook
+        watched = asked = 0
+
+        async def get(self, task_id: str) -> Task | None:
+            if asyncio.current_task() is self.book._watching:
+                self.watched += 1
+            else:
+                self.asked += 1
+            return await super().get(task_id)
+
+    async def wait(book: TaskBook, task_id: str) -> Task:
+        async with contextlib.aclosing(book.changes(Somebody(), task_id)) as changes:
+            async for task in changes:
+                last = task
+        return last
+
+    async def main() -> None:
+        store = Counted()
+        book = store.book = a_book(store)
+        await book.ready()
+        task = a_task()
+        await store.create(task)
+        waiting = [asyncio.ensure_future(wait(book, task.id)) for _ in range(50)]
+        while store.watched < 20:
+            await asyncio.sleep(0)
+        assert store.asked <= 100  # each at its start, and after the first look
+        asked = await store.update(task.id, lambda task: task.asking(b"{}", 2000)[0])
+        assert asked is not None
+        await store.put_result(task.id, b"{}")
+        assert {(await one).status for one in waiting} == {"completed"}
         await book.close()
 
     run(main())
@@ -209,6 +266,36 @@ def test_a_call_that_asks_is_no_task_yet(run: Run) -> None:
     run(main())
 
 
+def test_a_client_that_goes_while_its_task_is_made_has_left_it(run: Run) -> None:
+    class Hesitant(MemoryTaskStore):
+        def __init__(self) -> None:
+            super().__init__(max_tasks=1)
+            self.begun, self.gate = asyncio.Event(), asyncio.Event()
+
+        async def create(self, task: Task) -> None:
+            self.begun.set()
+            await self.gate.wait()
+            await super().create(task)
+
+    async def main() -> None:
+        store = Hesitant()
+        book = a_book(store)
+        goes = Somebody()
+        making = asyncio.ensure_future(book.create(goes, "tool"))
+        await store.begun.wait()
+        goes.closed.set_result(None)
+        await asyncio.sleep(0)
+        store.gate.set()
+        task = await making
+        await store.put_result(task.id, b"{}")
+        await book.settled()
+        await book.create(Somebody(), "tool")
+        assert await store.get(task.id) is None
+        await book.close()
+
+    run(main())
+
+
 # -- broken stores --------------------------------------------------------------------------------
 
 
@@ -274,6 +361,202 @@ def test_the_end_of_a_task_is_stored_when_the_store_can(
     assert caplog.text.count("cannot be stored yet") == 2
 
 
+def test_a_store_that_fails_for_a_while_is_watched_on(
+    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("wirespeed.server.task_book.LOOK_EVERY", 0.001)
+
+    class Locked(Shared):
+        fails = 0
+
+        async def get(self, task_id: str) -> Task | None:
+            if self.fails:
+                self.fails -= 1
+                raise OSError("database is locked")
+            return await super().get(task_id)
+
+    async def main() -> None:
+        caplog.clear()
+        store = Locked()
+        book = a_book(store)
+        await book.ready()
+        task = a_task()
+        await store.create(task)
+        stopped = asyncio.Event()
+        told: asyncio.Queue[Task] = asyncio.Queue()
+        somebody = Somebody()
+        book.work(somebody, task, stopped.set)
+        book.listen(somebody, task, told.put_nowait)
+        waiting = asyncio.ensure_future(anext(changes := book.changes(somebody, task.id)))
+        assert await waiting == task
+        waiting = asyncio.ensure_future(anext(changes))
+        await asyncio.sleep(0)
+        store.fails = 20
+        while store.fails:
+            await asyncio.sleep(0)
+        after = await store.update(task.id, lambda task: task.cancelled("elsewhere", 2000))
+        await stopped.wait()
+        assert await told.get() == after and await waiting == after
+        assert caplog.text.count("database is locked") == 1
+        await changes.aclose()
+        await book.close()
+
+    run(main())
+
+
+class Slow(MemoryTaskStore):
+    """A store that takes its time to open, and may fail at it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.opened = 0
+        self.ready = False
+        self.fails = False
+
+    async def open(self) -> None:
+        self.opened += 1
+        await self.gate.wait()
+        if self.fails:
+            raise OSError("/secret/path: no such disk")
+        self.ready = True
+
+    async def get(self, task_id: str) -> Task | None:
+        assert self.ready
+        return await super().get(task_id)
+
+    async def expire(self, now: int) -> list[str]:
+        assert self.ready
+        return await super().expire(now)
+
+
+async def refused(work: Any) -> tuple[int, str]:
+    with pytest.raises(ProtocolError) as caught:
+        await work
+    return caught.value.code, caught.value.message
+
+
+def test_nothing_is_asked_of_a_store_before_it_is_open(run: Run) -> None:
+    async def main() -> None:
+        store = Slow()
+        book = a_book(store)
+        somebody = Somebody()
+        requests = [asyncio.ensure_future(book.find(somebody, "x")) for _ in range(3)]
+        while not store.opened:
+            await asyncio.sleep(0)
+        requests[0].cancel()  # who came first may go; the others still get it opened
+        with pytest.raises(asyncio.CancelledError):
+            await requests[0]
+        store.gate.set()
+        for later in requests[1:]:
+            assert await refused(later) == (-32602, "Failed to retrieve task: Task not found")
+        assert store.opened == 1
+        await book.close()
+
+    run(main())
+
+
+def test_a_store_that_could_not_be_opened_is_opened_by_the_next(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        caplog.clear()
+        store = Slow()
+        store.gate.set()
+        store.fails = True
+        book = a_book(store)
+        somebody = Somebody()
+        both = asyncio.gather(*(refused(book.find(somebody, "x")) for _ in range(2)))
+        assert await both == [(-32603, "Internal error")] * 2
+        assert await refused(book.create(somebody, "tool")) == (-32603, "Internal error")
+        assert store.opened == 2 and caplog.text.count("OSError: /secret") == 2
+        store.fails = False
+        assert (await book.create(somebody, "tool")).name == "tool"
+        assert store.opened == 3
+        await book.close()
+
+    run(main())
+
+
+def test_an_end_that_no_store_takes_becomes_a_failure(
+    once: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wirespeed.server.task_book.END_PAUSES", (0.0,))
+
+    class Narrow(MemoryTaskStore):
+        async def replace(self, old: Task, new: Task) -> bool:
+            if new.result is not None:
+                raise OverflowError("string longer than 2147483647 bytes")
+            return await super().replace(old, new)
+
+    async def main() -> None:
+        shop = Workshop(Narrow(), poll_interval=0.02)
+        async with Client(shop.server, era="modern", extensions=[TASKS]) as client:
+            task = await client.start_tool("blocking", {"n": 1})
+            with pytest.raises(RemoteError, match="cannot be kept"):
+                await task.result()
+
+    once(main())
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_question_that_cannot_be_kept_says_nothing_of_the_store(
+    run: Run, era: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Full(MemoryTaskStore):
+        async def replace(self, old: Task, new: Task) -> bool:
+            if new.requests:
+                raise OSError("/secret/path: no space left")
+            return await super().replace(old, new)
+
+    async def main() -> None:
+        shop = Workshop(Full(), poll_interval=0.02)
+        async with Client(shop.server, era=era, extensions=[TASKS], roots=[]) as client:
+            task = await client.start_tool("ask_roots", {"times": 1})
+            with pytest.raises(RemoteError, match="Internal error"):
+                await task.result()
+
+    run(main())
+    assert "no space left" in caplog.text
+
+
+# -- what handlers give ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", None])
+@pytest.mark.parametrize(
+    "odd",
+    [b'{"content":"oops"}', b'{"content":[],"isError":"no"}', b'{"content":[1]}',
+     b'{"content":[],"_meta":1}', b'{"content":null}'],
+)  # fmt: skip
+def test_a_result_with_odd_members_fails_its_task(
+    connect: Any, version: str | None, odd: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop = Workshop()
+
+    @shop.server.tool(task="required")
+    async def raw() -> Any:
+        return RawResult(odd)
+
+    peer: Peer = connect(shop, version)
+    if version is None:
+        from test_tasks_extension import finished, start
+
+        shown = finished(peer, start(peer, "raw"))
+        assert shown["status"] == "failed"
+        assert shown["error"] == {"code": -32603, "message": "Internal error"}
+    else:
+        from test_tasks_legacy import answer, get
+        from test_tasks_legacy import start as start_legacy
+
+        error = answer(peer, get(1, start_legacy(peer, "raw"), "tasks/result"))["error"]
+        assert error == {"code": -32603, "message": "Internal error"}
+    assert "its result is not valid" in caplog.text
+    books = shop.server._task_books
+    assert books is not None
+    assert not books.of(peer.loop)._workers
+
+
 # -- registration ---------------------------------------------------------------------------------
 
 
@@ -294,7 +577,7 @@ def test_options_that_do_not_go_together() -> None:
             server.add_tool(work, **options)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="inline"):
         server.add_tool(plain, inline=True, task="optional")
-    assert not server.tools and server._task_book is None
+    assert not server.tools and server._task_books is None
 
 
 def test_tasks_are_set_up_once() -> None:

@@ -21,7 +21,7 @@ from task_lab import ANNE, Run, a_task
 from wirespeed import Client, Stdio
 from wirespeed.client import TASKS
 from wirespeed.errors import ChildExited, RemoteError
-from wirespeed.tasks import SQLiteTaskStore, TaskStateError, TaskStatus
+from wirespeed.tasks import SQLiteTaskStore, TaskLimit, TaskStateError, TaskStatus
 from wirespeed.tasks.sqlite import INTERRUPTED
 
 CHILD = Path(__file__).parents[2] / "children" / "works_on_a_task.py"
@@ -134,6 +134,27 @@ def test_a_process_that_lives_keeps_its_tasks(
         assert asked is not None and asked.status is TaskStatus.FAILED
         working = await store.get("working")
         assert working is not None and working.status is TaskStatus.CANCELLED
+        await store.close()
+
+    once(main())
+
+
+def test_what_the_clients_of_a_dead_process_left_makes_room(
+    once: Run, path: Path, worker: subprocess.Popen[str]
+) -> None:
+    async def main() -> None:
+        store = SQLiteTaskStore(path, max_tasks=3)
+        await store.open()
+        with pytest.raises(TaskLimit):
+            await store.create(a_task())  # they are still there
+        worker.kill()
+        worker.wait(20)
+        await store.expire(0)
+        for _ in range(3):
+            await store.create(a_task(owner=b"another"))
+        assert [await store.get(n) for n in ("working", "input_required", "completed")] == [
+            None
+        ] * 3
         await store.close()
 
     once(main())

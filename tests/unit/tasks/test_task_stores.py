@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from task_lab import ANNE, BOB, MakeStore, Run, a_task, bounded, make_store
 
-from wirespeed.tasks import Task, TaskLimit, TaskStateError, TaskStatus, TaskStore
+from wirespeed.tasks import OwnerTaskLimit, Task, TaskLimit, TaskStateError, TaskStatus, TaskStore
 from wirespeed.tasks.store import SMALL
 
 
@@ -164,6 +164,98 @@ def test_bytes_are_bounded_but_an_end_always_fits(run: Run, new_store: MakeStore
     run(main())
 
 
+CAROL, DAVE = b"carol's connection", b"dave's connection"
+
+
+async def over(store: TaskStore, owner: bytes, size: int = 0, **fields: Any) -> str:
+    """A task that is over; its id."""
+    task = a_task(owner=owner, **fields)
+    await store.create(task)
+    await store.put_result(task.id, b"{%b}" % (b" " * size))
+    return task.id
+
+
+async def there(store: TaskStore, *ids: str) -> list[bool]:
+    return [await store.get(task_id) is not None for task_id in ids]
+
+
+def test_what_others_left_makes_room(run: Run, new_store: MakeStore) -> None:
+    """Of who left most, the oldest that is over; never what an owner that is there has."""
+
+    async def main() -> None:
+        async with opened(new_store(max_tasks=6)) as store:
+            kept = [await over(store, ANNE, principal=True), await over(store, BOB)]
+            one = await over(store, CAROL)
+            working = a_task(owner=DAVE)
+            await store.create(working)
+            many = [await over(store, DAVE) for _ in range(2)]
+            with pytest.raises(TaskLimit, match="there are 6 tasks"):
+                await store.create(a_task(owner=BOB))
+            await store.leave(CAROL)
+            await store.leave(DAVE)
+            await store.leave(b"nobody")
+            await store.create(a_task(owner=BOB))
+            assert await there(store, one, *many) == [True, False, True]
+            # one each is left; what works stays until it is over
+            await store.create(a_task(owner=BOB))
+            await store.create(a_task(owner=BOB))
+            assert await there(store, one, *many, *kept) == [False] * 3 + [True] * 2
+            with pytest.raises(TaskLimit, match="there are 6 tasks"):
+                await store.create(a_task(owner=BOB))
+            await store.cancel(working.id, "by request")
+            await store.create(a_task(owner=BOB))
+            assert await there(store, working.id, *kept) == [False, True, True]
+
+    run(main())
+
+
+def test_who_has_too_many_gets_no_room_of_others(run: Run, new_store: MakeStore) -> None:
+    async def main() -> None:
+        async with opened(new_store(max_tasks=3, max_tasks_per_owner=2)) as store:
+            left = await over(store, CAROL)
+            await store.leave(CAROL)
+            for _ in range(2):
+                await store.create(a_task())
+            with pytest.raises(OwnerTaskLimit, match="this requestor has 2 tasks"):
+                await store.create(a_task())
+            assert await there(store, left) == [True]
+
+    run(main())
+
+
+def test_what_others_left_makes_room_for_bytes(run: Run, new_store: MakeStore) -> None:
+    async def main() -> None:
+        async with opened(new_store(max_bytes=20_000)) as store:
+            left = [await over(store, CAROL, 4_998) for _ in range(3)]
+            await store.leave(CAROL)
+            # in vain nothing is forgotten
+            with pytest.raises(TaskLimit):
+                await over(store, BOB, 20_000)
+            assert await there(store, *left) == [True] * 3
+            mine = await over(store, BOB, 11_998)
+            assert await there(store, mine, *left) == [True, False, False, True]
+            with pytest.raises(TaskLimit):
+                await over(store, BOB, 8_000)
+            assert await there(store, mine, left[2]) == [True, True]
+
+    run(main())
+
+
+def test_owners_are_gone_with_the_store(run: Run, new_store: MakeStore) -> None:
+    """Connections do not outlive it; principals do."""
+
+    async def main() -> None:
+        store = new_store(max_tasks=2)
+        async with opened(store):
+            kept = await over(store, ANNE, principal=True)
+            left = await over(store, CAROL)
+        async with opened(store):
+            await store.create(a_task(owner=BOB))
+            assert await there(store, kept, left) == [True, False]
+
+    run(main())
+
+
 @pytest.mark.parametrize("limit", ["max_tasks", "max_tasks_per_owner", "max_bytes"])
 def test_limits_are_positive(new_store: MakeStore, limit: str) -> None:
     with pytest.raises(ValueError, match="at least 1"):
@@ -196,6 +288,8 @@ class Machine(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.model: dict[str, Task] = {}  # in the order of creation
         self.stale: list[Task] = []
+        self.owners = [b"0", b"1", b"2"]
+        self.n_owners = 3
 
     @initialize()
     def open(self) -> None:
@@ -215,16 +309,37 @@ class Machine(RuleBasedStateMachine):
     def pick(self, data: st.DataObject) -> Task:
         return self.model[data.draw(st.sampled_from(list(self.model)))]
 
-    @rule(owner=st.sampled_from([ANNE, BOB]), ttl=st.none() | st.integers(0, 50))
-    def create(self, owner: bytes, ttl: int | None) -> None:
+    @rule(which=st.integers(0, 2), ttl=st.none() | st.integers(0, 50))
+    def create(self, which: int, ttl: int | None) -> None:
+        owner = self.owners[which]
         task = a_task(owner=owner, ttl=ttl)
         owned = sum(other.owner == owner for other in self.model.values())
-        if len(self.model) >= 6 or owned >= 4:
+        spare = self.spare()
+        if (len(self.model) >= 6 and not spare) or owned >= 4:
             with pytest.raises(TaskLimit):
                 self.do(self.store.create(task))
-        else:
-            self.do(self.store.create(task))
-            self.model[task.id] = task
+            return
+        self.do(self.store.create(task))
+        if len(self.model) >= 6:
+            (gone,) = (task_id for task_id in self.model if not self.do(self.store.get(task_id)))
+            most = max(map(len, spare.values()))
+            assert gone in [ids[0] for ids in spare.values() if len(ids) == most]
+            del self.model[gone]
+        self.model[task.id] = task
+
+    def spare(self) -> dict[bytes, list[str]]:
+        """What may be forgotten, by owner, the oldest first."""
+        spare: dict[bytes, list[str]] = {}
+        for task in self.model.values():
+            if task.status.terminal and task.owner not in self.owners:
+                spare.setdefault(task.owner, []).append(task.id)
+        return spare
+
+    @rule(which=st.integers(0, 2))
+    def leave(self, which: int) -> None:
+        self.do(self.store.leave(self.owners[which]))
+        self.owners[which] = b"%d" % self.n_owners  # nobody comes again by the other name
+        self.n_owners += 1
 
     @some
     @rule(data=st.data(), how=st.integers(0, 3))
@@ -264,8 +379,9 @@ class Machine(RuleBasedStateMachine):
         for task_id in due:
             del self.model[task_id]
 
-    @rule(owner=st.sampled_from([ANNE, BOB]), size=st.integers(1, 3))
-    def pages(self, owner: bytes, size: int) -> None:
+    @rule(which=st.integers(0, 2), size=st.integers(1, 3))
+    def pages(self, which: int, size: int) -> None:
+        owner = self.owners[which]
         found: list[Task] = []
         after: int | None = 0
         while after is not None:

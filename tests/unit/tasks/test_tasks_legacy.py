@@ -381,6 +381,17 @@ def test_too_many_tasks(connect: Any, new_store: MakeStore) -> None:
     assert shop.started == ["double", "double"]
 
 
+def test_results_that_were_fetched_make_room_for_more(connect: Any, new_store: MakeStore) -> None:
+    shop = Workshop(new_store(max_tasks_per_owner=2))
+    peer = connect(shop, VERSION)
+    unread = start(peer, "double", {"n": 1})
+    for id in range(3):
+        task = start(peer, "blocking", {"n": 1})
+        assert "result" in answer(peer, get(id, task, "tasks/result"))
+    listed = answer(peer, request("list", "tasks/list"))["result"]["tasks"]
+    assert [shown["taskId"] for shown in listed] == [unread, task]
+
+
 def test_a_result_that_is_too_large_to_keep(
     connect: Any, new_store: MakeStore, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -463,6 +474,33 @@ def test_a_question_is_asked_again_when_its_client_goes(connect: Any, shop: Work
     assert other.until(1)[-1]["result"]["structuredContent"] == {"result": [{"roots": []}]}
 
 
+def test_another_who_waits_is_asked_when_the_first_goes(connect: Any, shop: Workshop) -> None:
+    one, other = connect(shop, VERSION), connect(shop, VERSION)
+    task = start(one, "ask_roots", {"times": 1})
+    one.send(get(1, task, "tasks/result"))
+    question(one)
+    other.send(get(1, task, "tasks/result"))
+    assert other.fence() == []
+    one.run(one._close())
+    asked = question(other)
+    other.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": []}})
+    assert other.until(1)[-1]["result"]["structuredContent"] == {"result": [{"roots": []}]}
+
+
+def test_a_client_is_not_asked_what_it_did_not_declare(connect: Any, shop: Workshop) -> None:
+    """Who asks for the result need not be whom the task was made for."""
+    one, other = connect(shop, VERSION), connect(shop, VERSION, {})
+    task = start(one, "ask_roots", {"times": 1})
+    other.send(get(1, task, "tasks/result"))
+    assert answer(other, get(2, task))["result"]["status"] == "input_required"
+    assert other.fence() == []
+    one.send(get(1, task, "tasks/result"))
+    asked = question(one)
+    one.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": []}})
+    for peer in (one, other):
+        assert "structuredContent" in peer.until(1)[-1]["result"]
+
+
 def test_cancelling_a_task_takes_its_question_back(peer: Peer) -> None:
     task = start(peer, "ask_roots", {"times": 1})
     peer.send(get(1, task, "tasks/result"))
@@ -473,6 +511,19 @@ def test_cancelling_a_task_takes_its_question_back(peer: Peer) -> None:
         said.append(peer.recv())
     taken = next(m for m in said if m.get("method") == "notifications/cancelled")
     assert taken["params"]["requestId"] == asked["id"]
+
+
+def test_a_connection_that_is_gone_is_told_nothing(connect: Any, shop: Workshop) -> None:
+    one, other = connect(shop, VERSION), connect(shop, VERSION)
+    task = start(one, "double", {"n": 1})
+    books = shop.server._task_books
+    assert books is not None
+    book = books.of(one.loop)
+    assert book.news.listened == {task}
+    one.run(one._close())
+    other.wait_for(lambda: not book.news.listened)
+    assert one.connection not in book._clients
+    assert other.result(get(1, task))["status"] == "working"
 
 
 # -- shutting down --------------------------------------------------------------------------------

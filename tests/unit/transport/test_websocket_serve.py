@@ -296,7 +296,7 @@ def test_drain_answers_what_is_in_flight_and_says_1001(run: Run) -> None:
             with pytest.raises(ConnectionRefusedError):
                 await asyncio.open_connection("127.0.0.1", place.port)
             busy.send(call(2, "echo", {"text": "too late"}))
-            await asyncio.sleep(0)
+            assert (await busy.message())["error"]["code"] == -31001
             assert not place.task.done()
             server.waiting[0].set_result(None)
             assert (await busy.message())["result"]["content"][0]["text"] == "last"
@@ -307,6 +307,25 @@ def test_drain_answers_what_is_in_flight_and_says_1001(run: Run) -> None:
                 await peer.close()
             await place.task
             assert server.cancelled == []
+
+    run(main())
+
+
+def test_who_closes_during_the_drain_is_not_waited_for(run: Run) -> None:
+    async def main() -> None:
+        server: Any = lab_server()
+        async with serving(server) as place:
+            busy = await Bare.connect(place.port)
+            await busy.handshake()
+            busy.send(call(1, "wait", {"name": "last"}))
+            await place.until(lambda: server.waiting)
+            place.listener.drain()
+            busy.frame(8, b"\x03\xe9")
+            assert await busy.close_code() == (1001, "")
+            assert await busy.at_end()
+            await busy.close()
+            await place.task
+            assert server.cancelled == ["last"]
 
     run(main())
 

@@ -39,6 +39,20 @@ def test_any_exception_goes_to_the_future_and_the_thread_lives(exc: BaseExceptio
     workers.shutdown()
 
 
+def test_who_awaits_a_function_that_raised_stop_iteration_hears_of_it() -> None:
+    workers = Workers(1)
+
+    async def main() -> None:
+        async with asyncio.timeout(FOREVER):
+            loop = asyncio.get_running_loop()
+            with pytest.raises(RuntimeError, match="raised StopIteration") as caught:
+                await loop.run_in_executor(workers, next, iter(()))
+            assert isinstance(caught.value.__cause__, StopIteration)
+
+    asyncio.run(main())
+    workers.shutdown()
+
+
 def test_idle_threads_are_used_again_and_the_size_is_a_bound() -> None:
     workers = Workers(3)
     gate = threading.Event()

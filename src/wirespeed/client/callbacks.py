@@ -1,0 +1,121 @@
+"""Callbacks of the user, called for one thing after another.
+
+A plain function is called at once, where its value came. What a coroutine function has to do may
+take time: then the next values wait, in order, so that one callback never runs twice at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+__all__ = ["MAX_WAITING", "InTurn", "finish"]
+
+# Values that wait for a callback which is busy; the oldest make room.
+MAX_WAITING = 1000
+
+logger = logging.getLogger("wirespeed.client")
+
+
+class InTurn:
+    """One callback. What it raises is logged.
+
+    Args:
+        function: The user's; may be a coroutine function.
+        name: What the user calls it.
+        spawn: Runs a task that ends with the client; values that wait then are forgotten.
+        once: Whether equal values wait once.
+    """
+
+    __slots__ = ("_busy", "_dropped", "_function", "_name", "_once", "_spawn", "_waiting")
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        name: str,
+        spawn: Callable[[Awaitable[Any]], asyncio.Future[Any]],
+        *,
+        once: bool = False,
+    ) -> None:
+        self._function = function
+        self._name = name
+        self._spawn = spawn
+        self._once = once
+        self._waiting: dict[object, tuple[Any, ...]] = {}  # in order
+        self._busy = False
+        self._dropped = False
+
+    def __call__(self, *values: Any) -> None:
+        """Call it, or let the values wait for their turn."""
+        if self._busy:
+            self._wait(values)
+            return
+        outcome = self._start(values)
+        if outcome is not None:
+            self._busy = True
+            self._spawn(self._work(outcome)).add_done_callback(
+                lambda task: self._cancelled(outcome) if task.cancelled() else None
+            )
+
+    def forget(self) -> None:
+        """Nothing that waits is to be told any more."""
+        self._waiting.clear()
+
+    def _wait(self, values: tuple[Any, ...]) -> None:
+        key = values if self._once else object()
+        if key in self._waiting:
+            return
+        if len(self._waiting) == MAX_WAITING:
+            del self._waiting[next(iter(self._waiting))]
+            if not self._dropped:
+                self._dropped = True
+                logger.warning(
+                    "%s is slower than the server: %d calls of it wait, and the oldest are left "
+                    "out from now on",
+                    self._name,
+                    MAX_WAITING,
+                )
+        self._waiting[key] = values
+
+    def _start(self, values: tuple[Any, ...]) -> Awaitable[Any] | None:
+        """Call it; what there is to be awaited."""
+        try:
+            outcome = self._function(*values)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:
+            logger.exception("%s failed", self._name)
+            return None
+        return outcome if inspect.isawaitable(outcome) else None
+
+    async def _work(self, outcome: Awaitable[Any] | None) -> None:
+        while True:
+            if outcome is not None:
+                await finish(outcome, self._name)
+            if not self._waiting:
+                self._busy = False
+                return
+            outcome = self._start(self._waiting.pop(next(iter(self._waiting))))
+
+    def _cancelled(self, outcome: Awaitable[Any]) -> None:
+        """The client is closed."""
+        self._busy = False
+        self.forget()
+        if inspect.iscoroutine(outcome):
+            outcome.close()  # a task that is cancelled before it begins runs nothing of it
+
+
+async def finish(outcome: Awaitable[Any], name: str) -> None:
+    """Wait for what a callback of the user returned. What it raises is logged."""
+    try:
+        await outcome
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        logger.exception("%s failed", name)
+    except Exception:
+        logger.exception("%s failed", name)

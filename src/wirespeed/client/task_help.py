@@ -1,0 +1,168 @@
+"""What a task of 2026-07-28 asks of its client, answered by the handlers while somebody follows it
+(the extension ``io.modelcontextprotocol/tasks``: ``inputRequests``, answered by tasks/update)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
+
+from wirespeed.client.rounds import MAX_INPUT_REQUESTS, PATIENCE
+from wirespeed.errors import (
+    InputNeeded,
+    InvalidResponse,
+    LimitExceeded,
+    ProtocolError,
+)
+
+if TYPE_CHECKING:
+    from wirespeed.client.answering import Question
+    from wirespeed.client.rounds import Paused, Rounds
+    from wirespeed.client.task_messages import Asked
+
+__all__ = ["Helper"]
+
+
+class _Batch:
+    """Questions that came together, and whose answers leave together."""
+
+    __slots__ = ("keys", "sending", "task")
+
+    task: asyncio.Future[None]
+
+    def __init__(self, keys: frozenset[str]) -> None:
+        self.keys = keys
+        self.sending = False  # the handlers are done
+
+
+class Helper:
+    """Answers the questions of one task, each once: a key means the same as long as the task lives.
+
+    The handlers run beside whoever follows the task, who goes on looking at it: it may be over
+    before a person has answered, or ask no more.
+
+    Args:
+        client: Whose handlers are asked.
+        send: Sends answers, the JSON text by key, within a time limit as of `call_tool`.
+        wake: Called when there is something to `look` for: a handler failed.
+        pause: Makes of open questions what `InputNeeded` goes on from.
+    """
+
+    def __init__(
+        self,
+        client: Rounds,
+        send: Callable[[Mapping[str, bytes], float | None], Awaitable[None]],
+        wake: Callable[[], None],
+        pause: Callable[[Mapping[str, Question]], Paused],
+    ) -> None:
+        self._client = client
+        self._send = send
+        self._wake = wake
+        self._pause = pause
+        self._answered: set[str] = set()
+        self._batches: set[_Batch] = set()
+        self._rounds = 0
+        self._error: Exception | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether `look` has something to raise."""
+        return self._error is not None
+
+    def questions(self, asked: Mapping[str, Asked]) -> dict[str, Question]:
+        """What the task asks. InvalidResponse: it must not. LimitExceeded: so much at once."""
+        from wirespeed.client.answering import question_of
+
+        if len(asked) > MAX_INPUT_REQUESTS:
+            raise LimitExceeded(
+                f"the task asks for {len(asked)} things at once (the limit is {MAX_INPUT_REQUESTS})"
+            )
+        version = self._client._agreed.revision.version
+        capabilities = self._client._identity.declared(version)
+        questions: dict[str, Question] = {}
+        for key, one in asked.items():
+            params = None if bytes(one.params) == b"null" else one.params
+            try:
+                questions[key] = question_of(one.method, params, capabilities, version)
+            except ProtocolError as exc:
+                raise InvalidResponse(
+                    f"the task asks for what it must not ({key}): {exc.message}"
+                ) from None
+        return questions
+
+    def look(self, asked: Mapping[str, Asked]) -> None:
+        """Have the handlers answer what is new, and stop those that are asked for nothing any more.
+
+        What a handler failed with is raised, or what sending its answers did; InputNeeded for what
+        has no handler, and when ``max_rounds`` batches were answered; InvalidResponse,
+        LimitExceeded as of `questions`.
+        """
+        if self._error is not None:
+            raise self._error
+        for batch in tuple(self._batches):
+            if not batch.sending and not batch.keys & asked.keys():
+                self._batches.discard(batch)
+                batch.task.cancel()
+        if not asked:
+            return
+        under_way: set[str] = set().union(*(batch.keys for batch in self._batches))
+        new = asked.keys() - self._answered - under_way
+        if not new:
+            return
+        if len(new) + len(under_way) > MAX_INPUT_REQUESTS:
+            raise LimitExceeded(
+                f"the task asks for {len(new) + len(under_way)} things at once"
+                f" (the limit is {MAX_INPUT_REQUESTS})"
+            )
+        questions = self.questions({key: one for key, one in asked.items() if key in new})
+        answering = self._client._identity.answering
+        if answering is None or not all(map(answering.can, questions.values())):
+            raise self._needed("there is no handler for what it asks", asked)
+        if self._rounds >= self._client.max_rounds:
+            raise self._needed(f"max_rounds of {self._client.max_rounds} are used up", asked)
+        self._rounds += 1
+        batch = _Batch(frozenset(questions))
+        self._batches.add(batch)
+        batch.task = self._client._life.spawn(self._answer(batch, questions))
+
+    def _needed(self, why: str, asked: Mapping[str, Asked]) -> InputNeeded:
+        """What was not answered yet; handlers that are at work are stopped with this."""
+        open_ = self.questions(
+            {key: one for key, one in asked.items() if key not in self._answered}
+        )
+        requests = {key: question.request for key, question in open_.items()}
+        return InputNeeded(f"the task waits for input: {why}", requests, None, self._pause(open_))
+
+    async def _answer(self, batch: _Batch, questions: Mapping[str, Question]) -> None:
+        answering = self._client._identity.answering
+        assert answering is not None
+        try:
+            answers = await self._client._answer_all(answering, questions)
+            batch.sending = True
+            await self.send(answers)
+        except Exception as exc:
+            self._error = exc
+        finally:
+            self._batches.discard(batch)
+            self._wake()
+
+    async def send(self, answers: Mapping[str, bytes], timeout: float | None = -1.0) -> None:
+        """Send answers. What cannot be sent is asked for again."""
+        self._answered |= answers.keys()
+        try:
+            await self._send(answers, timeout)
+        except BaseException:
+            self._answered -= answers.keys()
+            raise
+
+    async def stop(self) -> None:
+        """Nobody follows the task any more: handlers that are at work are cancelled, and get some
+        time to clean up. The next who follows it starts afresh."""
+        self._error = None
+        self._rounds = 0
+        tasks = [batch.task for batch in self._batches]
+        self._batches.clear()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=PATIENCE)

@@ -1,0 +1,148 @@
+"""Results of tools, prompts, resources and completion, typed, for both sides: what a client gets,
+and what a server's handler may pass on as it is.
+
+Unknown members are ignored, as every revision asks. Sources: server/tools, server/prompts,
+server/resources and server/utilities/completion of each revision, and the schemas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from wirespeed.protocol.blocks import Block, ResourceContents, Text, UnknownContent
+
+__all__ = [
+    "WHOLE",
+    "CallToolResult",
+    "Completion",
+    "GetPromptResult",
+    "PromptMessage",
+    "ReadResourceResult",
+    "Role",
+]
+
+Role = Literal["user", "assistant"]
+
+_ROLES = ("user", "assistant")
+
+
+class CallToolResult(msgspec.Struct, rename="camel"):
+    """The result of tools/call (server/tools, "Tool Result"), as a client gets it. A tool may
+    return it: it goes out as what it is. Authors build a `wirespeed.server.ToolResult`.
+
+    Attributes:
+        content: Content blocks for a model to read; blocks of types that this version does not
+            know are `UnknownContent`.
+        structured_content: The result as JSON value (2025-06-18 on), or None. A ``null``, which
+            2026-07-28 allows, looks like an absent one.
+        is_error: The tool failed; the content says why.
+        meta: ``_meta`` of the result.
+    """
+
+    content: list[Block] = msgspec.field(default_factory=list)
+    structured_content: Any = None
+    is_error: bool = False
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+    result_type: str = "complete"
+
+    @property
+    def text(self) -> str:
+        """The text of the text blocks, joined by newlines."""
+        return "\n".join(block.text for block in self.content if isinstance(block, Text))
+
+
+class PromptMessage(msgspec.Struct):
+    """One message of a prompt.
+
+    Attributes:
+        role: "user" or "assistant".
+        content: A content block; for a client it is an `UnknownContent` where this version does
+            not know its type. A server's author may give a string, which becomes a `Text`, or a
+            list, each item of which is sent as a message of its own.
+    """
+
+    role: Role
+    content: Block | UnknownContent
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            role: Role,
+            content: str | Block | UnknownContent | Sequence[str | Block | UnknownContent],
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        if self.role not in _ROLES:
+            raise ValueError(f'role must be "user" or "assistant", not {self.role!r}')
+        if isinstance(self.content, str):
+            self.content = Text(self.content)
+
+    @property
+    def text(self) -> str:
+        """The text of a text block; "" for the others."""
+        return getattr(self.content, "text", "")
+
+
+class GetPromptResult(msgspec.Struct):
+    """The result of prompts/get: ``messages`` for a model, and what they are for. A prompt may
+    return it; authors build a `wirespeed.server.PromptResult`."""
+
+    messages: list[PromptMessage]
+    description: str | None = None
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+    result_type: str = msgspec.field(name="resultType", default="complete")
+
+
+class ReadResourceResult(msgspec.Struct, rename="camel"):
+    """The result of resources/read. A resource may return it; authors build a
+    `wirespeed.server.ResourceResult`.
+
+    Attributes:
+        contents: What the resource, or each of its sub-resources, holds.
+        ttl_ms, cache_scope: How long the server says that this is fresh, and for whom
+            (2026-07-28).
+        meta: ``_meta`` of the result.
+    """
+
+    contents: list[ResourceContents]
+    ttl_ms: int = 0
+    cache_scope: str = "private"
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+    result_type: str = "complete"
+
+    @property
+    def text(self) -> str:
+        """The texts among the contents, joined by newlines."""
+        return "\n".join(one.text for one in self.contents if one.text is not None)
+
+    @property
+    def data(self) -> bytes:
+        """The bytes of the first contents, a text's as UTF-8; empty if there are none."""
+        if not self.contents:
+            return b""
+        first = self.contents[0]
+        return (first.text or "").encode() if first.blob is None else first.blob
+
+
+WHOLE = (CallToolResult, GetPromptResult, ReadResourceResult)
+"""What is a result of one method, and of no other."""
+
+
+class Completion(msgspec.Struct, rename="camel"):
+    """Suggestions: the result of completion/complete, and what a completer may give instead of
+    strings.
+
+    Attributes:
+        values: Suggestions, the best first; of more than 100, a server sends the first 100.
+        total: How many there are in all; None if that is not said.
+        has_more: Whether there are more than these; None if that is not said. A server works it
+            out where its completer does not say.
+    """
+
+    values: list[str]
+    total: int | float | None = None
+    has_more: bool | None = None

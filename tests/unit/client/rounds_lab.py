@@ -1,0 +1,42 @@
+"""What tests of rounds share: calls of a server that asks, and what it was sent."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asking_lab import params_of
+from client_lab import Run
+from peer_lab import LinePeer, Rules
+
+from wirespeed import Client
+from wirespeed.client import ElicitParams
+
+Work = Callable[[Client, LinePeer], Awaitable[Any]]
+
+
+async def name(request: ElicitParams) -> Any:
+    return {"name": "octocat"}
+
+
+def with_client(run: Run, folder: Path, rules: Rules, work: Work, **options: Any) -> Any:
+    async def main() -> Any:
+        async with LinePeer(rules, folder) as peer, Client(peer.url, **options) as client:
+            return await work(client, peer)
+
+    return run(main())
+
+
+async def call(client: Client, peer: LinePeer) -> list[dict[str, Any]]:
+    """Make one call; the params of each round."""
+    assert (await client.call_tool("book", {"seats": 2})).text == "done"
+    return params_of(peer)
+
+
+async def fail(client: Client, peer: LinePeer) -> Exception:
+    """Make one call that fails."""
+    with pytest.raises(Exception) as caught:
+        await client.call_tool("book", {"seats": 2})
+    return caught.value

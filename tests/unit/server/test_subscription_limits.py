@@ -1,0 +1,88 @@
+"""What one client's subscriptions may make a server keep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from raw import cancel, modern, request
+
+from wirespeed import Server
+from wirespeed.server import subscriptions
+from wirespeed.uri_template import MAX_URI
+
+LONGEST = "a://" + "x" * (MAX_URI - 4)
+
+
+@pytest.fixture
+def server() -> Server:
+    server = Server("lab")
+    server.add_resource("a://1", "x")
+    return server
+
+
+def listen(id: Any, *uris: str) -> dict[str, Any]:
+    return modern(id, "subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}})
+
+
+def subscribe(id: Any, uri: str) -> dict[str, Any]:
+    return request(id, "resources/subscribe", {"uri": uri})
+
+
+def unsubscribe(id: Any, uri: str) -> dict[str, Any]:
+    return request(id, "resources/unsubscribe", {"uri": uri})
+
+
+def test_a_uri_that_no_resource_can_have_is_refused(connect: Any) -> None:
+    legacy, current = connect("2025-06-18"), connect()
+    assert legacy.result(subscribe(1, LONGEST)) == {}
+    expected = (-32602, f"Invalid params: a URI is longer than {MAX_URI} characters")
+    assert legacy.error(subscribe(2, LONGEST + "x")) == expected
+    assert legacy.result(unsubscribe(3, LONGEST + "x")) == {}
+    assert current.ask(listen(1, LONGEST))["method"] == "notifications/subscriptions/acknowledged"
+    assert current.error(listen(2, "a://1", LONGEST + "x")) == expected
+    assert list(current.connection.listens) == [b"1"]
+
+
+def test_subscriptions_are_counted_by_their_length_too(
+    connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscriptions, "MAX_CHARACTERS", 20)
+    peer = connect("2025-06-18")
+    for id in (1, 2):  # the second time it changes nothing
+        assert peer.result(subscribe(id, "a://567890")) == {}
+    code, text = peer.error(subscribe(3, "b://5678901"))
+    assert code == -31000
+    assert "of 20 characters together" in text
+    assert peer.result(subscribe(4, "b://567890")) == {}
+    for id in (6, 7):
+        assert peer.result(unsubscribe(id, "a://567890")) == {}
+    assert peer.result(subscribe(8, "c://567890")) == {}
+    assert peer.error(subscribe(9, "d://"))[0] == -31000
+
+
+def test_listens_count_their_ids_and_give_back_what_they_kept(
+    connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscriptions, "MAX_CHARACTERS", 20)
+    monkeypatch.setattr(subscriptions, "MAX_URIS", 2)
+    peer = connect()
+    assert "method" in peer.ask(listen("long-id", "a://56", "a://56"))  # 9 and 6
+    assert peer.error(listen(2, "a://5"))[0] == -31000
+    assert "method" in peer.ask(listen(3, "a://"))
+    peer.send(cancel("long-id"))
+    assert peer.error(listen(4, "a://", "b://"))[0] == -31000  # three URIs
+    assert "method" in peer.ask(listen(4, "a://5678901234"))
+    peer.send(cancel(3), cancel(4))
+    peer.ask(modern("fence", "tools/list"))
+    assert (peer.connection.news.n_uris, peer.connection.news.n_characters) == (0, 0)
+
+
+def test_so_many_uris_and_no_more(connect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscriptions, "MAX_URIS", 2)
+    peer = connect("2025-06-18")
+    for id in (1, 2):
+        assert peer.result(subscribe(id, f"a://{id}")) == {}
+    assert peer.error(subscribe(3, "a://3"))[0] == -31000
+    assert peer.result(unsubscribe(4, "a://1")) == {}
+    assert peer.result(subscribe(5, "a://3")) == {}
