@@ -57,7 +57,7 @@ class InTurn:
         if outcome is not None:
             self._busy = True
             self._spawn(self._work(outcome)).add_done_callback(
-                lambda task: self._cancelled(outcome) if task.cancelled() else None
+                lambda task: self._ended(outcome) if task.cancelled() or task.exception() else None
             )
 
     def forget(self) -> None:
@@ -100,8 +100,8 @@ class InTurn:
                 return
             outcome = self._start(self._waiting.pop(next(iter(self._waiting))))
 
-    def _cancelled(self, outcome: Awaitable[Any]) -> None:
-        """The client is closed."""
+    def _ended(self, outcome: Awaitable[Any]) -> None:
+        """The client is closed, or the process is to end."""
         self._busy = False
         self.forget()
         if inspect.iscoroutine(outcome):

@@ -11,6 +11,7 @@ Schemas are their server's, so they are not trusted (basic, "JSON Schema Usage",
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
@@ -18,13 +19,8 @@ from urllib.parse import quote
 import jsonschema_rs
 import msgspec
 
-from wirespeed.client.schemas import (
-    CUT,
-    MAX_BACKTRACKING,
-    MAX_PATTERN_BYTES,
-    SchemaFault,
-    plan,
-)
+from wirespeed.client.schema_graph import CUT, SchemaFault
+from wirespeed.client.schemas import MAX_BACKTRACKING, MAX_PATTERN_BYTES, plan
 from wirespeed.errors import InvalidResponse
 
 __all__ = ["DIALECTS", "SchemaCheck", "TooLarge"]
@@ -41,9 +37,11 @@ DIALECTS = {
 _DEFAULT = "https://json-schema.org/draft/2020-12/schema"
 
 # Work for one value: about 10 ns each, on the loop's thread.
-MAX_STEPS = 100_000_000
-# For more than this, it is not said where a value is wrong: to find out takes memory.
+MAX_STEPS = 30_000_000
+# For more than this, it is not said where a value is wrong. Of a union, the library collects what
+# is wrong by each of its schemas, which takes some µs for each.
 MAX_EXPLAINED = 2_000_000
+MAX_UNION_EXPLAINED = 100_000
 
 # Calls of checks from within one another, for parts of one value: each takes two of Python's stack.
 MAX_NESTED = 300
@@ -51,6 +49,13 @@ MAX_NESTED = 300
 _SHOWN = 200  # characters of a value that an error shows
 _TOO_LARGE = "structuredContent: it is not valid, and too large to say where"
 _DOCUMENT = "wirespeed:/schema"
+
+# Lists of numbers that are to be unique: fractions take so many times as long, and the library
+# cannot tell long numbers apart before it compares each with all others.
+_FRACTIONS = 4
+_LONG = 500  # bytes of a value for which they take as long again
+_fraction = re.compile(rb"[\[,]-?\d+[.e]").search
+_long = re.compile(rb"[:\[,]-?\d{16}").search
 
 _encode = msgspec.json.Encoder().encode
 
@@ -86,6 +91,8 @@ class SchemaCheck:
             raise InvalidResponse(f"{what} {exc}") from None
         self._load = made.load
         self._largest = made.largest
+        self._unique = made.unique
+        self._explained_up_to = MAX_UNION_EXPLAINED if made.unions else MAX_EXPLAINED
         self._error = jsonschema_rs.ValidationError
         # what was found out of a value: by the part of the schema that was cut out, and identity;
         # with the value, so that none is mistaken for another
@@ -114,8 +121,18 @@ class SchemaCheck:
 
     def fault(self, value: Any) -> str | None:
         """What is wrong with a value; None: nothing. `TooLarge`."""
-        size = len(_encode(value))
-        if self._load * size > MAX_STEPS:
+        try:
+            text = _encode(value)
+        except RecursionError:
+            raise TooLarge from None
+        size = len(text)
+        work = self._load * size
+        if self._unique and work <= MAX_STEPS:
+            if _long(text):
+                work *= max(_FRACTIONS, size // _LONG)
+            elif _fraction(text):
+                work *= _FRACTIONS
+        if work > MAX_STEPS:
             raise TooLarge
         self._too_deep = False
         try:
@@ -125,7 +142,8 @@ class SchemaCheck:
                 raise TooLarge
             if valid:
                 return None
-            return self._explained(value) if self._largest * size <= MAX_EXPLAINED else _TOO_LARGE
+            few = self._largest * size <= self._explained_up_to
+            return self._explained(value) if few else _TOO_LARGE
         finally:
             self._known.clear()
 

@@ -1,81 +1,58 @@
 """What the schemas of servers may cost: read, bounded, and made ready to be checked by.
 
-A schema of a hundred bytes can ask for more work than anybody has time for. What is applied to a
-value is a graph: a part of a schema is applied to the same value as the one it is in (``allOf``,
-``$ref`` …), or to a part of that value (``properties``, ``items`` …). Here the graph is read:
-
-* A part of a schema that is applied to the same value again and again is refused (2020-12 core,
-  9.4.1, "Guarding Against Infinite Recursion").
-* A schema may refer to itself for the parts of a value. Where it does so in several ways, a value
-  of depth n would be gone through 2^n times. So these references are cut out: `Plan.document` has
-  `CUT` in their place, for whoever checks to remember what was said of a value before.
-* What is left has no circles, so that the work that it makes of one byte of a value can be counted.
-
-References are written as pointers in `Plan.document`, and names (``$id``, ``$anchor``) are left
-out: what is counted is what is done.
+A schema of a hundred bytes can ask for more work than anybody has time for. Without the references
+that `wirespeed.client.schema_graph` cuts out it has no circles, so that the work that it makes of
+one byte of a value can be counted.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
-from urllib.parse import quote, unquote, urljoin
 
-__all__ = ["CUT", "MAX_BACKTRACKING", "MAX_PATTERN_BYTES", "Plan", "SchemaFault", "plan"]
+from wirespeed.client.schema_graph import UNEVALUATED, Graph, Node, SchemaFault, written
 
-CUT = "wirespeed:cut"
-"""The keyword in the place of references of a schema to itself: its value is their pointers."""
+__all__ = ["MAX_BACKTRACKING", "MAX_PATTERN_BYTES", "Plan", "plan"]
 
-MAX_PARTS = 10_000  # objects, lists, and schemas that are true or false
-MAX_VALUES = 100_000
-MAX_DEPTH = 128
-MAX_POINTER = 4096  # characters of the names of a part and those around it
-MAX_WORK = 100_000  # parts, with each reference written out
+# To make a schema ready: parts, with each reference written out, and as much again for regular
+# expressions. One unit is about 4 µs.
+MAX_WORK = 100_000
 MAX_PATTERNS = 100  # different ones
 MAX_PATTERN = 10_000  # characters of one
 MAX_PATTERN_BYTES = 1 << 20  # of one, compiled
-MAX_PATTERNS_BYTES = 1 << 23  # of all
 MAX_BACKTRACKING = 100  # steps
 
 # What a regular expression costs for each byte of a string, by the bytes that it is compiled to: in
 # the worst case, one has so many states, and each byte is looked at in all of them.
 _PATTERN_COST = ((1 << 14, 4), (1 << 16, 100), (1 << 18, 4_000), (MAX_PATTERN_BYTES, 16_000))
-_UNIQUE_COST = 32
-_FRACTION_COST = 500  # multipleOf 0.01 of 1e300 is a division of long numbers
+# What it takes to compile them, by the same; and for each character, as classes are worked out
+# before their size is known: those that ignore case take far longer.
+_PATTERN_WORK = {1 << 14: 100, 1 << 16: 200, 1 << 18: 800, MAX_PATTERN_BYTES: 3_000}
+_CHARACTER_WORK = 1
+_CASELESS_WORK = 80
+_caseless = re.compile(r"\(\?[a-zA-Z]*i").search
+_TRIES = 4  # until the size of one is known
+_UNIQUE_COST = 60
+# Numbers that do not fit into a machine word, or may not, are compared digit by digit: for a value,
+# and for each byte of it.
+_LIMIT_COST = (120, 2)
+_LONG_LIMIT_COST = (200, 12)
+_FACTOR_COST = (120, 2)
+_FRACTION_COST = (5_000, 50)  # multipleOf 0.01 of 1e300 is a division of long numbers
+_NUMBER_COST = (120, 2)
+_LONG_NUMBER_COST = (500, 12)
 _CONTAINER_COST = 8  # to be compared with
-_CUT_COST = 50
+_CUT_COST = 120
 
 _MOST = 1 << 62
 
-_LEGACY = ("http://json-schema.org/draft-0",)
-
-_REFS = ("$ref", "$dynamicRef", "$recursiveRef")
-# Keywords whose schemas are about the same value …
-_SAME_ONE = ("not", "if", "then", "else")
-_SAME_MANY = ("allOf", "anyOf", "oneOf")
-_SAME_MAPS = ("dependentSchemas", "dependencies")
-# … and about its parts. Of the schemas in one of these groups, at most one is for the same part.
-_PART_ONE = (
-    "unevaluatedProperties",
-    "unevaluatedItems",
-    "propertyNames",
-    "contains",
-    "contentSchema",
-)
-_ITEMS = ("items", "prefixItems", "additionalItems")
-_PROPERTIES = ("properties", "additionalProperties")
-_DEFINITIONS = ("$defs", "definitions")
-# Values to compare with, and to show.
-_DATA = ("const", "enum", "default", "examples")
-_COMPARED = ("const", "enum", "required", "dependentRequired", "dependencies")
-_SEVERAL = (*_SAME_MANY, *_SAME_MAPS, "properties", "patternProperties", "prefixItems", "items")
-_MAPS = (*_SAME_MAPS, *_DEFINITIONS, "properties", "patternProperties")
-_UNEVALUATED = {"unevaluatedProperties", "unevaluatedItems"}
-_NAMES = ("$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor")
-
-
-class SchemaFault(ValueError):
-    """A schema that is not to be used; the text goes on after its name."""
+_COMPARED = ("const", "enum", "dependentRequired", "dependencies")
+_LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_FACTORS = ("multipleOf", "divisibleBy")
+# Those that are gone through whatever the value is. (Of the names in ``properties``, only those of
+# the value are looked at, and what is ``required`` ends with the first that it does not have.)
+_SEVERAL = ("allOf", "anyOf", "oneOf", "dependentSchemas", "dependencies")
 
 
 class Plan(NamedTuple):
@@ -88,6 +65,8 @@ class Plan(NamedTuple):
             behind a `CUT` is found out once for each value. One unit is about 10 ns.
         largest: The same for the costliest of the parts that `CUT` leaves.
         backtracks: Whether it has regular expressions that take a backtracking engine.
+        unique: Whether it has ``uniqueItems``.
+        unions: Whether it has ``anyOf`` or ``oneOf``.
     """
 
     document: Any
@@ -95,6 +74,8 @@ class Plan(NamedTuple):
     load: int
     largest: int
     backtracks: bool
+    unique: bool
+    unions: bool
 
 
 class _Cost(NamedTuple):
@@ -102,36 +83,26 @@ class _Cost(NamedTuple):
 
     Attributes:
         size: All of it, written out.
-        own: For the value that it is applied to.
-        below: For any one part of that value, at most.
+        once: For the value that it is applied to.
+        own: For each byte of that value.
+        below: For each byte of any one part of that value, at most.
     """
 
     size: int
+    once: int
     own: int
     below: int
 
     def plus(self, others: Iterable[_Cost]) -> _Cost:
-        size, own, below = self
+        size, once, own, below = self
         for other in others:
-            size, own, below = size + other.size, own + other.own, below + other.below
-        return _Cost(min(size, _MOST), min(own, _MOST), min(below, _MOST))
+            size, once = size + other.size, once + other.once
+            own, below = own + other.own, below + other.below
+        return _Cost(min(size, _MOST), min(once, _MOST), min(own, _MOST), min(below, _MOST))
 
-    @property
-    def load(self) -> int:
-        return max(self.own, self.below)
-
-
-class _Node:
-    """A part of a schema that is applied to values."""
-
-    __slots__ = ("base", "pointer", "refs", "resource", "schema")
-
-    def __init__(self, schema: dict[str, Any], pointer: str, resource: str, base: str) -> None:
-        self.schema = schema
-        self.pointer = pointer
-        self.resource = resource  # the pointer of the part with the next ``$id``
-        self.base = base
-        self.refs: list[str] = []  # pointers
+    def load(self, least: int = 1) -> int:
+        """For each byte, of a value that has so many at least."""
+        return max(self.own + -(-self.once // least), self.below)
 
 
 Compiles: TypeAlias = Callable[[str, int], bool]
@@ -142,234 +113,29 @@ def plan(schema: dict[str, Any] | bool, linear: Compiles, backtracking: Compiles
     """Read a schema, whose dialect is known, for two engines of regular expressions: one that needs
     time in proportion to the text, and one that knows more. SchemaFault: it is not to be used."""
     if isinstance(schema, bool):
-        return Plan(schema, (), 1, 1, False)
-    graph = _Graph(schema)
+        return Plan(schema, (), 1, 1, False, False, False)
+    graph = Graph(schema)
     costs = _Costs(graph, linear, backtracking)
     loads = costs.loads()
-    document = _written(graph, schema, "")
-    return Plan(document, tuple(sorted(graph.cut)), sum(loads), max(loads), costs.backtracks)
-
-
-class _Graph:
-    """The parts of a schema, and what each is applied through."""
-
-    def __init__(self, schema: dict[str, Any]) -> None:
-        dialect = schema.get("$schema")
-        self.legacy = isinstance(dialect, str) and dialect.startswith(_LEGACY)
-        self._id = "id" if self.legacy and "draft-04" in dialect else "$id"  # type: ignore[operator]
-        self._dialect = dialect
-        other = "$recursiveRef" if "2019-09" in (dialect or "") else "$dynamicRef"
-        self._refs = ("$ref",) if self.legacy else ("$ref", other)
-        self.nodes: dict[str, _Node] = {}
-        self._booleans: set[str] = set()
-        self._resources: dict[str, str] = {}
-        self._anchors: dict[tuple[str, str], str] = {}
-        self._dynamic: dict[str, list[str]] = {}
-        self._recursive = 0
-        self._read(schema)
-        for node in self.nodes.values():
-            node.refs = [self._target(node, word) for word in _REFS if self._has(node, word)]
-        same = {pointer: list(self.same(node)) for pointer, node in self.nodes.items()}
-        heights: dict[str, int] = {}
-        for group in _circles(same):
-            here = group[0]
-            if len(group) > 1 or here in same[here]:
-                raise SchemaFault("applies itself to the same value without end")
-            heights[here] = 1 + max((heights[pointer] for pointer in same[here]), default=0)
-            if heights[here] > MAX_DEPTH:
-                raise SchemaFault(f"applies more than {MAX_DEPTH} parts in one another to a value")
-        edges = {
-            pointer: [*same[pointer], *self.parts(node)] for pointer, node in self.nodes.items()
-        }
-        self.order: list[_Node] = []  # each after those that it is made of, but for what is cut
-        self.cut: set[str] = set()
-        self.cutting: set[str] = set()  # those with references that are cut
-        for group in _circles(edges):
-            if len(group) > 1 or group[0] in edges[group[0]]:
-                inside = set(group)
-                for pointer in group:
-                    if targets := inside.intersection(self.nodes[pointer].refs):
-                        self.cut |= targets
-                        self.cutting.add(pointer)
-            self.order += [self.nodes[p] for p in sorted(group, key=len, reverse=True)]
-        self._check_unevaluated(same)
-
-    def _check_unevaluated(self, same: dict[str, list[str]]) -> None:
-        """What a reference that is cut has evaluated of the same value is not known."""
-        stack = [p for p, node in self.nodes.items() if node.schema.keys() & _UNEVALUATED]
-        seen = set(stack)
-        while stack:
-            here = stack.pop()
-            if here in self.cutting:
-                raise SchemaFault(
-                    "refers to itself under an unevaluatedProperties or unevaluatedItems,"
-                    " which is not supported"
-                )
-            new = set(same[here]) - seen
-            seen |= new
-            stack += new
-
-    def _read(self, root: dict[str, Any]) -> None:
-        self._resources[""] = ""
-        parts = values = 0
-        # a value, its pointer, resource and base, its depth, and what it is: a schema or a map of
-        # schemas; lists are made of what they are
-        stack: list[tuple[Any, str, str, str, int, str]] = [(root, "", "", "", 0, "schema")]
-        while stack:
-            value, pointer, resource, base, depth, kind = stack.pop()
-            parts += 1
-            if len(pointer) > MAX_POINTER:
-                raise SchemaFault("has names that are too long")
-            if parts > MAX_PARTS:
-                raise SchemaFault(f"has more than {MAX_PARTS} parts")
-            if isinstance(value, bool):
-                self._booleans.add(pointer)
-                continue
-            values += len(value)
-            if values > MAX_VALUES:
-                raise SchemaFault(f"has more than {MAX_VALUES} values")
-            if depth > MAX_DEPTH:
-                raise SchemaFault(f"is nested deeper than {MAX_DEPTH} levels")
-            if isinstance(value, dict) and kind == "schema":
-                resource, base = self._named(value, pointer, resource, base)
-                self.nodes[pointer] = _Node(value, pointer, resource, base)
-            for key, part in value.items() if isinstance(value, dict) else enumerate(value):
-                inner = "schema"
-                if isinstance(value, dict) and kind == "schema":
-                    inner = "data" if key in _DATA else "map" if key in _MAPS else "schema"
-                elif kind == "data":
-                    inner = "data"
-                if isinstance(part, (dict, list)) or (isinstance(part, bool) and inner == "schema"):
-                    name = f"{pointer}/{_escaped(key)}"
-                    stack.append((part, name, resource, base, depth + 1, inner))
-
-    def _named(
-        self, schema: dict[str, Any], pointer: str, resource: str, base: str
-    ) -> tuple[str, str]:
-        """Keep the names of a part; the resource that it is in, and that one's URI."""
-        if self.legacy and isinstance(schema.get("$ref"), str):
-            return resource, base  # whatever is beside it is ignored
-        names = [schema.get("$anchor"), schema.get("$dynamicAnchor")]
-        if isinstance(uri := schema.get(self._id), str):
-            uri, _, fragment = uri.partition("#")
-            names.append(fragment)
-            if uri:
-                if pointer and schema.get("$schema", self._dialect) != self._dialect:
-                    raise SchemaFault("has parts of several dialects")
-                resource, base = pointer, _joined(base, uri)
-                self._name(self._resources, base, pointer)
-        for name in names:
-            if isinstance(name, str) and name:
-                known = self._anchors.get((resource, name))
-                if known != pointer:
-                    self._name(self._anchors, (resource, name), pointer)
-        if isinstance(name := schema.get("$dynamicAnchor"), str):
-            self._dynamic.setdefault(name, []).append(pointer)
-        self._recursive += schema.get("$recursiveAnchor") is True
-        return resource, base
-
-    def _name(self, names: dict[Any, str], name: Any, pointer: str) -> None:
-        if name in names:
-            raise SchemaFault("has two parts of one name")
-        names[name] = pointer
-
-    def _has(self, node: _Node, word: str) -> bool:
-        return word in self._refs and isinstance(node.schema.get(word), str)
-
-    def _target(self, node: _Node, word: str) -> str:
-        """The pointer that a reference means. SchemaFault: it means nothing in this document, or
-        what it means depends on how it was come to."""
-        ref: str = node.schema[word]
-        uri, _, fragment = ref.partition("#")
-        resource: str | None = node.resource
-        if uri:
-            resource = self._resources.get(_joined(node.base, uri))
-        if resource is None:
-            raise SchemaFault(f"refers to another document, which is not followed: {ref[:100]!r}")
-        if word == "$recursiveRef" and self._recursive > 1:
-            raise SchemaFault("has several $recursiveAnchor, which is not supported")
-        fragment = unquote(fragment)
-        if word == "$dynamicRef" and len(self._dynamic.get(fragment, ())) > 1:
-            raise SchemaFault(
-                f"has several $dynamicAnchor {fragment[:100]!r}, which is not supported"
-            )
-        if fragment and not fragment.startswith("/"):
-            pointer = self._anchors.get((resource, fragment))
-        else:
-            pointer = resource + fragment
-        if pointer is None or (pointer not in self.nodes and pointer not in self._booleans):
-            raise SchemaFault(f"has a reference to nothing: {ref[:100]!r}")
-        return pointer
-
-    # -- edges -----------------------------------------------------------------------------------
-
-    def _only_ref(self, node: _Node) -> bool:
-        return self.legacy and bool(node.refs)
-
-    def same(self, node: _Node) -> Iterator[str]:
-        """What is applied to the same value."""
-        yield from (ref for ref in node.refs if ref in self.nodes)
-        yield from self.inline(node)
-
-    def cuts(self, node: _Node, ref: str) -> bool:
-        """Whether this reference is cut out."""
-        return node.pointer in self.cutting and ref in self.cut
-
-    def inline(self, node: _Node) -> Iterator[str]:
-        """What is applied to the same value, without references."""
-        if self._only_ref(node):
-            return
-        yield from self._at(node, _SAME_ONE)
-        yield from self._in(node, _SAME_MANY)
-        yield from self._in(node, _SAME_MAPS)
-
-    def parts(self, node: _Node) -> Iterator[str]:
-        """What is applied to parts of the value."""
-        if self._only_ref(node):
-            return
-        every = (*_PART_ONE, *_ITEMS, *_PROPERTIES, "patternProperties")
-        yield from self._at(node, [word for word in every if word != "properties"])
-        yield from self._in(node, every)
-
-    def groups(self, node: _Node) -> Iterator[list[str]]:
-        """The same, where only one of each list is applied to any one part."""
-        if self._only_ref(node):
-            return
-        for words in (_ITEMS, _PROPERTIES):
-            yield [*self._at(node, words), *self._in(node, words)]
-        for pointer in (*self._at(node, _PART_ONE), *self._in(node, ("patternProperties",))):
-            yield [pointer]
-
-    def _at(self, node: _Node, words: Iterable[str]) -> Iterator[str]:
-        for word in words:
-            pointer = f"{node.pointer}/{word}"
-            if word in node.schema and word not in _MAPS and pointer in self.nodes:
-                yield pointer
-
-    def _in(self, node: _Node, words: Iterable[str]) -> Iterator[str]:
-        for word in words:
-            several = node.schema.get(word)
-            keys: Iterable[Any] = ()
-            if isinstance(several, list):
-                keys = range(len(several))
-            elif isinstance(several, dict) and word in _MAPS:
-                keys = several
-            for key in keys:
-                pointer = f"{node.pointer}/{word}/{_escaped(key)}"
-                if pointer in self.nodes:
-                    yield pointer
+    document = written(graph, schema)
+    cut = tuple(sorted(graph.cut))
+    unions = any("anyOf" in one.schema or "oneOf" in one.schema for one in graph.order)
+    return Plan(document, cut, sum(loads), max(loads), costs.backtracks, costs.unique, unions)
 
 
 class _Costs:
     """How much work the parts of a schema make."""
 
-    def __init__(self, graph: _Graph, linear: Any, backtracking: Any) -> None:
+    def __init__(self, graph: Graph, linear: Any, backtracking: Any) -> None:
         self._graph = graph
         self._linear = linear
         self._backtracking = backtracking
-        self.backtracks = False
+        self.backtracks = self.unique = False
         self._patterns: dict[str, int] = {}
-        self._pattern_bytes = 0
+        self._works: list[int] = []  # of the patterns, to be compiled once
+        self._work = 0  # of all of them, until their sizes are known
+        self._bits: dict[str, int] = {}  # which patterns a part has, with all that it is made of
+        self._own_bits = 0  # of the part that is looked at
         self._costs: dict[str, _Cost] = {}
         self._marks: dict[str, _Cost] = {}
         for node in graph.order:
@@ -380,39 +146,51 @@ class _Costs:
         roots = {"", *self._graph.cut} & self._costs.keys()
         if sum(self._costs[pointer].size for pointer in roots) > MAX_WORK:
             raise SchemaFault("makes more work than is allowed (MAX_WORK)")
-        return [self._costs[pointer].load for pointer in roots]
+        work = self._work  # each root has its patterns compiled for itself
+        for pointer in roots:
+            bits = self._bits[pointer]
+            work += sum(cost for n, cost in enumerate(self._works) if bits >> n & 1)
+        if work > MAX_WORK:
+            raise SchemaFault("has regular expressions that take too long to be compiled")
+        return [self._costs[pointer].load() for pointer in roots]
 
-    def _count(self, node: _Node) -> None:
+    def _count(self, node: Node) -> None:
         graph, schema = self._graph, node.schema
+        self._own_bits = 0
         same = [ref for ref in node.refs if ref in graph.nodes and not graph.cuts(node, ref)]
         same += graph.inline(node)
         below = size = 0
         for group in graph.groups(node):
-            below += max((self._costs[p].load for p in group), default=0)
-            size += sum(self._costs[p].size for p in group)
-        parts = _Cost(1 + size, 1, below)
-        weight = 1 + self._weight(schema)
-        weight += _CUT_COST * sum(graph.cuts(node, ref) for ref in node.refs)
-        cost = parts.plus([_Cost(0, weight, 0), *(self._costs[p] for p in same)])
+            below += max((self._costs[p].load(least) for p, least in group), default=0)
+            size += sum(self._costs[p].size for p, _ in group)
+        parts = _Cost(1 + size, 1, 0, below)
+        once = 1 + sum(len(schema[word]) for word in _SEVERAL if _is_several(schema.get(word)))
+        once += _CUT_COST * sum(graph.cuts(node, ref) for ref in node.refs)
+        numbers, weight = _numbers(schema)
+        said = _Cost(0, once + numbers, weight + self._weight(schema), 0)
+        cost = parts.plus([said, *(self._costs[p] for p in same)])
         # to know what is evaluated, all is gone through once more
         mark = parts.plus([cost for p in same for cost in (self._costs[p], self._marks[p])])
-        if schema.keys() & _UNEVALUATED:
+        if schema.keys() & UNEVALUATED:
             cost = cost.plus((mark, mark))
         self._costs[node.pointer], self._marks[node.pointer] = cost, mark
+        bits = self._own_bits
+        for pointer in (*same, *graph.parts(node)):
+            bits |= self._bits[pointer]
+        self._bits[node.pointer] = bits
 
     def _weight(self, schema: dict[str, Any]) -> int:
-        """Of what a part of a schema says itself."""
+        """Of what a part of a schema says itself, for each byte of a value."""
         weight = sum(_compared(schema[word]) for word in _COMPARED if word in schema)
-        weight += sum(len(schema[word]) for word in _SEVERAL if _is_several(schema.get(word)))
         if isinstance(pattern := schema.get("pattern"), str):
             weight += self._pattern(pattern)
         if isinstance(patterns := schema.get("patternProperties"), dict):
             for pattern in patterns:
-                weight += self._pattern(pattern, ahead=False)
+                weight += 1 + self._pattern(pattern, ahead=False)
         if schema.get("uniqueItems") is True:
+            self.unique = True
             weight += _UNIQUE_COST
-        factor = schema.get("multipleOf", schema.get("divisibleBy", 1))
-        return weight if isinstance(factor, int) else weight + _FRACTION_COST
+        return weight
 
     def _pattern(self, pattern: str, ahead: bool = True) -> int:
         known = self._patterns.get(pattern)
@@ -420,6 +198,7 @@ class _Costs:
             if len(self._patterns) == MAX_PATTERNS:
                 raise SchemaFault(f"has more than {MAX_PATTERNS} regular expressions")
             known = self._patterns[pattern] = self._pattern_cost(pattern)
+        self._own_bits |= 1 << list(self._patterns).index(pattern)
         if known == 0:  # looks ahead or back
             self.backtracks = True
             if not ahead:
@@ -431,110 +210,61 @@ class _Costs:
         return known
 
     def _pattern_cost(self, pattern: str) -> int:
-        for size, cost in _PATTERN_COST if len(pattern) <= MAX_PATTERN else ():
-            if self._linear(pattern, size):
-                self._pattern_bytes += size
-                if self._pattern_bytes > MAX_PATTERNS_BYTES:
-                    break
-                return cost
-        else:
+        work = len(pattern) * (_CASELESS_WORK if _caseless(pattern) else _CHARACTER_WORK)
+        self._work += _TRIES * work
+        if len(pattern) <= MAX_PATTERN and self._work <= MAX_WORK:
+            for size, cost in _PATTERN_COST:
+                if self._linear(pattern, size):
+                    self._compiled(work, size)
+                    return cost
             small = _PATTERN_COST[0][0]
-            if len(pattern) <= MAX_PATTERN and self._backtracking(pattern, small):
+            if self._backtracking(pattern, small):
+                self._compiled(work, small)
                 return 0
         raise SchemaFault(
             f"has a regular expression that is too large, or is none: {pattern[:100]!r}"
         )
 
-
-def _circles(edges: dict[str, list[str]]) -> Iterator[list[str]]:
-    """The strongly connected parts of a graph, each after those that it leads to (Tarjan)."""
-    number: dict[str, int] = {}
-    low: dict[str, int] = {}
-    stack: list[str] = []
-    waiting: set[str] = set()
-    for root in edges:
-        if root in number:
-            continue
-        number[root] = low[root] = len(number)
-        stack.append(root)
-        waiting.add(root)
-        path = [(root, iter(edges[root]))]
-        while path:
-            here, ways = path[-1]
-            for there in ways:
-                if there not in number:
-                    number[there] = low[there] = len(number)
-                    stack.append(there)
-                    waiting.add(there)
-                    path.append((there, iter(edges[there])))
-                    break
-                if there in waiting:
-                    low[here] = min(low[here], number[there])
-            else:
-                path.pop()
-                if path:
-                    low[path[-1][0]] = min(low[path[-1][0]], low[here])
-                if low[here] == number[here]:
-                    group: list[str] = []
-                    while not group or group[-1] != here:
-                        group.append(stack.pop())
-                    waiting.difference_update(group)
-                    yield group
-
-
-def _written(graph: _Graph, value: Any, pointer: str) -> Any:
-    """The document with pointers for references, and `CUT` for those of a part to itself."""
-    if isinstance(value, list):
-        return [_written(graph, part, f"{pointer}/{n}") for n, part in enumerate(value)]
-    if not isinstance(value, dict):
-        return value
-    node = graph.nodes.get(pointer)
-    if node is None:
-        return {k: _written(graph, part, f"{pointer}/{_escaped(k)}") for k, part in value.items()}
-    written: dict[str, Any] = {}
-    for key, part in value.items():
-        if (
-            key == CUT
-            or (pointer and key == "$schema")
-            or (graph.legacy and node.refs and key not in _DEFINITIONS)
-        ):
-            continue  # what is beside a $ref of old dialects means nothing
-        if key in _DATA:
-            written[key] = part
-        elif key not in _REFS + _NAMES or not isinstance(part, (str, bool)):
-            written[key] = _written(graph, part, f"{pointer}/{_escaped(key)}")
-    cut = [ref for ref in node.refs if graph.cuts(node, ref)]
-    if cut:
-        written[CUT] = cut
-    refs = [{"$ref": "#" + quote(ref, safe="/~$")} for ref in node.refs if ref not in cut]
-    if len(refs) == 1:
-        written |= refs[0]
-    elif refs:
-        several = written.get("allOf")
-        written["allOf"] = [*(several if isinstance(several, list) else ()), *refs]
-    return written
-
-
-def _joined(base: str, uri: str) -> str:
-    try:
-        return urljoin(base, uri)
-    except ValueError:
-        raise SchemaFault(f"has a URI that is none: {uri[:100]!r}") from None
+    def _compiled(self, work: int, size: int) -> None:
+        self._works.append(work + _PATTERN_WORK[size])
+        self._work += _TRIES * _PATTERN_WORK[size]
 
 
 def _compared(value: Any) -> int:
-    count, stack = 0, [value]
+    return sum(
+        1 + _CONTAINER_COST if isinstance(one, (dict, list)) else 1 for one in _all_of(value)
+    )
+
+
+def _numbers(schema: dict[str, Any]) -> tuple[int, int]:
+    """What a part of a schema says of numbers: for a value, and for each byte of it."""
+    costs = [
+        _LONG_NUMBER_COST if _is_long(one) else _NUMBER_COST
+        for word in ("const", "enum")
+        for one in _all_of(schema.get(word))
+        if isinstance(one, (int, float)) and not isinstance(one, bool)
+    ]
+    for words, short, long in (
+        (_LIMITS, _LIMIT_COST, _LONG_LIMIT_COST),
+        (_FACTORS, _FACTOR_COST, _FRACTION_COST),
+    ):
+        costs += [long if _is_long(schema[word]) else short for word in words if word in schema]
+    return sum(once for once, _ in costs), sum(own for _, own in costs)
+
+
+def _all_of(value: Any) -> Iterator[Any]:
+    """A value, and all that is in it."""
+    stack = [value]
     while stack:
         one = stack.pop()
-        count += 1
+        yield one
         if isinstance(one, (dict, list)):
-            count += _CONTAINER_COST
             stack += one.values() if isinstance(one, dict) else one
-    return count
 
 
-def _escaped(key: object) -> str:
-    return str(key).replace("~", "~0").replace("/", "~1")
+def _is_long(number: object) -> bool:
+    """Whether it may take more than a machine word; also for what is no number."""
+    return not isinstance(number, int) or abs(number) >= 1 << 53
 
 
 def _is_several(value: object) -> bool:

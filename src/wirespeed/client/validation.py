@@ -145,14 +145,16 @@ class Checks:
 def check_of(name: str, schema: Any, strict: bool = True) -> Check:
     """The check of a tool's results. InvalidResponse: the schema is broken, refers to other
     documents, is of an unknown dialect, or costs too much. ``strict``: so is a value that is too
-    large to be checked; otherwise a warning is logged."""
+    large to be checked; otherwise a warning is logged, once."""
     from wirespeed.client.schema_check import SchemaCheck, TooLarge
 
+    warned = False
     schema_check = SchemaCheck(f"the outputSchema of {name}", schema)
 
     def check(result: CallToolResult) -> None:
         if result.is_error:
             return
+        nonlocal warned
         value = result.structured_content
         try:
             fault = schema_check.fault(value)
@@ -160,7 +162,9 @@ def check_of(name: str, schema: Any, strict: bool = True) -> Check:
             text = f"the result of {name} is too large to be checked against its outputSchema"
             if strict:
                 raise InvalidResponse(text) from None
-            logger.warning("%s", text)
+            if not warned:
+                warned = True
+                logger.warning("%s, as may others be; that is not told again", text)
             return
         if fault is None:
             return

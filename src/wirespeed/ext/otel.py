@@ -31,6 +31,7 @@ import contextvars
 import logging
 import os
 import traceback
+import weakref
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -80,7 +81,7 @@ _NEEDS = ("sampler", "id_generator", "resource", "_span_limits")
 _IDS_ARE_TUPLES = (1, 2, False, _FLAGS[1], _NO_STATE, True) == SpanContext(
     1, 2, False, _FLAGS[1], _NO_STATE
 )
-_ATTRIBUTES_ARE_A_DICT = vars(BoundedAttributes(2, {"a": "b"})).get("_dict") == {"a": "b"}
+_ATTRIBUTES_ARE_A_DICT = getattr(BoundedAttributes(2, {"a": "b"}), "_dict", None) == {"a": "b"}
 _UNSET = Status(StatusCode.UNSET)
 _baggage = W3CBaggagePropagator()
 # Where a context keeps its current span: the one key of a context that has nothing else.
@@ -124,10 +125,11 @@ def instrument(
 
 def _attributes(method: str, target: str | None, version: str | None) -> dict[str, Any]:
     """The attributes of a request, of both sides."""
-    attributes: dict[str, Any] = {"mcp.method.name": method}
+    attributes: dict[str, Any] = {"mcp.method.name": _text(method)}
     if method == "tools/call":
         attributes["gen_ai.operation.name"] = "execute_tool"
     if target is not None:
+        target = _text(target)
         if method == "tools/call":
             attributes["gen_ai.tool.name"] = target
         elif method == "prompts/get":
@@ -135,7 +137,7 @@ def _attributes(method: str, target: str | None, version: str | None) -> dict[st
         elif method.startswith("resources/"):
             attributes["mcp.resource.uri"] = target
     if version is not None:
-        attributes["mcp.protocol.version"] = version
+        attributes["mcp.protocol.version"] = _text(version)
     return attributes
 
 
@@ -163,7 +165,25 @@ def _error(code: int, failed: bool) -> dict[str, Any]:
 
 
 def _id_text(raw_id: bytes) -> str:
-    return str(msgspec.json.decode(raw_id))
+    try:
+        return str(msgspec.json.decode(raw_id))
+    except msgspec.DecodeError:  # half a surrogate pair
+        return raw_id.decode("utf-8", "replace")
+
+
+def _text(text: str) -> str:
+    """A peer's words as exporters can write them: short, and without halves of surrogate pairs."""
+    text = text[:_MAX_TEXT]
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _strings(meta: Any) -> dict[str, str]:
+    """The strings of a request's ``_meta``, given as JSON text; none of one that is malformed."""
+    try:
+        members = {} if meta is None else msgspec.json.decode(meta, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return {}
+    return {key: value for key, value in members.items() if isinstance(value, str)}
 
 
 def _exception_attributes(exception: BaseException, escaped: bool) -> dict[str, Any]:
@@ -225,6 +245,8 @@ class _Light:
     exception_attributes = staticmethod(_exception_attributes)
     status = staticmethod(_status)
 
+    seed: Callable[[], None]  # of the tracer
+
     def __init__(self, server: Server, provider: Any, tracer: Any) -> None:
         from opentelemetry.sdk.trace import Event, ReadableSpan
         from opentelemetry.sdk.util import BoundedList
@@ -263,8 +285,8 @@ class _Light:
             generic=_makes_spans_of_their_own(),
             own_ids=type(provider.id_generator) is RandomIdGenerator,
         )
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=light.seed)
+        support.seed = light.seed
+        _supports.add(support)
         return light
 
     # -- for the tracer --------------------------------------------------------------------------
@@ -298,7 +320,7 @@ class _Light:
         result = self._sampler.should_sample(
             context,
             span.trace_id,
-            _server_name(span.server, span.method or "", span.target),
+            _text(_server_name(span.server, span.method or "", span.target)),
             SpanKind.SERVER,
             _attributes(span.method or "", span.target, span.version),
             (),
@@ -307,7 +329,7 @@ class _Light:
         own = self.new_attributes(result.attributes) if result.attributes else None
         return decision.is_sampled(), decision.is_recording(), own, result.trace_state
 
-    def extract(self, meta: dict[str, Any]) -> tuple[Any, SpanContext | None]:
+    def extract(self, meta: Any) -> tuple[Any, SpanContext | None]:
         """The context that a request brought, and its span's, by the global propagators."""
         context = propagate.extract(_strings(meta), otel_context.Context())
         parent = trace.get_current_span(context).get_span_context()
@@ -379,7 +401,7 @@ class _Light:
             bounded.dropped += span.own.dropped
             bounded._immutable = not span.is_recording()
         return self.readable_type(
-            span.renamed or _server_name(span.server, method, span.target),
+            span.renamed or _text(_server_name(span.server, method, span.target)),
             context=span.context,
             parent=self.parent(span),
             resource=self._resource,
@@ -387,11 +409,15 @@ class _Light:
             events=() if span.own_events is None else span.own_events,
             links=() if span.own_links is None else span.own_links,
             kind=SpanKind.SERVER,
-            status=Status(StatusCode.ERROR, span.note) if error else span.own_status or _UNSET,
+            status=self._failure(span.note) if error else span.own_status or _UNSET,
             start_time=span.started,
             end_time=span.finished or None,
             instrumentation_scope=self._scope,
         )
+
+    @staticmethod
+    def _failure(note: str | None) -> Status:
+        return Status(StatusCode.ERROR, None if note is None else _text(note))
 
     def _bounded(self, attributes: dict[str, Any]) -> BoundedAttributes:
         """Attributes of ours, which are clean."""
@@ -405,15 +431,28 @@ class _Light:
         return bounded
 
 
+# Whose ids must differ after a fork; what is registered there is never forgotten.
+_supports: weakref.WeakSet[_Light] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for support in list(_supports):
+        support.seed()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def _silent(processor: Any) -> bool:
-    """Whether a processor does nothing when a span begins."""
+    """Whether a processor does nothing when a span begins, nor just before it ends."""
     from opentelemetry.sdk.trace import SpanProcessor
     from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 
-    return type(processor).on_start in (
-        SpanProcessor.on_start,
-        BatchSpanProcessor.on_start,
-        SimpleSpanProcessor.on_start,
+    usual = (SpanProcessor, BatchSpanProcessor, SimpleSpanProcessor)
+    return all(
+        getattr(type(processor), name, None) in [getattr(kind, name, None) for kind in usual]
+        for name in ("on_start", "_on_ending")
     )
 
 
@@ -429,7 +468,7 @@ def _fits(provider: Any, tracer: Any) -> bool:
         and all(map(_silent, parts))
         and all(hasattr(provider, name) for name in _NEEDS)
         and hasattr(tracer, "_instrumentation_scope")
-        and getattr(tracer, "_is_enabled", bool)()
+        and getattr(tracer, "_is_enabled", lambda: True)()
     )
 
 
@@ -465,10 +504,6 @@ def _modes(sampler: Any) -> tuple[str, str, str, int]:
     return root, sampled, unsampled, bounds.pop() if bounds else 0
 
 
-def _strings(meta: dict[str, Any]) -> dict[str, str]:
-    return {key: value for key, value in meta.items() if isinstance(value, str)}
-
-
 # -- servers: spans as the API has them -----------------------------------------------------------
 
 
@@ -481,14 +516,10 @@ class _Plain:
 
     def begin(self, connection: Any, message: Any) -> _PlainSpan:
         """The span of a request that came in."""
-        lease = message.lease("params._meta")
-        meta = {} if lease is None else msgspec.json.decode(lease)
-        carrier = _strings(meta) if isinstance(meta, dict) else {}
+        carrier = _strings(message.lease("params._meta"))
         context = propagate.extract(carrier, otel_context.Context())
-        method = message.method
+        method = _text(message.method)
         target = message.text("params.uri" if method.startswith("resources/") else "params.name")
-        if target is not None:
-            target = target[:_MAX_TEXT]
         version = message.text("params._meta.io.modelcontextprotocol/protocolVersion")
         if version is None and connection.revision is not None:
             version = connection.revision.version
@@ -523,7 +554,7 @@ class _PlainSpan(RequestSpan):
             error = _error(code, failed)
             if error:
                 self._span.set_attributes(error)
-                note = None if self.note is None else self.note[:_MAX_TEXT]
+                note = None if self.note is None else _text(self.note)
                 self._span.set_status(Status(StatusCode.ERROR, note))
             self._span.end()
         except Exception:
@@ -536,7 +567,7 @@ class _PlainSpan(RequestSpan):
 def _failed(span: Any, exc: BaseException) -> None:
     if isinstance(exc, RemoteError):
         span.set_attributes(_error(exc.code, False))
-        span.set_status(Status(StatusCode.ERROR, exc.message))
+        span.set_status(Status(StatusCode.ERROR, _text(exc.message)))
         return
     kind = type(exc).__qualname__
     if isinstance(exc, asyncio.CancelledError):

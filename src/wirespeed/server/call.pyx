@@ -390,7 +390,7 @@ cdef class Serving(Endpoint):
     def ask_wire(self, str method not None, bytes params, timeout):
         """`ask`, past all middleware."""
         future = self.loop.create_future()
-        if self.link is None:
+        if self.link is None or self.session.framer.eof:   # no answer can come any more
             future.set_exception(ConnectionClosed("the client is gone"))
             return future
         try:

@@ -2,6 +2,8 @@ from collections.abc import Iterable, Mapping
 from contextvars import Context
 from typing import Any, final
 
+from typing_extensions import disjoint_base
+
 BUCKETS: tuple[float, ...]
 
 @final
@@ -37,6 +39,7 @@ class Observer:
     def joined(self) -> None: ...
     def left(self, counters: dict[str, int]) -> None: ...
 
+@disjoint_base
 class RequestSpan:
     note: str | None
     def entered(self, base: Context) -> Context: ...

@@ -3,6 +3,7 @@ from typing import Any, Never, TypeVar, final, overload
 
 from wirespeed._core.envelope import Message
 from wirespeed._core.slab import Lease
+from wirespeed.server.ahead import Ahead
 from wirespeed.server.call import Call, Operation, Serving
 from wirespeed.server.middleware import Middleware
 
@@ -55,6 +56,9 @@ class Step:
     def __call__(self, request: InboundRequest) -> Awaitable[Reply | None]: ...
 
 @final
+class Served(Ahead): ...
+
+@final
 class Chain:
     def __init__(self, links: Iterable[Middleware]) -> None: ...
     @property
@@ -63,7 +67,7 @@ class Chain:
 
 @final
 class Passage(Call):
-    async def serve(self) -> Reply | None: ...
+    async def rest(self, work: Awaitable[Any] | None) -> Reply | None: ...
     def result(self, data: bytes) -> None: ...
     def error(self, code: int, message: str, data: Any) -> None: ...
     def cancelled(self) -> None: ...

@@ -405,7 +405,8 @@ cdef class Passage(Call):
         try:
             self.connection.finish_c(self, result, exc)
         finally:
-            self.asked = self.cut = None   # the request refers to us
+            # the request refers to us, and so do the frames that the fault went through
+            self.asked = self.cut = self.fault = None
         return 0
 
     # -- the sink of the handler's call --------------------------------------------------------

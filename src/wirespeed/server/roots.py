@@ -141,11 +141,12 @@ class Roots(Part):
             if running is not None:
                 running.cancel()
 
+        def ended(_: None, exc: BaseException | None) -> None:
+            connection.closed.remove_done_callback(gone)
+            del self._roots_told[connection]  # also if it was cancelled before it began
+
         connection.closed.add_done_callback(gone)
-        running = connection.pool.start(
-            self._tell_roots(connection),
-            lambda _, exc: connection.closed.remove_done_callback(gone),
-        )
+        running = connection.pool.start(self._tell_roots(connection), ended)
 
     def _roots_wanted(self) -> Iterator[tuple[Server, list[Callable[[RootsChange], Any]]]]:
         """The handlers, here and at the mounted servers."""
@@ -155,14 +156,11 @@ class Roots(Part):
 
     async def _tell_roots(self, connection: ServerConnection) -> None:
         told = self._roots_told
-        try:
-            while told[connection]:
-                told[connection] = False
-                for server, handlers in list(self._roots_wanted()):
-                    for handler in list(handlers):
-                        await _tell(handler, RootsChange(connection, server))
-        finally:
-            del told[connection]
+        while told[connection]:
+            told[connection] = False
+            for server, handlers in list(self._roots_wanted()):
+                for handler in list(handlers):
+                    await _tell(handler, RootsChange(connection, server))
 
 
 async def _tell(handler: Callable[[RootsChange], Any], change: RootsChange) -> None:

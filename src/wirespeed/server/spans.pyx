@@ -129,6 +129,10 @@ cdef int hex_c(const uint8_t *p, int n, uint64_t *value) noexcept:
     return 1
 
 
+cdef str cut_c(str text):
+    return text if text is None or len(text) <= MAX_TEXT else text[:MAX_TEXT]
+
+
 cdef long long number_c(Span s) noexcept:
     """The number that the text is; -1: it is none, or more than 18 digits, or negative."""
     cdef long long value = 0
@@ -245,10 +249,8 @@ cdef class Tracer:
             ):
                 return subject
         subject = Subject.__new__(Subject)
-        subject.method = TOOLS_CALL if is_tool else m.method
-        subject.target = name_of(m)
-        if subject.target is not None and len(subject.target) > MAX_TEXT:
-            subject.target = subject.target[:MAX_TEXT]
+        subject.method = TOOLS_CALL if is_tool else cut_c(m.method)
+        subject.target = cut_c(name_of(m))
         if keep:
             subject.name_json = (<const char *> s.p)[:s.n]
             self.hot[slot] = subject
@@ -289,7 +291,7 @@ cdef class Tracer:
         if poi_is(m, WS_META_PROTOCOL_VERSION, LATEST_JSON):
             span.version = LATEST
         elif m.scan.poi[WS_META_PROTOCOL_VERSION].len:
-            span.version = m.text_c(WS_META_PROTOCOL_VERSION)
+            span.version = cut_c(m.text_c(WS_META_PROTOCOL_VERSION))
         elif connection.revision is not None:
             span.version = connection.revision.version
         kept = True
@@ -315,9 +317,7 @@ cdef class Tracer:
         cdef const uint8_t *p
         cdef uint64_t version = 0, flags = 0
         if self.generic:
-            span.carried, parent = self.support.extract(
-                {} if lease is None else msgspec.json.decode(lease)
-            )
+            span.carried, parent = self.support.extract(lease)
             if parent is not None:
                 span.remote_parent = parent
                 span.trace_hi = parent.trace_id >> 64
@@ -392,8 +392,7 @@ cdef class CallSpan(RequestSpan):
             self.code = code
             self.failed = failed
             self.finished = wall_c()
-            if self.note is not None and len(self.note) > MAX_TEXT:
-                self.note = self.note[:MAX_TEXT]
+            self.note = cut_c(self.note)
             self.recording = False
             self.tracer.deliver_c(self)
 
@@ -510,10 +509,11 @@ cdef class CallSpan(RequestSpan):
     # -- for those who read it -----------------------------------------------------------------
 
     cdef object readable_c(self):
+        cdef bint ended = not self.recording       # before it is read: it may end meanwhile
         if self.told is not None:
             return self.told
         told = self.tracer.support.readable(self)
-        if not self.recording:
+        if ended:
             self.told = told
         return told
 

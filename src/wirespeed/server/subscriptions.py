@@ -2,7 +2,8 @@
 
 Legacy: to everyone who is initialized, and for resources to those who subscribed (server/resources,
 "Subscriptions"). Modern: only on a subscriptions/listen that asked for it
-(2026-07-28 basic/patterns/subscriptions). Changes of one tick are told once.
+(2026-07-28 basic/patterns/subscriptions). Changes of one tick are told once, and so are those
+that a client was too slow to read of.
 """
 
 from __future__ import annotations
@@ -106,10 +107,15 @@ class News:
                 self._connection.loop.call_soon_threadsafe(self._tell)
 
     def _tell(self) -> None:
+        connection = self._connection
+        room = connection.wait_for_room()
+        if room is not None and not connection.draining:
+            # who does not read must not make us grow: it hears later, of each change once
+            room.add_done_callback(lambda _: self._tell())
+            return
         self._scheduled = False
         kinds, self._kinds = self._kinds, set()
         updated, self._updated = self._updated, {}
-        connection = self._connection
         if connection.link is None or connection.draining:
             return
         for kind in sorted(kinds):

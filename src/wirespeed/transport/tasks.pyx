@@ -282,11 +282,13 @@ cdef class TaskPool:
         return None
 
     cdef object _defer(self, object coro, Completion hook, Running running):
+        cdef object own = self._base if self._own_base else None
+        self._own_base = False
         if running is None:
             running = Running.__new__(Running)
             running._pool = self
         try:
-            self.loop.call_soon(self._begin, running, context=self._callback_context)
+            self.loop.call_soon(self._begin, running, own, context=self._callback_context)
         except BaseException:
             coro.close()  # the loop is closed
             raise
@@ -295,13 +297,21 @@ cdef class TaskPool:
         self._deferred.add(running)
         return running
 
-    def _begin(self, Running running not None):
+    def _begin(self, Running running not None, own):
         cdef object coro = running._coro
         cdef Completion hook = running._hook
+        cdef object base = self._base
         self._deferred.discard(running)
         running._coro = None
         running._hook = None
-        self._first_step(coro, hook, running, running._cancel)
+        if own is not None:
+            self._base = own
+            self._own_base = True
+        try:
+            self._first_step(coro, hook, running, running._cancel)
+        finally:
+            self._base = base
+            self._own_base = False
 
     cdef _Worker _take(self):
         cdef _Worker worker
@@ -327,7 +337,8 @@ cdef class TaskPool:
         worker.phase = IDLE
         worker.fresh = True
         worker.name = f"wirespeed-{serial}"
-        worker.context = PyContext_Copy(self._base)
+        # not `_base`, which may be one request's own: this one outlives it
+        worker.context = PyContext_Copy(self._callback_context)
         # Not loop.create_task(): a task factory would start it eagerly, or wrap it.
         worker.task = self._task_type(
             coro, loop=self.loop, name=worker.name, context=worker.context)

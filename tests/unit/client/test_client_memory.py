@@ -14,6 +14,7 @@ from client_lab import Run, turns, until
 from wirespeed import Client, Context, Server
 from wirespeed.errors import CallTimeout, ConnectionClosed, RemoteError
 from wirespeed.limits import Limits
+from wirespeed.protocol import codes
 
 
 @pytest.fixture(params=["legacy", "modern"])
@@ -340,8 +341,9 @@ def test_a_server_that_drains_answers_first(run: Run) -> None:
             await turns()
             go.set()
             assert (await call).text == "finished"
-            with pytest.raises(ConnectionClosed):
+            with pytest.raises(RemoteError) as refused:
                 await late
+            assert refused.value.code == codes.SHUTTING_DOWN
 
     run(main())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import copy
+import gc
 import json
 import logging
 import re
@@ -256,6 +257,14 @@ def send(lab: Lab, id: Any, method: str, params: dict[str, Any]) -> None:
             await asyncio.sleep(0)
 
     asyncio.run(asyncio.wait_for(main(), 10))
+
+
+@pytest.mark.parametrize("tool", ["echo", "threaded"])
+def test_a_handler_that_begins_one_turn_later_has_its_span(lab: Lab, tool: str) -> None:
+    """For a request that comes while a task is current, as behind a WebSocket's handshake."""
+    send(lab, 1, "tools/call", {"name": tool, "arguments": {"text": "x"} if tool == "echo" else {}})
+    (seen,) = lab.contexts
+    assert seen.span_id == lab.one(f"tools/call {tool}").context.span_id
 
 
 def test_what_a_span_is_of_follows_from_its_method(lab: Lab) -> None:
@@ -530,6 +539,31 @@ def test_a_finished_span_is_a_readable_one(run: Any) -> None:
         with pytest.raises(AttributeError):
             span.no_such_thing  # noqa: B018
         assert weakref.ref(span)() is span
+
+    run(main())
+
+
+def test_a_span_goes_when_it_was_exported(run: Any) -> None:
+    """Though tasks of the pool, which are kept, began with its request."""
+    lab = Lab()
+    spans: list[Any] = []
+    go = asyncio.Event()
+
+    @lab.server.tool
+    async def together() -> str:
+        spans.append(weakref.ref(trace.get_current_span()))
+        if len(spans) == 5:
+            go.set()
+        await go.wait()
+        return "x"
+
+    async def main() -> None:
+        async with Client(lab.server) as client:
+            await asyncio.gather(*(client.call_tool("together") for _ in range(5)))
+            await client.ping()
+            lab.exporter.clear()
+            gc.collect()
+            assert [span() for span in spans] == [None] * 5
 
     run(main())
 

@@ -179,6 +179,22 @@ def test_who_leaves_meanwhile_answers_no_question(connect: Any, held: Held) -> N
     peer.wait_for(lambda: closed(peer))
 
 
+def test_a_question_to_a_client_that_has_left_fails_at_once(connect: Any, held: Held) -> None:
+    @held.server.tool
+    async def late(ctx: Context) -> str:
+        await held.go.wait()
+        return (await ctx.roots())[0].uri
+
+    peer = with_roots(connect(to=held.server))
+    peer.send(call(1, "late"))
+    peer.fence()
+    peer.end_input()
+    peer.wait_for(lambda: peer.connection.draining)
+    held.go.set()
+    assert text_of(peer.recv()["result"]) == "the client is gone"
+    peer.wait_for(lambda: closed(peer))
+
+
 def test_a_subscription_that_was_held_up_is_refused(connect: Any, held: Held) -> None:
     came = asyncio.Event()
 

@@ -103,6 +103,23 @@ def test_a_change_is_heard_and_the_roots_asked(
     assert server._roots_told == {}
 
 
+def test_a_client_that_is_gone_before_a_handler_begins_is_forgotten(
+    connect: Any, server: Server, heard: Heard
+) -> None:
+    peer = joined(connect)
+    peer.fence()
+
+    async def in_a_task() -> None:  # where handlers begin one turn later
+        server._roots_changed(peer.connection)
+        assert list(server._roots_told) == [peer.connection]
+        peer.connection.abort()
+        await peer.connection.closed
+        await asyncio.sleep(0)
+
+    peer.run(in_a_task())
+    peer.wait_for(lambda: not server._roots_told)
+
+
 def test_changes_that_come_meanwhile_are_one(connect: Any, server: Server, heard: Heard) -> None:
     peer = joined(connect)
     peer.send(*[CHANGED] * 1000)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from raw import cancel, modern, request
 
 from wirespeed import Server
+from wirespeed.limits import Limits
 from wirespeed.server import subscriptions
 from wirespeed.uri_template import MAX_URI
 
@@ -86,3 +88,35 @@ def test_so_many_uris_and_no_more(connect: Any, monkeypatch: pytest.MonkeyPatch)
     assert peer.error(subscribe(3, "a://3"))[0] == -31000
     assert peer.result(unsubscribe(4, "a://1")) == {}
     assert peer.result(subscribe(5, "a://3")) == {}
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_who_does_not_read_hears_of_each_change_once(connect: Any, era: str) -> None:
+    server = Server("lab", limits=Limits(output_high=65536, output_low=1024))
+    server.add_resource("a://1", "x")
+    server.add_resource("a://2", "x")
+    peer = connect("2025-06-18" if era == "legacy" else None, to=server)
+    if era == "legacy":
+        peer.result(subscribe(1, "a://1"))
+        peer.result(subscribe(2, "a://2"))
+    else:
+        peer.ask(listen(1, "a://1", "a://2"))
+    session = peer.connection.session
+
+    async def change(times: int) -> None:
+        for _ in range(times):
+            server.resource_updated("a://1")
+            await asyncio.sleep(0)
+
+    while session.counters["bytes_queued"] < 65536:
+        peer.run(change(100))
+    full = session.counters["bytes_queued"]
+    peer.run(change(100))
+    server.resource_updated("a://2")
+    peer.run(change(100))
+    assert session.counters["bytes_queued"] == full
+    heard = [message["params"]["uri"] for message in peer.fence()]
+    peer.wait_for(lambda: session.counters["bytes_queued"] == 0)
+    heard += [message["params"]["uri"] for message in peer.fence()]
+    assert heard.count("a://2") == 1
+    assert heard[-2:] == ["a://1", "a://2"]

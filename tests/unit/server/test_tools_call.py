@@ -711,7 +711,7 @@ def test_finished_calls_are_not_kept(connect: Any, server: Server) -> None:
 
 
 @pytest.mark.parametrize("middleware", [False, True])
-@pytest.mark.parametrize("end", ["result", "failure", "cancelled", "timeout"])
+@pytest.mark.parametrize("end", ["result", "failure", "refusal", "cancelled", "timeout"])
 def test_input_memory_goes_with_the_call_not_at_a_collection(
     end: str,
     middleware: bool,
@@ -731,6 +731,8 @@ def test_input_memory_goes_with_the_call_not_at_a_collection(
         await asyncio.sleep(60 if end in ("cancelled", "timeout") else 0)
         if end == "failure":
             raise ValueError(ctx.protocol_version)
+        if end == "refusal":
+            raise ProtocolError(-5, "will not")
         return len(text)
 
     if middleware:
