@@ -61,6 +61,7 @@ from wirespeed._core.wire cimport Wire
 from wirespeed.limits import Limits
 
 cdef object encode = msgspec.json.Encoder().encode
+cdef object to_builtins = msgspec.to_builtins
 
 cdef enum:
     HEAD_LEN = 22
@@ -613,12 +614,21 @@ cdef uint64_t ref_of(object request) except? 0:
 
 
 cdef bytes error_body(int code, str message, object data):
-    """The error object. Never raises for its message: lone surrogates are written as escapes."""
+    """The error object. Lone surrogates, which a peer's words may hold, are written as escapes."""
     cdef dict body = {"code": code, "message": message}
     if data is not None:
         body["data"] = data
     try:
         return encode(body)
     except UnicodeEncodeError:
-        body["message"] = message.encode("utf-8", "backslashreplace").decode()
-        return encode(body)
+        return encode(escaped(to_builtins(body)))
+
+
+cdef object escaped(object value):
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {escaped(key): escaped(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [escaped(member) for member in value]
+    return value

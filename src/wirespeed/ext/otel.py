@@ -26,17 +26,14 @@ that want to see spans begin (``on_start``).
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import logging
 import os
-import traceback
 import weakref
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-import msgspec
 from opentelemetry import context as otel_context
 from opentelemetry import propagate, trace
 from opentelemetry.attributes import BoundedAttributes
@@ -46,8 +43,17 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from wirespeed.client.middleware import OutboundChain
-from wirespeed.errors import CallTimeout, RemoteError
-from wirespeed.protocol import codes
+from wirespeed.ext._conventions import (
+    MAX_TEXT,
+    attributes_of,
+    error_attributes,
+    exception_attributes,
+    id_text,
+    server_span_name,
+    strings_of,
+    text_of,
+)
+from wirespeed.ext._outbound import client_link, trace_questions
 from wirespeed.server.observer import RequestSpan
 from wirespeed.server.spans import CallSpan, Tracer
 
@@ -59,9 +65,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from wirespeed.client.client import Client
-    from wirespeed.client.middleware import OutboundNext, OutboundRequest
     from wirespeed.client.sync import SyncClient
-    from wirespeed.server.middleware import AskNext, Question
     from wirespeed.server.server import Server
 
 __all__ = ["instrument"]
@@ -74,8 +78,6 @@ SCOPE = "wirespeed"
 
 _FLAGS = [TraceFlags(value) for value in range(4)]
 _NO_STATE = TraceState()
-_CANCELLED = 1
-_MAX_TEXT = 1024  # characters that a client may put into a span, in one place
 _BATCH = ("_max_export_batch_size", "_queue", "_shutdown", "_worker_awaken")
 _NEEDS = ("sampler", "id_generator", "resource", "_span_limits")
 _IDS_ARE_TUPLES = (1, 2, False, _FLAGS[1], _NO_STATE, True) == SpanContext(
@@ -109,7 +111,7 @@ def instrument(
     if isinstance(target, SyncClient):
         target = target._client
     if isinstance(target, Client):
-        link = _client_link(tracer)
+        link = client_link(tracer)
         chain = target._outgoing
         target._outgoing = OutboundChain([link]) if chain is None else chain.with_outermost(link)
         return
@@ -117,85 +119,7 @@ def instrument(
     if observer.tracer is not None:
         raise ValueError(f"{target!r} is traced already")
     observer.tracer = _Light.of(target, provider, tracer) or _Plain(target, tracer)
-    _trace_questions(target, tracer)
-
-
-# -- what spans say -------------------------------------------------------------------------------
-
-
-def _attributes(method: str, target: str | None, version: str | None) -> dict[str, Any]:
-    """The attributes of a request, of both sides."""
-    attributes: dict[str, Any] = {"mcp.method.name": _text(method)}
-    if method == "tools/call":
-        attributes["gen_ai.operation.name"] = "execute_tool"
-    if target is not None:
-        target = _text(target)
-        if method == "tools/call":
-            attributes["gen_ai.tool.name"] = target
-        elif method == "prompts/get":
-            attributes["gen_ai.prompt.name"] = target
-        elif method.startswith("resources/"):
-            attributes["mcp.resource.uri"] = target
-    if version is not None:
-        attributes["mcp.protocol.version"] = _text(version)
-    return attributes
-
-
-def _name(method: str, target: str | None) -> str:
-    if target is not None and method in ("tools/call", "prompts/get"):
-        return f"{method} {target}"
-    return method
-
-
-def _server_name(server: Server, method: str, target: str | None) -> str:
-    """As `_name`; what the server does not have makes no name: clients must not invent them."""
-    if method == "tools/call" and target not in server._tools.items:
-        return method
-    if method == "prompts/get" and target not in server._prompts.items:
-        return method
-    return _name(method, target)
-
-
-def _error(code: int, failed: bool) -> dict[str, Any]:
-    if code == _CANCELLED:
-        return {"error.type": "cancelled"}
-    if code:
-        return {"error.type": str(code), "rpc.response.status_code": str(code)}
-    return {"error.type": "tool_error"} if failed else {}
-
-
-def _id_text(raw_id: bytes) -> str:
-    try:
-        return str(msgspec.json.decode(raw_id))
-    except msgspec.DecodeError:  # half a surrogate pair
-        return raw_id.decode("utf-8", "replace")
-
-
-def _text(text: str) -> str:
-    """A peer's words as exporters can write them: short, and without halves of surrogate pairs."""
-    text = text[:_MAX_TEXT]
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
-def _strings(meta: Any) -> dict[str, str]:
-    """The strings of a request's ``_meta``, given as JSON text; none of one that is malformed."""
-    try:
-        members = {} if meta is None else msgspec.json.decode(meta, type=dict[str, Any])
-    except msgspec.DecodeError:
-        return {}
-    return {key: value for key, value in members.items() if isinstance(value, str)}
-
-
-def _exception_attributes(exception: BaseException, escaped: bool) -> dict[str, Any]:
-    kind = type(exception)
-    module = kind.__module__
-    name = kind.__qualname__ if module in ("builtins", None) else f"{module}.{kind.__qualname__}"
-    return {
-        "exception.type": name,
-        "exception.message": str(exception),
-        "exception.stacktrace": "".join(traceback.format_exception(exception)),
-        "exception.escaped": str(escaped),
-    }
+    trace_questions(target, tracer)
 
 
 def _status(now: Status | None, status: Any, description: str | None) -> Status | None:
@@ -242,7 +166,7 @@ class _Light:
     variable = _variable()
     context_type = otel_context.Context
     key = _KEY
-    exception_attributes = staticmethod(_exception_attributes)
+    exception_attributes = staticmethod(exception_attributes)
     status = staticmethod(_status)
 
     seed: Callable[[], None]  # of the tracer
@@ -320,9 +244,9 @@ class _Light:
         result = self._sampler.should_sample(
             context,
             span.trace_id,
-            _text(_server_name(span.server, span.method or "", span.target)),
+            text_of(server_span_name(span.server, span.method or "", span.target)),
             SpanKind.SERVER,
-            _attributes(span.method or "", span.target, span.version),
+            attributes_of(span.method or "", span.target, span.version),
             (),
         )
         decision = result.decision
@@ -331,7 +255,7 @@ class _Light:
 
     def extract(self, meta: Any) -> tuple[Any, SpanContext | None]:
         """The context that a request brought, and its span's, by the global propagators."""
-        context = propagate.extract(_strings(meta), otel_context.Context())
+        context = propagate.extract(strings_of(meta), otel_context.Context())
         parent = trace.get_current_span(context).get_span_context()
         return context or None, parent if parent.is_valid else None
 
@@ -388,9 +312,9 @@ class _Light:
     def readable(self, span: CallSpan) -> ReadableSpan:
         """All that a span says; of one that has not ended what it says by now."""
         method = span.method or ""
-        attributes = _attributes(method, span.target, span.version)
-        attributes["jsonrpc.request.id"] = _id_text(span.raw_id)
-        error = _error(span.code, span.failed)
+        attributes = attributes_of(method, span.target, span.version)
+        attributes["jsonrpc.request.id"] = id_text(span.raw_id)
+        error = error_attributes(span.code, span.failed)
         if span.own is None:
             attributes.update(error)
             bounded = self._bounded(attributes)
@@ -401,7 +325,7 @@ class _Light:
             bounded.dropped += span.own.dropped
             bounded._immutable = not span.is_recording()
         return self.readable_type(
-            span.renamed or _text(_server_name(span.server, method, span.target)),
+            span.renamed or text_of(server_span_name(span.server, method, span.target)),
             context=span.context,
             parent=self.parent(span),
             resource=self._resource,
@@ -417,7 +341,7 @@ class _Light:
 
     @staticmethod
     def _failure(note: str | None) -> Status:
-        return Status(StatusCode.ERROR, None if note is None else _text(note))
+        return Status(StatusCode.ERROR, None if note is None else text_of(note))
 
     def _bounded(self, attributes: dict[str, Any]) -> BoundedAttributes:
         """Attributes of ours, which are clean."""
@@ -468,7 +392,7 @@ def _fits(provider: Any, tracer: Any) -> bool:
         and all(map(_silent, parts))
         and all(hasattr(provider, name) for name in _NEEDS)
         and hasattr(tracer, "_instrumentation_scope")
-        and getattr(tracer, "_is_enabled", lambda: True)()
+        and getattr(tracer, "_is_enabled", bool)()
     )
 
 
@@ -516,18 +440,18 @@ class _Plain:
 
     def begin(self, connection: Any, message: Any) -> _PlainSpan:
         """The span of a request that came in."""
-        carrier = _strings(message.lease("params._meta"))
+        carrier = strings_of(message.lease("params._meta"))
         context = propagate.extract(carrier, otel_context.Context())
-        method = _text(message.method)
+        method = text_of(message.method)
         target = message.text("params.uri" if method.startswith("resources/") else "params.name")
         version = message.text("params._meta.io.modelcontextprotocol/protocolVersion")
         if version is None and connection.revision is not None:
             version = connection.revision.version
-        attributes = _attributes(method, target, version)
+        attributes = attributes_of(method, target, version)
         raw_id = message.raw_id
-        attributes["jsonrpc.request.id"] = _id_text(raw_id) if len(raw_id) <= _MAX_TEXT else ""
+        attributes["jsonrpc.request.id"] = id_text(raw_id) if len(raw_id) <= MAX_TEXT else ""
         span = self._tracer.start_span(
-            _server_name(self._server, method, target),
+            server_span_name(self._server, method, target),
             context,
             SpanKind.SERVER,
             attributes,
@@ -551,80 +475,11 @@ class _PlainSpan(RequestSpan):
 
     def end_call(self, code: int, failed: bool) -> None:
         try:
-            error = _error(code, failed)
+            error = error_attributes(code, failed)
             if error:
                 self._span.set_attributes(error)
-                note = None if self.note is None else _text(self.note)
+                note = None if self.note is None else text_of(self.note)
                 self._span.set_status(Status(StatusCode.ERROR, note))
             self._span.end()
         except Exception:
             logger.exception("a span processor failed")
-
-
-# -- what is sent: clients, and the questions of servers ------------------------------------------
-
-
-def _failed(span: Any, exc: BaseException) -> None:
-    if isinstance(exc, RemoteError):
-        span.set_attributes(_error(exc.code, False))
-        span.set_status(Status(StatusCode.ERROR, _text(exc.message)))
-        return
-    kind = type(exc).__qualname__
-    if isinstance(exc, asyncio.CancelledError):
-        kind = "cancelled"
-    elif isinstance(exc, CallTimeout):
-        kind = "timeout"
-    span.set_attribute("error.type", kind)
-    span.set_status(Status(StatusCode.ERROR, str(exc) or None))
-
-
-def _client_link(tracer: Any) -> Callable[[OutboundRequest, OutboundNext], Any]:
-    async def traced(request: OutboundRequest, call_next: OutboundNext) -> Any:
-        with tracer.start_as_current_span(
-            _name(request.method, request.name),
-            kind=SpanKind.CLIENT,
-            attributes=_attributes(request.method, request.name, request.protocol_version),
-            record_exception=False,
-            set_status_on_exception=False,
-        ) as span:
-            propagate.inject(request.meta)
-            try:
-                result = await call_next(request)
-            except BaseException as exc:
-                _failed(span, exc)
-                raise
-            if getattr(result, "is_error", False) is True:
-                span.set_attributes(_error(0, True))
-                span.set_status(Status(StatusCode.ERROR))
-            return result
-
-    return traced
-
-
-def _trace_questions(server: Server, tracer: Any) -> None:
-    """Spans of what a server asks its clients, below that of the request that it works on."""
-
-    @server.add_ask_middleware
-    async def traced(question: Question, call_next: AskNext) -> bytes:
-        with tracer.start_as_current_span(
-            question.method,
-            kind=SpanKind.CLIENT,
-            attributes={"mcp.method.name": question.method},
-            record_exception=False,
-            set_status_on_exception=False,
-        ) as span:
-            carrier: dict[str, str] = {}
-            propagate.inject(carrier)
-            if carrier:
-                members = msgspec.json.decode(question.params or b"{}", type=dict[str, msgspec.Raw])
-                meta = msgspec.json.decode(members.get("_meta", b"{}"), type=dict[str, msgspec.Raw])
-                members["_meta"] = msgspec.Raw(msgspec.json.encode({**meta, **carrier}))
-                question.params = msgspec.json.encode(members)
-            try:
-                return await call_next(question)
-            except BaseException as exc:
-                _failed(span, exc)
-                raise
-
-
-assert codes.INTERNAL_ERROR < 0  # error codes are never 1, which is a cancellation here

@@ -184,7 +184,18 @@ def test_texts_of_errors(text: str) -> None:
     assert got["code"] == -31000
 
 
-@pytest.mark.parametrize("data", [object(), {"a": object()}, "\ud800"])
+@pytest.mark.parametrize("data", ["\ud800", {"a": ["\ud800", 1]}, {"\ud800": None}])
+def test_lone_surrogates_in_the_data_of_an_error(data: object) -> None:
+    session = Session()
+    session.receive_data(request(1))
+    (message,) = session.events()
+    assert session.send_error(message, 1, "\ud800", data)
+    error = json.loads(sent(session).decode())["error"]
+    assert error["message"] == "\\ud800"
+    assert json.dumps(error["data"]) == json.dumps(data).replace("\\ud800", "\\\\ud800")
+
+
+@pytest.mark.parametrize("data", [object(), {"a": object()}, ["\ud800", object()]])
 def test_data_of_an_error_that_is_no_json(data: object) -> None:
     session = Session()
     session.receive_data(request(1))

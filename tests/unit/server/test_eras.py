@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -353,6 +354,21 @@ def test_trap_17_an_unsupported_version_names_those_to_choose_from(
     assert error["code"] == -32022
     assert error["data"] == {"supported": [MODERN, *reversed(LEGACY)], "requested": asked}
     assert peer.handshake()["protocolVersion"] == "2025-06-18"
+
+
+@pytest.mark.parametrize("observed", [False, True])
+def test_a_version_with_half_a_surrogate_pair_is_refused_alone(
+    observed: bool, server: Server, connect: Any
+) -> None:
+    if observed:
+        server.observe()
+    peer = connect(to=server)
+    bad = json.dumps(modern(1, "tools/list", version="\ud800")).encode()
+    peer.send(bad + b"\n", modern(2, "tools/list"))
+    answers = peer.answers(1, 2)
+    assert answers[1]["error"]["code"] == -32022
+    assert answers[1]["error"]["data"]["requested"] == r"\ud800"
+    assert "tools" in answers[2]["result"]
 
 
 def test_trap_16_nothing_is_inferred_from_requests_before(connect: Any) -> None:
