@@ -438,7 +438,9 @@ def test_trap_11_a_lone_surrogate_never_leaves(size: int, connect: Any, server: 
         result = peer.result(call(id, name))
         assert result["isError"] is True
     assert "surrogate" in text_of(peer.result(call(3, "text")))
-    assert peer.error(call(4, "refusing"))[0] == -32603
+    assert peer.ask(call(4, "refusing"))["error"] == {
+        "code": 7, "message": r"\ud800", "data": {"x": r"\ud800"}
+    }  # fmt: skip
 
 
 def test_bytes_are_refused_with_a_hint(connect: Any, server: Server) -> None:
@@ -599,7 +601,6 @@ def test_a_protocol_error_is_a_protocol_error(version: str, connect: Any, server
         ProtocolError(2**40, "m"),
         ProtocolError("x", "m"),  # type: ignore[arg-type]
         ProtocolError(1, b"m"),  # type: ignore[arg-type]
-        ProtocolError(1, "m", {"x": "\udc00"}),
     ],
 )
 def test_a_protocol_error_that_cannot_be_sent_is_an_internal_error(
