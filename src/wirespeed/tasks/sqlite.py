@@ -321,9 +321,9 @@ class SQLiteTaskStore(TaskStore):
 
     def _fail_abandoned(self) -> None:
         rows = self._db.execute(
-            "SELECT runner FROM tasks WHERE runner IS NOT NULL AND runner <> ?1"
-            " UNION SELECT holder FROM tasks WHERE holder > '' AND holder <> ?1",
-            (self._runner,),
+            "SELECT runner FROM tasks WHERE runner IS NOT NULL AND runner <> :own"
+            " UNION SELECT holder FROM tasks WHERE holder > '' AND holder <> :own",
+            {"own": self._runner},
         ).fetchall()
         for (runner,) in rows:
             path = self._lock_path(runner)
