@@ -95,7 +95,7 @@ class SQLiteTaskStore(TaskStore):
         self._thread: Workers | None = None  # in which all happens, one after the other
 
     async def open(self) -> None:
-        """OSError, sqlite3.Error: the file cannot be opened. ValueError: a newer version of this
+        """OSError, sqlite3.Error: the file cannot be opened. ValueError: another version of this
         package wrote it."""
         try:
             await self._do(lambda: None)
