@@ -1,4 +1,5 @@
-"""A page in a real browser calls a tool over WebSocket, and the Origin rule holds for it."""
+"""A page in a real browser calls a tool over WebSocket, and the Origin rule holds for it. A page
+that sends HTTP to a tcp:// server runs nothing."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -17,6 +19,8 @@ import peers
 import pytest
 import transcripts
 
+from wirespeed import Client, Server
+from wirespeed.litemcp import LiteClient, LiteServer
 from wirespeed.transport.loop import loop_factory
 
 PROGRAM = browser.find()
@@ -24,6 +28,14 @@ pytestmark = pytest.mark.skipif(
     PROGRAM is None, reason="no chromium: install one, or name it in WIRESPEED_CHROMIUM"
 )
 PAGE = (peers.PROGRAMS / "ws_page.html").read_bytes()
+# Posts ?body=… to ?url=… as any page may without asking the server.
+POSTING_PAGE = b"""<!doctype html><meta charset="utf-8" /><pre id="report"></pre><script>
+const asked = new URL(location).searchParams;
+globalThis.finished = fetch(asked.get("url"),
+    {method: "POST", mode: "no-cors", body: asked.get("body")})
+  .then(() => "answered", () => "failed")
+  .then((text) => { document.getElementById("report").textContent = text; });
+</script>"""
 FOREIGN = "page.example"  # a name of this machine only for this browser
 # host of the page, the server's options, whether it may connect
 VISITS: dict[str, tuple[str, tuple[str, ...], bool]] = {
@@ -37,16 +49,15 @@ VISITS: dict[str, tuple[str, tuple[str, ...], bool]] = {
 
 
 class Pages(BaseHTTPRequestHandler):
-    """Serves the one page there is."""
+    """Serves the pages there are."""
 
     def do_GET(self) -> None:
-        found = self.path.startswith("/page?")
-        self.send_response(200 if found else 404)
+        page = {"/page": PAGE, "/post": POSTING_PAGE}.get(self.path.partition("?")[0], b"")
+        self.send_response(200 if page else 404)
         self.send_header("Content-Type", "text/html")
-        self.send_header("Content-Length", str(len(PAGE) if found else 0))
+        self.send_header("Content-Length", str(len(page)))
         self.end_headers()
-        if found:
-            self.wfile.write(PAGE)
+        self.wfile.write(page)
 
     def log_message(self, *args: Any) -> None:
         """Say nothing."""
@@ -131,3 +142,66 @@ def test_page_of_another_origin_is_refused(visits: Any, port: int, name: str) ->
             assert lines[0].startswith("HTTP/1.1 403 ")
     assert life.wire == []
     assert life.exit == 0
+
+
+@pytest.mark.parametrize("kind", ["mcp", "lite"])
+def test_page_cannot_call_a_tool_over_tcp(
+    port: int, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    ran: list[str] = []
+
+    async def act(who: str) -> str:
+        ran.append(who)
+        return who
+
+    lite, server = LiteServer("act"), Server("page", "1")
+    lite.tool(act)
+    server.add_tool(act)
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "page", "version": "1"},
+    }
+    bodies = {
+        "mcp": {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "tools/call",
+            "params": {"name": "act", "arguments": {"who": "page"}, "_meta": meta},
+        },
+        "lite": {
+            "version": [1, 0, 0],
+            "id": 1,
+            "type": "call",
+            "data": {"version": [1, 0, 0], "tool": "act", "arguments": ["page"]},
+        },
+    }
+    body = f"\n\n\n{json.dumps(bodies[kind])}\n\n\n"
+
+    async def main() -> None:
+        assert PROGRAM is not None
+        listens: asyncio.Future[tuple[str, ...]] = asyncio.get_running_loop().create_future()
+        served = lite if kind == "lite" else server
+        async with asyncio.TaskGroup() as group, AsyncExitStack() as stack:
+            serving = group.create_task(
+                served.serve("tcp://127.0.0.1:0", on_listening=listens.set_result)
+            )
+            stack.callback(serving.cancel)
+            (url,) = await listens
+            window = await stack.enter_async_context(browser.opened(PROGRAM, tmp_path))
+            target = quote(url.replace("tcp:", "http:"), safe="")
+            page = f"http://{FOREIGN}:{port}/post?url={target}&body={quote(body, safe='')}"
+            async with asyncio.timeout(browser.SECONDS):
+                assert await window.text(page, "report") == "failed"
+            # the request came, and a program may still call the tool
+            assert "its first bytes are not JSON" in caplog.text
+            if kind == "lite":
+                async with LiteClient(url) as caller:
+                    await caller.call("program")
+            else:
+                async with Client(url) as client:
+                    await client.call_tool("act", {"who": "program"})
+
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(main())
+    assert ran == ["program"]

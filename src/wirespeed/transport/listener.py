@@ -36,6 +36,8 @@ ACCEPTS_A_TURN = 64
 ACCEPT_PAUSE = 1.0  # seconds without accepting when descriptors or memory run out
 MAX_REFUSALS = 64  # connections above `max_connections` that get to hear why
 LINGER = 1.0  # seconds that a refused client has to read the answer and close
+BLANKS = b" \t\r\n"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 OUT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 OnListening = Callable[[tuple[str, ...]], object]
@@ -159,20 +161,21 @@ class Listener:
 
     def _take(self, sock: socket.socket, peer: str) -> None:
         full = self.n_connections - self._n_full >= self.options.max_connections
-        if not self.address.is_websocket:
-            if full:
-                sock.close()
-                self._log_refusal(peer, "too many connections")
-                return
-            (service,) = self.services.values()
-            self._join(SocketStream(self.loop, sock), service, service.stream_framer(), None, b"")
-            return
-        if full and self._n_full >= MAX_REFUSALS:
+        if full and (not self.address.is_websocket or self._n_full >= MAX_REFUSALS):
             sock.close()
             self._log_refusal(peer, "too many connections")
             return
+        if self.address.scheme == "unix":
+            (service,) = self.services.values()
+            self._join(SocketStream(self.loop, sock), service, service.stream_framer(), None, b"")
+            return
         self._n_full += full
-        task = self.loop.create_task(self._welcome(sock, peer, full))
+        opening = (
+            self._welcome(sock, peer, full)
+            if self.address.is_websocket
+            else self._admit(sock, peer)
+        )
+        task = self.loop.create_task(opening)
         self._opening.add(task)
         task.add_done_callback(partial(self._welcomed, full, sock))
 
@@ -187,6 +190,32 @@ class Listener:
 
     def _log_refusal(self, peer: str, why: str) -> None:
         self._quiet.log(logging.INFO, "refused %s: %s", peer, why)
+
+    # -- first bytes of tcp:// -------------------------------------------------------------------
+
+    async def _admit(self, sock: socket.socket, peer: str) -> None:
+        """Serve a client of ``tcp://`` whose first character begins a JSON object or array.
+
+        Any web page can have a browser send HTTP to a port of this machine. The lines of an HTTP
+        request are not messages, but its body may be one.
+        """
+        task = cast("asyncio.Task[None]", asyncio.current_task())
+        (service,) = self.services.values()
+        stream = SocketStream(self.loop, sock)
+        joined = False
+        try:
+            data = await _read_opening(stream)
+            if data[:1] in (b"{", b"["):
+                self._join(stream, service, service.stream_framer(), None, data)
+                joined = True
+                self._opening.discard(task)
+            elif data:
+                self._quiet.log(logging.WARNING, "refused %s: its first bytes are not JSON", peer)
+        except OSError as exc:
+            self._log_refusal(peer, f"the connection broke before its first message ({exc})")
+        finally:
+            if not joined:
+                stream.close()
 
     # -- opening handshake -----------------------------------------------------------------------
 
@@ -396,6 +425,21 @@ class Listener:
                     logger.warning("authenticate ignores its cancellation and is left behind")
             await close_pool(self.pool)
             await asyncio.sleep(0)  # `Served.gone` of the last ones
+
+
+async def _read_opening(stream: Stream) -> bytes:
+    """The input from its first character on, without blanks and a byte order mark before it.
+
+    The input ended if this returns nothing.
+    """
+    data, mark = b"", BYTE_ORDER_MARK
+    while more := await stream.read():
+        data = (data + more).lstrip(BLANKS)
+        if mark and data.startswith(mark):
+            data, mark = data[len(mark) :].lstrip(BLANKS), b""
+        if data and not mark.startswith(data):
+            break
+    return data
 
 
 async def _read_head(stream: Stream) -> tuple[bytes, bytes]:
