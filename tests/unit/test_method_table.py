@@ -28,7 +28,7 @@ from table_lab import (
 
 from wirespeed import Client
 from wirespeed.protocol.revisions import REVISIONS
-from wirespeed.transport.tasks import TaskPool
+from wirespeed.transport.taskpool import TaskPool
 
 FOREVER = 20.0
 MESSAGES = REQUESTS | NOTIFICATIONS

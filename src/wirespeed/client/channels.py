@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from wirespeed.server import Server
     from wirespeed.server.lifespan import Life
     from wirespeed.transport.process import Child
-    from wirespeed.transport.tasks import TaskPool
+    from wirespeed.transport.taskpool import TaskPool
 
 
 logger = logging.getLogger("wirespeed.client")
@@ -102,7 +102,7 @@ class MemoryChannel:
     async def open(self, join: Join, limits: Limits) -> None:
         from wirespeed.server.lifespan import hold
         from wirespeed.transport.memory import pair
-        from wirespeed.transport.tasks import TaskPool
+        from wirespeed.transport.taskpool import TaskPool
 
         if hasattr(self.server, "running"):  # a LiteServer is not kept alive
             self._life = await hold(self.server)

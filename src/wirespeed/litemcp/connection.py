@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from wirespeed._core.slab import Lease
     from wirespeed.litemcp.server import LiteServer
     from wirespeed.litemcp.tool import LiteTool
-    from wirespeed.transport.tasks import Running, TaskPool
+    from wirespeed.transport.taskpool import Running, TaskPool
 
 logger = logging.getLogger("wirespeed.litemcp")
 

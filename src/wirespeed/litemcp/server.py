@@ -17,7 +17,7 @@ from wirespeed.litemcp.tool import LiteTool, raw_tool, typed_tool
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed.transport.link import Link
-    from wirespeed.transport.tasks import TaskPool
+    from wirespeed.transport.taskpool import TaskPool
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -4,7 +4,7 @@ from wirespeed._core.envelope cimport Message
 from wirespeed._core.session cimport Session
 from wirespeed.server.observer cimport Observer, RequestSpan, Series
 from wirespeed.transport.link cimport Endpoint
-from wirespeed.transport.tasks cimport Completion, Running, TaskPool
+from wirespeed.transport.taskpool cimport Completion, Running, TaskPool
 
 
 cdef class Operation:

@@ -15,7 +15,7 @@ from wirespeed.server.observer import Observer
 from wirespeed.server.reply import Body
 from wirespeed.server.server import Server
 from wirespeed.transport.link import Endpoint
-from wirespeed.transport.tasks import Completion, TaskPool
+from wirespeed.transport.taskpool import Completion, TaskPool
 
 SHUTTING_DOWN: str
 

@@ -18,7 +18,7 @@ from wirespeed._core.envelope cimport ERROR, INVALID, RESULT, Message
 from wirespeed._core.session cimport Session
 from wirespeed.server.observer cimport CANCELLED, Observer, Series, now_c
 from wirespeed.transport.link cimport Endpoint
-from wirespeed.transport.tasks cimport Completion, TaskPool
+from wirespeed.transport.taskpool cimport Completion, TaskPool
 
 from wirespeed.errors import (
     CallTimeout,

@@ -7,7 +7,7 @@ from wirespeed._core.framing.base import Framer
 from wirespeed.server.call import Serving
 from wirespeed.server.server import Server
 from wirespeed.server.subscriptions import News, Subscription
-from wirespeed.transport.tasks import TaskPool
+from wirespeed.transport.taskpool import TaskPool
 
 @final
 class ServerConnection(Serving):

@@ -41,7 +41,7 @@ from wirespeed.server.call cimport Call, Serving, series_of
 from wirespeed.server.observer cimport now_c
 from wirespeed.server.spans cimport Tracer
 from wirespeed.server.tool cimport INLINE, Tool
-from wirespeed.transport.tasks cimport TaskPool
+from wirespeed.transport.taskpool cimport TaskPool
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes

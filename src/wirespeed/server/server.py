@@ -22,7 +22,7 @@ from wirespeed.server.resources import Resources
 from wirespeed.server.roots import Roots
 from wirespeed.server.state import DEFAULT_TTL, Sealer, state_secrets
 from wirespeed.server.tools import Tools
-from wirespeed.transport.tasks import TaskPool
+from wirespeed.transport.taskpool import TaskPool
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer

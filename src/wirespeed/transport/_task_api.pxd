@@ -1,4 +1,4 @@
-"""What tasks.pyx needs of CPython's C API: one step of a coroutine inside a context, the traces
+"""What taskpool.pyx needs of CPython's C API: one step of a coroutine inside a context, the traces
 that a user can leave on a task, and the C functions behind a task's getters.
 """
 

@@ -22,7 +22,7 @@ from wirespeed.transport.pool import LAST_WAIT, close_pool
 from wirespeed.transport.quiet import Quiet
 from wirespeed.transport.service import Connection, Service
 from wirespeed.transport.streams import SocketStream, Stream, address_name, make_prompt, start
-from wirespeed.transport.tasks import TaskPool
+from wirespeed.transport.taskpool import TaskPool
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer

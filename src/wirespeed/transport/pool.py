@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from wirespeed.transport.tasks import TaskPool
+from wirespeed.transport.taskpool import TaskPool
 
 logger = logging.getLogger("wirespeed.server")
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed.limits import Limits
     from wirespeed.transport.link import Link
-    from wirespeed.transport.tasks import TaskPool
+    from wirespeed.transport.taskpool import TaskPool
 
 
 class Connection(Protocol):

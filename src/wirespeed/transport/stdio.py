@@ -22,7 +22,7 @@ from wirespeed.transport.files import FileLink
 from wirespeed.transport.pool import LAST_WAIT, close_pool
 from wirespeed.transport.service import alive
 from wirespeed.transport.signals import signals_drain
-from wirespeed.transport.tasks import TaskPool
+from wirespeed.transport.taskpool import TaskPool
 
 if TYPE_CHECKING:
     from wirespeed.transport.service import Service

@@ -42,7 +42,7 @@ from wirespeed.ext import otel
 from wirespeed.server.passage import InboundRequest
 from wirespeed.server.spans import CallSpan, Tracer
 from wirespeed.transport.link import Link
-from wirespeed.transport.tasks import TaskPool
+from wirespeed.transport.taskpool import TaskPool
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"
 TRACE_ID = 0x0AF7651916CD43DD8448EB211C80319C

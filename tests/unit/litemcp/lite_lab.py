@@ -17,7 +17,7 @@ from wirespeed import Stdio
 from wirespeed.litemcp import LiteServer, serve
 from wirespeed.litemcp.connection import LiteConnection
 from wirespeed.transport.fd import FdLink
-from wirespeed.transport.tasks import TaskPool
+from wirespeed.transport.taskpool import TaskPool
 
 CHILDREN = Path(__file__).resolve().parents[2] / "children"
 # For waits that end at once unless something is broken.

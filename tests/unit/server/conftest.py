@@ -12,7 +12,7 @@ from caller_lab import Caller
 from server_lab import LEGACY, MODERN, Peer
 
 from wirespeed import Server
-from wirespeed.transport.tasks import TaskPool
+from wirespeed.transport.taskpool import TaskPool
 
 Connect = Callable[..., Peer]
 

@@ -14,7 +14,7 @@ from raw import encode, initialize, notification, request, strict
 from wirespeed import Server
 from wirespeed.server.connection import ServerConnection
 from wirespeed.transport.fd import FdLink
-from wirespeed.transport.tasks import TaskPool
+from wirespeed.transport.taskpool import TaskPool
 
 FOREVER = 20.0
 LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")

@@ -15,7 +15,7 @@ from task_lab import MakeStore, Run, Workshop, bounded, make_store
 
 from wirespeed import Server
 from wirespeed.tasks import TaskStore
-from wirespeed.transport.tasks import TaskPool
+from wirespeed.transport.taskpool import TaskPool
 
 Connect = Callable[..., Peer]
 

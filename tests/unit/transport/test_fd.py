@@ -15,7 +15,7 @@ from raw import call, encode, initialize, request, strict
 from wirespeed import Server
 from wirespeed.limits import Limits
 from wirespeed.transport.fd import FdLink
-from wirespeed.transport.tasks import TaskPool
+from wirespeed.transport.taskpool import TaskPool
 
 
 class Ends:

@@ -13,7 +13,7 @@ from raw import call, encode, request, strict
 from wirespeed import Context, Server
 from wirespeed.limits import Limits
 from wirespeed.transport.files import FileLink
-from wirespeed.transport.tasks import TaskPool
+from wirespeed.transport.taskpool import TaskPool
 
 HANDSHAKE = request(
     "init",

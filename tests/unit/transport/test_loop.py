@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from wirespeed.transport import loop as loop_module
-from wirespeed.transport.tasks import TaskPool
+from wirespeed.transport.taskpool import TaskPool
 
 FOREVER = 20.0
 

@@ -8,9 +8,9 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import pytest
-from tasks_lab import VAR, Lab, new_loop_fixture, plain_outcome, run_fixture, turns
+from taskpool_lab import VAR, Lab, new_loop_fixture, plain_outcome, run_fixture, turns
 
-from wirespeed.transport.tasks import Completion, Running, TaskPool
+from wirespeed.transport.taskpool import Completion, Running, TaskPool
 
 __all__ = ["new_loop_fixture", "run_fixture"]
 

@@ -5,7 +5,7 @@ import contextlib
 import types
 
 import pytest
-from tasks_lab import new_loop_fixture, plain_outcome, run_fixture, same, turns
+from taskpool_lab import new_loop_fixture, plain_outcome, run_fixture, same, turns
 
 __all__ = ["new_loop_fixture", "run_fixture"]
 

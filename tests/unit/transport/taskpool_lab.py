@@ -7,7 +7,7 @@ import gc
 import pytest
 import uvloop
 
-from wirespeed.transport.tasks import TaskPool
+from wirespeed.transport.taskpool import TaskPool
 
 VAR = contextvars.ContextVar("VAR", default="unset")
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}

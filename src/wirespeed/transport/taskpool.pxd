@@ -1,10 +1,10 @@
-"""Coroutine handlers run in pooled, real asyncio tasks. Read tasks.pyx for the idea."""
+"""Coroutine handlers run in pooled, real asyncio tasks. Read taskpool.pyx for the idea."""
 
 from cpython.object cimport PyObject
 
 
 cdef class Completion:
-    # Called once for every request that start_c() accepted, see Completion in tasks.pyx.
+    # Called once for every request that start_c() accepted, see Completion in taskpool.pyx.
     cdef int done_c(self, object result, object exc) except -1
 
 

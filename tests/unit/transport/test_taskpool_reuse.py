@@ -7,9 +7,9 @@ import sys
 import weakref
 
 import pytest
-from tasks_lab import LOOPS, VAR, Lab, new_loop_fixture, plain_outcome, run_fixture, turns
+from taskpool_lab import LOOPS, VAR, Lab, new_loop_fixture, plain_outcome, run_fixture, turns
 
-from wirespeed.transport.tasks import TaskPool
+from wirespeed.transport.taskpool import TaskPool
 
 __all__ = ["new_loop_fixture", "run_fixture"]
 
