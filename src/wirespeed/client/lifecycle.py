@@ -295,6 +295,8 @@ class Lifecycle:
     def _with_bad_line(self, reason: str) -> str:
         if self._bad_line is None:
             return reason
+        if self._elsewhere and self._bad_line.startswith(b"HTTP/"):
+            return f"{reason}; the server speaks HTTP: use ws://"
         return f"{reason} (it printed what is no message: {self._bad_line!r})"
 
     # -- losing ----------------------------------------------------------------------------------

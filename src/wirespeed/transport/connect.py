@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+TLS_ALERT = 0x15  # the first byte of a TLS server that was sent no TLS (RFC 8446 section 5.1)
+
 
 class Connected:
     """A connection that is open and not used yet: `attach` an endpoint, and `close` it after the
@@ -143,7 +145,10 @@ async def _open(stream: Stream, handshake: ClientHandshake, address: Address) ->
     while True:
         data = await stream.read()
         if not data:
-            raise _Failure("the server closed the connection during the opening handshake")
+            hint = "" if address.secure or head else "; if it speaks TLS, use wss://"
+            raise _Failure(f"the server closed the connection during the opening handshake{hint}")
+        if data[0] == TLS_ALERT and not (address.secure or head):
+            raise _Failure("the server speaks TLS: use wss://")
         searched = max(0, len(head) - len(END))
         head += data
         end = head.find(END, searched)
@@ -246,8 +251,14 @@ def reason_of(exc: OSError) -> str:
     if isinstance(exc, ssl_.SSLCertVerificationError):
         return f"its certificate is not accepted: {exc.verify_message}"
     if isinstance(exc, ssl_.SSLError):
-        return f"TLS failed: {(exc.reason or str(exc)).replace('_', ' ').lower()}"
+        text = f"TLS failed: {(exc.reason or str(exc)).replace('_', ' ').lower()}"
+        return f"{text}; a server without TLS is reached at ws://" if _is_plain(exc) else text
     if exc.errno is not None and exc.errno > 0 and not isinstance(exc, socket.gaierror):
         return os.strerror(exc.errno).lower()
     text = exc.strerror or str(exc) or type(exc).__name__
     return text[:1].lower() + text[1:]
+
+
+def _is_plain(exc: ssl_.SSLError) -> bool:
+    """Whether the other end did not answer in TLS."""
+    return exc.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")

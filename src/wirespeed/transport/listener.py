@@ -444,7 +444,7 @@ async def _read_opening(stream: Stream) -> bytes:
 
 async def _read_head(stream: Stream) -> tuple[bytes, bytes]:
     """The request up to the empty line, and what came behind it. Refused when it is too long."""
-    from wirespeed.transport.upgrade import END, MAX_HEAD, Refused
+    from wirespeed.transport.upgrade import END, MAX_HEAD, Refused, check_opening
 
     head = bytearray()
     while True:
@@ -455,6 +455,7 @@ async def _read_head(stream: Stream) -> tuple[bytes, bytes]:
             raise _Nobody
         searched = max(0, len(head) - len(END) + 1)
         head += data
+        check_opening(head)
         end = head.find(END, searched)
         if 0 <= end <= MAX_HEAD:
             end += len(END)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import email.utils
 import http
 import logging
+import re
 from collections.abc import Mapping, Sequence
 
 from websockets.client import ClientProtocol
-from websockets.exceptions import InvalidHandshake, InvalidUpgrade
+from websockets.exceptions import InvalidHandshake, InvalidHeader, InvalidUpgrade
 from websockets.extensions.permessage_deflate import (
     ClientPerMessageDeflateFactory,
     PerMessageDeflate,
@@ -36,6 +37,12 @@ END = b"\r\n\r\n"
 # A window of 4 KiB instead of 32: what one connection may cost is 16 KiB + 16 KiB to compress.
 WINDOW_BITS = 12
 DEFLATE = {"memLevel": 5}
+
+# What begins an HTTP request: a character of a method, or an empty line (RFC 9112 section 2.2).
+_OPENS_REQUEST = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z\r\n]")
+_VERSION = re.compile(rb"HTTP/[0-9](?:\.[0-9])?\Z")
+_ABSOLUTE = re.compile(r"(?:https?|wss?)://(?P<authority>[^/?]*)(?P<target>.*)\Z", re.IGNORECASE)
+_NO_REQUEST = "this is not an HTTP/1.1 request for a WebSocket"
 
 # websockets logs every handshake, header fields and all where that is asked for.
 _silent = logging.Logger("wirespeed.handshake")  # noqa: LOG001 (nobody can switch it on)
@@ -107,8 +114,13 @@ class ServerHandshake:
         self._response = self._protocol.accept(request)
         if self._response.status_code != 101:
             raise Refused(_no_upgrade(self._protocol.handshake_exc))
-        path, _, query = request.path.partition("?")
-        headers = Headers(list(request.headers.raw_items()))
+        target, fields = request.path, list(request.headers.raw_items())
+        if (absolute := _ABSOLUTE.match(target)) is not None:  # RFC 9112 section 3.2.2
+            target = absolute["target"]
+            fields = [field for field in fields if field[0].lower() != "host"]
+            fields.append(("Host", absolute["authority"]))
+        path, _, query = target.partition("?")
+        path, headers = path or "/", Headers(fields)
         self.request = UpgradeRequest(path, query, headers, peer)
 
     @property
@@ -126,16 +138,25 @@ class ServerHandshake:
         return b"".join(self._protocol.data_to_send())
 
 
+def check_opening(head: bytes | bytearray) -> None:
+    """Refused when the first byte cannot begin an HTTP request, such as that of TLS or JSON."""
+    if not _OPENS_REQUEST.match(head):
+        raise Refused(Refusal(400, _NO_REQUEST))
+
+
 def _check_request_line(head: bytes) -> None:
-    """Here, because what websockets makes of such lines differs between its versions."""
+    """Refused for a request line of another method or HTTP version. The errors of websockets for
+    such lines differ between its versions."""
     line = head.partition(b"\r\n")[0]
     if len(line) > MAX_LINE:
         raise Refused(Refusal(414, "the request line is too long"))
     method, _, rest = line.partition(b" ")
     version = rest.rpartition(b" ")[2]
-    if version == b"HTTP/1.0":
+    if not _VERSION.match(version):
+        return
+    if version != b"HTTP/1.1":
         raise Refused(Refusal(505, "a WebSocket is opened by HTTP/1.1"))
-    if version == b"HTTP/1.1" and method != b"GET":
+    if method != b"GET":
         raise Refused(Refusal(405, "a WebSocket is opened by GET", {"Allow": "GET"}))
 
 
@@ -143,7 +164,7 @@ def _malformed(exc: Exception | None) -> Refusal:
     kinds = {type(one).__name__ for one in (exc, getattr(exc, "__cause__", None))}
     if kinds & {"HeaderLineTooLong", "TooManyHeaders", "SecurityError"}:
         return Refusal(431, "the header fields are too large or too many")
-    return Refusal(400, "this is no HTTP/1.1 request for a WebSocket")
+    return Refusal(400, _NO_REQUEST)
 
 
 def _no_upgrade(exc: Exception | None) -> Refusal:
@@ -157,7 +178,10 @@ def _no_upgrade(exc: Exception | None) -> Refusal:
         if "Sec-WebSocket-Version" in str(exc):
             spoken = {"Sec-WebSocket-Version": "13"}  # RFC 6455 section 4.4
             return Refusal(426, "the WebSocket version spoken here is 13", spoken)
-        return Refusal(400, f"the opening handshake is wrong: {_one_line(str(exc))}")
+        what = "the opening handshake is wrong"
+        if isinstance(exc, InvalidHeader):  # its text holds the value
+            what += f": {'invalid' if exc.value else 'missing'} {exc.name} header"
+        return Refusal(400, what)
     return Refusal(500, "internal error")
 
 

@@ -25,6 +25,12 @@ SECRET = "s3cret-t0ken"
         (upgrade(Connection="keep-alive"), 426, "WebSocket client"),
         (upgrade(first="POST /mcp HTTP/1.1"), 405, "GET"),
         (upgrade(first="GET /mcp HTTP/1.0"), 505, "HTTP/1.1"),
+        (upgrade(first="GET /mcp HTTP/1.2"), 505, "HTTP/1.1"),
+        (upgrade(first="GET /mcp HTTP/2.0"), 505, "HTTP/1.1"),
+        (upgrade(first="PRI * HTTP/2.0"), 505, "HTTP/1.1"),
+        (upgrade(first="GET http://127.0.0.1/other HTTP/1.1"), 404, "path"),
+        (upgrade(first="GET http://evil.example/mcp HTTP/1.1"), 403, "Host"),
+        (upgrade(first="GET http:///mcp HTTP/1.1"), 400, "Host"),
         (upgrade(Sec_WebSocket_Key=None), 400, "Sec-WebSocket-Key"),
         (upgrade(Sec_WebSocket_Key="short"), 400, "Sec-WebSocket-Key"),
         (upgrade(Sec_WebSocket_Version=None), 426, "13"),
@@ -62,6 +68,50 @@ def test_status_and_one_line(request_bytes: bytes, status: int, words: str, run:
             assert answer.headers["content-type"] == "text/plain; charset=utf-8"
             assert "server" not in answer.headers
             await place.empty()
+
+    run(main())
+
+
+@pytest.mark.parametrize("first", [b"\x16\x03\x01", b'{"jsonrpc"', b"\x00", b" GET"])
+def test_what_cannot_begin_a_request_is_refused_at_once(first: bytes, run: Run) -> None:
+    """TLS and JSON would never end the head: the client would wait for `open_timeout`."""
+
+    async def main() -> None:
+        async with serving(lab_server(), open_timeout=1000.0) as place:
+            assert (await exchange(place.port, first)).status == 400
+
+    run(main())
+
+
+@pytest.mark.parametrize("scheme", ["http", "ws", "HTTPS"])
+def test_the_absolute_form_of_the_target_names_the_host(scheme: str, run: Run) -> None:
+    """RFC 9112 section 3.2.2: the Host header field is ignored then."""
+
+    async def main() -> None:
+        async with serving(lab_server(), hosts=["api.example"]) as place:
+            for host, status in (("api.example", b"101"), ("evil.example", b"403")):
+                reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+                other = "evil.example" if status == b"101" else "api.example"
+                first = f"GET {scheme}://{host}/mcp?a=b HTTP/1.1"
+                writer.write(upgrade(first=first, Host=other))
+                assert (await reader.readline()).split(b" ")[1] == status
+                writer.close()
+                await writer.wait_closed()
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", ["Sec_WebSocket_Key", "Connection", "Upgrade", "Origin"])
+def test_values_of_header_fields_are_not_told(name: str, run: Run, caplog: Any) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    async def main() -> None:
+        async with serving(lab_server()) as place:
+            for value in (SECRET, f"{SECRET}; =,{SECRET}"):
+                answer = await exchange(place.port, upgrade(**{name: value}))
+                assert SECRET not in answer.line
+            assert SECRET not in caplog.text
+            assert "refused" in caplog.text
 
     run(main())
 

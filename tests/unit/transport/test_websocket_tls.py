@@ -24,6 +24,7 @@ from wirespeed.errors import TransportError, UpgradeRefused
 from wirespeed.transport.address import parse
 from wirespeed.transport.connect import connect_websocket
 
+LOOPBACK = "ws://127.0.0.1:0/mcp"
 SECURE = "wss://127.0.0.1:0/mcp"
 
 
@@ -53,6 +54,32 @@ def server_ssl(certificate: tuple[Path, Path]) -> ssl.SSLContext:
 @pytest.fixture(scope="module")
 def client_ssl(certificate: tuple[Path, Path]) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(certificate[0]))
+
+
+@pytest.mark.parametrize(
+    ("listens", "asked", "words"),
+    [
+        (LOOPBACK, "wss://127.0.0.1:{}/mcp", "a server without TLS is reached at ws://"),
+        (LOOPBACK, "tcp://127.0.0.1:{}", "the server speaks HTTP: use ws://"),
+        (SECURE, "ws://127.0.0.1:{}/mcp", "use wss://"),
+        ("tcp://127.0.0.1:0", "ws://127.0.0.1:{}/mcp", "if it speaks TLS, use wss://"),
+        ("tcp://127.0.0.1:0", "wss://127.0.0.1:{}/mcp", "cannot connect to wss://"),
+    ],
+)
+def test_the_wrong_scheme_fails_at_once_and_names_the_right_one(
+    listens: str, asked: str, words: str, run: Run, server_ssl: Any
+) -> None:
+    async def main() -> None:
+        options: dict[str, Any] = {"ssl": server_ssl} if listens == SECURE else {}
+        async with serving(lab_server(), listens, open_timeout=1000.0, **options) as place:
+            with pytest.raises(TransportError) as caught:
+                # the time limits of the client are not what ends it
+                async with Client(asked.format(place.port)), asyncio.timeout(9):
+                    pass
+            assert words in str(caught.value)
+            assert "no answer within" not in str(caught.value)
+
+    run(main())
 
 
 @pytest.mark.parametrize("size", [10, 70_000, 3_000_000])
