@@ -175,28 +175,24 @@ class House:
             return kind
 
         @server.tool
-        async def ask(what: str, ctx: Context, ttl: float | None = None) -> str:
+        async def ask(what: str, ctx: Context) -> str:
             if what == "roots":
                 return (await ctx.roots())[0].uri
             if what == "sample":
                 answer = await ctx.sample(
                     "Hi",
                     max_tokens=9,
-                    ttl=ttl,
                     on_progress=lambda *how: self.progress.append(how),
                 )
                 return answer.text
             if what == "late":
                 try:
-                    limit = 0.02 if ttl is None else 0.3
-                    await ctx.sample("Slowly.", max_tokens=5, timeout=limit, ttl=ttl)
+                    await ctx.sample("Slowly.", max_tokens=5, timeout=0.02)
                 except CallTimeout:
                     return "late"
             if what == "ping":
                 await ctx.ping()
                 return "there"
-            if what == "tasks":
-                return str(len(await ctx.client_tasks()))
             if what == "url":
                 return (await ctx.elicit_url("Go", "https://example.com/pay")).action
             return (await ctx.elicit("Who?", Person)).action
@@ -508,29 +504,6 @@ async def elicit(guest: Guest) -> None:
 @step("server", "ping")
 async def server_pings(guest: Guest) -> None:
     assert await guest.text("ask", what="ping") == "there"
-
-
-@step("server", "tasks/result", "tasks/list")
-@step("client", "notifications/tasks/status")
-async def question_as_task(guest: Guest) -> None:
-    assert await guest.text("ask", what="sample", ttl=60) == "hello"
-    listed = await guest.text("ask", what="tasks")
-    assert listed == ("1" if guest.house.version == "2025-11-25" else "0")
-
-
-@step("server", "tasks/get", "tasks/cancel")
-async def question_as_task_given_up(guest: Guest) -> None:
-    if guest.modern:
-        return  # a time limit of a question is for requests of the server
-    # the client wishes for a look each second: this one has it looked at sooner
-    from wirespeed.server import asked_tasks
-
-    longest, asked_tasks.LONGEST_POLL = asked_tasks.LONGEST_POLL, 0.005
-    try:
-        assert await guest.text("ask", what="late", ttl=60) == "late"
-    finally:
-        asked_tasks.LONGEST_POLL = longest
-    await guest.cancelled.wait()
 
 
 @step("server", "notifications/tools/list_changed")

@@ -144,8 +144,7 @@ class RemoteError(WirespeedError):
 
 
 class TaskCancelled(RemoteError):
-    """A task has no result, because it was cancelled (`Client.start_tool`; `Context.sample` and the
-    like with ``ttl``)."""
+    """A task has no result, because it was cancelled (`Client.start_tool`)."""
 
 
 class ProtocolError(WirespeedError):

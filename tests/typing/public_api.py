@@ -29,7 +29,6 @@ from wirespeed.client import (
 from wirespeed.config import ServerConfig, load
 from wirespeed.litemcp import LiteClient, LiteServer
 from wirespeed.server import (
-    ClientTask,
     Elicited,
     ElicitRequest,
     InputRequired,
@@ -85,8 +84,7 @@ async def handlers_ask(ctx: Context) -> str | InputRequired:
     assert_type(await ctx.elicit("Sure?"), Elicited[None])
     assert_type((await ctx.elicit_url("Pay", "https://a.example")).accepted, bool)
     assert_type(await ctx.sample("Hi", max_tokens=9), Sampled)
-    assert_type(await ctx.elicit("Sure?", ttl=60, on_progress=ctx.progress), Elicited[None])
-    assert_type(await ctx.client_tasks(), list[ClientTask])
+    assert_type(await ctx.elicit("Sure?", on_progress=ctx.progress), Elicited[None])
     assert_type(await ctx.roots(), list[Root])
     await ctx.sample("Hi")  # type: ignore[call-arg]
     return InputRequired({"seat": ElicitRequest("Which seat?", Seat)}, state=[1])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wirespeed.client.middleware import OutboundNext, OutboundRequest
-    from wirespeed.server.middleware import AskNext, Question
+    from wirespeed.server.middleware import AskNext, ServerRequest
     from wirespeed.server.server import Server
 
 
@@ -61,7 +61,7 @@ def trace_questions(server: Server, tracer: Any) -> None:
     """Spans of what a server asks its clients, below that of the request that it works on."""
 
     @server.add_ask_middleware
-    async def traced(question: Question, call_next: AskNext) -> bytes:
+    async def traced(question: ServerRequest, call_next: AskNext) -> bytes:
         with tracer.start_as_current_span(
             question.method,
             kind=SpanKind.CLIENT,

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         UnknownContent,
     )
     from wirespeed.protocol.results import Completion, PromptMessage
-    from wirespeed.server.asked_tasks import ClientTask
     from wirespeed.server.content import RawResult, ToolResult
     from wirespeed.server.contents import ResourceResult
     from wirespeed.server.context import Context
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Annotations",
     "Audio",
-    "ClientTask",
     "Completion",
     "Context",
     "DependencyError",
@@ -103,7 +101,6 @@ _HOMES = {
         "ToolResultContent",
         "ToolUseContent",
     ),
-    "wirespeed.server.asked_tasks": ("ClientTask",),
     "wirespeed.protocol.results": ("Completion", "PromptMessage"),
     "wirespeed.server.content": ("RawResult", "ToolResult"),
     "wirespeed.server.contents": ("ResourceResult",),

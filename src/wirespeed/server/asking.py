@@ -1,7 +1,7 @@
 """How a question of a handler reaches the client, and the answer the handler.
 
 In the legacy eras a question is a request of ours, and the handler waits for its response
-(`Direct`), in 2025-11-25 perhaps by way of a task of the client (`wirespeed.server.asked_tasks`).
+(`Direct`).
 In 2026-07-28 a server makes no requests: the client's own request is answered with the questions,
 the handler is cancelled, and when the client repeats the request with the answers the handler runs
 again from its start (`Rounds`; basic/patterns/mrtr). What it has asked before it gets at once, from
@@ -27,7 +27,7 @@ from wirespeed.protocol.revisions import META_SERVER_INFO
 from wirespeed.server.context import Context
 from wirespeed.server.inputs import InputRequired
 from wirespeed.server.launch import launcher_of
-from wirespeed.server.questions import Question, answer_of
+from wirespeed.server.questions import InputRequest, answer_of
 from wirespeed.server.schema import SignatureError, describe_validation_error, enc_hook
 from wirespeed.server.state import RequestState, Sealer, binding_of, digest
 
@@ -76,7 +76,6 @@ class How(NamedTuple):
     """How to ask, beside what: see `Context.elicit`."""
 
     timeout: float | None = None
-    ttl: float | None = None
     on_progress: OnProgress | None = None
 
 
@@ -91,10 +90,8 @@ class Asker:
         self.state: Any = None
         self._rounds = 0
 
-    async def ask(self, question: Question, how: How) -> Any:
+    async def ask(self, question: InputRequest, how: How) -> Any:
         """The client's answer, typed. MissingCapability: it cannot be asked this, and is not."""
-        if how.ttl is not None and not 0 < how.ttl < 1e10:
-            raise ValueError(f"ttl must be seconds above 0, not {how.ttl!r}")
         params = question.encoded(self.capabilities, self.version)
         if self.call.asker is not None:
             return question.answer(
@@ -104,7 +101,7 @@ class Asker:
             raise asyncio.CancelledError
         return await self.put(question, params, how)
 
-    async def put(self, question: Question, params: bytes, how: How) -> Any:
+    async def put(self, question: InputRequest, params: bytes, how: How) -> Any:
         """Ask, in the way of the era."""
         raise NotImplementedError
 
@@ -135,14 +132,14 @@ class Asker:
         self.state = None if required.state is None else _as_json(required.state)
         return True
 
-    async def _send(self, question: Question, params: bytes) -> Any:
+    async def _send(self, question: InputRequest, params: bytes) -> Any:
         if self.call.asker is not None:
             data = await self.call.asker.ask(question.kind, question.method, params)
         else:
             data = await self._request(question, params, How())
         return question.plain_answer(data)
 
-    async def _request(self, question: Question, params: bytes, how: How) -> bytes:
+    async def _request(self, question: InputRequest, params: bytes, how: How) -> bytes:
         """The result of a request of ours (legacy eras)."""
         connection, method = self.call.connection, question.method
         if how.on_progress is not None:
@@ -150,11 +147,7 @@ class Asker:
 
             with heard(connection, params, how.on_progress) as params:
                 return await self._request(question, params, how._replace(on_progress=None))
-        if "tasks" not in self.capabilities:
-            return await connection.ask(method, params, timeout=how.timeout)
-        from wirespeed.server import asked_tasks
-
-        return await asked_tasks.ask(connection, method, params, timeout=how.timeout, ttl=how.ttl)
+        return await connection.ask(method, params, timeout=how.timeout)
 
     def _encoded(self, required: InputRequired) -> dict[str, bytes]:
         return {
@@ -166,7 +159,7 @@ class Asker:
 class Direct(Asker):
     """By requests to the client: the legacy eras."""
 
-    async def put(self, question: Question, params: bytes, how: How) -> Any:
+    async def put(self, question: InputRequest, params: bytes, how: How) -> Any:
         return question.answer(await self._request(question, params, how))
 
 
@@ -184,7 +177,7 @@ class Rounds(Asker):
     def __init__(self, context: Context, call: Call, params: Any) -> None:
         super().__init__(context, call)
         self._counts: dict[str, int] = {}
-        self._asked: dict[str, tuple[Question, str, bytes]] = {}
+        self._asked: dict[str, tuple[InputRequest, str, bytes]] = {}
         self._waiting: list[asyncio.Future[bytes]] = []
         self._params = params
         self._binding: str | None = None
@@ -245,7 +238,7 @@ class Rounds(Asker):
 
     # -- questions of this round -----------------------------------------------------------------
 
-    async def put(self, question: Question, params: bytes, how: How) -> Any:
+    async def put(self, question: InputRequest, params: bytes, how: How) -> Any:
         number = self._counts[question.kind] = self._counts.get(question.kind, 0) + 1
         key = f"{question.kind}-{number}"
         mark = _LETTERS[question.method] + digest(params)

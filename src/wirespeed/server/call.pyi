@@ -119,7 +119,6 @@ class Serving(Endpoint):
         params: bytes | None,
         *,
         timeout: float | None = None,
-        send: Callable[[str, bytes | None, float | None], Future[bytes]] | None = None,
     ) -> Future[bytes]: ...
     def ask_wire(
         self, method: str, params: bytes | None, timeout: float | None

@@ -373,19 +373,16 @@ cdef class Serving(Endpoint):
 
     # -- questions -----------------------------------------------------------------------------
 
-    def ask(self, str method not None, bytes params, *, timeout=None, send=None):
+    def ask(self, str method not None, bytes params, *, timeout=None):
         """A request to the client (legacy eras): a future of the JSON text of its result.
 
         It fails with RemoteError, InvalidResponse, CallTimeout (after ``timeout`` seconds; the
         client is told to cancel), ConnectionClosed, or LimitExceeded (`Limits.max_outstanding` are
         under way). Cancelling it cancels on the wire.
-        ``send``: what sends it once it has passed all middleware, instead of `ask_wire`.
         """
-        if send is None:
-            send = self.ask_wire
         if self.asks is not None:
-            return self.asks(self, method, params, timeout, send)
-        return send(method, params, timeout)
+            return self.asks(self, method, params, timeout)
+        return self.ask_wire(method, params, timeout)
 
     def ask_wire(self, str method not None, bytes params, timeout):
         """`ask`, past all middleware."""
@@ -440,8 +437,6 @@ cdef class Serving(Endpoint):
 
     def fail_asked(self):
         """The client is gone: nobody will answer."""
-        if self.state is not None and self.state.asked_tasks is not None:
-            self.state.asked_tasks.client_gone()
         self.session.fail_all()
         for future in list(self.asked.values()):
             if not future.done():

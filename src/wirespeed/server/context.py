@@ -23,11 +23,10 @@ if TYPE_CHECKING:
     from wirespeed._core.slab import Lease
     from wirespeed.errors import ProtocolError
     from wirespeed.protocol.asking import ModelPreferences, Root, SamplingMessage
-    from wirespeed.server.asked_tasks import ClientTask
     from wirespeed.server.asking import Asker
     from wirespeed.server.call import Call
     from wirespeed.server.progress import OnProgress
-    from wirespeed.server.questions import Elicited, ElicitRequest, Question, Sampled
+    from wirespeed.server.questions import Elicited, ElicitRequest, InputRequest, Sampled
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -84,13 +83,6 @@ class Context:
 
     The same handler serves both eras. For another way to write it see
     `wirespeed.server.InputRequired`.
-
-    **Questions as tasks.** With ``ttl``, `elicit`, `elicit_url` and `sample` ask for an answer that
-    may take long: a client of 2025-11-25 that takes such requests as tasks answers at once that it
-    works on it, is asked how far it is now and then, and keeps the answer for so many seconds
-    (basic/utilities/tasks). All others are asked as ever. When the handler ends before, or
-    ``timeout`` is over, the task is cancelled. A handler that works on a task itself asks by way of
-    that.
     """
 
     __slots__ = (
@@ -256,7 +248,6 @@ class Context:
         form: None = None,
         *,
         timeout: float | None = None,
-        ttl: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> Elicited[None]: ...
 
@@ -267,7 +258,6 @@ class Context:
         form: type[T],
         *,
         timeout: float | None = None,
-        ttl: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> Elicited[T]: ...
 
@@ -278,7 +268,6 @@ class Context:
         form: Any,
         *,
         timeout: float | None = None,
-        ttl: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> Elicited[Any]: ...
 
@@ -288,7 +277,6 @@ class Context:
         form: Any = None,
         *,
         timeout: float | None = None,
-        ttl: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> Elicited[Any]:
         """Ask the user to fill in a form (client/elicitation, "Form Mode"; 2025-06-18 on)::
@@ -308,8 +296,6 @@ class Context:
             form: A class with flat fields, or one type (`wirespeed.server.forms` has the rules);
                 None only asks for consent.
             timeout: Seconds to wait for a client of a legacy era; None waits for ever.
-            ttl: Ask as a task where the client takes it so (2025-11-25 alone), which it is to keep
-                for so many seconds; see "Questions as tasks" above.
             on_progress: A plain function that is called on the event loop when a client of a legacy
                 era tells how far it is: with the progress, which rises, the total or None, and a
                 message or None. `progress` is one: ``on_progress=ctx.progress`` passes it on. Not
@@ -319,14 +305,14 @@ class Context:
             MissingCapability: The client cannot be asked this; nothing was sent.
             SignatureError: The class is no form.
             InvalidResponse: The answer does not fit.
-            RemoteError: The client answered with an error; `TaskCancelled`: it ended the task.
+            RemoteError: The client answered with an error.
             CallTimeout, ConnectionClosed: There is no answer.
             LimitExceeded: As many questions as ``Limits.max_outstanding`` are under way.
         """
         from wirespeed.server.questions import ElicitRequest
 
         question = ElicitRequest(message, form)
-        answer: Elicited[Any] = await self._ask(question, timeout, ttl, on_progress)
+        answer: Elicited[Any] = await self._ask(question, timeout, on_progress)
         return answer
 
     async def elicit_url(
@@ -336,7 +322,6 @@ class Context:
         *,
         elicitation_id: str | None = None,
         timeout: float | None = None,
-        ttl: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> Elicited[None]:
         """Ask the user to open a link (client/elicitation, "URL Mode"; 2025-11-25 on), for what
@@ -346,12 +331,12 @@ class Context:
         may not hold secrets, nor give access by itself; whoever opens it must be shown to be the
         user that was asked. ``elicitation_id``, random by default, goes with it in 2025-11-25; give
         one of your own to tell the client with `elicitation_complete` that it is done. ``timeout``,
-        ``ttl``, ``on_progress`` and errors as of `elicit`.
+        ``on_progress`` and errors as of `elicit`.
         """
         from wirespeed.server.questions import ElicitRequest
 
         question = ElicitRequest(message, url=url, elicitation_id=elicitation_id)
-        answer: Elicited[None] = await self._ask(question, timeout, ttl, on_progress)
+        answer: Elicited[None] = await self._ask(question, timeout, on_progress)
         return answer
 
     def links_required(self, *links: ElicitRequest) -> ProtocolError:
@@ -397,7 +382,6 @@ class Context:
         include_context: Literal["none", "thisServer", "allServers"] | None = None,
         metadata: Mapping[str, Any] | None = None,
         timeout: float | None = None,
-        ttl: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> Sampled:
         """Ask the client's model (client/sampling; deprecated in 2026-07-28, but there)::
@@ -416,7 +400,7 @@ class Context:
                 tools of this server. It is the caller who runs them and asks again.
             tool_choice: Whether the model may, must or must not call them.
             include_context: Deprecated; left out for clients that do not declare it.
-            timeout, ttl, on_progress: As of `elicit`.
+            timeout, on_progress: As of `elicit`.
 
         Raises:
             ValueError: Tool results do not match tool uses, or stand beside other content.
@@ -437,7 +421,7 @@ class Context:
             include_context=include_context,
             metadata=metadata,
         )
-        answer: Sampled = await self._ask(question, timeout, ttl, on_progress)
+        answer: Sampled = await self._ask(question, timeout, on_progress)
         return answer
 
     async def roots(self, *, timeout: float | None = None) -> list[Root]:
@@ -456,17 +440,6 @@ class Context:
         self._check_thread()
         if "ping" in self._call.revision.server_requests:
             await self._call.connection.ask("ping", None, timeout=timeout)
-
-    async def client_tasks(self, *, timeout: float | None = None) -> list[ClientTask]:
-        """What the client works on, or has worked on, as tasks for this server over this connection
-        (tasks/list of 2025-11-25); empty where a client has no such list. ``timeout`` and errors as
-        of `elicit`."""
-        asker = self._asking()
-        if "tasks" not in asker.capabilities:
-            return []
-        from wirespeed.server.asked_tasks import tasks_of
-
-        return await tasks_of(self._call.connection).list_all(timeout)
 
     @property
     def input_responses(self) -> Mapping[str, Any]:
@@ -492,9 +465,8 @@ class Context:
 
     async def _ask(
         self,
-        question: Question,
+        question: InputRequest,
         timeout: float | None,
-        ttl: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> Any:
         from wirespeed.server.asking import How
@@ -503,7 +475,7 @@ class Context:
             from wirespeed.server.progress import checked
 
             checked(on_progress)
-        return await self._asking().ask(question, How(timeout, ttl, on_progress))
+        return await self._asking().ask(question, How(timeout, on_progress))
 
     def _check_thread(self) -> None:
         if threading.get_ident() != self._call.connection.thread:

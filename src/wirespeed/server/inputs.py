@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wirespeed.server.questions import Question
+    from wirespeed.server.questions import InputRequest
 
 __all__ = ["InputRequired", "split_annotation"]
 
@@ -39,10 +39,12 @@ class InputRequired:
 
     __slots__ = ("requests", "state")
 
-    def __init__(self, requests: Mapping[str, Question] | None = None, state: Any = None) -> None:
+    def __init__(
+        self, requests: Mapping[str, InputRequest] | None = None, state: Any = None
+    ) -> None:
         if not requests and state is None:
             raise ValueError("InputRequired takes requests, or state, or both")
-        self.requests: dict[str, Question] = dict(requests or {})
+        self.requests: dict[str, InputRequest] = dict(requests or {})
         for key, question in self.requests.items():
             if not isinstance(key, str) or not hasattr(question, "encoded"):
                 raise TypeError(f"{key!r}: {question!r} is no question with a key")

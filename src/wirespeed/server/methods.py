@@ -32,7 +32,6 @@ from wirespeed.server.reply import Body
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
-    from wirespeed.server.asked_tasks import AskedTasks
     from wirespeed.server.call import Feature
     from wirespeed.server.connection import ServerConnection
     from wirespeed.server.progress import OnProgress
@@ -45,7 +44,6 @@ class State:
     """What the handshake of a legacy connection settled."""
 
     __slots__ = (
-        "asked_tasks",
         "capabilities",
         "client_info",
         "heard",
@@ -61,7 +59,6 @@ class State:
         self.log_level = LOG_LEVELS.index("info")
         # notifications that something waits for, by method
         self.heard: dict[str, Callable[[Message], object]] = {}
-        self.asked_tasks: AskedTasks | None = None  # what the client works on for this server
         self.progress: dict[int | str, OnProgress] = {}  # of our questions, by token
 
 

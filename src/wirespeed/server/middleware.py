@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from wirespeed.server.passage import InboundRequest, Reply
     from wirespeed.server.server import Server
 
-__all__ = ["AskMiddleware", "AskNext", "CallNext", "Middleware", "Middlewares", "Question"]
+__all__ = ["AskMiddleware", "AskNext", "CallNext", "Middleware", "Middlewares", "ServerRequest"]
 
 CallNext: TypeAlias = "Callable[[InboundRequest], Awaitable[Reply | None]]"
 Middleware: TypeAlias = "Callable[[InboundRequest, CallNext], Awaitable[Reply | None]]"
 
 
-class Question:
+class ServerRequest:
     """A request that the server makes to its client (legacy eras), as middleware sees it.
 
     Attributes:
@@ -32,7 +32,7 @@ class Question:
         connection_id: See `wirespeed.server.passage.InboundRequest`.
     """
 
-    __slots__ = ("_connection", "_send", "_timeout", "method", "params")
+    __slots__ = ("_connection", "_timeout", "method", "params")
 
     def __init__(
         self,
@@ -40,11 +40,9 @@ class Question:
         method: str,
         params: bytes | None,
         timeout: float | None,
-        send: Send,
     ) -> None:
         self._connection = connection
         self._timeout = timeout
-        self._send = send
         self.method = method
         self.params = params
 
@@ -54,10 +52,8 @@ class Question:
         return self._connection.serial
 
 
-# What puts a question on the wire: (method, params, timeout).
-Send: TypeAlias = "Callable[[str, bytes | None, float | None], Future[bytes]]"
-AskNext: TypeAlias = Callable[[Question], Awaitable[bytes]]
-AskMiddleware: TypeAlias = Callable[[Question, AskNext], Awaitable[bytes]]
+AskNext: TypeAlias = Callable[[ServerRequest], Awaitable[bytes]]
+AskMiddleware: TypeAlias = Callable[[ServerRequest, AskNext], Awaitable[bytes]]
 
 
 class Middlewares(Part):
@@ -66,7 +62,7 @@ class Middlewares(Part):
     # What every request passes first: (connection, message); or None.
     _through: Callable[[ServerConnection, Message], None] | None
     # What every question to a client passes first; or None.
-    _asks: Callable[[Any, str, bytes | None, float | None, Send], Future[bytes]] | None
+    _asks: Callable[[Any, str, bytes | None, float | None], Future[bytes]] | None
     # What counts and traces the requests of every connection made from now on; or None.
     _observer: Observer | None
 
@@ -133,9 +129,10 @@ class Middlewares(Part):
             mount.parent._chain_changed(for_all=for_all)
 
     def add_ask_middleware(self, middleware: AskMiddleware) -> AskMiddleware:
-        """The same for what the server asks its clients by requests of its own (legacy eras):
-        ``async def mw(question, call_next) -> bytes``, the JSON text of the client's result. See
-        `Question`. What the client refuses is raised as `wirespeed.errors.RemoteError`."""
+        """Register a middleware for the requests that the server sends to its clients (legacy
+        eras): ``async def mw(request, call_next) -> bytes``. It returns the JSON text of the
+        client's result. See `ServerRequest`. An error answer of the client is raised as
+        `wirespeed.errors.RemoteError`."""
         if not callable(middleware):
             raise TypeError(f"a middleware must be callable, not {type(middleware).__name__}")
         self._ask_links = (*self._ask_links, middleware)
@@ -144,7 +141,7 @@ class Middlewares(Part):
 
 
 class _Asking:
-    """Sends questions through middleware."""
+    """Sends the server's requests through middleware."""
 
     def __init__(self, links: tuple[AskMiddleware, ...]) -> None:
         self._links = links
@@ -155,13 +152,12 @@ class _Asking:
         method: str,
         params: bytes | None,
         timeout: float | None,
-        send: Send,
     ) -> Future[bytes]:
-        question = Question(connection, method, params, timeout, send)
-        return cast("Future[bytes]", connection.loop.create_task(self._run(question)))
+        request = ServerRequest(connection, method, params, timeout)
+        return cast("Future[bytes]", connection.loop.create_task(self._run(request)))
 
-    async def _run(self, question: Question) -> bytes:
-        answer = await self._step(0)(question)
+    async def _run(self, request: ServerRequest) -> bytes:
+        answer = await self._step(0)(request)
         if not isinstance(answer, bytes):
             raise TypeError(f"a middleware must return bytes, not {type(answer).__name__}")
         return answer
@@ -170,11 +166,11 @@ class _Asking:
         if at == len(self._links):
             return _ask
 
-        async def call_next(question: Question) -> bytes:
-            return await self._links[at](question, self._step(at + 1))
+        async def call_next(request: ServerRequest) -> bytes:
+            return await self._links[at](request, self._step(at + 1))
 
         return call_next
 
 
-async def _ask(question: Question) -> bytes:
-    return await question._send(question.method, question.params, question._timeout)
+async def _ask(request: ServerRequest) -> bytes:
+    return await request._connection.ask_wire(request.method, request.params, request._timeout)

@@ -42,7 +42,7 @@ from wirespeed.server.schema import describe_validation_error, enc_hook
 __all__ = [
     "ElicitRequest",
     "Elicited",
-    "Question",
+    "InputRequest",
     "Root",
     "RootsRequest",
     "SampleRequest",
@@ -146,7 +146,7 @@ def missing(required: dict[str, Any], version: str, text: str | None = None) -> 
     return MissingCapability(required, text, code=code)
 
 
-class Question:
+class InputRequest:
     """Something to ask the client."""
 
     __slots__ = ()
@@ -184,7 +184,7 @@ class Question:
             raise InvalidResponse(f"the client's answer to {self.method}: {fault}") from exc
 
 
-class ElicitRequest(Question):
+class ElicitRequest(InputRequest):
     """Ask the user to fill in a form, or with *url* to open a link.
 
     *form* is a class with flat fields (see `wirespeed.server.forms`), or None for mere consent.
@@ -257,7 +257,7 @@ def links_required(
     return ProtocolError(codes.URL_ELICITATION_REQUIRED, "The user has to open a link first", data)
 
 
-class SampleRequest(Question):
+class SampleRequest(InputRequest):
     """Ask the client's model; the arguments are those of `Context.sample`."""
 
     __slots__ = ("_params",)
@@ -334,7 +334,7 @@ def _tool(tool: Any) -> dict[str, Any]:
     return entry
 
 
-class RootsRequest(Question):
+class RootsRequest(InputRequest):
     """Ask which directories and files the client considers relevant."""
 
     __slots__ = ()

@@ -22,7 +22,6 @@ from wirespeed.errors import (
 from wirespeed.protocol import codes
 from wirespeed.protocol.asking import PARAMS
 from wirespeed.protocol.asking_rules import missing_capability
-from wirespeed.server import asked_tasks
 from wirespeed.server.methods import cursor_of as page_asked_for
 from wirespeed.server.methods import params_of
 from wirespeed.server.reply import Body
@@ -214,7 +213,7 @@ async def _ask(
         found = _request(request)
         params = with_related(bytes(found.params), task_id)
         try:
-            answer = await asked_tasks.ask(connection, found.method, params)
+            answer = await connection.ask(found.method, params)
         except RemoteError as exc:
             answer = refusal(exc)
         except InvalidResponse as exc:

@@ -164,27 +164,6 @@ def test_a_question_that_is_given_up_hears_no_more(connect: Any, told: list[Any]
     assert not peer.connection.state.progress
 
 
-def test_it_is_valid_for_as_long_as_a_task(connect: Any, server: Server, told: list[Any]) -> None:
-    @server.tool
-    async def long(ctx: Context) -> str:
-        answer = await ctx.sample(
-            "Hi", max_tokens=9, ttl=9, on_progress=lambda *how: told.append(how)
-        )
-        return answer.text
-
-    tasks = {"requests": {"sampling": {"createMessage": {}}}}
-    peer = enter(connect, NEWEST, {"sampling": {}, "tasks": tasks})
-    question = peer.ask(call(1, "long"))
-    moment = "2025-11-25T10:30:00Z"
-    task = {"taskId": "t", "status": "input_required", "createdAt": moment}
-    task |= {"lastUpdatedAt": moment, "ttl": None}
-    peer.send(reply(question, {"task": task}))
-    fetch = peer.recv()
-    peer.send(of(question, 7), reply(fetch, SAMPLED))
-    assert text_of(peer.recv()["result"]) == "Paris"
-    assert told == [(7, None, None)]
-
-
 def test_what_cannot_be_called(connect: Any, told: list[Any]) -> None:
     peer = enter(connect, NEWEST)
     assert text_of(peer.result(call(1, "wrong"))) == "refused"

@@ -16,7 +16,7 @@ from server_lab import MODERN, text_of
 from wirespeed import Context, Server
 from wirespeed.errors import ProtocolError
 from wirespeed.limits import Limits
-from wirespeed.server.middleware import Question
+from wirespeed.server.middleware import ServerRequest
 from wirespeed.server.passage import InboundRequest, Reply
 
 INFO = META + "serverInfo"
@@ -807,14 +807,14 @@ def test_questions_to_a_legacy_client_pass_middleware_of_their_own(
         return answer.action
 
     @server.add_ask_middleware
-    async def outer(question: Question, call_next: Any) -> bytes:
+    async def outer(question: ServerRequest, call_next: Any) -> bytes:
         seen.append((question.method, json.loads(question.params or b"{}")["message"]))
         assert question.connection_id == peer.connection.serial
         question.params = (question.params or b"").replace(b"Sure?", b"Really?")
         return await call_next(question)
 
     @server.add_ask_middleware
-    async def inner(question: Question, call_next: Any) -> bytes:
+    async def inner(question: ServerRequest, call_next: Any) -> bytes:
         if b"Really" not in (question.params or b""):
             raise AssertionError(question.params)
         answer = await call_next(question)
@@ -837,7 +837,7 @@ def test_middleware_answers_a_question_in_the_clients_stead(connect: Any, server
     answers: list[Any] = [b'{"action":"accept"}', {"action": "accept"}]
 
     @server.add_ask_middleware
-    async def always(question: Question, call_next: Any) -> bytes:
+    async def always(question: ServerRequest, call_next: Any) -> bytes:
         answer: bytes = answers.pop(0)
         return answer
 
