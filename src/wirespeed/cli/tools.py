@@ -6,6 +6,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any, Self
 
+from msgspec import UNSET
+
 from wirespeed.cli import show
 from wirespeed.cli.failures import Exit, complain, print_json, printable, usage
 from wirespeed.cli.session import Options, connected, run
@@ -76,7 +78,7 @@ def as_wire(result: CallToolResult) -> dict[str, Any]:
 
 def write(result: CallToolResult) -> None:
     """The content on stdout."""
-    if not result.content and result.structured_content is not None:
+    if not result.content and result.structured_content is not UNSET:
         print_json(result.structured_content)
         return
     for block in result.content:

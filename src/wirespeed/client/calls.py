@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from wirespeed.client.handshake import Agreement
     from wirespeed.client.lifecycle import Lifecycle
     from wirespeed.client.middleware import OutboundChain
-    from wirespeed.client.validation import Checks
+    from wirespeed.client.validation import OutputChecks
 
 __all__ = ["Calls", "Meta", "OnProgress", "Request"]
 
@@ -85,7 +85,7 @@ class Calls:
     """The start that the first request began."""
     _outgoing: OutboundChain | None = None
     """The middleware, if there is some."""
-    _checks: Checks | None = None
+    _checks: OutputChecks | None = None
     """Of structured output; None where there is nothing to check it by."""
 
     async def open(self) -> None:

@@ -20,7 +20,7 @@ from wirespeed.client.requests import Requests
 from wirespeed.client.results import LogMessage, ToolInfo
 from wirespeed.client.rounds import MAX_ROUNDS
 from wirespeed.client.task_calls import TaskCalls
-from wirespeed.client.validation import Validate, Validating
+from wirespeed.client.validation import OutputChecks, Validate
 from wirespeed.errors import ConnectionClosed, Unsupported, WirespeedError
 from wirespeed.limits import Limits
 from wirespeed.protocol.revisions import LOG_LEVELS
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Client", "Era", "OnProgress"]
 
 
-class Client(TaskCalls, Validating, Requests, Handlers):
+class Client(TaskCalls, Requests, Handlers):
     """An MCP client, to be used as an async context manager (or with `open` and `close`, which may
     run in different tasks).
 
@@ -71,11 +71,13 @@ class Client(TaskCalls, Validating, Requests, Handlers):
             task, which `call_tool` waits for and `start_tool` gives (see there).
         task_requests: Whether a server of 2025-11-25 may have its sampling and elicitation answered
             as tasks, where the client has handlers for them.
-        validate: Whether structured output is checked against the tool's ``outputSchema``; a
-            result that breaks it fails with InvalidResponse. ``"auto"``: if jsonschema-rs is
-            installed (the extra ``wirespeed[validate]``), the tool was listed, and the result is
-            not too large for that schema. True: always; a tool that was not listed is looked for
-            first.
+        validate: Whether structured output is checked against the tool's ``outputSchema``, by
+            jsonschema-rs (the extra ``wirespeed[validate]``); a call whose result breaks the schema
+            fails with InvalidResponse. False, the default: no result is checked. ``"auto"``: the
+            results of tools that were listed are checked; a schema that cannot be used and a result
+            that is too large are logged as a warning, and the result goes unchecked. True: every
+            result is checked; the tools are listed where a schema is not known, and what cannot be
+            checked fails with InvalidResponse.
         cache: Whether answers of a modern server are kept as long as it says that they are fresh
             (``ttlMs``): lists, resources that are read, discovery. They are dropped when the server
             says that something changed, when the connection is made again, and by `clear_cache`.
@@ -118,7 +120,7 @@ class Client(TaskCalls, Validating, Requests, Handlers):
         capabilities: Mapping[str, Any] | None = None,
         extensions: Iterable[str] | Mapping[str, Mapping[str, Any]] = (),
         task_requests: bool = False,
-        validate: Validate = "auto",
+        validate: Validate = False,
         cache: bool = True,
         middleware: Iterable[ClientMiddleware] = (),
         limits: Limits | None = None,
@@ -154,7 +156,8 @@ class Client(TaskCalls, Validating, Requests, Handlers):
             capabilities={**(capabilities or {}), **tasks},
             max_rounds=max_rounds,
         )
-        self._set_up_validation(validate, self._list_tools_again)
+        if validate is not False:
+            self._checks = OutputChecks(validate, self._list_tools_again)
         info = {"name": name, "version": version or __version__}
         self._identity = Identity(info, declared, log_level, answering)
         self._auto_start = auto_start

@@ -160,7 +160,7 @@ def known_or_not(block: dict[str, Any]) -> Any:
 
 class _Loose(msgspec.Struct, rename="camel"):
     content: list[dict[str, Any]] = msgspec.field(default_factory=list)
-    structured_content: Any = None
+    structured_content: Any = msgspec.UNSET
     is_error: bool = False
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
 

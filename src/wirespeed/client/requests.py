@@ -56,9 +56,6 @@ class Requests(Calls):
     _hub: Hub
     _news: News
 
-    def _listed(self, tools: list[ToolInfo]) -> None:
-        """A page of tools came."""
-
     # -- lists -----------------------------------------------------------------------------------
 
     async def list_tools(
@@ -185,8 +182,8 @@ class Requests(Calls):
             if self._cache is not None and lists.refuses_cursor(exc, cursor):
                 self._cache.drop(listing.method)
             raise
-        if isinstance(page, ListToolsResult):
-            self._listed(page.tools)
+        if self._checks is not None and isinstance(page, ListToolsResult):
+            self._checks.learn(page.tools)
         return page
 
     # -- resources -------------------------------------------------------------------------------

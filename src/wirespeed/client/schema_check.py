@@ -1,29 +1,23 @@
-"""One schema, and values checked by it.
+"""One ``outputSchema``, compiled by ``jsonschema-rs``. Loaded by `validation` with the first tool
+that has one.
 
-Schemas are their server's, so they are not trusted (basic, "JSON Schema Usage", of 2026-07-28):
-
-* No reference to another document is followed, whether it is on a network or in a file; a schema
-  that has one is refused.
-* The dialects are `DIALECTS`; a schema that names none is of 2020-12, one of another is refused.
-* What a schema costs is counted before it is used (`wirespeed.client.schemas`), and what it may
-  cost for one value is `MAX_STEPS`.
+A schema comes from the server, so it is not trusted (basic, "JSON Schema Usage", of 2026-07-28):
+nothing is fetched, and a schema that is too large, or applies itself to its own parts, is refused
+before it is compiled.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import unquote
 
 import jsonschema_rs
 import msgspec
 
-from wirespeed.client.schema_graph import CUT, SchemaFault
-from wirespeed.client.schemas import MAX_BACKTRACKING, MAX_PATTERN_BYTES, plan
 from wirespeed.errors import InvalidResponse
 
-__all__ = ["DIALECTS", "SchemaCheck", "TooLarge"]
+__all__ = ["DIALECTS", "MAX_VALUE", "SchemaCheck", "Unusable"]
 
 DIALECTS = {
     "https://json-schema.org/draft/2020-12/schema": "Draft202012Validator",
@@ -36,179 +30,167 @@ DIALECTS = {
 
 _DEFAULT = "https://json-schema.org/draft/2020-12/schema"
 
-# Work for one value: about 10 ns each, on the loop's thread.
-MAX_STEPS = 30_000_000
-# For more than this, it is not said where a value is wrong. Of a union, the library collects what
-# is wrong by each of its schemas, which takes some µs for each.
-MAX_EXPLAINED = 2_000_000
-MAX_UNION_EXPLAINED = 100_000
+# Of a schema: bytes, levels of JSON, and subschemas, each reference written out.
+MAX_SCHEMA = 64 * 1024
+MAX_DEPTH = 64
+MAX_SUBSCHEMAS = 1000
+# Of a value: bytes that are checked, and bytes for which the error names the place. The library
+# collects all errors of a union to find the place.
+MAX_VALUE = 1024 * 1024
+MAX_EXPLAINED = 16 * 1024
+# Of a regular expression: bytes when compiled, and steps of one that looks around.
+_PATTERN_BYTES = 1 << 20
+_BACKTRACKING = 100
 
-# Calls of checks from within one another, for parts of one value: each takes two of Python's stack.
-MAX_NESTED = 300
+_SHOWN = 200  # characters of a text that an error shows
 
-_SHOWN = 200  # characters of a value that an error shows
-_TOO_LARGE = "structuredContent: it is not valid, and too large to say where"
-_DOCUMENT = "wirespeed:/schema"
-
-# Lists of numbers that are to be unique: fractions take so many times as long, and the library
-# cannot tell long numbers apart before it compares each with all others.
-_FRACTIONS = 4
-_LONG = 500  # bytes of a value for which they take as long again
-_fraction = re.compile(rb"[\[,]-?\d+[.e]").search
-_long = re.compile(rb"[:\[,]-?\d{16}").search
+# Members whose value is data, and members that map names to subschemas.
+_DATA = frozenset({"const", "enum", "default", "examples"})
+_MAPS = frozenset(
+    {
+        "properties",
+        "patternProperties",
+        "dependentSchemas",
+        "dependencies",
+        "$defs",
+        "definitions",
+    }
+)
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 _encode = msgspec.json.Encoder().encode
 
 
-class _Refused(Exception):
-    """A value, or a part of one, breaks what was cut out of a schema."""
-
-    def __init__(self, pointer: str, value: Any) -> None:
-        super().__init__(pointer)
-        self.pointer = pointer
-        self.value = value
-
-
-class TooLarge(Exception):
-    """A value takes more work to be checked, or is nested deeper, than is allowed."""
+class Unusable(InvalidResponse):
+    """A schema cannot be used, or a value cannot be checked: nothing is known of the value."""
 
 
 class SchemaCheck:
-    """A schema, made ready. InvalidResponse: it is not to be used."""
+    """A compiled schema. `Unusable`: the schema cannot be compiled, or must not be."""
 
     def __init__(self, what: str, schema: Any) -> None:
-        if not isinstance(schema, (dict, bool)):
-            raise InvalidResponse(f"{what} is neither an object nor a boolean")
+        self._what = what
         dialect = schema.get("$schema", _DEFAULT) if isinstance(schema, dict) else _DEFAULT
         known = DIALECTS.get(dialect.removesuffix("#")) if isinstance(dialect, str) else None
         if known is None:
-            raise InvalidResponse(
-                f"{what} is of a dialect that is not supported: {dialect!r:.{_SHOWN}}"
-            )
-        try:
-            made = plan(schema, _linear, _backtracking)
-        except SchemaFault as exc:
-            raise InvalidResponse(f"{what} {exc}") from None
-        self._load = made.load
-        self._largest = made.largest
-        self._unique = made.unique
-        self._explained_up_to = MAX_UNION_EXPLAINED if made.unions else MAX_EXPLAINED
-        self._error = jsonschema_rs.ValidationError
-        # what was found out of a value: by the part of the schema that was cut out, and identity;
-        # with the value, so that none is mistaken for another
-        self._known: dict[tuple[str, int], tuple[Any, bool]] = {}
-        self._targets: dict[str, Any] = {}
-        self._deep = 0
-        self._too_deep = False
-        of_dialect = getattr(jsonschema_rs, known)
-        engine: Any = jsonschema_rs.RegexOptions(size_limit=MAX_PATTERN_BYTES)
-        if made.backtracks:
-            engine = jsonschema_rs.FancyRegexOptions(MAX_BACKTRACKING, MAX_PATTERN_BYTES)
-        options = {"retriever": _refuse, "pattern_options": engine}
-        if made.targets:
-            document = {"$schema": dialect, **made.document}
-            options["registry"] = jsonschema_rs.Registry([(_DOCUMENT, document)])
-            options["keywords"] = {CUT: self._keyword()}
-        try:
-            self._whole = of_dialect(made.document, **options)
-            for pointer in made.targets:
-                target = {"$ref": f"{_DOCUMENT}#{quote(pointer)}"}
-                self._targets[pointer] = of_dialect(target, **options)
-        except ValueError as exc:  # its ValidationError is one
-            raise InvalidResponse(
-                f"{what} cannot be used: {_short(getattr(exc, 'message', str(exc)))}"
-            ) from None
+            raise Unusable(f"{what} has a dialect that is not supported: {dialect!r:.{_SHOWN}}")
+        _Bounds(what, schema).check()
+        compiler = getattr(jsonschema_rs, known)
+        engines: tuple[Any, ...] = (
+            jsonschema_rs.RegexOptions(size_limit=_PATTERN_BYTES),
+            jsonschema_rs.FancyRegexOptions(_BACKTRACKING, _PATTERN_BYTES),
+        )
+        for engine in engines:
+            try:
+                self._compiled = compiler(schema, retriever=_refuse, pattern_options=engine)
+            except ValueError as exc:  # the library's ValidationError is a ValueError
+                failure = _short(getattr(exc, "message", str(exc)))
+            else:
+                return
+        raise Unusable(f"{what} cannot be used: {failure}")
 
     def fault(self, value: Any) -> str | None:
-        """What is wrong with a value; None: nothing. `TooLarge`."""
+        """What is wrong with a value; None: nothing. `Unusable`: the value is too large."""
         try:
-            text = _encode(value)
+            size = len(_encode(value))
         except RecursionError:
-            raise TooLarge from None
-        size = len(text)
-        work = self._load * size
-        if self._unique and work <= MAX_STEPS:
-            if _long(text):
-                work *= max(_FRACTIONS, size // _LONG)
-            elif _fraction(text):
-                work *= _FRACTIONS
-        if work > MAX_STEPS:
-            raise TooLarge
-        self._too_deep = False
+            size = MAX_VALUE + 1
+        if size > MAX_VALUE:
+            raise Unusable(f"the value is too large to be checked by {self._what}")
+        if self._compiled.is_valid(value):
+            return None
+        if size > MAX_EXPLAINED:
+            return "structuredContent is not valid, and too large to say where"
         try:
-            # this ends at the first fault of each part; to collect them takes far more
-            valid = self._whole.is_valid(value)
-            if self._too_deep:
-                raise TooLarge
-            if valid:
-                return None
-            few = self._largest * size <= self._explained_up_to
-            return self._explained(value) if few else _TOO_LARGE
-        finally:
-            self._known.clear()
+            self._compiled.validate(value)
+        except jsonschema_rs.ValidationError as exc:
+            return f"{_path(exc.instance_path)}: {_short(exc.message)}"
+        except ValueError:  # the value is nested too deep for the library's error
+            pass
+        return "structuredContent is not valid"
 
-    def _explained(self, value: Any) -> str | None:
-        path: list[str | int] = []
-        validator = self._whole
-        while True:
+
+class _Bounds:
+    """The bounds of one schema."""
+
+    def __init__(self, what: str, schema: Any) -> None:
+        self._what = what
+        self._root = schema
+        self._anchors: dict[str, Any] = {}
+        self._sizes: dict[int, int] = {}  # by identity of a subschema; 0: it is being counted
+
+    def check(self) -> None:
+        """`Unusable`: the schema is out of bounds."""
+        if not isinstance(self._root, (dict, bool)):
+            raise self._fault("is neither an object nor a boolean")
+        if len(_encode(self._root)) > MAX_SCHEMA:
+            raise self._fault(f"has more than {MAX_SCHEMA} bytes")
+        self._look(self._root, 1)
+        self._size(self._root)
+
+    def _fault(self, text: str) -> Unusable:
+        return Unusable(f"{self._what} {text}")
+
+    def _look(self, node: Any, depth: int) -> None:
+        """Bound the depth, and find the anchors."""
+        if depth > MAX_DEPTH:
+            raise self._fault(f"is nested deeper than {MAX_DEPTH} levels")
+        if isinstance(node, dict):
+            for name in ("$anchor", "$dynamicAnchor"):
+                if isinstance(anchor := node.get(name), str):
+                    self._anchors[anchor] = node
+            node = node.values()
+        elif not isinstance(node, list):
+            return
+        for inner in node:
+            self._look(inner, depth + 1)
+
+    def _size(self, node: Any) -> int:
+        """How many subschemas there are in one, each reference written out."""
+        size = self._sizes.get(id(node))
+        if size == 0:
+            raise self._fault("refers to itself, so the work of a check has no bound")
+        if size is None:
+            self._sizes[id(node)] = 0
+            size = 1 + sum(map(self._size, self._inner(node)))
+            self._sizes[id(node)] = size
+            if size > MAX_SUBSCHEMAS:
+                raise self._fault(f"has more than {MAX_SUBSCHEMAS} subschemas")
+        return size
+
+    def _inner(self, node: Any) -> Iterator[Any]:
+        """The subschemas of a schema, and what it refers to."""
+        if not isinstance(node, dict):
+            return
+        if node is not self._root and isinstance(node.get("$id", node.get("id")), str):
+            raise self._fault("has a document of its own inside ($id)")
+        for name, value in node.items():
+            if name in _REFERENCES:
+                if isinstance(value, str):
+                    yield self._target(value)
+            elif name in _MAPS:
+                yield from value.values() if isinstance(value, dict) else ()
+            elif name not in _DATA:
+                found = value if isinstance(value, list) else (value,)
+                yield from (one for one in found if isinstance(one, dict))
+
+    def _target(self, reference: str) -> Any:
+        """The subschema that a reference names."""
+        if not reference.startswith("#"):
+            raise self._fault(f"refers to another document ({reference:.{_SHOWN}})")
+        pointer = unquote(reference[1:])
+        if pointer and not pointer.startswith("/"):
+            if pointer in self._anchors:
+                return self._anchors[pointer]
+            raise self._fault(f"refers to nothing ({reference:.{_SHOWN}})")
+        node = self._root
+        for part in pointer.split("/")[1:]:
+            name = part.replace("~1", "/").replace("~0", "~")
             try:
-                validator.validate(value)
-            except self._error as exc:
-                path += exc.instance_path
-                inner = exc.__cause__
-                if not isinstance(inner, _Refused):
-                    return f"{_path(path)}: {_short(exc.message)}"
-                validator, value = self._targets[inner.pointer], inner.value
-            except ValueError:  # it is too deep for the library to tell of it
-                return _TOO_LARGE
-            else:
-                return None
-
-    def _keyword(self) -> type:
-        """The keyword in the place of what was cut out."""
-        whole = self
-
-        class Cut:
-            def __init__(self, schema: Any, pointers: list[str], path: Any) -> None:
-                self._pointers = pointers
-
-            def validate(self, value: Any) -> None:
-                for pointer in self._pointers:
-                    if not whole._holds(pointer, value):
-                        raise _Refused(pointer, value)
-
-        return Cut
-
-    def _holds(self, pointer: str, value: Any) -> bool:
-        key = (pointer, id(value))
-        known = self._known.get(key)
-        if known is None:
-            # the library takes whatever is raised for a "no"
-            if self._too_deep or self._deep == MAX_NESTED:
-                self._too_deep = True
-                return False
-            self._deep += 1
-            try:
-                known = self._known[key] = (value, self._targets[pointer].is_valid(value))
-            finally:
-                self._deep -= 1
-        return known[1]
-
-
-def _linear(pattern: str, size: int) -> bool:
-    return _compiles(pattern, jsonschema_rs.RegexOptions(size_limit=size))
-
-
-def _backtracking(pattern: str, size: int) -> bool:
-    return _compiles(pattern, jsonschema_rs.FancyRegexOptions(MAX_BACKTRACKING, size))
-
-
-def _compiles(pattern: str, engine: Any) -> bool:
-    try:
-        jsonschema_rs.Draft202012Validator({"pattern": pattern}, pattern_options=engine)
-    except ValueError:
-        return False
-    return True
+                node = node[int(name)] if isinstance(node, list) else node[name]
+            except (KeyError, IndexError, TypeError, ValueError):
+                raise self._fault(f"refers to nothing ({reference:.{_SHOWN}})") from None
+        return node
 
 
 def _refuse(uri: str) -> Any:
@@ -228,6 +210,6 @@ def _path(parts: Iterable[str | int]) -> str:
 
 
 def _short(text: str) -> str:
-    """The value is at the beginning of an error, and what is wrong with it at the end."""
+    """The beginning of an error shows the value, and its end says what is wrong."""
     half = _SHOWN // 2
     return text if len(text) <= _SHOWN else f"{text[:half]}…{text[-half:]}"

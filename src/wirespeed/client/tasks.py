@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import UNSET
 
 from wirespeed.client.calls import any_result, encode
 from wirespeed.client.decoding import Unfinished, decode_call_result
@@ -275,7 +276,7 @@ class ToolTask:
         try:
             async with self._holding():
                 result = await asyncio.shield(self._ask_for_result())
-            if result.content or result.structured_content is not None or result.is_error:
+            if result.content or result.structured_content is not UNSET or result.is_error:
                 return result
             return await self._told_apart(result)
         except RemoteError as exc:

@@ -1,11 +1,7 @@
-"""Which tools' structured output is checked against their ``outputSchema``, and when.
+"""Structured output, checked against the ``outputSchema`` of its tool.
 
-server/tools ("Output Schema") of 2025-06-18 and later asks clients to check it. The work is done in
-`wirespeed.client.schema_check`, by ``jsonschema-rs``, which comes with the extra
-``wirespeed[validate]``.
-
-A schema that is refused is found out before its tool is called. A result that is too large for its
-schema is an error only if the check was insisted on (``validate=True``).
+server/tools ("Output Schema") of 2025-06-18 and later asks clients to check it. `schema_check` does
+the work by ``jsonschema-rs``, which comes with the extra ``wirespeed[validate]``.
 """
 
 from __future__ import annotations
@@ -15,20 +11,22 @@ import math
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from msgspec import UNSET
+
 from wirespeed.errors import InvalidResponse, WirespeedError
 
 if TYPE_CHECKING:
     from wirespeed.client.results import ToolInfo
     from wirespeed.protocol.results import CallToolResult
 
-__all__ = ["Check", "Checks", "Validate", "available"]
+__all__ = ["Check", "OutputChecks", "Validate", "check_of"]
 
 Validate: TypeAlias = Literal["auto", True, False]
 
 Fetch: TypeAlias = Callable[[float], Awaitable[object]]
 
 Check: TypeAlias = "Callable[[CallToolResult], None]"
-"""Raises InvalidResponse for a result that its tool should not have given."""
+"""Raises InvalidResponse for a result that breaks the tool's schema."""
 
 logger = logging.getLogger("wirespeed.client")
 
@@ -42,32 +40,44 @@ def available() -> bool:
     return find_spec("jsonschema_rs") is not None
 
 
-class Checks:
-    """What is known of the tools of one client's server.
+class OutputChecks:
+    """The output schemas of one server's tools.
 
-    Schemas change with their tools, which not every server tells: before a schema or a result is
-    refused, the tools are listed again, and what they say now counts.
+    A schema changes with its tool, and not every server sends list_changed. So before a schema or a
+    result is refused, the tools are listed again, and the new schema counts.
 
     Args:
-        fetch: Lists all tools, as the server has them now, until a time of the loop, and lets
-            `learn` know.
-        eager: Whether a tool that was never listed is looked for.
+        validate: "auto" checks the tools that were listed, and warns about what it cannot check;
+            True also lists the tools when it needs a schema, and refuses what it cannot check.
+        fetch: Lists all tools, past the cache, until a time of the loop, and calls `learn`.
 
-    ImportError: jsonschema-rs is not installed.
+    ValueError: a bad *validate*. ImportError: True, and jsonschema-rs is not installed.
     """
 
-    def __init__(self, fetch: Fetch, eager: bool) -> None:
-        if not available():
+    def __init__(self, validate: Validate, fetch: Fetch) -> None:
+        if not (validate is True or (isinstance(validate, str) and validate == "auto")):
+            raise ValueError(f'validate must be "auto", True or False, not {validate!r}')
+        self._strict = validate is True
+        self._available = available()
+        self._warned = False
+        if self._strict and not self._available:
             raise ImportError(
                 "checking structured output needs jsonschema-rs: pip install 'wirespeed[validate]'"
             )
         self._fetch = fetch
-        self._eager = eager
-        self._schemas: dict[str, Any] = {}  # None: the tool has none
+        self._schemas: dict[str, Any] = {}  # None: the tool has no schema
         self._checks: dict[str, Check] = {}
 
     def learn(self, tools: Iterable[ToolInfo]) -> None:
         """Tools as the server lists them now."""
+        if not self._available:
+            if not self._warned and any(tool.output_schema is not None for tool in tools):
+                self._warned = True
+                logger.warning(
+                    "structured output is not checked: jsonschema-rs is not installed "
+                    "(pip install 'wirespeed[validate]')"
+                )
+            return
         self._make_room()
         for tool in tools:
             if self._schemas.get(tool.name, self) != tool.output_schema:
@@ -80,14 +90,14 @@ class Checks:
             self._checks.clear()
 
     async def of(self, name: str, until: float = math.inf) -> Check | None:
-        """The check for results of a tool, which may be found out until a time of the loop; None:
-        there is nothing to check. InvalidResponse: its schema is not to be used, so the tool
+        """The check of a tool's results; None: there is nothing to check. The tools may be listed
+        for it, until a time of the loop. InvalidResponse: the schema cannot be used, so the tool
         should not be called."""
         check = self._checks.get(name)
         if check is not None:
             return check
         if name not in self._schemas:
-            if not self._eager:
+            if not self._strict:
                 return None
             await self._fetch(until)
             if name not in self._schemas:
@@ -95,12 +105,12 @@ class Checks:
         try:
             return self._known(name)
         except InvalidResponse:
-            if await self._still(name, self._schemas[name], until):
+            if await self._unchanged(name, self._schemas[name], until):
                 raise
         return self._known(name)
 
     def _unlisted(self, name: str) -> Check:
-        """For a tool that is not listed: if it is there all the same, it is looked for no more."""
+        """For a tool that is not listed: once a call succeeds, the list is not asked again."""
 
         def check(result: CallToolResult) -> None:
             if not result.is_error:
@@ -117,7 +127,7 @@ class Checks:
         try:
             check(result)
         except InvalidResponse:
-            if await self._still(name, schema, until):
+            if await self._unchanged(name, schema, until):
                 raise
             newer = self._known(name)
             if newer is not None:
@@ -129,11 +139,11 @@ class Checks:
             return None
         check = self._checks.get(name)
         if check is None:
-            check = self._checks[name] = check_of(name, schema, self._eager)
+            check = self._checks[name] = check_of(name, schema, self._strict)
         return check
 
-    async def _still(self, name: str, schema: Any, until: float) -> bool:
-        """Whether a tool has this schema now; if that cannot be found out, it has."""
+    async def _unchanged(self, name: str, schema: Any, until: float) -> bool:
+        """Whether a tool still has this schema; True as well if the tools cannot be listed."""
         try:
             await self._fetch(until)
         except WirespeedError as exc:
@@ -143,60 +153,43 @@ class Checks:
 
 
 def check_of(name: str, schema: Any, strict: bool = True) -> Check:
-    """The check of a tool's results. InvalidResponse: the schema is broken, refers to other
-    documents, is of an unknown dialect, or costs too much. ``strict``: so is a value that is too
-    large to be checked; otherwise a warning is logged, once."""
-    from wirespeed.client.schema_check import SchemaCheck, TooLarge
+    """The check of a tool's results.
+
+    InvalidResponse: *strict*, and the schema cannot be used. Otherwise a schema that cannot be
+    used, and a result that is too large, are logged once each tool, and the result is not checked.
+    """
+    from wirespeed.client.schema_check import SchemaCheck, Unusable
 
     warned = False
-    schema_check = SchemaCheck(f"the outputSchema of {name}", schema)
+
+    def unchecked(exc: Unusable) -> None:
+        nonlocal warned
+        if strict:
+            raise exc
+        if not warned:
+            warned = True
+            logger.warning("results of %s are not checked: %s", name, exc)
+
+    schema_check: SchemaCheck | None = None
+    try:
+        schema_check = SchemaCheck(f"the outputSchema of {name}", schema)
+    except Unusable as exc:
+        unchecked(exc)
 
     def check(result: CallToolResult) -> None:
-        if result.is_error:
+        if result.is_error or schema_check is None:
             return
-        nonlocal warned
         value = result.structured_content
+        if value is UNSET:
+            raise InvalidResponse(
+                f"the result of {name} has no structuredContent, which its outputSchema requires"
+            )
         try:
             fault = schema_check.fault(value)
-        except TooLarge:
-            text = f"the result of {name} is too large to be checked against its outputSchema"
-            if strict:
-                raise InvalidResponse(text) from None
-            if not warned:
-                warned = True
-                logger.warning("%s, as may others be; that is not told again", text)
+        except Unusable as exc:
+            unchecked(exc)
             return
-        if fault is None:
-            return
-        if value is None:
-            fault = f"it has no structuredContent, which the tool's outputSchema asks for ({fault})"
-        raise InvalidResponse(f"the result of {name} breaks its outputSchema: {fault}")
+        if fault is not None:
+            raise InvalidResponse(f"the result of {name} breaks its outputSchema: {fault}")
 
     return check
-
-
-class Validating:
-    """The part of a client that checks structured output."""
-
-    _checks: Checks | None = None
-    _validate: Validate = "auto"
-    _list_again: Fetch
-
-    def _set_up_validation(self, validate: Validate, list_again: Fetch) -> None:
-        """ValueError, ImportError: that is not possible."""
-        if not (isinstance(validate, bool) or (isinstance(validate, str) and validate == "auto")):
-            raise ValueError(f'validate must be "auto", True or False, not {validate!r}')
-        self._validate = validate
-        self._list_again = list_again
-        if validate is True:
-            self._checks = Checks(list_again, True)
-
-    def _listed(self, tools: list[ToolInfo]) -> None:
-        if self._checks is None:
-            if self._validate is False or all(tool.output_schema is None for tool in tools):
-                return
-            if not available():
-                self._validate = False
-                return
-            self._checks = Checks(self._list_again, False)
-        self._checks.learn(tools)

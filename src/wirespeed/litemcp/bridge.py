@@ -316,7 +316,7 @@ def _contents(result: CallToolResult) -> list[Content]:
     # a block of a type that this version does not know is shown as its JSON
     blocks: list[Any] = [b.data if isinstance(b, UnknownContent) else b for b in result.content]
     structured = result.structured_content
-    if structured is None:
+    if structured is msgspec.UNSET:
         return contents_of(blocks)
     if len(blocks) == 1 and isinstance(blocks[0], Text):
         text = blocks[0].text

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+from msgspec import UNSET
 
 from wirespeed.protocol.blocks import Block, ResourceContents, Text, UnknownContent
 
@@ -36,14 +37,14 @@ class CallToolResult(msgspec.Struct, rename="camel"):
     Attributes:
         content: Content blocks for a model to read; blocks of types that this version does not
             know are `UnknownContent`.
-        structured_content: The result as JSON value (2025-06-18 on), or None. A ``null``, which
-            2026-07-28 allows, looks like an absent one.
+        structured_content: The result as JSON value (2025-06-18 on), or `msgspec.UNSET` where it
+            has none: None is JSON's null, which 2026-07-28 allows.
         is_error: The tool failed; the content says why.
         meta: ``_meta`` of the result.
     """
 
     content: list[Block] = msgspec.field(default_factory=list)
-    structured_content: Any = None
+    structured_content: Any = UNSET
     is_error: bool = False
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
     result_type: str = "complete"

@@ -192,10 +192,8 @@ def _encode_whole(result: ToolResult | CallToolResult, revision: str, plan: Resu
     structured: bytes | None = None
     given = result.meta
     if isinstance(result, CallToolResult):
-        if result.structured_content is not None:
-            structured = _dumps(result.structured_content)
         given = passed_on(given)
-    elif result.structured_content is not UNSET:
+    if result.structured_content is not UNSET:
         structured = _dumps(result.structured_content)
     output = plan.output
     if output is not None and not result.is_error:

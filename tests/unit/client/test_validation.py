@@ -24,7 +24,7 @@ SCHEMA = {
     "$defs": {"row": {"type": "object", "properties": {"name": {"type": "string"}}}},
 }
 GOOD = {"rows": [{"name": "a"}]}
-UNUSABLE = r"outputSchema of t (cannot be used|has a reference to nothing|refers to another doc)"
+UNUSABLE = "outputSchema of t cannot be used"
 END = {"resultType": "complete"}
 BAD = {"rows": [{}, {"name": 7}]}
 
@@ -70,7 +70,7 @@ def test_what_was_listed_is_checked(once: Run, tmp_path: Path, modern: bool) -> 
         peer.rules |= rules(GOOD, modern=modern)
         assert (await client.call_tool("t")).structured_content == GOOD
 
-    with_client(once, tmp_path, rules(BAD, modern=modern), work)
+    with_client(once, tmp_path, rules(BAD, modern=modern), work, validate="auto")
 
 
 def test_what_was_not_listed_is_looked_for_if_checks_are_wanted(once: Run, tmp_path: Path) -> None:
@@ -93,40 +93,62 @@ def test_nothing_is_checked_if_that_is_not_wanted(once: Run, tmp_path: Path) -> 
     async def work(client: Client, peer: LinePeer) -> None:
         await client.list_tools()
         assert (await client.call_tool("t")).structured_content == BAD
-        assert client._checks is None
 
     with_client(once, tmp_path, rules(BAD), work, validate=False)
 
 
-def test_a_hostile_tool_does_not_stop_its_client(once: Run, tmp_path: Path) -> None:
-    """Gone through as it is written, the value is gone through 2^100 times."""
-    twice = {"properties": {"x": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}}}
-    good: Any = {}
-    bad: Any = 7
-    for _ in range(100):
-        good, bad = {"x": good}, {"x": bad}
+def test_nothing_is_checked_by_default(once: Run, tmp_path: Path) -> None:
+    """Whatever else is installed, and whatever a schema is like."""
 
     async def work(client: Client, peer: LinePeer) -> None:
         await client.list_tools()
-        assert (await client.call_tool("t")).structured_content == good
-        peer.rules |= rules(bad, tool(twice | {"type": "object"}))
+        assert (await client.call_tool("t")).structured_content == BAD
+        peer.rules |= rules(BAD, tool({"$ref": "http://127.0.0.1:1/x"}))
         await client.list_tools()
-        with pytest.raises(InvalidResponse, match='7 is not of type "object"'):
-            await client.call_tool("t")
-
-    with_client(once, tmp_path, rules(good, tool(twice)), work)
-
-
-def test_tools_without_a_schema_cost_nothing(once: Run, tmp_path: Path) -> None:
-    async def work(client: Client, peer: LinePeer) -> None:
-        await client.list_tools()
-        assert client._checks is None
         assert (await client.call_tool("t")).structured_content == BAD
 
-    with_client(once, tmp_path, rules(BAD, tool(None)), work)
+    with_client(once, tmp_path, rules(BAD), work)
 
 
-def test_without_the_package(once: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "schema",
+    [{"$ref": "http://127.0.0.1:1/x"}, {"$schema": "http://odd"}, {"items": {"$ref": "#"}}],
+    ids=["remote", "dialect", "cycle"],
+)
+def test_auto_warns_of_a_schema_that_it_cannot_use(
+    once: Run, tmp_path: Path, schema: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(client: Client, peer: LinePeer) -> None:
+        await client.list_tools()
+        for _ in range(3):
+            assert (await client.call_tool("t")).structured_content == BAD
+
+    with_client(once, tmp_path, rules(BAD, tool(schema)), work, validate="auto")
+    [record] = [r for r in caplog.records if r.levelno == logging.WARNING]
+    assert "results of t are not checked: the outputSchema of t " in record.getMessage()
+
+
+@pytest.mark.parametrize("value", [None, "absent"])
+def test_null_is_kept_apart_from_absent(once: Run, tmp_path: Path, value: Any) -> None:
+    result = text_result() | END | ({} if value == "absent" else {"structuredContent": None})
+
+    async def work(client: Client, peer: LinePeer) -> None:
+        peer.rules |= {"tools/call": result}
+        if value == "absent":
+            with pytest.raises(InvalidResponse, match="has no structuredContent"):
+                await client.call_tool("t")
+        else:
+            assert (await client.call_tool("t")).structured_content is None
+
+    with_client(once, tmp_path, rules(None, tool({"type": "null"})), work, validate=True)
+
+
+def test_without_the_package(
+    once: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
 
     async def work(client: Client, peer: LinePeer) -> None:
@@ -134,7 +156,12 @@ def test_without_the_package(once: Run, tmp_path: Path, monkeypatch: pytest.Monk
         await client.list_tools()
         assert (await client.call_tool("t")).structured_content == BAD
 
+    with_client(once, tmp_path, rules(BAD), work, validate="auto")
+    [record] = [r for r in caplog.records if r.levelno == logging.WARNING]
+    assert "not checked: jsonschema-rs is not installed" in record.getMessage()
+    with_client(once, tmp_path, rules(BAD, tool(None)), work, validate="auto")
     with_client(once, tmp_path, rules(BAD), work)
+    assert len([r for r in caplog.records if r.levelno == logging.WARNING]) == 1
     with pytest.raises(ImportError, match=r"pip install 'wirespeed\[validate\]'"):
         Client("tcp://127.0.0.1:1", validate=True)
 
@@ -157,7 +184,9 @@ def test_results_of_later_rounds_are_checked(once: Run, tmp_path: Path) -> None:
             await client.call_tool("t")
 
     all_rules = rules(BAD) | {"tools/call": give}
-    with_client(once, tmp_path, all_rules, work, on_elicit=lambda request: {"name": "x"})
+    with_client(
+        once, tmp_path, all_rules, work, on_elicit=lambda request: {"name": "x"}, validate="auto"
+    )
 
 
 def test_results_of_rounds_by_hand_are_checked(once: Run, tmp_path: Path) -> None:
@@ -175,7 +204,9 @@ def test_results_of_rounds_by_hand_are_checked(once: Run, tmp_path: Path) -> Non
         with pytest.raises(InvalidResponse, match=r"rows\[1\]"):
             await client.resume(caught.value)
 
-    with_client(once, tmp_path, rules(BAD) | {"tools/call": give}, work, max_rounds=0)
+    with_client(
+        once, tmp_path, rules(BAD) | {"tools/call": give}, work, max_rounds=0, validate="auto"
+    )
 
 
 # -- schemas that change ---------------------------------------------------------------------------
@@ -190,7 +221,7 @@ def test_a_result_counts_by_the_schema_that_the_tool_has_now(once: Run, tmp_path
         peer.rules |= rules({"newer": True}, tool(None))
         assert (await client.call_tool("t")).structured_content == {"newer": True}
 
-    with_client(once, tmp_path, rules(GOOD), work)
+    with_client(once, tmp_path, rules(GOOD), work, validate="auto")
 
 
 def test_tools_are_listed_again_past_the_cache(once: Run, tmp_path: Path) -> None:
@@ -209,7 +240,7 @@ def test_tools_are_listed_again_past_the_cache(once: Run, tmp_path: Path) -> Non
         await client.list_tools()
         assert len(peer.sent("tools/list")) == 2  # from the cache
 
-    with_client(once, tmp_path, kept(GOOD), work)
+    with_client(once, tmp_path, kept(GOOD), work, validate="auto")
 
 
 def test_a_tool_that_was_called_before_it_was_there_is_checked_later(
@@ -253,7 +284,7 @@ def test_a_schema_that_cannot_be_used_may_have_been_mended(once: Run, tmp_path: 
         peer.rules |= rules(GOOD)
         assert (await client.call_tool("t")).structured_content == GOOD
 
-    with_client(once, tmp_path, rules(GOOD, tool({"type": "nonsense"})), work)
+    with_client(once, tmp_path, rules(GOOD, tool({"type": "nonsense"})), work, validate=True)
 
 
 def test_tools_that_cannot_be_listed_again(
@@ -265,7 +296,7 @@ def test_tools_that_cannot_be_listed_again(
         with pytest.raises(InvalidResponse, match=r"rows\[1\]"):
             await client.call_tool("t")
 
-    with_client(once, tmp_path, rules(BAD), work)
+    with_client(once, tmp_path, rules(BAD), work, validate="auto")
     assert [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING] == [
         "the tools cannot be listed again: not now (code -32603)"
     ]
@@ -280,23 +311,23 @@ def test_a_schema_that_cannot_be_used_stops_the_call_before_it_is_made(
             await client.call_tool("t")
         assert not peer.sent("tools/call")
 
-    with_client(once, tmp_path, rules(GOOD, tool({"type": "nonsense"})), work)
+    with_client(once, tmp_path, rules(GOOD, tool({"type": "nonsense"})), work, validate=True)
 
 
 def test_what_is_known_of_tools_is_bounded(monkeypatch: pytest.MonkeyPatch, once: Run) -> None:
     monkeypatch.setattr(validation, "MAX_TOOLS", 10)
     from wirespeed.client.results import ToolInfo
 
-    async def nothing() -> None:
+    async def fetch(until: float) -> None:
         pass
 
-    checks = validation.Checks(nothing, eager=False)
+    checks = validation.OutputChecks("auto", fetch)
     for n in range(100):
         checks.learn([ToolInfo(f"t{n}", {}, output_schema={})])
-    assert len(checks._schemas) <= 11
 
-    async def main() -> None:
-        assert await checks.of("t99") is not None
-        assert await checks.of("t0") is None
+    async def known() -> list[bool]:
+        return [await checks.of(f"t{n}") is not None for n in range(100)]
 
-    once(main())
+    found = once(known())
+    assert sum(found) <= 11
+    assert found[99]
