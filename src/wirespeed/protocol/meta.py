@@ -7,7 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["META_PREFIX", "check_meta", "is_reserved", "passed_on"]
+import msgspec
+
+__all__ = ["META_PREFIX", "check_json", "check_meta", "is_reserved", "passed_on"]
 
 META_PREFIX = "io.modelcontextprotocol/"
 
@@ -15,6 +17,8 @@ META_PREFIX = "io.modelcontextprotocol/"
 _OF_ONE_HOP = frozenset(
     META_PREFIX + name for name in ("serverInfo", "subscriptionId", "related-task")
 )
+
+_encode = msgspec.json.Encoder().encode
 
 _RESERVED_LABELS = ("modelcontextprotocol", "mcp")
 _BARE = frozenset({"progressToken", "traceparent", "tracestate", "baggage"})
@@ -47,6 +51,25 @@ def check_meta(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
         if is_reserved(key) and not key.startswith(META_PREFIX):
             raise ValueError(f"_meta: {key!r} is reserved for MCP; use a prefix of your own")
     return dict(meta)
+
+
+def check_json(owner: str, values: Mapping[str, Any]) -> None:
+    """Check that JSON can hold each of the values that an author gives, by the name of its field.
+
+    Raises:
+        ValueError: A text has a lone surrogate, as file names that are not UTF-8 have.
+        TypeError: A value has no JSON form.
+    """
+    for field, value in values.items():
+        try:
+            _encode(value)
+        except UnicodeEncodeError as exc:
+            raise ValueError(
+                f"{owner}: {field} is not valid text: it has the lone surrogate "
+                f"{exc.object[exc.start]!a}"
+            ) from None
+        except TypeError as exc:
+            raise TypeError(f"{owner}: {field} has no JSON form: {exc}") from None
 
 
 def passed_on(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:

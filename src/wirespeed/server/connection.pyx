@@ -325,7 +325,7 @@ cdef class ServerConnection(Serving):
         name = m.text_c(WS_NAME)
         found = self.tools.get(name)
         if found is None:
-            raise ProtocolError(codes.INVALID_PARAMS, f"Unknown tool: {name}")
+            raise methods.unknown("tool", name, self.tools)
         tool = <Tool> found
         if span_equals(s, tool.name_json, len(tool.name_json)):
             self.hot_tools[slot] = tool

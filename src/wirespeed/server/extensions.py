@@ -18,6 +18,7 @@ import msgspec
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
+from wirespeed.protocol.meta import check_json
 from wirespeed.protocol.revisions import MODERN_VERSIONS, REVISIONS, Revision
 from wirespeed.server.context import Context
 from wirespeed.server.part import Part
@@ -98,7 +99,7 @@ class Extension:
             raise ValueError(f"{name!r} is no name for an extension: vendor-prefix/name")
         self.name = name
         self.settings: dict[str, Any] = dict(settings or {})
-        _encode(self.settings)  # what is not JSON is said now
+        check_json(f"extension {name}", {"settings": self.settings})
         self.result_types = frozenset(result_types)
         if self.result_types & {"complete", "input_required"}:
             raise ValueError(f"extension {name}: MCP itself has these result types")

@@ -194,7 +194,10 @@ class Folder:
                     path = above + slash + name
                     if entry.is_symlink() and self._parts(path) is None:
                         continue
-                    found.append(path + ("/" if entry.is_dir() else ""))
+                    try:
+                        found.append(path + ("/" if entry.is_dir() else ""))
+                    except OSError:
+                        continue  # a link to itself, or a file that was just removed
         except OSError:
             return []
         finally:

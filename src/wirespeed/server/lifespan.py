@@ -62,6 +62,18 @@ async def hold(server: Server) -> Life:
     return life
 
 
+def _note_undescribed(server: Server) -> None:
+    tools = server.tools.values()
+    names = [tool.name for tool in tools if not tool.entry.description]
+    if names:
+        logger.info(
+            "%d of %d tools have no description, by which models choose: %s",
+            len(names),
+            len(tools),
+            ", ".join(names[:10]) + (", …" if names[10:] else ""),
+        )
+
+
 async def release(life: Life) -> None:
     """Hold it no longer. The last holder waits until everything is torn down."""
     life.n_holders -= 1
@@ -131,6 +143,7 @@ class Life:
 
     async def _span(self) -> None:
         """From the begin of the lifespan to its end."""
+        _note_undescribed(self.server)
         dependencies = self.server._dependencies
         if dependencies is not None:
             dependencies.check()

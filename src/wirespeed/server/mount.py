@@ -46,6 +46,8 @@ class Mount:
     def __init__(
         self, parent: Server, other: Server, prefix: str, separator: str, uri_prefix: str
     ) -> None:
+        if not isinstance(prefix, str):
+            raise TypeError("mount(prefix, server): the prefix comes first, and is a string")
         if not _NAME.fullmatch(prefix) or not _NAME.fullmatch(separator):
             raise ValueError("prefix and separator take letters, digits and _ . - only")
         if uri_prefix:

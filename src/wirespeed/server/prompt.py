@@ -41,7 +41,7 @@ from .completer import Completable
 from .content import ResultError, as_block, to_json
 from .context import Context
 from .features import invoke, make_feature
-from .methods import cursor_of, params_of
+from .methods import cursor_of, params_of, unknown
 from .signature import ToolSpec, inspect_tool
 from .strings import ArgumentError, Slot, decode_strings, slots_of
 
@@ -222,7 +222,6 @@ def make_prompt(
         icons=None if icons is None else list(icons),
         meta=check_meta(meta),
     )
-    _encode(entry)  # what is not JSON is said now
     return Prompt(entry, spec, slots, function, timeout, server, max_concurrency, queue)
 
 
@@ -255,7 +254,7 @@ def get(connection: ServerConnection, message: Message, revision: Revision) -> N
     params: GetPromptParams = params_of(message, _get)
     prompt = connection.server._prompts.get(params.name)
     if prompt is None:
-        raise ProtocolError(codes.INVALID_PARAMS, f"Unknown prompt: {params.name}")
+        raise unknown("prompt", params.name, connection.server.prompts)
     prompt.get(connection, message, revision, params.arguments)
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
+from wirespeed.protocol.meta import check_json
 from wirespeed.protocol.revisions import Revision
 from wirespeed.server.reply import Body, Whole
 
@@ -41,6 +42,7 @@ class Registry(Generic[T]):
         "_finish",
         "_fit",
         "_hints",
+        "_kind",
         "_member",
         "_page_size",
         "_pages",
@@ -60,6 +62,7 @@ class Registry(Generic[T]):
         self.items: dict[str, T] = {}
         self._entries: dict[str, Any] = {}
         self._member = member
+        self._kind = "resource template" if member == "resourceTemplates" else member[:-1]
         self._fit = fit
         self._page_size = page_size
         self._hints = hints
@@ -85,12 +88,24 @@ class Registry(Generic[T]):
         return self._entries[key]
 
     def add(self, key: str, entry: Any, item: T) -> None:
-        """Register ``item``, shown as ``entry`` (a struct). ValueError: the key is taken, here or
-        where the list shows as well."""
-        if key in self.items:
-            raise ValueError(f"there is a {self._member[:-1]} {key!r} already")
+        """Register ``item``, shown as ``entry`` (a struct), from any thread.
+
+        Raises:
+            ValueError: The key is taken, here or where the list shows as well, or a text of the
+                entry is not valid.
+            TypeError: A member of the entry has no JSON form.
+        """
+        try:
+            _encode(entry)
+        except (UnicodeEncodeError, TypeError):
+            check_json(f"{self._kind} {key!r}", msgspec.structs.asdict(entry))
+            raise
+        if self.items.setdefault(key, item) is not item:
+            raise ValueError(
+                f"there is a {self._kind} {key!r} already: "
+                f"remove_{self._kind.partition(' ')[0]}({key!r}) first, or choose another"
+            )
         self._entries[key] = entry
-        self.items[key] = item
         try:
             self._change()
         except ValueError:
@@ -119,7 +134,8 @@ class Registry(Generic[T]):
         page = pages.get(key)
         if page is not None:
             return page
-        keys = list(self._entries)
+        entries = list(self._entries.items())  # one step: other threads may change the dict
+        keys = [name for name, _ in entries]
         start = 0
         if cursor is not None and self._page_size is None:
             raise ProtocolError(codes.INVALID_PARAMS, "Invalid cursor")  # none was given out
@@ -134,8 +150,8 @@ class Registry(Generic[T]):
         end = len(keys) if self._page_size is None else start + self._page_size
         result: dict[str, Any] = {
             self._member: [
-                self._fit(msgspec.to_builtins(self._entries[name]), revision.version)
-                for name in keys[start:end]
+                self._fit(msgspec.to_builtins(entry), revision.version)
+                for _, entry in entries[start:end]
             ]
         }
         if end < len(keys):

@@ -86,6 +86,10 @@ class Resources(Part):
 
         Arguments are those of `add_resource`.
         """
+        if not isinstance(uri, str):
+            raise TypeError(
+                '@server.resource needs the URI of the resource: @server.resource("config://app")'
+            )
 
         def decorate(function: F) -> F:
             self.add_resource(

@@ -11,6 +11,7 @@ import msgspec
 from wirespeed.limits import Limits
 from wirespeed.protocol import shapes
 from wirespeed.protocol.blocks import Icon
+from wirespeed.protocol.meta import check_json
 from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS, REVISIONS, Revision
 from wirespeed.server.completion import Completions
 from wirespeed.server.composition import Composition
@@ -115,6 +116,9 @@ class Server(Tools, Resources, Prompts, Completions, Roots, Composition, Middlew
             "icons": None if icons is None else list(icons),
         }
         info |= {key: value for key, value in more.items() if value is not None}
+        check_json("server", info | {"instructions": instructions})
+        declared = {name: dict(settings) for name, settings in (experimental or {}).items()}
+        check_json("server", {"experimental": declared})
         self._info = info
         self._info_json = _encode(info)
         self._sealer = Sealer(
@@ -135,7 +139,6 @@ class Server(Tools, Resources, Prompts, Completions, Roots, Composition, Middlew
         self._setup_extensions()
         self._setup_tasks()
         self._offers["logging"] = dict
-        declared = {name: dict(settings) for name, settings in (experimental or {}).items()}
         self._offers["experimental"] = lambda: declared or None
 
     def __repr__(self) -> str:
@@ -162,7 +165,8 @@ class Server(Tools, Resources, Prompts, Completions, Roots, Composition, Middlew
         return _encode(result)
 
     def _discover_result(self, revision: Revision) -> Whole:
-        answer = self._answers.get(revision.version)
+        answers = self._answers  # a change in another thread, meanwhile, replaces the dict
+        answer = answers.get(revision.version)
         if answer is None:
             members = {
                 "supportedVersions": list(self.versions),
@@ -170,7 +174,7 @@ class Server(Tools, Resources, Prompts, Completions, Roots, Composition, Middlew
                 **({} if self.instructions is None else {"instructions": self.instructions}),
                 **self._hints,
             }
-            answer = self._answers[revision.version] = self._finish(_encode(members))
+            answer = answers[revision.version] = self._finish(_encode(members))
         return answer
 
     def _resource_updated(self, uri: str) -> None:

@@ -29,6 +29,7 @@ MCP server/tools, "Data Types" and "Tool Names" (the rules for names are SHOULDs
 from __future__ import annotations
 
 import functools
+import logging
 import re
 import types
 import typing
@@ -37,6 +38,8 @@ from enum import Enum
 from typing import Any
 
 import msgspec
+
+from wirespeed.protocol.meta import check_json
 
 from .content import ResultPlan, plan_result
 from .docstrings import parse_docstring
@@ -54,6 +57,8 @@ if typing.TYPE_CHECKING:
 
     from wirespeed.server.dependencies import Dependencies, Injection
     from wirespeed.server.providers import Provider
+
+logger = logging.getLogger("wirespeed.server")
 
 __all__ = ["SignatureError", "ToolSpec", "inspect_tool", "parse_docstring"]
 
@@ -80,7 +85,10 @@ class ToolSpec:
     is_async_generator  calling it gives an async generator
     wraps_async         a plain ``def`` around an async function, or annotated as giving an
                         awaitable: run it on the loop and await what it gives, if that is awaitable
-    struct, decoder     the class of the decoded arguments; its `msgspec.json.Decoder`
+    struct, decoder     the class of the decoded arguments; its `msgspec.json.Decoder`, which
+                        refuses arguments that the tool does not have
+    lenient             the decoder that ignores those; None until `decode_leniently`
+    warned              whether such an argument was logged
     fields              attributes of the decoded arguments, in the order of the call
     positional          those of `fields` that are passed by position
     kwnames             the names of the values passed by keyword: the last of the vector
@@ -103,6 +111,7 @@ class ToolSpec:
         "is_async_generator",
         "is_generator",
         "kwnames",
+        "lenient",
         "name",
         "output_schema",
         "output_schema_json",
@@ -111,6 +120,7 @@ class ToolSpec:
         "returns",
         "struct",
         "title",
+        "warned",
         "wraps_async",
     )
 
@@ -130,6 +140,8 @@ class ToolSpec:
     wraps_async: bool
     struct: type[msgspec.Struct]
     decoder: msgspec.json.Decoder[Any]
+    lenient: msgspec.json.Decoder[Any] | None
+    warned: bool
     fields: tuple[str, ...]
     positional: tuple[str, ...]
     kwnames: tuple[str, ...]
@@ -145,6 +157,29 @@ class ToolSpec:
         self.function = functools.update_wrapper(function, self.function)
         self.is_async = True
         self.is_generator = self.is_async_generator = self.wraps_async = False
+
+    def decode_leniently(self, arguments: Any) -> msgspec.Struct:
+        """Decode what `decoder` refused. An argument that the tool does not have is ignored, and
+        logged the first time. Raises what msgspec raises for arguments that do not fit."""
+        if self.lenient is None:
+            # a subclass: its instances keep the fields at the same offsets
+            known = msgspec.defstruct(
+                "Arguments", [], bases=(self.struct,), forbid_unknown_fields=False, gc=False
+            )
+            self.lenient = msgspec.json.Decoder(known, dec_hook=dec_hook)
+        decoded: msgspec.Struct = self.lenient.decode(arguments)
+        if not self.warned:
+            self.warned = True
+            names = {field.encode_name for field in msgspec.structs.fields(self.struct)}
+            given = msgspec.json.decode(arguments, type=dict[str, msgspec.Raw])
+            unknown = ", ".join(repr(name[:64]) for name in given if name not in names)
+            logger.warning(
+                "tool %s: a client gave arguments that it does not have, which are ignored: %s "
+                "(said once for each tool)",
+                self.name,
+                unknown[:1000],
+            )
+        return decoded
 
     def vector(self, arguments: msgspec.Struct, context: Any = None) -> list[Any]:
         """The values of the call, in order."""
@@ -413,6 +448,9 @@ def inspect_tool(
     if isinstance(function, staticmethod):
         function = function.__func__
     if isinstance(function, type) or not callable(function):
+        if isinstance(function, str):
+            hint = f"@server.{kind}(name={function!r})"
+            raise SignatureError(f"{function!r} is not a function: write {hint} to name a {kind}")
         what = "a class" if isinstance(function, type) else f"{type(function).__qualname__} object"
         raise SignatureError(f"{function!r} is {what}: a {kind} is a function or a callable object")
     layers = _layers(function, wrapped=True)
@@ -449,12 +487,15 @@ def inspect_tool(
     spec.result = plan_result(returns if kind == "tool" else msgspec.UNSET, where, structured)
     spec.output_schema = spec.result.output_schema
     try:
-        msgspec.json.encode((spec.name, spec.title, spec.description))
+        check_json(label, {"name": spec.name, "title": spec.title, "description": spec.description})
+    except (ValueError, TypeError) as exc:
+        raise SignatureError(str(exc)) from None
+    try:
         spec.input_schema_json = msgspec.json.encode(spec.input_schema)
         out = spec.output_schema
         spec.output_schema_json = None if out is None else msgspec.json.encode(out)
     except (UnicodeEncodeError, TypeError) as exc:
-        raise SignatureError(f"{label}: its name, texts or schema are not JSON: {exc}") from exc
+        raise SignatureError(f"{label}: its schema is not JSON: {exc}") from exc
     if dependencies is not None and injected:
         spec.injection = dependencies.bind(spec, injected)
     return spec
@@ -484,6 +525,12 @@ def _read_parameters(
         tp: Any = Any
         if parameter.annotation is not parameter.empty:
             tp = scope.resolve(parameter.annotation, where)
+        elif parameter.name in ("ctx", "context") and spec.context_param is None:
+            logger.warning(
+                "%s is an argument of clients; to get the Context, annotate it: %s: Context",
+                where,
+                parameter.name,
+            )
         elif index == 0 and parameter.name in ("self", "cls") and scope.in_class:
             raise SignatureError(f"{where}: not bound; register the method of an instance")
         if parameter.kind is parameter.KEYWORD_ONLY:
@@ -501,9 +548,12 @@ def _read_parameters(
         try:
             item = _Parameter(parameter, tp, where, taken)
         except SignatureError as exc:
-            if dependencies is None:
+            if not isinstance(_bare_class(tp), type):
                 raise
-            raise SignatureError(f"{exc}, and nothing provides it") from exc.__cause__
+            raise SignatureError(
+                f"{exc}, and nothing provides it: for a dependency, register its provider first "
+                "(@server.provide), or write Annotated[…, Depends(…)]"
+            ) from exc.__cause__
         if any(item.wire == other.wire for other in found):
             raise SignatureError(f"{where}: a second argument named {item.wire!r}")
         item.description = notes.get(parameter.name)
@@ -515,13 +565,23 @@ def _read_parameters(
     spec.kwnames = tuple(kwnames)
     # gc=False: nothing refers back to this short-lived struct, so it is in no cycle.
     spec.struct = msgspec.defstruct(
-        "Arguments", [item.definition() for item in found], kw_only=True, gc=False
+        "Arguments",
+        [item.definition() for item in found],
+        kw_only=True,
+        gc=False,
+        forbid_unknown_fields=True,
     )
     spec.decoder = msgspec.json.Decoder(spec.struct, dec_hook=dec_hook)
+    spec.lenient = None
+    spec.warned = False
     spec.input_schema = input_schema(
         [(item.wire, item.type, item.schema_default(), item.description) for item in found]
     )
     return injected
+
+
+def _bare_class(tp: Any) -> Any:
+    return tp.__origin__ if typing.get_origin(tp) is typing.Annotated else tp
 
 
 def _docstring(layers: list[Any]) -> str | None:

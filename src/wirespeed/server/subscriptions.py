@@ -9,6 +9,7 @@ that a client was too slow to read of.
 from __future__ import annotations
 
 import contextlib
+import threading
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,7 +23,7 @@ from wirespeed.server.methods import params_of
 from wirespeed.server.reply import finished
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
     from wirespeed._core.envelope import Message
     from wirespeed.server.connection import ServerConnection
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 MAX_LISTENS = 100
 MAX_URIS = 10_000
 MAX_CHARACTERS = 4_000_000
+
+# URIs that one changed resource is looked up by.
+MAX_ENCLOSING = 1_000
 
 # Lists, by the capability that has them, and how a subscription asks for their changes.
 LISTS = {
@@ -92,19 +96,32 @@ class News:
 
     def list_changed(self, kind: str) -> None:
         """From any thread: a list is another one now."""
+        self._on_loop(self._note_list, kind)
+
+    def resource_updated(self, uri: str) -> None:
+        """From any thread: a resource changed."""
+        self._on_loop(self._note_update, uri)
+
+    def _on_loop(self, note: Callable[[str], None], what: str) -> None:
+        """Note a change on the thread of the loop: nothing else touches the sets."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and the connection too
+            if threading.get_ident() == self._connection.thread:
+                note(what)
+            else:
+                self._connection.loop.call_soon_threadsafe(note, what)
+
+    def _note_list(self, kind: str) -> None:
         self._kinds.add(kind)
         self._schedule()
 
-    def resource_updated(self, uri: str) -> None:
-        """From any thread: what a resource says is something else now."""
+    def _note_update(self, uri: str) -> None:
         self._updated[uri] = None
         self._schedule()
 
     def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True
-            with contextlib.suppress(RuntimeError):  # the loop is closed, and the connection too
-                self._connection.loop.call_soon_threadsafe(self._tell)
+            self._connection.loop.call_soon(self._tell)
 
     def _tell(self) -> None:
         connection = self._connection
@@ -127,10 +144,11 @@ class News:
                     subscription.notify(method)
         for uri in updated:
             params = b'{"uri":%b}' % encode(uri)
-            if concerns(uri, self.uris):
+            around = enclosing(uri)
+            if not self.uris.isdisjoint(around):
                 connection.session.send_notification("notifications/resources/updated", params)
             for subscription in list(connection.listens.values()):
-                if concerns(uri, subscription.uris):
+                if not subscription.uris.isdisjoint(around):
                     subscription.notify("notifications/resources/updated", params)
         connection.wrote()
 
@@ -140,12 +158,16 @@ class News:
             subscription.end()
 
 
-def concerns(uri: str, subscribed: Collection[str]) -> bool:
-    """Whether news of a resource is for a subscriber: it may be a part of what was subscribed to
-    (schema of 2026-07-28, ResourceUpdatedNotificationParams)."""
-    if uri in subscribed:
-        return True
-    return any(uri.startswith(whole.rstrip("/") + "/") for whole in subscribed)
+def enclosing(uri: str) -> set[str]:
+    """The URIs whose subscribers are told of a change of this resource: its own, and those of the
+    resources that it is a part of, which end before or behind one of its slashes (schema of
+    2026-07-28, ResourceUpdatedNotificationParams)."""
+    found = {uri}
+    at = uri.find("/")
+    while at >= 0 and len(found) < MAX_ENCLOSING:
+        found.update((uri[:at], uri[: at + 1]))
+        at = uri.find("/", at + 1)
+    return found
 
 
 class Subscription:

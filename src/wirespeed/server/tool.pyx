@@ -32,6 +32,7 @@ from wirespeed.server.schema import describe_validation_error
 
 logger = logging.getLogger("wirespeed.server")
 
+cdef object ValidationError = msgspec.ValidationError
 cdef object CancelledError = asyncio.CancelledError
 
 
@@ -158,11 +159,14 @@ cdef class Tool(Operation):
         arguments that do not fit. `arguments` is None where the call had none."""
         if self.raw:
             return b"{}" if arguments is None else arguments
-        if self.texts is not None and arguments is not None and arguments.n >= LONG_ARGUMENTS:
-            decoded = self.texts.decode_c(self.decode, arguments.p, <size_t> arguments.n)
-            if decoded is not None:
-                return decoded
-        return self.decode(b"{}" if arguments is None else arguments)
+        try:
+            if self.texts is not None and arguments is not None and arguments.n >= LONG_ARGUMENTS:
+                decoded = self.texts.decode_c(self.decode, arguments.p, <size_t> arguments.n)
+                if decoded is not None:
+                    return decoded
+            return self.decode(b"{}" if arguments is None else arguments)
+        except ValidationError:
+            return self.spec.decode_leniently(b"{}" if arguments is None else arguments)
 
     cdef object invoke_c(self, object decoded, object context):
         """Call with decoded arguments: the value, or a coroutine to run."""

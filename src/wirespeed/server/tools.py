@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_encode = msgspec.json.Encoder().encode
+logger = logging.getLogger("wirespeed.server")
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
 class ToolEntry(msgspec.Struct, omit_defaults=True):
@@ -208,7 +212,6 @@ class Tools(Tasks):
             meta=check_meta(meta),
             execution=None if task == "forbidden" else {"taskSupport": task},
         )
-        _encode(entry)  # what is not JSON is said now
         plan: ResultPlan = plan_result(msgspec.UNSET, f"tool {name!r}: result", None)
         if max_concurrency is not None or queue is not None:
             handler = limit_raw(name, handler, max_concurrency, queue, inline=inline)
@@ -235,6 +238,12 @@ class Tools(Tasks):
         return dict(self._tools.items)
 
     def _register(self, tool: Tool) -> Tool:
+        if not _NAME.fullmatch(tool.name):
+            logger.warning(
+                "tool %r: clients may refuse this name; use 1 to 128 letters, digits, _ - . "
+                "(server/tools, Tool Names)",
+                tool.name,
+            )
         tool.owner = cast("Server", self)
         self._tools.add(tool.name, tool.entry, tool)
         return tool

@@ -359,3 +359,11 @@ def test_no_path_leads_to_a_secret(trap: Path, path: str) -> None:
     assert file is None or file.data == b"public"
     for found in folder.complete(path):
         assert "secret" not in found or found.startswith("sub/")
+
+
+def test_completion_leaves_out_a_link_to_itself(tree: Path) -> None:
+    (tree / "again").symlink_to("again")
+    (tree / "sub" / "away").symlink_to("back")
+    (tree / "sub" / "back").symlink_to("away")
+    assert Folder(tree).complete("") == ["a.txt", "image.png", "sub/", "with space & %41.txt"]
+    assert Folder(tree).complete("sub/") == ["sub/b.md", "sub/deep/"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
 from typing import Any
 
 import pytest
@@ -120,3 +122,73 @@ def test_who_does_not_read_hears_of_each_change_once(connect: Any, era: str) -> 
     heard += [message["params"]["uri"] for message in peer.fence()]
     assert heard.count("a://2") == 1
     assert heard[-2:] == ["a://1", "a://2"]
+
+
+# -- whom an update concerns -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_an_update_of_a_part_is_for_the_subscribers_of_the_whole(connect: Any, era: str) -> None:
+    server = Server("lab")
+    server.add_resource("a://b", "x")
+    wholes = ["a://b", "a://b/c/", "docs://", "x:y/z"]
+    peer = connect("2025-06-18" if era == "legacy" else None, to=server)
+    if era == "legacy":
+        for id, uri in enumerate(wholes):
+            peer.result(subscribe(id, uri))
+    else:
+        peer.ask(listen(1, *wholes))
+    told = ["a://b", "a://b/", "a://b/c", "a://b/c/d", "docs://guide", "x:y/z/1"]
+    not_told = ["a://bc", "a://", "doc://guide", "x:y/zz", "x:y/"]
+    for uri in told + not_told:
+        server.resource_updated(uri)
+    heard = [message["params"]["uri"] for message in peer.fence()]
+    assert heard == told
+
+
+def test_an_update_does_not_look_at_each_subscribed_uri(connect: Any, server: Server) -> None:
+    peer = connect()
+    peer.ask(listen(1, *(f"a://{i}/b" for i in range(2000))))
+    n_calls = 0
+
+    def count(frame: Any, event: str, arg: Any) -> None:
+        nonlocal n_calls
+        n_calls += event in ("call", "c_call")
+
+    async def update() -> None:
+        server.resource_updated("a://1999/b/c/d")
+        sys.setprofile(count)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        sys.setprofile(None)
+
+    peer.run(update())
+    (message,) = peer.fence()
+    assert message["params"]["uri"] == "a://1999/b/c/d"
+    assert n_calls < 200
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_updates_from_other_threads_are_all_told(connect: Any, server: Server, era: str) -> None:
+    peer = connect("2025-06-18" if era == "legacy" else None)
+    uris = {f"a://{thread}/{i}" for thread in range(4) for i in range(500)}
+    whole = [f"a://{thread}" for thread in range(4)]
+    if era == "legacy":
+        for id, uri in enumerate(whole):
+            peer.result(subscribe(id, uri))
+    else:
+        peer.ask(listen(1, *whole))
+
+    def update(thread: int) -> None:
+        for i in range(500):
+            server.resource_updated(f"a://{thread}/{i}")
+
+    threads = [threading.Thread(target=update, args=(thread,)) for thread in range(4)]
+    for thread in threads:
+        thread.start()
+    heard: set[str] = set()
+    while any(thread.is_alive() for thread in threads):
+        heard |= {message["params"]["uri"] for message in peer.fence()}
+    for _ in range(100):  # what the last calls left to the loop
+        heard |= {message["params"]["uri"] for message in peer.fence()}
+    assert heard == uris

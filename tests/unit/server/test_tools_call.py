@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from raw import META, call, cancel, modern, request
-from server_lab import MODERN, text_of
+from server_lab import MODERN, Peer, text_of
 
 from wirespeed import Context, Server
 from wirespeed.errors import ProtocolError
@@ -329,8 +329,8 @@ def test_trap_75_arguments_that_do_not_fit(
 def test_trap_75_an_unknown_tool_is_a_protocol_error_everywhere(
     version: str, connect: Any, typed: Server
 ) -> None:
-    answer = enter(connect, version).ask(tool_call(version, 1, "nope", {}))
-    assert answer["error"] == {"code": -32602, "message": "Unknown tool: nope"}
+    answer = enter(connect, version).ask(tool_call(version, 1, "ghost", {}))
+    assert answer["error"] == {"code": -32602, "message": "Unknown tool: ghost"}
 
 
 @pytest.mark.parametrize("name", [None, 1, [], {"a": 1}, "ABSENT"])
@@ -781,3 +781,34 @@ def test_a_connection_that_is_idle_keeps_nothing_of_its_last_call(
     before = peer.connection.session.counters["slabs_live"]
     peer.result(modern(1, "tools/call", {"name": "work", "arguments": {"text": "x" * 200_000}}))
     assert peer.connection.session.counters["slabs_live"] <= before
+
+
+# -- names that nothing has ------------------------------------------------------------------------
+
+
+def test_an_unknown_tool_names_the_nearest_one(server: Server, peer: Peer) -> None:
+    @server.tool
+    def write() -> str:
+        return "written"
+
+    assert peer.error(call(1, "writ")) == (-32602, "Unknown tool: writ; did you mean write?")
+    assert peer.error(call(2, "read")) == (-32602, "Unknown tool: read")
+
+
+@pytest.mark.parametrize("text", ["", "x" * 5000])
+def test_an_unknown_argument_is_ignored_and_logged_once(
+    server: Server, peer: Peer, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    @server.tool
+    def search(text: str, limit: int = 10) -> str:
+        return f"{len(text)} {limit}"
+
+    for limit in ({"limitt": 5}, {"limitt": 5, "limit": 2}, {"other": 1}):
+        result = peer.result(call(1, "search", {"text": text} | limit))
+        assert text_of(result) == f"{len(text)} {limit.get('limit', 10)}"
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "tool search: a client gave arguments that it does not have" in record.getMessage()
+    assert "'limitt'" in record.getMessage()
+    refused = peer.error(call(2, "search", {"text": text, "limit": "2", "other": 1}))[1]
+    assert refused.endswith("argument 'limit': Expected `int`, got `str`")

@@ -1,0 +1,210 @@
+"""What is refused, or warned of, where an author registers something."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from caller_lab import Caller
+
+from wirespeed import Server
+from wirespeed.server import Extension, Icon, SignatureError
+
+LONE = "caf\udce9"  # what os.listdir makes of the bytes "caf\xe9"
+
+
+class Database:
+    """Has no JSON form."""
+
+
+def nothing() -> None:
+    pass
+
+
+# -- text with a lone surrogate -------------------------------------------------------------------
+
+AUTHORED: dict[str, Callable[[Server], Any]] = {
+    r"tool 'x' (nothing): description": lambda s: s.add_tool(nothing, name="x", description=LONE),
+    "tool 'x': meta": lambda s: s.add_tool(nothing, name="x", meta={"a": {"b": LONE}}),
+    "tool 'x': annotations": lambda s: s.add_tool(nothing, name="x", annotations={"title": LONE}),
+    "tool 'x': icons": lambda s: s.add_tool(nothing, name="x", icons=[Icon(f"file:{LONE}")]),
+    "tool 'raw': title": lambda s: s.tool_raw("raw", {"type": "object"}, len, title=LONE),
+    "tool 'raw': inputSchema": lambda s: s.tool_raw("raw", {"type": "object", "title": LONE}, len),
+    r"prompt 'p' (nothing): title": lambda s: s.add_prompt(nothing, name="p", title=LONE),
+    "prompt 'p': meta": lambda s: s.add_prompt(nothing, name="p", meta={LONE[:3]: LONE}),
+    "resource 'a://b': name": lambda s: s.add_resource("a://b", "text", name=LONE),
+    "resource 'a://b': meta": lambda s: s.add_resource("a://b", "text", meta={"a": [LONE]}),
+    "resource template 'a://{x}': meta": lambda s: s.add_resource(
+        "a://{x}", lambda x: "text", name="r", meta={"a": LONE}
+    ),
+    "extension com.example/x: settings": lambda s: s.add_extension(
+        Extension("com.example/x", {"a": LONE})
+    ),
+    "server: name": lambda s: Server(LONE),
+    "server: version": lambda s: Server("s", LONE),
+    "server: title": lambda s: Server("s", title=LONE),
+    "server: instructions": lambda s: Server("s", instructions=LONE),
+    "server: description": lambda s: Server("s", description=LONE),
+    "server: websiteUrl": lambda s: Server("s", website_url=LONE),
+    "server: experimental": lambda s: Server("s", experimental={"a": {"b": LONE}}),
+}
+
+
+@pytest.mark.parametrize("field", AUTHORED)
+def test_text_with_a_lone_surrogate_is_refused_where_it_is_given(
+    field: str, server: Server, caller: Any
+) -> None:
+    with pytest.raises((ValueError, SignatureError)) as refused:
+        AUTHORED[field](server)
+    assert str(refused.value) == f"{field} is not valid text: it has the lone surrogate '\\udce9'"
+    client: Caller = caller()
+    assert client.plain("tools/list") == {"tools": []}
+    assert not server.prompts
+    assert not server.resources
+    assert not server.resource_templates
+
+
+def test_what_has_no_json_form_is_refused_where_it_is_given(server: Server) -> None:
+    with pytest.raises(TypeError, match=r"tool 'x': meta has no JSON form: .*object"):
+        server.add_tool(nothing, name="x", meta={"a": object()})
+    with pytest.raises(TypeError, match="server: experimental has no JSON form"):
+        Server("s", experimental={"a": {"b": object()}})
+
+
+# -- common mistakes ------------------------------------------------------------------------------
+
+
+def test_resource_without_parentheses_is_refused(server: Server) -> None:
+    with pytest.raises(TypeError, match=r'@server\.resource\("config://app"\)'):
+
+        @server.resource  # type: ignore[arg-type]
+        def config() -> str:
+            return ""
+
+
+@pytest.mark.parametrize("kind", ["tool", "prompt"])
+def test_a_name_in_place_of_the_function_says_how_to_give_it(server: Server, kind: str) -> None:
+    with pytest.raises(SignatureError, match=rf"@server\.{kind}\(name='hello'\)"):
+        getattr(server, kind)("hello")
+
+
+def test_a_class_that_nothing_provides_says_how_to_provide_it(server: Server) -> None:
+    def rows(db: Database) -> int:
+        return 0
+
+    with pytest.raises(SignatureError, match=r"nothing provides it: .*@server\.provide"):
+        server.add_tool(rows)
+
+
+def test_a_taken_name_says_how_to_free_it(server: Server) -> None:
+    server.add_tool(nothing)
+    server.add_prompt(nothing)
+    server.add_resource("a://b", "text")
+    with pytest.raises(ValueError, match=r"a tool 'nothing' already: remove_tool\('nothing'\)"):
+        server.add_tool(nothing)
+    with pytest.raises(ValueError, match=r"a prompt 'nothing' already: remove_prompt\("):
+        server.add_prompt(nothing)
+    with pytest.raises(ValueError, match=r"a resource 'a://b' already: remove_resource\("):
+        server.add_resource("a://b", "other")
+
+
+def test_mount_with_its_arguments_exchanged_says_the_order(server: Server) -> None:
+    with pytest.raises(TypeError, match=r"mount\(prefix, server\)"):
+        server.mount(Server("other"), "other")  # type: ignore[arg-type]
+
+
+def test_a_name_that_hosts_may_refuse_is_warned_of(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("my tool!", "x" * 129, "größe"):
+        server.add_tool(nothing, name=name)
+        assert f"tool {name!r}: clients may refuse this name" in caplog.text
+        caplog.clear()
+    for name in ("a", "x" * 128, "a.b-c_D9"):
+        server.add_tool(nothing, name=name)
+    assert not caplog.records
+
+
+def test_a_context_without_annotation_is_warned_of(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    def one(ctx) -> None:  # type: ignore[no-untyped-def]
+        pass
+
+    def two(context: str, value) -> None:  # type: ignore[no-untyped-def]
+        pass
+
+    server.add_tool(two)
+    assert not caplog.records
+    server.add_tool(one)
+    assert "parameter 'ctx' is an argument of clients; to get the Context" in caplog.text
+
+
+def test_tools_without_description_are_named_when_the_server_starts(
+    server: Server, runner: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def serve() -> None:
+        async with server.running():
+            pass
+
+    def described() -> None:
+        """Has one."""
+
+    server.add_tool(described)
+    with caplog.at_level(logging.INFO, "wirespeed.server"):
+        runner.run(serve())
+        assert not caplog.records
+        server.add_tool(nothing)
+        runner.run(serve())
+    assert "1 of 2 tools have no description, by which models choose: nothing" in caplog.text
+
+
+# -- changes from other threads -------------------------------------------------------------------
+
+
+def test_lists_are_read_while_other_threads_register(server: Server, caller: Any) -> None:
+    server.add_tool(nothing, name="stays")
+    client: Caller = caller()
+    over = threading.Event()
+
+    def churn() -> None:
+        while not over.is_set():
+            for i in range(20):
+                server.add_tool(nothing, name=f"t{i}")
+            for i in range(20):
+                server.remove_tool(f"t{i}")
+
+    thread = threading.Thread(target=churn)
+    thread.start()
+    try:
+        for _ in range(100):
+            names = [tool["name"] for tool in client.plain("tools/list")["tools"]]
+            assert names[0] == "stays"
+            assert len(names) == len(set(names))
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_only_one_of_several_threads_registers_a_name(server: Server) -> None:
+    start = threading.Barrier(4)
+    refused: list[str] = []
+
+    def register() -> None:
+        start.wait()
+        for i in range(200):
+            try:
+                server.add_resource(f"a://{i}", "text")
+            except ValueError as exc:
+                refused.append(str(exc))
+
+    threads = [threading.Thread(target=register) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(server.resources) == 200
+    assert len(refused) == 600
