@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -33,6 +34,11 @@ logger = logging.getLogger("wirespeed.litemcp")
 MAX_LOGGED_FAULTS = 100
 SHOWN = 200  # bytes of a bad message that the log shows
 LAST_WAIT = 0.25  # seconds that handlers get after their cancellation
+
+# The escapes of a JSON string that matter here: a backslash, a pair of surrogates, half of one.
+_PAIR_OR_HALF = re.compile(
+    rb"\\\\|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)", re.DOTALL
+)
 
 _encode = msgspec.json.Encoder().encode
 _message = msgspec.json.Decoder(IOBasic).decode
@@ -126,7 +132,7 @@ class LiteConnection(Endpoint):
             except BadMessage as exc:
                 self._fault(str(exc), frame)
             except (msgspec.DecodeError, RecursionError) as exc:
-                self._fault(f"no message of LiteMCP ({exc})", frame)
+                self._receive_faulty(raw_id, frame, exc)
             else:
                 self._receive(message, raw_id, frame)
         if self.draining:
@@ -179,6 +185,22 @@ class LiteConnection(Endpoint):
         else:
             self._call_tool(message, raw_id)
 
+    def _receive_faulty(self, raw_id: bytes, frame: Lease, exc: Exception) -> None:
+        """A frame that is JSON but cannot be decoded. It is answered if only a lone surrogate
+        stands in the way."""
+        try:
+            message = _message(_PAIR_OR_HALF.sub(_whole, bytes(frame)))
+        except (msgspec.DecodeError, RecursionError):
+            kind = None
+        else:
+            kind = message.type
+        if kind == "call":
+            message.data = msgspec.Raw(b"")  # which `_read_call` refuses
+        if kind in ("call", "get"):
+            self._receive(message, raw_id, frame)
+        else:
+            self._fault(f"no message of LiteMCP ({exc})", frame)
+
     def _call_tool(self, message: IOBasic, raw_id: bytes) -> None:
         try:
             arguments = self._read_call(message)
@@ -214,6 +236,8 @@ class LiteConnection(Endpoint):
         """The arguments of a call. ArgumentError: it cannot be served."""
         if reason := refuse_version(message.version, self._version):
             raise ArgumentError(reason)
+        if not bytes(message.data):
+            raise ArgumentError("data hold a lone surrogate: half of a pair of \\u escapes")
         call: ToolCall | _LooseCall
         try:
             call = exact = _call(message.data)
@@ -356,6 +380,10 @@ def _failure(text: str) -> Response:
 def _json(raw: Any) -> str:
     """A JSON text, compact."""
     return bytes(msgspec.json.format(bytes(raw), indent=-1)).decode()
+
+
+def _whole(found: re.Match[bytes]) -> bytes:
+    return rb"\ufffd" if found[1] else found[0]
 
 
 def _reason(exc: BaseException) -> str:

@@ -170,6 +170,42 @@ def test_a_call_that_is_none_gets_an_error(once: Run, data: Any, said: str) -> N
     once(main())
 
 
+@pytest.mark.parametrize(
+    "text", [r"\ud800", r"x\uD800y", r"\udc00", r"\ud800\u0041", r"\\\udfff", r"\udc00\ud800"]
+)
+def test_a_lone_surrogate_gets_an_answer(run: Run, text: str) -> None:
+    frame = b'{"version":[1,0,0],"id":1,"type":"TYPE","data":{"version":[1,0,0],'
+    frame += b'"tool":"Calculator","arguments":["%s","1"]}}\n\n\n' % text.encode()
+
+    async def main() -> None:
+        async with served(calculator()) as peer:
+            answer = await peer.ask(frame.replace(b"TYPE", b"call"))
+            assert answer["id"] == 1
+            assert "lone surrogate" in failure(answer)
+            answer = await peer.ask(frame.replace(b"TYPE", b"get").replace(b":1,", b":2,", 1))
+            assert answer["type"] == "info"
+            await peer.nothing_for(frame.replace(b"TYPE", b"other").replace(b":1,", b":3,", 1))
+
+    run(main())
+
+
+@pytest.mark.parametrize(("text", "is_"), [(r"\ud83c\udf89", "🎉"), (r"\\ud800", r"\ud800")])
+def test_pairs_of_surrogates_are_text(run: Run, text: str, is_: str) -> None:
+    server = LiteServer("echo")
+
+    @server.tool
+    async def echo(text: str) -> str:
+        return text
+
+    async def main() -> None:
+        async with served(server) as peer:
+            data = b'{"version":[1,0,0],"tool":"echo","arguments":["%s"]}' % text.encode()
+            frame = b'{"version":[1,0,0],"id":1,"type":"call","data":%s}\n\n\n' % data
+            assert content(await peer.ask(frame)) == [("text", is_)]
+
+    run(main())
+
+
 def test_arguments_that_are_no_strings(once: Run) -> None:
     server, loose = LiteServer(), LiteServer(strict=False)
 
