@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wirespeed.client")
 
+# Seconds after the exit of a program within which its pipes end, unless another process holds them.
+PIPES_END = 0.25
+# Seconds that this other process has to answer: if something was ever read from it, and if not.
+ANSWER = 5.0
+FIRST_ANSWER = 30.0
 
 Join: TypeAlias = "Callable[[Framer | None], ClientConnection]"
 Target: TypeAlias = "Stdio | WebSocket | Socket | Server"
@@ -56,6 +61,7 @@ class StdioChannel:
         self.target = target
         self.child: Child | None = None
         self._connection: ClientConnection | None = None
+        self._watching: asyncio.Task[None] | None = None
 
     async def open(self, join: Join, limits: Limits) -> None:
         from wirespeed.transport.fd import FdLink
@@ -69,12 +75,45 @@ class StdioChannel:
         link = FdLink(asyncio.get_running_loop(), connection, child.stdout_fd, child.stdin_fd)
         child.release = lambda fd: link.close()
         link.start()
+        child.on_exit = self._on_exit
+
+    def _on_exit(self) -> None:
+        if self._connection is not None and self._connection.link is not None:
+            self._watching = asyncio.ensure_future(self._watch(self._connection))
+
+    async def _watch(self, connection: ClientConnection) -> None:
+        """Lose the link when the program has exited and whatever holds its pipes does not answer.
+
+        The exit alone says nothing: a wrapper may have left its pipes to the server.
+        """
+        from wirespeed.transport.diagnose import describe_status
+
+        assert self.child is not None
+        connection.exit_note = f"; the server's program {describe_status(self.child.returncode)}"
+        await asyncio.sleep(PIPES_END)
+        wire = connection.wire
+        seen = wire.bytes_in
+        asked = connection.probe()
+        seconds = ANSWER if seen else FIRST_ANSWER
+        if asked is None:
+            await asyncio.sleep(seconds)
+        else:
+            asked.add_done_callback(lambda done: done.cancelled() or done.exception())
+            await asyncio.wait((asked,), timeout=seconds)
+            if asked.done():
+                return
+        if wire.bytes_in == seen and connection.link is not None:
+            connection.link.lose(
+                TransportError("its program has exited, and what holds its pipes does not answer")
+            )
 
     def hang_up(self) -> None:
         flush_and_close(self._connection)
 
     def released(self) -> None:
-        pass  # the descriptors are the child's
+        # the descriptors are the child's
+        if self._watching is not None:
+            self._watching.cancel()
 
     async def failure(self, reason: str) -> TransportError | ConnectionClosed:
         if self.child is None:

@@ -32,6 +32,7 @@ cdef class ClientConnection(Endpoint):
     cdef bint reported                 # requests that nobody answers were logged
     cdef public object answerer        # answers the server's requests (legacy); None: nobody does
     cdef public bint gone              # nothing is sent any more, though the link may still linger
+    cdef public str exit_note          # what a call that got no answer adds to its error
     cdef public object lost_error      # why the link is gone: what calls fail with
 
     cdef Waiter waiter_c(self, str method, object decode, object on_progress, bint cancellable,

@@ -90,6 +90,7 @@ cdef class ClientConnection(Endpoint):
         self.session.batches = True        # what a server of 2025-03-26 may send
         self.max_depth = limits.max_depth
         self.meta = b""
+        self.exit_note = ""
         self.names = {}
         self.timer_at = INFINITY
         self.room_waiters = deque()
@@ -213,6 +214,17 @@ cdef class ClientConnection(Endpoint):
         self.link.wrote_c()
         return waiter
 
+    def probe(self):
+        """Send a request that every server answers, if only by an error. Returns the future of
+        the answer; None when no such request can be sent now."""
+        if self.revision is None or not self.usable:
+            return None
+        try:
+            method = "server/discover" if self.revision.modern else "ping"
+            return self.request(method, None, bool, cancellable=False).future
+        except LimitExceeded:
+            return None
+
     def notify(self, str method not None, bytes params=None):
         """Send a notification."""
         if self.link is None or self.gone:
@@ -312,7 +324,9 @@ cdef class ClientConnection(Endpoint):
                 self.link.wrote_c()
             if not waiter.future.done():
                 waiter.future.set_exception(
-                    CallTimeout(f"no answer to {waiter.method} within its time limit")
+                    CallTimeout(
+                        f"no answer to {waiter.method} within its time limit{self.exit_note}"
+                    )
                 )
         at = self.session.next_deadline()
         if at is not None:

@@ -14,7 +14,7 @@ from wirespeed._core.framing.blankline import BlankLineFramer
 from wirespeed.errors import CallTimeout, ConnectionClosed, TransportError, WirespeedError
 from wirespeed.limits import Limits
 from wirespeed.litemcp.channels import LiteTarget, as_target, channel_for, restarts_of
-from wirespeed.litemcp.client_connection import LiteClientConnection
+from wirespeed.litemcp.client_connection import GET, HEAD, LiteClientConnection
 from wirespeed.litemcp.messages import VERSION, CallResult, Tool
 from wirespeed.litemcp.reading import info_reader, result_reader
 from wirespeed.server.schema import enc_hook
@@ -37,8 +37,6 @@ MAX_RESTART_DELAY = 5.0
 
 _json = msgspec.json.Encoder(enc_hook=enc_hook).encode
 _VERSION = msgspec.json.encode(VERSION)
-_HEAD = b'{"version":%b,"id":' % _VERSION
-_GET = b',"type":"get","data":{}}'
 
 
 class LiteClient:
@@ -300,7 +298,7 @@ class LiteClient:
         CallTimeout: it did not answer. InvalidResponse: it answered something else.
         """
         decode = self._read_info
-        tool: Tool = await self._request("get", _HEAD, _GET, "info", decode, timeout)
+        tool: Tool = await self._request("get", HEAD, GET, "info", decode, timeout)
         self._remember(tool)
         return tool
 
@@ -368,7 +366,7 @@ class LiteClient:
         arguments = arrange(tool, args, kwargs or {})
         tail = b"%b%b}}" % (self._call_head, _json(arguments))
         result: CallResult = await self._request(
-            tool.name, _HEAD, tail, "result", self._read_result, timeout
+            tool.name, HEAD, tail, "result", self._read_result, timeout
         )
         return result
 

@@ -14,7 +14,7 @@ import msgspec
 from wirespeed._core.frames import FrameStream
 from wirespeed.errors import CallTimeout, ConnectionClosed, InvalidResponse
 from wirespeed.litemcp.envelope import BadMessage, id_of
-from wirespeed.litemcp.messages import IOBasic
+from wirespeed.litemcp.messages import VERSION, IOBasic
 from wirespeed.transport.link import Endpoint
 
 if TYPE_CHECKING:
@@ -31,6 +31,10 @@ SHOWN = 200  # bytes of a bad message that is shown
 # to 2**31 - 2 comes once before any comes again, and none needs to be remembered.
 PRIME = 2**31 - 1
 GENERATOR = 48271
+
+HEAD = b'{"version":%b,"id":' % msgspec.json.encode(VERSION)
+GET = b',"type":"get","data":{}}'
+PROBE_TIMEOUT = 60.0  # longer than anybody waits for the answer
 
 _message = msgspec.json.Decoder(IOBasic).decode
 
@@ -82,6 +86,7 @@ class LiteClientConnection(Endpoint):
         self.released = released
         self.wire = self.stream = FrameStream(framer, limits=limits)
         self.lost_error: BaseException | None = None
+        self.exit_note = ""  # what a request that got no answer adds to its error
         self.faults = 0  # frames that were no answer to anything
         self.answers = 0
         self.noise: bytes | None = None  # the first frame that was no message
@@ -133,11 +138,20 @@ class LiteClientConnection(Endpoint):
         self.link.wrote()
         return waiter
 
+    def probe(self) -> asyncio.Future[Any] | None:
+        """Send a request that every server answers. Returns the future of the answer; None when no
+        such request can be sent now."""
+        if self.link is None:
+            return None
+        return self.request("get", HEAD, GET, "info", lambda message: None, PROBE_TIMEOUT).future
+
     def _expire(self, waiter: Waiter) -> None:
         self.forget(waiter)
         if not waiter.future.done():
             waiter.future.set_exception(
-                CallTimeout(f"{waiter.what} was not answered within {waiter.seconds:g} s")
+                CallTimeout(
+                    f"{waiter.what} was not answered within {waiter.seconds:g} s{self.exit_note}"
+                )
             )
 
     def forget(self, waiter: Waiter) -> None:

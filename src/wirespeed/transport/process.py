@@ -232,6 +232,8 @@ class Child:
     """
 
     release: Callable[[int], None] | None = None
+    on_exit: Callable[[], None] | None = None
+    """Called in the loop's thread when the child itself has exited."""
 
     def __init__(self, target: Stdio) -> None:
         """Use :meth:`launch`."""
@@ -459,6 +461,8 @@ class Child:
             self._stderr.finish()
         if not self._exit.done():
             self._exit.set_result(None)
+            if self.on_exit is not None and not self._closed:
+                self.on_exit()
 
     # -- its pipes -----------------------------------------------------------------------
 
