@@ -1,20 +1,41 @@
-"""What the whole suite shares: how Hypothesis runs, and a header that says what is tested."""
+"""What the whole suite shares: switches and markers, event loops, revisions, the wire recorder."""
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import inspect
+import logging
 import os
 import shutil
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import uvloop
+from client_lab import our_threads
 from hypothesis import settings
 from wire_recorder import Recorder
 
 import wirespeed
 from wirespeed import core
+from wirespeed.protocol.revisions import REVISIONS
+from wirespeed.transport.loop import loop_factory as default_loop
+
+LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+# Folders whose tests run on both loops.
+BOTH_LOOPS = {"transport", "stress"}
+# The newest revision of each era, for tests that do not assert rules of revisions.
+SAMPLE = ("2025-11-25", "2026-07-28")
+# No test waits as long as this unless the code under test hangs.
+BOUND_SECONDS = 60.0
+
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+MakeLoop = Callable[[], asyncio.AbstractEventLoop]
 
 # No deadlines: time limits fail on a busy machine and say nothing about the code.
 settings.register_profile("wirespeed", deadline=None, print_blob=True)
@@ -63,28 +84,148 @@ def no_threads_left() -> Iterator[None]:
             assert not thread.is_alive(), thread
 
 
+@pytest.fixture
+def nothing_left(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """The test leaves no threads, and no tasks or futures whose exception was never retrieved."""
+    yield
+    gc.collect()
+    gc.freeze()  # the next collection looks only at what is newer
+    deadline = time.monotonic() + BOUND_SECONDS
+    while left := our_threads():  # they end shortly after what they did was seen
+        assert time.monotonic() < deadline, left
+        time.sleep(0.005)
+    noise = [
+        record.getMessage()
+        for record in caplog.get_records("call")
+        if record.name == "asyncio" and record.levelno >= logging.ERROR
+    ]
+    assert not noise
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Switches of the whole suite."""
     parser.addoption(
+        "--full",
+        action="store_true",
+        help="every loop, every revision and every peer, instead of a sample",
+    )
+    parser.addoption(
+        "--no-recorder",
+        action="store_true",
+        help="do not check each sent message against its revision (another run does)",
+    )
+    parser.addoption(
         "--write-matrix",
         action="store_true",
-        help="write docs/interoperability.md out of what tests/interop observes",
+        help="write docs/interoperability.md out of what tests/interop observes (needs --full)",
     )
+
+
+MARKERS = (
+    "smoke: a sample of every folder that runs within a minute, on both loops",
+    "full(why): left out unless the run has --full",
+    "both_loops: the test runs on asyncio's own loop and on uvloop",
+    "every_revision: the test asserts rules of revisions, so it runs in each of them",
+    "off_schema(why): the package is made to send what no revision knows",
+    "unheard(why): what the package sends is not looked at",
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Markers of the whole suite."""
-    config.addinivalue_line(
-        "markers", "off_schema(why): the package is made to send what no revision knows"
-    )
-    config.addinivalue_line("markers", "unheard(why): what the package sends is not looked at")
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """`-n auto`: a worker for each core for whole folders, none for a few files."""
+    named = [Path(arg.partition("::")[0]) for arg in config.args]
+    wide = all(path.is_dir() and len(list(path.rglob("test_*.py"))) > 20 for path in named)
+    return len(os.sched_getaffinity(0)) if wide and hasattr(os, "sched_getaffinity") else 0
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The axes: which loops and which revisions a test runs on.
+
+    With WIRESPEED_LOOP set, every test runs on that loop alone.
+    """
+    full = metafunc.config.getoption("--full")
+
+    def marked(*names: str) -> bool:
+        return full or any(metafunc.definition.get_closest_marker(name) for name in names)
+
+    if "any_loop" in metafunc.fixturenames:
+        chosen = os.environ.get("WIRESPEED_LOOP")
+        of_loops = not BOTH_LOOPS.isdisjoint(metafunc.definition.path.parts)
+        both = not chosen and (of_loops or marked("both_loops", "smoke"))
+        metafunc.parametrize("any_loop", tuple(LOOPS) if both else (chosen or "uvloop",))
+    if "any_revision" in metafunc.fixturenames:
+        every = marked("every_revision")
+        metafunc.parametrize("any_revision", tuple(REVISIONS) if every else SAMPLE)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what only a run with --full does."""
+    if config.getoption("--full"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("full")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests need not be looked through in each collection."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture
+def loop_factory(any_loop: str) -> MakeLoop:
+    """What makes the loop that the test is for."""
+    return LOOPS[any_loop]
+
+
+def runner_of(make_loop: MakeLoop) -> Run:
+    """Runs a coroutine on a new loop, for a bounded time."""
+
+    def run(main: Coroutine[Any, Any, Any]) -> Any:
+        async def bounded() -> Any:
+            async with asyncio.timeout(BOUND_SECONDS):
+                return await main
+
+        with asyncio.Runner(loop_factory=make_loop) as runner:
+            return runner.run(bounded())
+
+    return run
+
+
+@pytest.fixture
+def run(loop_factory: MakeLoop) -> Run:
+    """``run(coroutine)`` on the loop that the test is for."""
+    return runner_of(loop_factory)
+
+
+@pytest.fixture
+def once() -> Run:
+    """``once(coroutine)``, for what has nothing to do with the loop: on the default one."""
+    return runner_of(default_loop())
+
+
+@pytest.fixture
+def runner(loop_factory: MakeLoop) -> Iterator[asyncio.Runner]:
+    """A runner with the loop that the test is for."""
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        yield runner
 
 
 @pytest.fixture(autouse=True)
 def recorder(request: pytest.FixtureRequest) -> Iterator[Recorder]:
     """All that the package's servers and clients send during a test fits the revision in force."""
     heard = Recorder()
-    if request.node.get_closest_marker("unheard") is not None:
+    asked_for = "recorder" in inspect.signature(request.function).parameters
+    silent = request.config.getoption("--no-recorder") and not asked_for
+    if silent or request.node.get_closest_marker("unheard") is not None:
         yield heard
         return
     heard.start()

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.smoke
+
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 BLOCK = re.compile(r"^::: ([\w.]+)\n(?:    .*\n)*", re.MULTILINE)
 MEMBERS = re.compile(r"^      members: \[(.*)\]$", re.MULTILINE)

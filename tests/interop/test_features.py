@@ -46,6 +46,7 @@ def test_our_messages_fit_their_revision(way: Way, feature_sessions: dict[Way, O
         assert unfit(run, way.serving) == []
 
 
+@pytest.mark.full("the matrix has every peer")
 def test_the_matrix_is_what_was_observed(
     feature_sessions: dict[Way, Outcome], pytestconfig: pytest.Config
 ) -> None:

@@ -17,6 +17,7 @@ from wirespeed import Client, Stdio
 from wirespeed.client import LogMessage
 from wirespeed.errors import RemoteError
 
+pytestmark = pytest.mark.full("what others built on the SDKs that test_*_sdk.py speaks with")
 ERAS = [("auto", "2026-07-28"), ("legacy", "2025-11-25"), ("modern", "2026-07-28")]
 
 

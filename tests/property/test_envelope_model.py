@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from model import envelope
@@ -9,6 +10,8 @@ from model import streams as wire
 from model.lines import OVERSIZE, frames
 
 from wirespeed.core import POINTS, Limits, Message, MessageReader, Session, parse
+
+pytestmark = pytest.mark.smoke
 
 depths = st.sampled_from((1, 2, 3, 5, 8))
 

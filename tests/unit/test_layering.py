@@ -12,6 +12,8 @@ import pytest
 
 import wirespeed
 
+pytestmark = pytest.mark.smoke
+
 CORE = Path(wirespeed.__file__).parent / "_core"
 # Each may cimport and import those before it.
 ORDER = (

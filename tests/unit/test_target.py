@@ -11,6 +11,8 @@ import pytest
 
 from wirespeed.client.target import Stdio, safe_environment
 
+pytestmark = pytest.mark.smoke
+
 
 async def _coroutine(_line: str) -> None:
     pass

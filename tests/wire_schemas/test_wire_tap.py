@@ -14,6 +14,8 @@ from wirespeed import Client, Server, Socket, WebSocket
 from wirespeed._core.session import Session
 from wirespeed._core.wire import set_tap
 
+pytestmark = pytest.mark.smoke
+
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
 
 

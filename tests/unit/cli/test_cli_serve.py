@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from cli_lab import on_terminal, one_line, wirespeed
 
+pytestmark = pytest.mark.smoke
+
 INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,

@@ -15,6 +15,8 @@ from wirespeed.cli.failures import Exit, Failure
 from wirespeed.client import Socket, WebSocket
 from wirespeed.errors import ConfigError
 
+pytestmark = pytest.mark.smoke
+
 
 def find(word: str | None, command: list[str] | None = None, **access: Any) -> targets.Target:
     return targets.find(word, command, stderr="discard", access=targets.Access(**access))

@@ -7,7 +7,6 @@ import json
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -148,14 +147,6 @@ def our_threads() -> list[str]:
     """Those that must not outlive a client; servers' workers stay for the next."""
     names = [thread.name for thread in threading.enumerate()]
     return [n for n in names if n.startswith("wirespeed") and "worker" not in n]
-
-
-def wait_for_threads() -> None:
-    """Threads end shortly after what they did was seen."""
-    deadline = time.monotonic() + FOREVER
-    while our_threads():
-        assert time.monotonic() < deadline, f"left behind: {our_threads()}"
-        time.sleep(0.005)
 
 
 def open_fds() -> int:

@@ -12,6 +12,8 @@ from wirespeed import Client, Context, Server
 from wirespeed.client import Accept, ElicitParams, SampleParams, SampleResult
 from wirespeed.errors import HandlerFailed, RemoteError
 
+pytestmark = pytest.mark.smoke
+
 ERAS = ["legacy", "modern"]
 
 

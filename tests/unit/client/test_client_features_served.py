@@ -23,7 +23,7 @@ from wirespeed.client import (
 from wirespeed.errors import ConnectionLost, RemoteError
 from wirespeed.protocol.revisions import REVISIONS
 
-pytestmark = pytest.mark.parametrize("version", list(REVISIONS))
+pytestmark = [pytest.mark.smoke, pytest.mark.parametrize("version", list(REVISIONS))]
 
 
 def everything(version: str, **options: Any) -> Server:

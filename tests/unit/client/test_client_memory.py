@@ -16,6 +16,8 @@ from wirespeed.errors import CallTimeout, ConnectionClosed, RemoteError
 from wirespeed.limits import Limits
 from wirespeed.protocol import codes
 
+pytestmark = pytest.mark.smoke
+
 
 @pytest.fixture(params=["legacy", "modern"])
 def era(request: pytest.FixtureRequest) -> Any:

@@ -40,9 +40,9 @@ def eventually(condition: Callable[[], Any]) -> None:
         time.sleep(0.005)
 
 
-@pytest.fixture(params=["asyncio", "uvloop"], autouse=True)
-def both_loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WIRESPEED_LOOP", request.param)
+@pytest.fixture(autouse=True)
+def chosen(any_loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WIRESPEED_LOOP", any_loop)
 
 
 def test_the_same_methods_with_the_same_parameters() -> None:

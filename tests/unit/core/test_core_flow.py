@@ -10,6 +10,8 @@ from core_lab import batch, cancel, notification, outcomes, request, result, sen
 from wirespeed._core.slab import slabs_live
 from wirespeed.core import Limits, Message, Session
 
+pytestmark = pytest.mark.smoke
+
 
 def limited(**limits: int) -> Session:
     return Session(limits=Limits(**limits))

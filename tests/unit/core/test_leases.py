@@ -13,6 +13,8 @@ from core_lab import feed_buffer, request, take
 from wirespeed._core.slab import slabs_live
 from wirespeed.core import Lease, Message, Session, parse
 
+pytestmark = pytest.mark.smoke
+
 TEXT = b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"name":"n","arguments":{"a":[1]}}}'
 
 

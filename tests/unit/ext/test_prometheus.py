@@ -18,6 +18,8 @@ from wirespeed.limits import Limits
 from wirespeed.server.observer import Observer, Series
 from wirespeed.server.passage import InboundRequest, Reply
 
+pytestmark = pytest.mark.smoke
+
 
 class Lab:
     """A server with its registry, and what a scrape of it says."""

@@ -18,6 +18,8 @@ from wirespeed.litemcp.bridge import as_lite_server, as_mcp_tool
 from wirespeed.server import Audio, Image, Text, ToolResult
 from wirespeed.server.content import RawResult
 
+pytestmark = pytest.mark.smoke
+
 PNG = b"\x89PNG"
 
 # -- LiteMCP to MCP -------------------------------------------------------------------------------

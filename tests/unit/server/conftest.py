@@ -1,4 +1,4 @@
-"""Servers in this thread, on both event loops."""
+"""Servers in this thread."""
 
 from __future__ import annotations
 
@@ -7,21 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import uvloop
 from caller_lab import Caller
-from server_lab import LEGACY, MODERN, Peer
+from server_lab import MODERN, Peer
 
 from wirespeed import Server
 from wirespeed.transport.taskpool import TaskPool
 
 Connect = Callable[..., Peer]
-
-
-@pytest.fixture(params=["asyncio", "uvloop"])
-def runner(request: pytest.FixtureRequest) -> Iterator[asyncio.Runner]:
-    factory = asyncio.new_event_loop if request.param == "asyncio" else uvloop.new_event_loop
-    with asyncio.Runner(loop_factory=factory) as runner:
-        yield runner
 
 
 @pytest.fixture
@@ -58,10 +50,10 @@ def peer(connect: Connect) -> Any:
     return connect("2025-06-18")
 
 
-@pytest.fixture(params=[*LEGACY, MODERN])
-def version(request: pytest.FixtureRequest) -> str:
-    value: str = request.param
-    return value
+@pytest.fixture
+def version(any_revision: str) -> str:
+    """The revision that the test is for."""
+    return any_revision
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from wirespeed import Client, Context, Server
 from wirespeed.client.questions import SampleResult
 from wirespeed.server import ElicitRequest, InputRequired
 
+pytestmark = pytest.mark.smoke
+
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 ERAS = ("legacy", "modern")
 

@@ -23,6 +23,7 @@ from wirespeed.server import (
     titles,
 )
 
+pytestmark = pytest.mark.every_revision
 FORMS = ("2025-06-18", "2025-11-25")
 NEWEST = "2025-11-25"
 

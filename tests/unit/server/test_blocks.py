@@ -29,6 +29,7 @@ from wirespeed.protocol.blocks import (
 )
 from wirespeed.server import PromptMessage, SamplingMessage, ToolResultContent, ToolUseContent
 
+pytestmark = pytest.mark.every_revision
 ALL = [*LEGACY, MODERN]
 META = {"com.example/k": [1]}
 NOTE = Annotations(audience=["user"], priority=0.5, last_modified="2026-01-02T03:04:05Z")

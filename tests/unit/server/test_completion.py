@@ -166,6 +166,7 @@ def by_a_function(value: str) -> list[str]:
     return ["by a function"]
 
 
+@pytest.mark.every_revision
 def test_variables_of_templates(caller: Any, server: Server) -> None:
     @server.resource("repo://{owner}/{name}")
     def repo(owner: str, name: str) -> str:
@@ -210,6 +211,7 @@ def test_what_a_completion_may_be_registered_for(caller: Any, server: Server) ->
     assert values(client, of_template("a://{x}/{y}"), "x") == ["by template"]
 
 
+@pytest.mark.every_revision
 def test_the_context_of_the_arguments_came_with_2025_06_18(
     caller: Any, server: Server, version: str
 ) -> None:
@@ -231,6 +233,7 @@ def test_the_context_of_the_arguments_came_with_2025_06_18(
     assert seen == [("fl", known, version)] + [("fl", {}, version)] * 3
 
 
+@pytest.mark.every_revision
 @pytest.mark.parametrize("context", [5, [], {"arguments": 5}, {"arguments": {"a": 5}}])
 def test_a_context_of_another_shape(
     context: Any, caller: Any, server: Server, version: str
@@ -420,6 +423,7 @@ def test_the_capability_came_with_2025_03_26(caller: Any, server: Server, versio
     assert values(caller(), of_prompt("review"), "language", "c") == ["c"]
 
 
+@pytest.mark.every_revision
 @pytest.mark.parametrize("version", LEGACY)
 def test_legacy_clients_are_told_at_the_handshake(
     connect: Any, server: Server, version: str

@@ -71,6 +71,7 @@ def enter(connect: Any, version: str) -> Any:
 # -- progress -------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_revision
 @pytest.mark.parametrize("tool", ["steps", "steps_in_thread"])
 def test_trap_59_progress_only_rises(
     tool: str, version: str, connect: Any, reporting: Server

@@ -17,6 +17,8 @@ from server_lab import text_of
 from wirespeed import Server
 from wirespeed.server import scopes
 
+pytestmark = pytest.mark.smoke
+
 
 class Counted:
     """Makes databases, numbered, when it is let."""

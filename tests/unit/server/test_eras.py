@@ -12,6 +12,7 @@ from server_lab import LEGACY, MODERN, text_of
 from wirespeed import Context, Server
 from wirespeed.server import Icon
 
+pytestmark = pytest.mark.every_revision
 INFO = META + "serverInfo"
 
 

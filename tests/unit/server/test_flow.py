@@ -14,6 +14,7 @@ from server_lab import text_of
 from wirespeed import Context, Server
 from wirespeed.limits import Limits
 
+
 MIB = 1024 * 1024
 
 

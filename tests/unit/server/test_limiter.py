@@ -17,6 +17,8 @@ from wirespeed.server import launch
 from wirespeed.server.limiter import DEFAULT_QUEUE, Limiter, limited
 from wirespeed.server.providers import Depends
 
+pytestmark = pytest.mark.smoke
+
 
 class Gate:
     """Handlers that wait until they are let go, one by one."""

@@ -59,6 +59,7 @@ def refused(caller: Caller, name: str, why: str, **arguments: Any) -> None:
 # -- lists ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_revision
 def test_a_list_shows_what_the_revision_has(caller: Any, server: Server, version: str) -> None:
     @server.prompt(
         title="Review",
@@ -299,6 +300,7 @@ def test_descriptions_and_meta(caller: Any, server: Server) -> None:
     assert get(client, "none").keys() == {"messages"}
 
 
+@pytest.mark.every_revision
 def test_newer_content_becomes_text_for_older_clients(
     caller: Any, server: Server, version: str
 ) -> None:

@@ -87,6 +87,7 @@ def full(server: Server) -> None:
         return name
 
 
+@pytest.mark.every_revision
 def test_a_list_shows_what_the_revision_has(caller: Any, server: Server, version: str) -> None:
     full(server)
     client = caller()
@@ -108,6 +109,7 @@ def test_a_list_shows_what_the_revision_has(caller: Any, server: Server, version
     assert entry == expected
 
 
+@pytest.mark.every_revision
 def test_templates_are_a_list_of_their_own(caller: Any, server: Server, version: str) -> None:
     full(server)
     (entry,) = caller().plain("resources/templates/list")["resourceTemplates"]
@@ -344,6 +346,7 @@ def test_what_a_resource_says(
     assert read(client, "b://1") == [expected | {"uri": "b://1", "mimeType": "x/y"}]
 
 
+@pytest.mark.every_revision
 def test_contents_are_cut_to_the_revision(caller: Any, server: Server, version: str) -> None:
     @server.resource("a://1", mime_type="text/css")
     def one() -> list[ResourceContents | str | bytes]:

@@ -308,6 +308,7 @@ def typed(server: Server) -> Server:
     return server
 
 
+@pytest.mark.every_revision
 @pytest.mark.parametrize(
     "arguments", [{}, {"n": "1"}, {"n": 1.5}, {"n": None}, {"n": 1, "text": 2}]
 )
@@ -372,6 +373,7 @@ def test_text_of_an_error_from_odd_input_is_valid(connect: Any, typed: Server) -
 # -- results --------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_revision
 def test_trap_74_structured_null_and_arrays_are_for_2026_only(
     version: str, connect: Any, server: Server
 ) -> None:

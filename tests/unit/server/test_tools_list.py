@@ -131,6 +131,7 @@ def test_trap_82_odd_names_do_not_break_the_list(connect: Any, version: str) -> 
 # -- what a revision shows ------------------------------------------------------------------------
 
 
+@pytest.mark.every_revision
 def test_an_entry_has_what_the_revision_has(version: str, connect: Any) -> None:
     server = Server("full")
 

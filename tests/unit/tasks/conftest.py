@@ -3,39 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvloop
 from raw import initialize, notification
 from server_lab import Peer
-from task_lab import MakeStore, Run, Workshop, bounded, make_store
+from task_lab import MakeStore, Workshop, bounded, make_store
 
 from wirespeed import Server
 from wirespeed.tasks import TaskStore
 from wirespeed.transport.taskpool import TaskPool
 
 Connect = Callable[..., Peer]
-
-
-@pytest.fixture(params=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Run:
-    """On each loop in turn."""
-    factory = asyncio.new_event_loop if request.param == "asyncio" else uvloop.new_event_loop
-
-    def run(main: Coroutine[Any, Any, Any]) -> Any:
-        with asyncio.Runner(loop_factory=factory) as runner:
-            return runner.run(bounded(main))
-
-    return run
-
-
-@pytest.fixture
-def once() -> Run:
-    """For what has nothing to do with the loop."""
-    return lambda main: asyncio.run(bounded(main))
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -46,12 +27,6 @@ def new_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
         return make_store(request.param, tmp_path, **limits)
 
     return new
-
-
-@pytest.fixture
-def runner() -> Iterator[asyncio.Runner]:
-    with asyncio.Runner() as runner:
-        yield runner
 
 
 @pytest.fixture

@@ -19,6 +19,8 @@ from wirespeed.client import TASKS, ToolTask
 from wirespeed.client.middleware import OutboundRequest
 from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError
 
+pytestmark = pytest.mark.smoke
+
 QUESTION = {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": FORM}}
 INPUT = {"resultType": "input_required", "inputRequests": {"q": QUESTION}, "requestState": "s"}
 

@@ -13,6 +13,8 @@ from task_lab import ANNE, BOB, a_task
 from wirespeed.tasks import Task, TaskStateError, TaskStatus
 from wirespeed.tasks.model import MAX_STATUS_MESSAGE, TRANSITIONS, new_task_id, timestamp
 
+pytestmark = pytest.mark.smoke
+
 REQUEST = b'{"method":"roots/list"}'
 
 

@@ -14,6 +14,8 @@ import uvloop
 from wirespeed.transport import loop as loop_module
 from wirespeed.transport.taskpool import TaskPool
 
+pytestmark = pytest.mark.smoke
+
 FOREVER = 20.0
 
 
@@ -33,11 +35,10 @@ def test_asyncio_where_there_is_no_uvloop(monkeypatch: pytest.MonkeyPatch) -> No
     assert loop_module.loop_factory() is asyncio.new_event_loop
 
 
-@pytest.fixture(params=["uvloop", "asyncio"])
-def chosen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("WIRESPEED_LOOP", request.param)
-    value: str = request.param
-    return value
+@pytest.fixture
+def chosen(any_loop: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("WIRESPEED_LOOP", any_loop)
+    return any_loop
 
 
 def test_run_gives_the_result_or_the_exception(chosen: str) -> None:

@@ -12,6 +12,8 @@ from wirespeed import Client, Context, Server
 from wirespeed.errors import ConnectionClosed
 from wirespeed.limits import Limits
 
+pytestmark = pytest.mark.smoke
+
 
 def server_of(**limits: Any) -> Server:
     server = Server("memory", limits=Limits(**limits))
