@@ -14,7 +14,6 @@ from server_lab import text_of
 from wirespeed import Context, Server
 from wirespeed.limits import Limits
 
-
 MIB = 1024 * 1024
 
 
