@@ -12,7 +12,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         max_message: Bytes of one message. A longer one gets ``-32600``, and the connection lives.
         max_depth: Levels of JSON nesting, 1 to 1024. Deeper messages get ``-32600``.
         max_batch: Messages of one batch (2025-03-26). Longer batches get one ``-32600``.
+        max_id: Bytes of the id of a request, as JSON text. A longer one gets ``-32600``.
         max_in_flight: Requests of the peer that are worked on at once; further ones wait.
+        max_in_flight_bytes: Bytes of the messages of these requests: while they are at or above
+            it, further requests wait. Also bytes of answers that wait for the rest of their
+            batches (2025-03-26): while they are at or above it, requests in batches are refused
+            with ``-31000``.
         max_waiting: Requests that wait for that. Then reading pauses, or, while we ourselves wait
             for an answer of the peer, further requests are refused with ``-31000``.
         max_waiting_bytes: Bytes of the requests that wait.
@@ -24,7 +29,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_message: int = 64 * 1024 * 1024
     max_depth: int = 128
     max_batch: int = 1000
+    max_id: int = 1024
     max_in_flight: int = 1024
+    max_in_flight_bytes: int = 64 * 1024 * 1024
     max_waiting: int = 4096
     max_waiting_bytes: int = 1024 * 1024
     max_outstanding: int = 65536

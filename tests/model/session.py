@@ -23,6 +23,11 @@ class Batch:
     open: int = 0
     read_through: bool = False
 
+    @property
+    def size(self) -> int:
+        """Bytes of the answers that are held: each stands behind a bracket or a comma."""
+        return sum(len(answer) + 1 for answer in self.answers)
+
 
 @dataclass(eq=False)
 class Request:
@@ -32,6 +37,7 @@ class Request:
     batch: Batch | None
     token: object = None
     waits: bool = False
+    size: int = 0  # bytes of its message, once it is worked on
 
 
 @dataclass(eq=False)
@@ -78,6 +84,7 @@ class ModelSession:
         self.batch: Batch | None = None
         self.in_flight: dict[bytes, Request] = {}
         self.n_cancelled = 0  # handlers of cancelled requests that still run
+        self.n_cancelled_bytes = 0  # of the messages of these
         self.outstanding: dict[int, object] = {}
         self.out = b""
 
@@ -85,10 +92,18 @@ class ModelSession:
 
     def has_room(self) -> bool:
         working = sum(not request.waits for request in self.in_flight.values())
+        size = sum(request.size for request in self.in_flight.values())
         return (
             working + self.n_cancelled < self.limits.max_in_flight
+            and size + self.n_cancelled_bytes < self.limits.max_in_flight_bytes
             and len(self.out) < self.limits.output_high
         )
+
+    def batches_are_full(self) -> bool:
+        """Whether the answers that wait for the rest of their batches take all the room."""
+        batches = {request.batch for request in self.in_flight.values()} | {self.batch}
+        held = sum(batch.size for batch in batches if batch is not None)
+        return held >= self.limits.max_in_flight_bytes
 
     def is_full(self) -> bool:
         """Whether as many wait as may."""
@@ -152,9 +167,21 @@ class ModelSession:
         if held.request not in self.in_flight.values():
             return None  # cancelled meanwhile
         held.request.waits = False
+        if held.request.batch is not None and self.batches_are_full():
+            self.refuse_batched(held.request)
+            return None
+        held.request.size = len(held.message.text)
         return Event(held.message, held.request)
 
+    def refuse_batched(self, request: Request) -> None:
+        limit = self.limits.max_in_flight_bytes
+        text = f"the answers of open batches have {limit} bytes or more"
+        self.answer(request, error(OVERLOADED, text))
+
     def take_in(self, message: Envelope, batch: Batch | None) -> Event | None:
+        if message.kind == "request" and len(message.id or b"") > self.limits.max_id:
+            reason = f"an id of more than {self.limits.max_id} bytes"
+            message = Envelope("invalid", "request", message.text, None, message.points, reason)
         match message.kind:
             case "request":
                 return self.request(message, batch)
@@ -186,10 +213,17 @@ class ModelSession:
         request = self.in_flight[message.id] = Request(message.id, batch)
         if batch is not None:
             batch.open += 1
-        if can_start or (method == "ping" and not self.is_flooded()):
+        if batch is not None and self.batches_are_full():
+            self.refuse_batched(request)
+            return None
+        if can_start:
+            request.size = len(message.text)
+            return Event(message, request)
+        if method == "ping" and not self.is_flooded():
             return Event(message, request)
         if self.is_full():
-            text = f"too many requests at once (the limit is {self.limits.max_in_flight})"
+            count, size = self.limits.max_in_flight, self.limits.max_in_flight_bytes
+            text = f"too many requests at once (the limits are {count} requests and {size} bytes)"
             self.answer(request, error(OVERLOADED, text))
             return None
         request.waits = True
@@ -209,6 +243,7 @@ class ModelSession:
                 event.token = request.token
                 if request.token is not None:
                     self.n_cancelled += 1
+                    self.n_cancelled_bytes += request.size
                 self.settle(request)
             case "notifications/progress":
                 raw = message.points.get("params.progressToken", b"")
@@ -235,6 +270,12 @@ class ModelSession:
             text = "Invalid request: " + message.reason
             self.refuse(batch, message.id, INVALID_REQUEST, text)
         return Event(message)
+
+    def handler_ends(self) -> None:
+        """A handler of a cancelled request has ended; it stands for an equal share of the bytes."""
+        if self.n_cancelled:
+            self.n_cancelled_bytes -= self.n_cancelled_bytes // self.n_cancelled
+            self.n_cancelled -= 1
 
     # -- out -----------------------------------------------------------------------------------
 

@@ -18,7 +18,9 @@ limits = st.builds(
     max_message=st.sampled_from((60, 200, 10_000)),
     max_depth=st.sampled_from((1, 2, 3, 6, 100)),
     max_batch=st.sampled_from((1, 3, 100)),
+    max_id=st.sampled_from((2, 100)),
     max_in_flight=st.sampled_from((1, 2, 100)),
+    max_in_flight_bytes=st.sampled_from((1, 150, 10_000)),
     max_waiting=st.sampled_from((1, 2, 100)),
     max_waiting_bytes=st.sampled_from((1, 150, 10_000)),
     output_high=st.sampled_from((100, 400, 10_000)),
@@ -119,6 +121,9 @@ class Pair:
         assert counters["requests_in_flight"] == len(self.model.in_flight)
         assert counters["requests_outstanding"] == len(self.model.outstanding)
         assert counters["requests_waiting"] == len(self.model.queue)
+        assert counters["bytes_in_flight"] == sum(
+            request.size for request in self.model.in_flight.values()
+        )
 
     def sent(self) -> None:
         assert b"".join(map(bytes, self.session.data_to_send())) == self.model.data_to_send()
@@ -144,7 +149,7 @@ class Pair:
 
     def handler_ends(self) -> None:
         self.session.cancelled_done()
-        self.model.n_cancelled = max(0, self.model.n_cancelled - 1)
+        self.model.handler_ends()
 
     def ask(self) -> None:
         token = Token()
@@ -180,8 +185,7 @@ def peer_reads(pair: Pair) -> None:
         pair.sent()
         pair.drain()
         pair.compare_state()
-        pair.session.cancelled_done()
-        pair.model.n_cancelled = max(0, pair.model.n_cancelled - 1)
+        pair.handler_ends()
         for shown in pair.shown:
             pair.session.send_result(shown.message, b"{}")
             pair.model.answer(shown.request, b'"result":{}')

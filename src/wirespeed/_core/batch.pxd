@@ -9,6 +9,7 @@ cdef class BatchReply:
     cdef Outbox out              # what was answered so far, without the closing bracket
     cdef Py_ssize_t n_open       # requests of the batch that are not answered yet
     cdef Py_ssize_t n_answers
+    cdef size_t n_counted        # bytes of `out` that the session's `n_batch_bytes` includes
 
     @staticmethod
     cdef BatchReply new()

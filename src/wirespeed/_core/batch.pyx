@@ -3,6 +3,7 @@
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t
 
+from wirespeed._core._simd cimport WS_OK, kernels, ws_status
 from wirespeed._core.envelope cimport FAULT_PARSE, FAULT_REQUEST, Message
 from wirespeed._core.framing.base cimport Framer
 from wirespeed._core.outbox cimport Outbox
@@ -45,28 +46,33 @@ cdef list split_c(Message batch, Py_ssize_t max_length, uint32_t max_depth):
     """The elements of the array that the text of `batch` is, as messages that lie where it lies.
 
     Each byte is looked at once: the elements are validated one by one, and the array around them
-    here. Returns None, and makes `batch` invalid, when the text is not JSON, too deep, empty or of
-    more than max_length elements.
+    here. Only a text of more than max_length elements is validated again, as a whole, because the
+    rest of it may not be JSON. Returns None, and makes `batch` invalid, when the text is not JSON,
+    too deep, empty or of more than max_length elements.
     """
     cdef list elements = []
     cdef Message element
     cdef const uint8_t *p = batch.p
     cdef size_t i = 1
     cdef size_t n = batch.n
-    cdef bint too_long = False
+    cdef ws_status status
     i = skip_blank(p, i, n)
     if i < n and p[i] == c']':
         i += 1
     else:
         while True:
+            if len(elements) == max_length:
+                status = kernels.json(p, n, max_depth, &batch.scan)
+                if status == WS_OK:
+                    batch.invalid_c(FAULT_REQUEST, f"a batch of more than {max_length} messages")
+                else:
+                    batch.refuse_c(status, max_depth, batch.scan.error_at)
+                return None
             element = Message.new()
             if not element.read_element_c(batch, i, max_depth):
                 return None
             i += element.n
-            if len(elements) == max_length:
-                too_long = True     # but it may still turn out not to be JSON
-            else:
-                elements.append(element)
+            elements.append(element)
             i = skip_blank(p, i, n)
             if i < n and p[i] == c',':
                 i = skip_blank(p, i + 1, n)
@@ -79,8 +85,6 @@ cdef list split_c(Message batch, Py_ssize_t max_length, uint32_t max_depth):
     i = skip_blank(p, i, n)
     if i < n:
         batch.invalid_c(FAULT_PARSE, f"not JSON at byte {i}")
-    elif too_long:
-        batch.invalid_c(FAULT_REQUEST, f"a batch of more than {max_length} messages")
     elif not elements:
         batch.invalid_c(FAULT_REQUEST, "an empty batch")
     else:

@@ -4,7 +4,7 @@ from libc.string cimport memcpy
 from wirespeed._core.span cimport Span
 
 cdef enum:
-    INLINE_ID = 36               # so that a slot is 64 bytes
+    INLINE_ID = 32               # so that a slot is 64 bytes
 
 
 cdef struct InFlightSlot:
@@ -13,6 +13,7 @@ cdef struct InFlightSlot:
     uint32_t id_len              # 0: the slot is free
     uint32_t generation
     uint32_t next_free
+    uint32_t n_bytes             # of its message, while it is being worked on; else 0
     uint8_t id[INLINE_ID]        # the id, or where it is when it is longer than this
 
 
@@ -25,8 +26,10 @@ cdef class InFlight:
     cdef uint64_t *table         # open addressing: low half of the hash, slot + 1; or 0
     cdef uint32_t mask
     cdef readonly uint32_t live
+    cdef readonly size_t n_bytes  # of the messages of requests that are being worked on
 
-    cdef uint64_t add_c(self, Span id) except? 0
+    cdef uint64_t add_c(self, Span id, size_t n_bytes) except? 0
+    cdef int start_c(self, InFlightSlot *slot, size_t n_bytes) noexcept
     cdef uint64_t lookup_c(self, Span id, uint64_t h, uint32_t *free_at) noexcept
     cdef uint64_t find_c(self, Span id) noexcept
     cdef InFlightSlot *slot_c(self, uint64_t ref) noexcept

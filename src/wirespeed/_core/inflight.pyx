@@ -118,8 +118,11 @@ cdef class InFlight:
         cdef uint32_t at = 0
         return self.lookup_c(id, hash_id(id), &at)
 
-    cdef uint64_t add_c(self, Span id) except? 0:
-        """A ref for a new request; 0 when its id is in flight already."""
+    cdef uint64_t add_c(self, Span id, size_t n_bytes) except? 0:
+        """A ref for a new request; 0 when its id is already in flight.
+
+        `n_bytes`: the size of its message, or 0 for a request that waits (see `start_c`).
+        """
         cdef uint64_t h = hash_id(id)
         cdef uint32_t at = 0
         cdef uint32_t i, room
@@ -158,9 +161,17 @@ cdef class InFlight:
         slot.id_len = <uint32_t> id.n
         slot.hash = h
         slot.batch = NULL
+        slot.n_bytes = <uint32_t> n_bytes
         self.table[at] = table_entry(h, i)
         self.live += 1
+        self.n_bytes += n_bytes
         return (<uint64_t> slot.generation << 32) | (i + 1)
+
+    cdef int start_c(self, InFlightSlot *slot, size_t n_bytes) noexcept:
+        """A request that waited is being worked on from now on."""
+        slot.n_bytes = <uint32_t> n_bytes
+        self.n_bytes += n_bytes
+        return 0
 
     @cython.overflowcheck(False)      # distances in the table, and generations, wrap
     cdef int remove_c(self, uint64_t ref) except -1:
@@ -191,13 +202,15 @@ cdef class InFlight:
         slot.next_free = self.free_head
         self.free_head = i + 1
         self.live -= 1
+        self.n_bytes -= slot.n_bytes
+        slot.n_bytes = 0
         batch = slot.batch
         slot.batch = NULL
-        # last: the end of these may run anything
-        if batch is not NULL:
-            Py_DECREF(<object> batch)
+        # Last, because a destructor may run any code, which may add a request in this slot.
         if i < len(self.tokens):
             self.tokens[<Py_ssize_t> i] = None
+        if batch is not NULL:
+            Py_DECREF(<object> batch)
         return 1
 
     cdef int set_token_c(self, uint64_t ref, object token) except -1:
@@ -222,7 +235,7 @@ cdef class InFlight:
     def add(self, raw_id, /):
         """Register the request with this id (its JSON text); a ref, or 0 for a duplicate."""
         cdef bytes text = bytes(raw_id)
-        return self.add_c(text_span(text))
+        return self.add_c(text_span(text), 0)
 
     def find(self, raw_id, /):
         """The ref of the request with this id, or 0."""

@@ -18,12 +18,14 @@ cdef class Session(Wire):
     cdef size_t n_waiting_bytes
     cdef size_t n_gone                   # of the waiting: in flight no more, or faults
     cdef BatchReply batch                # that they belong to
+    cdef size_t n_batch_bytes            # of answers that wait for the rest of their batches
     cdef readonly bint answers_faults    # a server answers bad input, a client only reports it
     cdef public bint null_ids            # errors without a readable id carry "id": null
     cdef public object refusal           # (code, message) for requests that still come, or None
     cdef public bint answers_requests    # False: those of the peer are shown, and never answered
     cdef readonly Py_ssize_t n_cancelled  # cancelled requests whose handlers still run
-    cdef size_t max_in_flight, max_waiting, max_waiting_bytes
+    cdef size_t n_cancelled_bytes        # of the messages of these
+    cdef size_t max_id, max_in_flight, max_in_flight_bytes, max_waiting, max_waiting_bytes
     # counters
     cdef readonly long long messages_in, messages_out
     cdef readonly long long faults, late_responses, duplicate_ids, refused, cancelled_in
@@ -37,7 +39,9 @@ cdef class Session(Wire):
     cdef int respond_c(self, Message m) except -1
     cdef int notice_c(self, Message m) except -1
     cdef int fault_c(self, Message m) except -1
-    cdef int finish_batch_c(self) except -1
+    cdef bint batch_is_full_c(self, BatchReply batch) noexcept
+    cdef int refuse_request_c(self, uint64_t ref, BatchReply batch) except -1
+    cdef int settle_batch_c(self, BatchReply batch, Py_ssize_t n_done) except -1
     cdef Outbox open_reply_c(self, uint64_t ref)
     cdef int close_reply_c(self, uint64_t ref) except -1
     cdef int result_c(self, uint64_t ref, object body) except -1

@@ -33,7 +33,13 @@ from collections import deque
 
 import msgspec
 
-from wirespeed._core._simd cimport WS_ID, WS_METHOD, WS_PROGRESS_TOKEN, WS_REQUEST_ID
+from wirespeed._core._simd cimport (
+    WS_ID,
+    WS_ID_INVALID,
+    WS_METHOD,
+    WS_PROGRESS_TOKEN,
+    WS_REQUEST_ID,
+)
 from wirespeed._core.batch cimport BatchReply
 from wirespeed._core.envelope cimport (
     BATCH,
@@ -91,7 +97,9 @@ cdef class Session(Wire):
         self.answers_faults = role == "server"
         self.null_ids = True
         self.answers_requests = True
+        self.max_id = limits.max_id
         self.max_in_flight = limits.max_in_flight
+        self.max_in_flight_bytes = limits.max_in_flight_bytes
         self.max_waiting = limits.max_waiting
         self.max_waiting_bytes = limits.max_waiting_bytes
         self.reader = MessageReader(limits=limits, framer=self.framer)
@@ -132,6 +140,7 @@ cdef class Session(Wire):
         return (
             self.inflight.live + self.n_gone + <size_t> self.n_cancelled
             < self.n_waiting + self.max_in_flight
+            and self.inflight.n_bytes + self.n_cancelled_bytes < self.max_in_flight_bytes
             and self.outbox.size < self.output_high
         )
 
@@ -160,9 +169,12 @@ cdef class Session(Wire):
     cdef Message next_c(self):
         """The next event, or None."""
         cdef Message m
+        cdef BatchReply batch
         while True:
             if self.batch is not None and not self.reader.elements:
-                self.finish_batch_c()
+                batch = self.batch
+                self.batch = None
+                self.settle_batch_c(batch, 1)
             if self.reader.elements and self.want_read_c():
                 m = <Message> self.reader.elements.pop()
             elif self.n_waiting and self.has_room_c():
@@ -185,6 +197,9 @@ cdef class Session(Wire):
                     self.batch.n_open = 1      # until all elements were looked at
                     continue
             self.messages_in += 1
+            if m.kind_c == REQUEST and m.scan.poi[WS_ID].len > self.max_id:
+                m.scan.id_kind = WS_ID_INVALID       # too long to be kept or echoed
+                m.invalid_c(FAULT_REQUEST, f"an id of more than {self.max_id} bytes")
             if m.kind_c == REQUEST:
                 if not self.answers_requests or self.register_c(m):
                     return m
@@ -200,11 +215,31 @@ cdef class Session(Wire):
             elif self.respond_c(m):
                 return m
 
-    cdef int finish_batch_c(self) except -1:
-        cdef BatchReply batch = self.batch
-        self.batch = None
-        batch.n_open -= 1
+    cdef bint batch_is_full_c(self, BatchReply batch) noexcept:
+        """Whether no more requests of a batch may start. They cannot wait: the answers that are
+        held leave only when the last request of their batch is answered."""
+        return batch is not None and self.n_batch_bytes >= self.max_in_flight_bytes
+
+    cdef int refuse_request_c(self, uint64_t ref, BatchReply batch) except -1:
+        """Answer a registered request with -31000."""
+        self.refused += 1
+        if self.batch_is_full_c(batch):
+            text = f"the answers of open batches have {self.max_in_flight_bytes} bytes or more"
+        else:
+            text = (
+                f"too many requests at once (the limits are {self.max_in_flight} requests"
+                f" and {self.max_in_flight_bytes} bytes)"
+            )
+        self.error_c(ref, OVERLOADED, text, None)
+        return 0
+
+    cdef int settle_batch_c(self, BatchReply batch, Py_ssize_t n_done) except -1:
+        """So many requests of a batch are done: send its answers when none is open, and count the
+        bytes that are held."""
+        batch.n_open -= n_done
         batch.finish_c(self.framer)
+        self.n_batch_bytes = self.n_batch_bytes - batch.n_counted + batch.out.size
+        batch.n_counted = batch.out.size
         return 0
 
     cdef int register_c(self, Message m) except -1:
@@ -220,7 +255,7 @@ cdef class Session(Wire):
             )
             return 0
         can_start = self.n_waiting == 0 and self.has_room_c()
-        ref = self.inflight.add_c(id)
+        ref = self.inflight.add_c(id, m.n if can_start else 0)
         if ref == 0 and self.is_flooded_c():
             m.ref = 0
             self.wait_c(m)
@@ -242,27 +277,31 @@ cdef class Session(Wire):
             self.refused += 1
             self.error_c(ref, self.refusal[0], self.refusal[1], None)
             return 0
+        if self.batch_is_full_c(self.batch):
+            return self.refuse_request_c(ref, self.batch)
         if can_start:
             return 1
         if method_is(m, b'"ping"', "ping") and self.outbox.size < 2 * self.output_high:
             return 1
         if self.must_stop_c():
             # we wait for the peer ourselves: its answer may lie behind this request
-            self.refused += 1
-            self.error_c(
-                ref, OVERLOADED,
-                f"too many requests at once (the limit is {self.max_in_flight})", None,
-            )
-            return 0
+            return self.refuse_request_c(ref, None)
         self.set_token_c(ref, WAITS)
         self.wait_c(m)
         return 0
 
     cdef bint leave_queue_c(self, Message m) except -1:
         """A message has waited. False: nothing of it is left to be shown."""
-        cdef BatchReply batch
-        if m.ref and self.inflight.slot_c(m.ref) is not NULL:
+        cdef BatchReply batch = None
+        cdef InFlightSlot *slot = self.inflight.slot_c(m.ref)
+        if slot is not NULL:
             self.inflight.set_token_c(m.ref, None)
+            if slot.batch is not NULL:
+                batch = <BatchReply> slot.batch
+            if self.batch_is_full_c(batch):
+                self.refuse_request_c(m.ref, batch)
+                return False
+            self.inflight.start_c(slot, m.n)
             return True
         self.n_gone -= 1
         if m.ref:
@@ -319,6 +358,7 @@ cdef class Session(Wire):
                 elif token is not None:
                     m.token = token
                     self.n_cancelled += 1
+                    self.n_cancelled_bytes += self.inflight.slot_c(ref).n_bytes
                 self.drop_inbound_c(ref)
             else:
                 # the other direction: the server ends a subscription of ours
@@ -337,8 +377,7 @@ cdef class Session(Wire):
             batch = <BatchReply> slot.batch
         self.inflight.remove_c(ref)
         if batch is not None:
-            batch.n_open -= 1
-            batch.finish_c(self.framer)
+            self.settle_batch_c(batch, 1)
         return 0
 
     cdef int fault_c(self, Message m) except -1:
@@ -442,12 +481,11 @@ cdef class Session(Wire):
             out.text_c(b'"id":null,')
         out.text_c(b'"error":')
         out.write_object_c(body)
-        if batch is None:
-            self.framer.close_c(c'}')
-        else:
-            out.text_c(b"}")
         self.messages_out += 1
-        return 0
+        if batch is None:
+            return self.framer.close_c(c'}')
+        out.text_c(b"}")
+        return self.settle_batch_c(batch, 0)
 
     cdef int set_token_c(self, uint64_t ref, object token) except -1:
         """Remember who works on a request, for its cancellation."""
@@ -456,6 +494,8 @@ cdef class Session(Wire):
     cdef int cancelled_done_c(self) except -1:
         """The handler of a cancelled request has ended."""
         if self.n_cancelled:
+            # which of them ended is not known: each stands for an equal share of the bytes
+            self.n_cancelled_bytes -= self.n_cancelled_bytes // <size_t> self.n_cancelled
             self.n_cancelled -= 1
         return 0
 
@@ -596,6 +636,8 @@ cdef class Session(Wire):
             "requests_in_flight": self.inflight.live,
             "requests_waiting": self.n_waiting,
             "requests_outstanding": self.pending.live,
+            "bytes_in_flight": self.inflight.n_bytes,
+            "bytes_in_batches": self.n_batch_bytes,
             "bytes_queued": self.outbox.size,
             "faults": self.faults,
             "duplicate_ids": self.duplicate_ids,

@@ -23,10 +23,10 @@ IDS = [
     '"é"',
     '"\\u00e9"',
     '"\\ud800"',
-    '"' + "x" * 23 + '"',  # around the length that the table keeps in place
-    '"' + "x" * 22 + '"',
-    '"' + "x" * 24 + '"',
-    '"' + "long" * 10_000 + '"',
+    '"' + "x" * 30 + '"',  # around the length that the table keeps in place
+    '"' + "x" * 29 + '"',
+    '"' + "x" * 31 + '"',
+    '"' + "long" * 255 + '"',
 ]
 
 
