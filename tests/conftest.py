@@ -26,7 +26,10 @@ from wirespeed import core
 from wirespeed.protocol.revisions import REVISIONS
 from wirespeed.transport.loop import loop_factory as default_loop
 
+HERE = Path(__file__).parent
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+# Folders all of whose tests exercise compiled modules.
+COMPILED = {"core", "fuzz", "property", "stress", "transport"}
 # Folders whose tests run on both loops.
 BOTH_LOOPS = {"transport", "stress"}
 # The newest revision of each era, for tests that do not assert rules of revisions.
@@ -124,6 +127,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 MARKERS = (
     "smoke: a sample of every folder that runs within a minute, on both loops",
     "full(why): left out unless the run has --full",
+    "compiled: exercises compiled modules, so it runs under sanitizers and on each Python, too",
     "both_loops: the test runs on asyncio's own loop and on uvloop",
     "every_revision: the test asserts rules of revisions, so it runs in each of them",
     "off_schema(why): the package is made to send what no revision knows",
@@ -156,7 +160,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
     if "any_loop" in metafunc.fixturenames:
         chosen = os.environ.get("WIRESPEED_LOOP")
-        of_loops = not BOTH_LOOPS.isdisjoint(metafunc.definition.path.parts)
+        of_loops = not BOTH_LOOPS.isdisjoint(metafunc.definition.path.relative_to(HERE).parts)
         both = not chosen and (of_loops or marked("both_loops", "smoke"))
         metafunc.parametrize("any_loop", tuple(LOOPS) if both else (chosen or "uvloop",))
     if "any_revision" in metafunc.fixturenames:
@@ -164,8 +168,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("any_revision", tuple(REVISIONS) if every else SAMPLE)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what only a run with --full does."""
+    """Mark whole folders; leave out what only a run with --full does."""
+    for item in items:
+        if not COMPILED.isdisjoint(item.path.relative_to(HERE).parts):
+            item.add_marker(pytest.mark.compiled)
     if config.getoption("--full"):
         return
     left_out = [item for item in items if item.get_closest_marker("full")]

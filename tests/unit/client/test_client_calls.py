@@ -26,6 +26,8 @@ from wirespeed.errors import (
 from wirespeed.limits import Limits
 from wirespeed.protocol.blocks import Audio, EmbeddedResource, Image, ResourceLink, Text
 
+pytestmark = pytest.mark.compiled
+
 Make = Callable[..., Fake]
 
 

@@ -16,7 +16,7 @@ from wirespeed.errors import CallTimeout, ConnectionClosed, RemoteError
 from wirespeed.limits import Limits
 from wirespeed.protocol import codes
 
-pytestmark = pytest.mark.smoke
+pytestmark = [pytest.mark.smoke, pytest.mark.compiled]
 
 
 @pytest.fixture(params=["legacy", "modern"])

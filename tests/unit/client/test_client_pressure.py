@@ -13,6 +13,8 @@ from wirespeed import Client
 from wirespeed.errors import CallTimeout, ConnectionClosed
 from wirespeed.limits import Limits
 
+pytestmark = pytest.mark.compiled
+
 Make = Callable[..., Fake]
 
 LIMITS = Limits(output_high=256 << 10, output_low=64 << 10)

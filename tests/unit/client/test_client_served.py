@@ -17,6 +17,8 @@ from client_lab import Run, open_fds, until
 from wirespeed import Client, Context, Server, WebSocket
 from wirespeed.errors import CallTimeout, ConnectionLost, TransportError, UpgradeRefused
 
+pytestmark = pytest.mark.compiled
+
 KINDS = pytest.mark.parametrize("kind", ["ws", "wss", "unix", "tcp"])
 
 

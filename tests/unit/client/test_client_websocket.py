@@ -21,6 +21,8 @@ from wirespeed.errors import (
     UpgradeRefused,
 )
 
+pytestmark = pytest.mark.compiled
+
 Message = dict[str, Any]
 
 ERAS = pytest.mark.parametrize("rules", [LEGACY_PEER, MODERN_PEER], ids=["legacy", "modern"])

@@ -24,6 +24,8 @@ from wirespeed.errors import (
 )
 from wirespeed.limits import Limits
 
+pytestmark = pytest.mark.compiled
+
 Message = dict[str, Any]
 
 ERAS = pytest.mark.parametrize("rules", [LEGACY_PEER, MODERN_PEER], ids=["legacy", "modern"])

@@ -15,6 +15,8 @@ from wirespeed.client import LogMessage
 from wirespeed.errors import CallTimeout, ChildExited, InvalidResponse
 from wirespeed.limits import Limits
 
+pytestmark = pytest.mark.compiled
+
 Make = Callable[..., Fake]
 
 

@@ -16,6 +16,8 @@ from wirespeed.litemcp.envelope import BadMessage, id_of
 from wirespeed.litemcp.ids import SeenIds
 from wirespeed.litemcp.messages import VERSION, parse_version, refuse_version
 
+pytestmark = pytest.mark.compiled
+
 # -- versions -------------------------------------------------------------------------------------
 
 

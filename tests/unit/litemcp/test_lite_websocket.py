@@ -21,6 +21,8 @@ from wirespeed.client import Socket, WebSocket
 from wirespeed.errors import ConnectionLost, TransportError, UpgradeRefused
 from wirespeed.litemcp import LiteClient, LiteServer, serve
 
+pytestmark = pytest.mark.compiled
+
 TOKEN = "sesame"
 
 

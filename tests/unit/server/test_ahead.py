@@ -15,6 +15,8 @@ from wirespeed import Server
 from wirespeed.server.ahead import Ahead, Begun
 from wirespeed.server.passage import InboundRequest, Reply
 
+pytestmark = pytest.mark.compiled
+
 TOOLS = pytest.mark.parametrize("tool", ["quick", "slow", "inline", "threaded"])
 
 

@@ -12,6 +12,8 @@ from server_lab import text_of
 from wirespeed import Context, Server
 from wirespeed.limits import Limits
 
+pytestmark = pytest.mark.compiled
+
 REFUSED = {"code": -31001, "message": "The server is shutting down"}
 ROOTS = {"roots": [{"uri": "file:///work"}]}
 

@@ -12,7 +12,7 @@ from server_lab import LEGACY, MODERN, text_of
 from wirespeed import Context, Server
 from wirespeed.server import Icon
 
-pytestmark = pytest.mark.every_revision
+pytestmark = [pytest.mark.every_revision, pytest.mark.compiled]
 INFO = META + "serverInfo"
 
 

@@ -14,6 +14,8 @@ from server_lab import text_of
 from wirespeed import Context, Server
 from wirespeed.limits import Limits
 
+pytestmark = pytest.mark.compiled
+
 MIB = 1024 * 1024
 
 

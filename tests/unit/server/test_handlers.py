@@ -16,6 +16,8 @@ from server_lab import text_of
 
 from wirespeed import Context, Server
 
+pytestmark = pytest.mark.compiled
+
 variable: contextvars.ContextVar[Any] = contextvars.ContextVar("variable", default="unset")
 
 

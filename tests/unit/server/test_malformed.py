@@ -12,6 +12,8 @@ from server_lab import LEGACY, MODERN, Peer, text_of
 from wirespeed import Server
 from wirespeed.limits import Limits
 
+pytestmark = pytest.mark.compiled
+
 ABSENT = object()
 NULL_IDS = ("2024-11-05", "2025-03-26", "2025-06-18")
 

@@ -19,6 +19,8 @@ from wirespeed.limits import Limits
 from wirespeed.server.middleware import ServerRequest
 from wirespeed.server.passage import InboundRequest, Reply
 
+pytestmark = pytest.mark.compiled
+
 INFO = META + "serverInfo"
 variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
 

@@ -22,7 +22,7 @@ from wirespeed.client import (
 from wirespeed.protocol.blocks import Audio, ResourceContents, ResourceLink, Text, UnknownContent
 from wirespeed.server import PromptMessage, PromptResult, ResourceResult, ToolResult
 
-pytestmark = pytest.mark.every_revision
+pytestmark = [pytest.mark.every_revision, pytest.mark.compiled]
 META_PREFIX = "io.modelcontextprotocol/"
 OWN = {"com.example/k": 1}
 HOP = {

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from wirespeed import Client, Server
 from wirespeed.server.texts import LongTexts
 
+pytestmark = pytest.mark.compiled
+
 LONG = "x" * 3000
 OTHER = "é" * 3000
 

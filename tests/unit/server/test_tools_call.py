@@ -19,6 +19,8 @@ from wirespeed import Context, Server
 from wirespeed.errors import ProtocolError
 from wirespeed.server import Image, RawResult
 
+pytestmark = pytest.mark.compiled
+
 
 def tool_call(version: str, id: Any, tool: str, arguments: Any = None) -> Any:
     if version != MODERN:
