@@ -6,8 +6,7 @@ uvloop, from any thread's loop, and leaves no zombie even if the loop is closed 
 
 The child leads its own session and so its own process group, which is what gets signalled:
 wrappers such as npx, uvx or a shell die together with the server that they started.
-PR_SET_PDEATHSIG is not used: the kernel sends it when the *thread* that launched the child
-ends, not the process. If this process is killed, the child sees its stdin end.
+If this process is killed, the child sees its stdin end, and the guard process ends its group.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from wirespeed.errors import ChildExited, LaunchError
 from wirespeed.transport.diagnose import describe_status, launch_reason
+from wirespeed.transport.guard import guard
 from wirespeed.transport.stderr import Drain, open_sink
 
 if TYPE_CHECKING:
@@ -91,8 +91,18 @@ class _Process:
             self.pid = popen.pid
             self.gone = False
             abandoned = self.abandoned
+            if not abandoned:
+                guard.add(popen.pid)
         if abandoned:
             self.signal(signal.SIGKILL)
+
+    def release(self) -> None:
+        """Kills the group; no guard is needed for it any more."""
+        with self.lock:
+            self.abandoned = True
+        self.signal(signal.SIGKILL)
+        if self.pid:
+            guard.remove(self.pid)
 
     def reap(self) -> None:
         """Blocks until the leader has exited, and takes its status."""
@@ -178,9 +188,7 @@ def _abandon(process: _Process) -> None:
     """For a Child that was collected, or is still open when the interpreter exits."""
     if os.getpid() != process.owner:
         return  # a fork of the process that owns the child
-    with process.lock:
-        process.abandoned = True
-    process.signal(signal.SIGKILL)
+    process.release()
     process.close()
 
 
@@ -203,6 +211,7 @@ def _work(
         process.signal(signal.SIGKILL)  # the loop was closed: nobody will ever use this child
     if error is not None:
         return
+    guard.start()
     process.reap()
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(_on_exit, child)
@@ -447,7 +456,7 @@ class Child:
         It is reaped in the background; needs no running loop.
         """
         self._closed = True
-        self._process.signal(signal.SIGKILL)
+        self._process.release()
         self.close_stdin()
         self.close_stdout()
         if self._stderr is not None:
