@@ -1,12 +1,13 @@
 """A client that is a subreaper, as init in a container is: ends a child with a grandchild.
 
-Prints how many children, zombies included, are left when the shutdown is over.
+Prints which child, zombies included, is left when the shutdown is over and the guard had time.
 """
 
 import asyncio
 import ctypes
 import os
 import sys
+import time
 
 from wirespeed.client.target import Stdio
 from wirespeed.transport.process import Child
@@ -23,6 +24,9 @@ async def main() -> None:
 ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 asyncio.run(main())
 try:
+    for _ in range(100):
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        time.sleep(0.02)
     print("left", os.waitpid(-1, os.WNOHANG)[0])
 except ChildProcessError:
     print("none left")
