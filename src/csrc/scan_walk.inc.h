@@ -8,8 +8,8 @@
  * digits) ends there at the latest, and only behind a value the end must be looked for. All
  * functions return the offset behind what they read, or 0. */
 
-/* The string whose inside starts at p[i]. Behind `patience` only plain ASCII is read. */
-WS_INLINE size_t V(string)(const uint8_t *p, size_t n, size_t i, size_t patience)
+/* The string whose inside starts at p[i]. Behind `budget` only plain ASCII is read. */
+WS_INLINE size_t V(string)(const uint8_t *p, size_t n, size_t i, size_t budget)
 {
     if (WS_LIKELY(n - i >= 16)) {
         const size_t plain = V(special16)(p + i);
@@ -32,7 +32,7 @@ WS_INLINE size_t V(string)(const uint8_t *p, size_t n, size_t i, size_t patience
             return 0;
         if (p[i] == '"')
             return i + 1;
-        if (i > patience)
+        if (i > budget)
             return 0;
         if (p[i] >= 0x80) {
             do {
@@ -40,7 +40,7 @@ WS_INLINE size_t V(string)(const uint8_t *p, size_t n, size_t i, size_t patience
                 if (len == 0)
                     return 0;
                 i += len;
-            } while (i < n && p[i] >= 0x80 && i <= patience);
+            } while (i < n && p[i] >= 0x80 && i <= budget);
         } else if (p[i] == '\\') {
             const size_t len = ws_escape_length(p + i, n - i);
             if (len == 0)
@@ -88,14 +88,17 @@ WS_INLINE size_t V(number)(const uint8_t *p, size_t n, size_t i, int *integer)
 
 /* How many bytes of an array or object are walked token by token: about where V(container) starts
  * to be faster in spite of what it costs to enter. */
-#ifndef WS_PATIENCE
-#define WS_PATIENCE 96
+#ifndef WS_WALKED
+#define WS_WALKED 96
 #endif
+#define WS_WALKED_STRING 64 /* what the last string may add to it */
 
-/* An array or object; gives up where it is longer than that. */
+/* An array or object; gives up where it is longer than that. V(container) then starts over, so this
+ * bounds how many bytes are read twice. */
 WS_INLINE size_t V(short_container)(const uint8_t *p, size_t n, size_t i, uint32_t limit)
 {
-    const size_t patience = i + WS_PATIENCE;
+    const size_t budget = i + WS_WALKED;
+    const size_t reach = n - i > WS_WALKED + WS_WALKED_STRING ? budget + WS_WALKED_STRING : n;
     uint64_t kinds = 0; /* a bit for each open level, 1: object; innermost lowest */
     uint32_t depth = 0;
     int integer;
@@ -103,7 +106,7 @@ WS_INLINE size_t V(short_container)(const uint8_t *p, size_t n, size_t i, uint32
     if (limit > 64)
         limit = 64;
 open:
-    if (depth == limit || i > patience)
+    if (depth == limit)
         return 0;
     depth++;
     kinds = kinds << 1 | (p[i] == '{');
@@ -113,16 +116,18 @@ open:
     if (!(kinds & 1))
         goto value;
 key:
-    if (p[i] != '"' || (i = V(string)(p, n, i + 1, patience)) == 0)
+    if (p[i] != '"' || i > budget || (i = V(string)(p, reach, i + 1, budget)) == 0)
         return 0;
     i = ws_skip_space(p, i);
     if (p[i] != ':')
         return 0;
     i = ws_skip_space(p, i + 1);
 value:
+    if (i > budget)
+        return 0;
     switch (p[i]) {
     case '"':
-        i = V(string)(p, n, i + 1, patience);
+        i = V(string)(p, reach, i + 1, budget);
         break;
     case '{':
     case '[':
@@ -143,8 +148,6 @@ value:
             return 0;
         i = ws_skip_space(p, i);
         if (p[i] == ',') {
-            if (i > patience)
-                return 0;
             i = ws_skip_space(p, i + 1);
             if (kinds & 1)
                 goto key;

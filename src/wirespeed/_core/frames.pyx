@@ -36,13 +36,15 @@ cdef class FrameStream(Wire):
     cdef bint has_room_c(self) noexcept:
         return self.want_read_c()
 
+    cdef bint wants_turn_c(self) noexcept:
+        return self.held
+
     cdef int next_c(self, Span *frame) except -1:
         cdef int got
         if not self.want_read_c():
-            # so that the link comes back to what was read already
-            self.n_waiting = self.framer.buffered_c() != 0
+            self.held = self.framer.buffered_c() != 0
             return FRAME_MORE
-        self.n_waiting = 0
+        self.held = False
         got = self.framer.next_frame_c(frame)
         if got == FRAME_READY:
             self.frames_in += 1

@@ -15,6 +15,7 @@ cdef class Session(Wire):
     cdef readonly Pending pending        # requests of ours
     cdef readonly InFlight inflight      # requests of the peer
     cdef object waiting                  # deque: requests held back by flow control
+    cdef size_t n_waiting                # their number
     cdef size_t n_waiting_bytes
     cdef size_t n_gone                   # of the waiting: in flight no more, or faults
     cdef BatchReply batch                # that they belong to

@@ -166,6 +166,9 @@ cdef class Session(Wire):
     cdef bint awaits_c(self) noexcept:
         return self.pending.live != 0
 
+    cdef bint wants_turn_c(self) noexcept:
+        return self.n_waiting != 0
+
     cdef Message next_c(self):
         """The next event, or None."""
         cdef Message m

@@ -22,10 +22,9 @@ cdef class Slab:
 
 
 cdef class Lease:
-    cdef Slab slab                # pinned owner; None once released
+    cdef Slab slab                # pinned owner
     cdef const uint8_t *p
     cdef Py_ssize_t n
-    cdef Py_ssize_t n_views       # buffer exports alive
 
     @staticmethod
     cdef Lease of(Slab slab, const uint8_t *p, size_t n)

@@ -119,8 +119,9 @@ cdef class Lease:
     """A read-only view of a part of a message, still where it was read.
 
     Supports the buffer protocol: ``msgspec.json.decode(lease)``, ``bytes(lease)``,
-    ``orjson.loads(memoryview(lease))``. It pins the block of input memory it points into; keep it
-    for long only after :meth:`copy`.
+    ``orjson.loads(memoryview(lease))``. It pins the block of input memory that it points into, up
+    to several MiB, as long as it or any view of it lives (a ``msgspec.Raw`` decoded from it is
+    one): keep a :meth:`copy` instead of a lease.
     """
 
     def __init__(self):
@@ -140,15 +141,9 @@ cdef class Lease:
             self.slab.n_leases -= 1
 
     def __getbuffer__(self, Py_buffer *view, int flags):
-        if self.slab is None:
-            raise ValueError("this lease was released")
         if flags & PyBUF_WRITABLE:
             raise BufferError("a lease is read-only")
         PyBuffer_FillInfo(view, self, <void *> self.p, self.n, 1, flags)
-        self.n_views += 1
-
-    def __releasebuffer__(self, Py_buffer *view):
-        self.n_views -= 1
 
     def __len__(self):
         return self.n
@@ -157,8 +152,6 @@ cdef class Lease:
         return self.copy()
 
     def __repr__(self):
-        if self.slab is None:
-            return "<Lease released>"
         return f"<Lease of {self.n} bytes>"
 
     def __eq__(self, other):
@@ -171,18 +164,8 @@ cdef class Lease:
     __hash__ = None
 
     def copy(self):
-        """The bytes, owned by the caller: the lease may go, and with it the input memory."""
-        if self.slab is None:
-            raise ValueError("this lease was released")
+        """A copy of the bytes, which does not pin the input memory."""
         return PyBytes_FromStringAndSize(<const char *> self.p, self.n)
-
-    def release(self):
-        """Unpin the input memory now. BufferError while a memoryview of the lease is alive."""
-        if self.n_views:
-            raise BufferError("a view of this lease is still in use")
-        if self.slab is not None:
-            self.slab.n_leases -= 1
-            self.slab = None
 
 
 @cython.final

@@ -8,7 +8,6 @@ cdef class Wire:
     cdef readonly object limits
     cdef readonly Framer framer          # how frames lie in the stream, both ways
     cdef readonly Outbox outbox
-    cdef size_t n_waiting                # messages held back by flow control
     cdef size_t output_high
     cdef readonly long long bytes_in, bytes_out
 
@@ -19,3 +18,4 @@ cdef class Wire:
     cdef bint want_read_c(self) noexcept
     cdef bint has_room_c(self) noexcept
     cdef bint awaits_c(self) noexcept
+    cdef bint wants_turn_c(self) noexcept

@@ -1,3 +1,4 @@
+# cython: nonecheck=True
 """One end of a byte stream: bytes in, bytes out, and when to pause. What links move bytes for.
 
 Subclasses give the bytes a meaning: `wirespeed._core.session.Session` (JSON-RPC messages) and
@@ -12,6 +13,7 @@ from wirespeed._core.outbox cimport Outbox, iovec
 
 cdef enum:
     TAPPED_VECTORS = 64      # no link writes more at once
+    HEAP_TYPE = 512          # Py_TPFLAGS_HEAPTYPE: a class made by Python code
 
 # Set by tests only; looked at once for each read and write of a stream.
 cdef object tap = None
@@ -29,7 +31,17 @@ def set_tap(function):
 
 
 cdef class Wire:
-    """The framing, the outgoing bytes and the limits of one connection. Abstract."""
+    """The framing, the outgoing bytes and the limits of one connection.
+
+    Abstract: only compiled classes, which call `join_c`, can extend it (TypeError for others).
+    """
+
+    def __cinit__(self, *args, **kwargs):
+        cdef type base = type(self)
+        while base.__flags__ & HEAP_TYPE:
+            base = base.__base__
+        if base is Wire:
+            raise TypeError("Wire is abstract: use Session or FrameStream")
 
     cdef int join_c(self, object limits, Framer framer) except -1:
         """Take up the framing; it writes to our outbox."""
@@ -111,7 +123,12 @@ cdef class Wire:
         return self.outbox.size < self.output_high
 
     cdef bint awaits_c(self) noexcept:
-        """Whether something of the peer is still waited for, although it reads nothing."""
+        """Whether an answer of the peer is still awaited, although the peer reads nothing."""
+        return False
+
+    cdef bint wants_turn_c(self) noexcept:
+        """Whether input that was taken in already is held back, and `next` will show it once there
+        is room."""
         return False
 
     # -- bytes out -----------------------------------------------------------------------------

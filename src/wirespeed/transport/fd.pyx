@@ -1,8 +1,9 @@
-"""Byte streams on non-blocking file descriptors: pipes, sockets, and what else can be polled.
+# cython: nonecheck=True
+"""Byte streams on non-blocking file descriptors: pipes, sockets, and all else that can be polled.
 
-Reads go straight into the session's slab and writes come straight out of its gather list, on any
-asyncio loop: uvloop's and asyncio's own transports would put a Python call and, on asyncio, a copy
-between (measured in docs/architecture.md).
+The link reads straight into the wire's input memory and writes straight out of its gather list, on
+any asyncio loop. The transports of uvloop and asyncio would add a Python call for each read and
+write, and asyncio's a copy.
 """
 
 cimport cython
@@ -29,26 +30,26 @@ cdef extern from "<sys/uio.h>" nogil:
     ssize_t c_writev "writev"(int fd, const iovec *vectors, int n)
 
 cdef enum:
-    READS_A_TURN = 8       # then the loop gets its turn
-    REST_TURNS = 16        # of what a peer said before it stopped to listen
+    READS_A_TURN = 8       # then the loop serves others
+    LAST_TURNS = 16        # reads of what a peer sent before it stopped reading
     MAX_VECTORS = 64
-    DOUBT_AFTER = 1        # seconds
+    PEEK_AFTER = 1         # seconds
 
 
 @cython.final
 cdef class FdLink(Link):
     """Joins an endpoint to a pair of file descriptors (the same one twice for a socket).
 
-    The descriptors must be non-blocking; the link does not close them, `on_lost` is where their
-    owner does.
+    The descriptors must be non-blocking. The link does not close them: their owner closes them
+    in `on_lost`.
     """
 
     def __init__(self, loop, Endpoint endpoint not None, int read_fd, int write_fd):
         Link.__init__(self, loop, endpoint)
         self.read_fd = read_fd
         self.write_fd = write_fd
-        # sockets, and loops of libuv
-        self.doubts = read_fd == write_fd and type(loop).__module__.startswith("uvloop")
+        # only sockets are reset, and only libuv misses it
+        self.peeks = read_fd == write_fd and type(loop).__module__.startswith("uvloop")
 
     def start(self):
         """Begin to read. OSError or PermissionError for a descriptor that cannot be polled."""
@@ -63,7 +64,7 @@ cdef class FdLink(Link):
         self.read_c()
 
     cdef int read_c(self) except -1:
-        cdef Wire wire = self.endpoint.wire
+        cdef Wire wire = self.wire
         cdef uint8_t *p = NULL
         cdef size_t room = 0
         cdef ssize_t n
@@ -77,7 +78,7 @@ cdef class FdLink(Link):
                 if not self.reading:
                     return 0
                 if <size_t> n < room:
-                    return self.doubt_c()
+                    return self.peek_later_c()
             elif n == 0:
                 self._stop_reading()
                 self.saw_eof = True
@@ -90,22 +91,22 @@ cdef class FdLink(Link):
                 return 0
             else:
                 return self.lose_c(OSError(errno, os.strerror(errno)))
-        return self.doubt_c()
+        return self.peek_later_c()
 
-    cdef int doubt_c(self) except -1:
-        """See to it that an end behind what was read is noticed.
+    cdef int peek_later_c(self) except -1:
+        """Make sure that a reset behind the bytes just read is noticed.
 
-        libuv polls no more once it has told of an error, and it tells of a reset together with the
-        data before it: somebody has to look behind those, once it is quiet.
+        libuv stops polling a descriptor after an error, and reports a reset together with the data
+        before it. The link therefore peeks at the socket once it has been quiet for a while.
         """
-        if self.doubts and self.doubt is None:
-            self.doubt = self.loop.call_later(DOUBT_AFTER, self._look_behind)
+        if self.peeks and self.peek_timer is None:
+            self.peek_timer = self.loop.call_later(PEEK_AFTER, self._peek)
         return 0
 
-    def _look_behind(self):
+    def _peek(self):
         cdef char byte = 0
         cdef ssize_t n
-        self.doubt = None
+        self.peek_timer = None
         if self.reading and not self.lost:
             n = c_recv(self.read_fd, &byte, 1, MSG_PEEK)
             if n >= 0 or errno != EAGAIN:
@@ -115,15 +116,15 @@ cdef class FdLink(Link):
         if self.reading:
             self.reading = False
             self.loop.remove_reader(self.read_fd)
-            if self.doubt is not None:
-                self.doubt.cancel()
-                self.doubt = None
+            if self.peek_timer is not None:
+                self.peek_timer.cancel()
+                self.peek_timer = None
 
     cpdef object update_reading(self):
         cdef bint want
         if self.lost or self.saw_eof:
             return
-        want = (not self.closing or self.ending) and self.endpoint.wire.want_read_c()
+        want = (not self.closing or self.ending) and self.wire.want_read_c()
         if want and not self.reading:
             self.reading = True
             self.loop.add_reader(self.read_fd, self._readable)
@@ -131,7 +132,7 @@ cdef class FdLink(Link):
             self._stop_reading()
 
     cpdef object flush(self):
-        cdef Wire wire = self.endpoint.wire
+        cdef Wire wire = self.wire
         cdef iovec vectors[MAX_VECTORS]
         cdef int n_vectors
         cdef ssize_t n
@@ -150,7 +151,7 @@ cdef class FdLink(Link):
                 self.loop.add_writer(self.write_fd, self._writable)
                 break
             elif wire.awaits_c() and not self.saw_eof:
-                # the peer takes nothing any more, but may have answered before
+                # the peer reads no more, but may have answered before
                 self.broken = OSError(errno, os.strerror(errno))
                 self.loop.call_soon(self._read_rest)
                 return
@@ -160,7 +161,7 @@ cdef class FdLink(Link):
         self.check_drained_c()
 
     def _read_rest(self):
-        for _ in range(REST_TURNS):
+        for _ in range(LAST_TURNS):
             if self.lost or not self.reading:
                 break
             self.read_c()
@@ -171,7 +172,7 @@ cdef class FdLink(Link):
         self.loop.remove_writer(self.write_fd)
         self.flush()
         if not self.lost:
-            # requests that waited for the peer to read may go on
+            # requests that waited until the peer reads may start
             self.deliver_c()
 
     cdef int lose_c(self, object exc) except -1:
@@ -187,14 +188,14 @@ cdef class FdLink(Link):
         return 0
 
     def half_close(self):
-        """Tell the peer that nothing more will come: the end of the stream, for a socket."""
+        """Tell the peer that no more bytes will come: shut down a socket for writing."""
         if c_shutdown(self.write_fd, SHUT_WR) != 0:
             self.close()
 
     def lose(self, exc):
-        """Stop now, because of `exc`; `on_lost(exc)` follows at once."""
+        """Close at once because of `exc`; `on_lost(exc)` follows at once."""
         self.lose_c(exc)
 
     def close(self):
-        """Stop now; what is queued is dropped. `on_lost(None)` follows at once."""
+        """Close at once and drop the queued output. `on_lost(None)` follows at once."""
         self.lose_c(None)

@@ -2,8 +2,8 @@ from wirespeed._core.wire cimport Wire
 
 
 cdef class Endpoint:
-    cdef public Wire wire               # set before the link is made
-    cdef readonly Link link            # None before `attach`, and after the link is lost
+    cdef public Wire wire               # set before the link is made, and never replaced
+    cdef readonly Link link             # None before the link is made, and after it is lost
 
     cpdef object on_data(self)
     cpdef object on_eof(self)
@@ -14,14 +14,15 @@ cdef class Endpoint:
 cdef class Link:
     cdef readonly object loop
     cdef readonly Endpoint endpoint
+    cdef readonly Wire wire            # the endpoint's
     cdef bint flush_scheduled
-    cdef bint corked                   # input is being worked through: it flushes at its end
-    cdef bint was_full                 # the outbox passed its high mark: `on_drained` is owed
+    cdef bint corked                   # events are being delivered: `deliver_c` flushes after them
+    cdef bint was_full                 # the outbox reached its high mark: `on_drained` is owed
     cdef public bint closing           # no more requests are taken
-    cdef readonly bint ending          # goodbye was said: the peer's is waited for
-    cdef bint half_closed              # all is said and sent: the peer's end is waited for
-    cdef object patience               # the timer of that
-    cdef public double close_timeout   # seconds for it
+    cdef readonly bint ending          # our goodbye is sent; the peer's is awaited
+    cdef bint half_closed              # both goodbyes are sent; the peer's end is awaited
+    cdef object close_timer            # bounds these two waits
+    cdef public double close_timeout   # seconds for the peer's goodbye
     cdef object flush_callback
 
     cdef int wrote_c(self) except -1
