@@ -40,6 +40,7 @@ from wirespeed.errors import (
     WirespeedError,
 )
 from wirespeed.protocol import codes
+from wirespeed.protocol.asking import TASK_REQUESTS
 from wirespeed.protocol.results import CallToolResult
 
 if TYPE_CHECKING:
@@ -53,12 +54,6 @@ __all__ = ["TASKS", "TaskCalls"]
 
 TASKS = "io.modelcontextprotocol/tasks"
 """The extension of 2026-07-28 that tasks are."""
-
-# What a server of 2025-11-25 may ask for as tasks, by capability.
-_REQUESTS: dict[str, dict[str, Any]] = {
-    "sampling": {"createMessage": {}},
-    "elicitation": {"create": {}},
-}
 
 _tokens = itertools.count(1)
 
@@ -117,7 +112,7 @@ class TaskCalls(Requests, Rounds):
                 raise TypeError(f"extensions[{name!r}] must be a mapping of settings")
         found: dict[str, Any] = {"extensions": dict(extensions)} if extensions else {}
         if asked is not None:
-            requests = {top: _REQUESTS[top] for top, handler in asked.items() if handler}
+            requests = {top: {name: {}} for top, name in TASK_REQUESTS.values() if asked.get(top)}
             if not requests:
                 raise ValueError(
                     "task_requests is about on_sample and on_elicit, which are missing"

@@ -1,10 +1,9 @@
 """Requests of a server of 2025-11-25 that this client answers as tasks (basic/utilities/tasks):
-sampling and elicitation, where handlers may take long.
+sampling and elicitation, whose handlers may take long.
 
-A task lives as long as its connection, at most. `Client(task_requests=True)` declares it. Where
-there are `MAX_TASKS`, or what they hold is too much, those that are over make room before their
-time to live ends: first those whose result was fetched, the oldest first. What is at work is never
-dropped.
+``Client(task_requests=True)`` declares it. A task ends with its connection at the latest. At
+`MAX_TASKS` or `MAX_BYTES` the oldest finished tasks are forgotten before their time to live ends;
+a task at work is not.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from wirespeed.client.inbox import Inbox, _Running
 from wirespeed.client.progress import Reporter, reporter_of
 from wirespeed.errors import Declined, HandlerFailed, ProtocolError
 from wirespeed.protocol import codes
-from wirespeed.protocol.asking import CREATE_MESSAGE, ELICIT
+from wirespeed.protocol.asking import CREATE_MESSAGE, TASK_REQUESTS
 from wirespeed.tasks.memory import MemoryTaskStore
 from wirespeed.tasks.model import Task, TaskLimit, TaskStateError, new_task_id
 from wirespeed.tasks.shown import cursor_of, place_of, status_of, ttl_of, view, with_related
@@ -69,12 +68,10 @@ class TaskInbox(Inbox):
             max_tasks=MAX_TASKS, max_tasks_per_owner=MAX_TASKS, max_bytes=MAX_BYTES
         )
         self._workers: dict[str, asyncio.Future[Any]] = {}
-        self._fetched: set[str] = set()  # whose result the server has
         self._changed = asyncio.Event()  # replaced at each change
         requests = self._capabilities["tasks"].get("requests", {})
-        parts = {CREATE_MESSAGE: ("sampling", "createMessage"), ELICIT: ("elicitation", "create")}
         self._offered = {
-            method for method, (top, name) in parts.items() if name in requests.get(top, {})
+            method for method, (top, name) in TASK_REQUESTS.items() if name in requests.get(top, {})
         }
 
     def asked(self, message: Message) -> bool:
@@ -133,7 +130,6 @@ class TaskInbox(Inbox):
             raise ProtocolError(codes.INVALID_PARAMS, f"Invalid params: {exc}") from None
         now = now_ms()
         for task_id in await self._store.expire(now):
-            self._fetched.discard(task_id)
             if (worker := self._workers.pop(task_id, None)) is not None:
                 worker.cancel()
         task = Task(
@@ -145,13 +141,10 @@ class TaskInbox(Inbox):
             ttl=TTL if ttl is None else max(1, int(min(ttl, TTL))),
             poll=POLL,
         )
-        while True:
-            try:
-                await self._store.create(task)
-                break
-            except TaskLimit as exc:
-                if not await self._make_room():
-                    raise ProtocolError(codes.OVERLOADED, f"Too many tasks: {exc}") from None
+        try:
+            await self._store.create(task)
+        except TaskLimit as exc:
+            raise ProtocolError(codes.OVERLOADED, f"Too many tasks: {exc}") from None
         work = self._work(task, question, reporter)
         worker = self._workers[task.id] = self._connection.owner.spawn(work)
         worker.add_done_callback(lambda _: self._workers.pop(task.id, None))
@@ -174,31 +167,12 @@ class TaskInbox(Inbox):
             await self._fail(task.id, codes.INTERNAL_ERROR, "Internal error")
         else:
             now = now_ms()
-            while True:
-                try:
-                    await self._change(task.id, lambda task: task.completed(result, now))
-                    break
-                except TaskLimit as exc:
-                    if await self._make_room():
-                        continue
-                    logger.warning("an answer cannot be kept: %s", exc)
-                    text = "The result is too large to keep"
-                    await self._fail(task.id, codes.INTERNAL_ERROR, text)
-                    break
-
-    async def _make_room(self) -> bool:
-        """Forget a task that is over; whether there was one."""
-        page = await self._store.page(_OWNER, 0, MAX_TASKS)
-        over = [task.id for task in page.tasks if task.status.terminal]
-        for task_id in over:
-            if task_id in self._fetched:
-                break
-        else:
-            if not over:
-                return False
-            task_id = over[0]
-        self._fetched.discard(task_id)
-        return await self._store.delete(task_id)
+            try:
+                await self._change(task.id, lambda task: task.completed(result, now))
+            except TaskLimit as exc:
+                logger.warning("a result cannot be kept: %s", exc)
+                text = "The result is too large to keep"
+                await self._fail(task.id, codes.INTERNAL_ERROR, text)
 
     async def _fail(self, task_id: str, code: int, message: str) -> None:
         error = _encode({"code": code, "message": message})
@@ -263,7 +237,6 @@ class TaskInbox(Inbox):
                     await changed.wait()
             except TimeoutError:
                 continue  # it is expired, which `_find` says
-        self._fetched.add(task.id)
         if task.error is not None:
             error = _error(task.error)
             raise ProtocolError(error["code"], error["message"])

@@ -199,8 +199,8 @@ class Life:
         return False
 
     async def _tear_down(self) -> None:
-        if self.server._task_books is not None:
-            await self.server._task_books.close(self.loop)
+        if self.server._task_service is not None:
+            await self.server._task_service.close()
         dependencies = self.server._dependencies
         if dependencies is not None:
             await dependencies.connections_over()

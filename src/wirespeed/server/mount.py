@@ -107,7 +107,7 @@ class Mount:
             self.parent.enable_resources()
         if self.other._can_complete:
             self.parent._completes()
-        tools = self._shown["_tools"].values() if self.parent._task_books is None else ()
+        tools = self._shown["_tools"].values() if self.parent._task_service is None else ()
         if any(tool.tasks is not None for _, _, tool in tools):
             self.parent.use_tasks()
 

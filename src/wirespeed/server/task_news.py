@@ -1,4 +1,4 @@
-"""Who wants to know of changes of tasks on one event loop: those who wait, those who listen."""
+"""Who is told of changes of tasks on one event loop: waiters and listeners."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from wirespeed.tasks.model import Task
 
 
 class Listener:
-    """Somebody who is told of each change of one task."""
+    """A function that is called after each change of one task."""
 
-    __slots__ = ("_among", "task_id", "tell")
+    __slots__ = ("_group", "task_id", "tell")
 
-    def __init__(self, task_id: str, tell: Callable[[Task], object], among: set[Listener]) -> None:
+    def __init__(self, task_id: str, tell: Callable[[Task], object], group: set[Listener]) -> None:
         self.task_id = task_id
         self.tell = tell
-        self._among = among
-        among.add(self)
+        self._group = group
+        group.add(self)
 
-    def forget(self) -> None:
-        """It is told nothing any more."""
-        self._among.discard(self)
+    def leave_group(self) -> None:
+        """The listener is removed."""
+        self._group.discard(self)
 
 
-class TaskNews:
-    """Waiters wake at any change; listeners hear of what can be seen from outside."""
+class TaskListeners:
+    """Waiters wake at any change. Listeners are told of changes that clients can see."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._waiters: dict[str, set[asyncio.Future[None]]] = {}
         self._listeners: dict[str, dict[Listener, None]] = {}
-        self._told: dict[str, Task] = {}  # what the listeners of a task heard last
+        self._told: dict[str, Task] = {}  # the last state that the listeners of a task were told
 
     # -- waiting ---------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def waiting(self, task_id: str) -> Iterator[asyncio.Future[None]]:
-        """A future that is done when the task changes, or is forgotten."""
+        """A future that is done when the task changes or is forgotten."""
         waiter = self._loop.create_future()
         waiters = self._waiters.setdefault(task_id, set())
         waiters.add(waiter)
@@ -50,52 +50,52 @@ class TaskNews:
                 del self._waiters[task_id]
 
     def wake(self, task_id: str) -> None:
-        """Whoever waits is to look."""
+        """Wake the waiters of a task."""
         for waiter in self._waiters.pop(task_id, ()):
             if not waiter.done():
                 waiter.set_result(None)
 
     @property
     def waited(self) -> set[str]:
-        """The tasks that somebody waits for."""
+        """The tasks that have waiters."""
         return set(self._waiters)
 
     # -- listening -------------------------------------------------------------------------------
 
     @property
     def listened(self) -> set[str]:
-        """The tasks that somebody listens to."""
+        """The tasks that have listeners."""
         return set(self._listeners)
 
-    def listen(self, task: Task, tell: Callable[[Task], object], among: set[Listener]) -> Listener:
-        """Call ``tell`` with the task after each change, from this state on, until it is over or
-        `unlisten`. ``among`` has the listener for as long."""
-        listener = Listener(task.id, tell, among)
+    def add(self, task: Task, tell: Callable[[Task], object], group: set[Listener]) -> Listener:
+        """Call ``tell`` with the task after each change from this state on, until the task ends or
+        `remove`. ``group`` contains the listener for the same time."""
+        listener = Listener(task.id, tell, group)
         self._listeners.setdefault(task.id, {})[listener] = None
         told = self._told.get(task.id)
         if told is None or told.revision > task.revision:
             self._told[task.id] = task
         return listener
 
-    def unlisten(self, listener: Listener) -> None:
-        """Tell it nothing more; a second time does nothing."""
-        listener.forget()
+    def remove(self, listener: Listener) -> None:
+        """Tell a listener nothing more. A second call does nothing."""
+        listener.leave_group()
         listeners = self._listeners.get(listener.task_id)
         if listeners is not None:
             listeners.pop(listener, None)
             if not listeners:
-                self.hush(listener.task_id)
+                self.remove_all(listener.task_id)
 
-    def is_news(self, task: Task) -> bool:
-        """Whether somebody listens to a task and has not heard of this state."""
+    def is_new(self, task: Task) -> bool:
+        """Whether a task has listeners that were not told this state."""
         told = self._told.get(task.id)
         return told is not None and told.revision < task.revision
 
     def tell(self, task: Task) -> None:
         """A task has changed."""
         self.wake(task.id)
-        if not self.is_news(task):
-            return  # nobody listens, or later news overtook these
+        if not self.is_new(task):
+            return  # no listener, or a later change was told first
         told, self._told[task.id] = self._told[task.id], task
         if (task.status, task.message, task.requests.keys()) != (
             told.status,
@@ -105,10 +105,10 @@ class TaskNews:
             for listener in list(self._listeners[task.id]):
                 listener.tell(task)
         if task.status.terminal:
-            self.hush(task.id)
+            self.remove_all(task.id)
 
-    def hush(self, task_id: str) -> None:
-        """There is nothing more to tell of a task."""
+    def remove_all(self, task_id: str) -> None:
+        """Remove the listeners of a task."""
         for listener in self._listeners.pop(task_id, ()):
-            listener.forget()
+            listener.leave_group()
         self._told.pop(task_id, None)

@@ -13,7 +13,8 @@ import msgspec
 from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol import codes
 from wirespeed.server.reply import Body
-from wirespeed.server.task_book import CANCELLED, SHUT_DOWN, TaskBook, Worker
+from wirespeed.server.task_book import CANCELLED, SHUT_DOWN, TaskBook
+from wirespeed.server.task_workers import Worker
 from wirespeed.tasks.model import Task, TaskLimit, TaskStateError
 from wirespeed.tasks.store import now_ms
 
@@ -192,7 +193,10 @@ async def run_now(
     except BaseException:
         work.close()
         raise
-    _become(book, form, call, task)
+    if _become(book, form, call, task).stopped:
+        work.close()
+        call.cancel()
+        raise asyncio.CancelledError
     return await _worked(call, work)
 
 
@@ -213,9 +217,9 @@ async def run_soon(
         except ProtocolError:
             return  # too many tasks: it stays a call
         if over or call.ended or _asks(call):
-            await book.store.delete(task.id)
-        else:
-            _become(book, form, call, task)
+            book.drop(task)
+        elif _become(book, form, call, task).stopped:
+            call.cancel()
 
     loop = asyncio.get_running_loop()
     timer = loop.call_later(after, lambda: book.spawn(become()))
@@ -245,9 +249,11 @@ def _asks(call: Call) -> bool:
     return bool(getattr(asker, "_asked", None))
 
 
-def _become(book: TaskBook, form: TaskForm, call: Call, task: Task) -> None:
+def _become(book: TaskBook, form: TaskForm, call: Call, task: Task) -> Worker:
+    """Answer the request with the task."""
     connection: Any = call.connection
-    worker = book.work(connection, task, call.cancel)
+    worker = book.begin(task, call.cancel)
     call.asker = TaskAsker(book, connection, task.id)
     call.detach(form.created(connection, task), TaskSink(book, form, worker, task.name))
     form.started(book, connection, task)
+    return worker

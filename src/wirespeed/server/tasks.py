@@ -17,7 +17,7 @@ from wirespeed.server.extensions import Extensions
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.server.call import Call
-    from wirespeed.server.task_books import TaskBooks
+    from wirespeed.server.task_book import TaskService
     from wirespeed.tasks.store import TaskStore
 
 TaskSupport: TypeAlias = Literal["forbidden", "optional", "required"]
@@ -46,11 +46,11 @@ class TaskTool:
 class Tasks(Extensions):
     """Tasks of a server."""
 
-    _task_books: TaskBooks | None
+    _task_service: TaskService | None
 
     def _setup_tasks(self) -> None:
-        self._task_books = None
-        self._offers["tasks"] = lambda: None if self._task_books is None else _CAPABILITY
+        self._task_service = None
+        self._offers["tasks"] = lambda: None if self._task_service is None else _CAPABILITY
 
     def use_tasks(
         self,
@@ -74,19 +74,19 @@ class Tasks(Extensions):
 
         RuntimeError: tasks are in use already.
         """
-        if self._task_books is not None:
+        if self._task_service is not None:
             raise RuntimeError("tasks are in use already: call use_tasks before the first tool")
         for what, seconds in (("ttl", ttl), ("max_ttl", max_ttl), ("poll_interval", poll_interval)):
             if seconds is not None and not 0 < seconds < 1e10:
                 raise ValueError(f"{what} must be seconds above 0, not {seconds!r}")
-        from wirespeed.server.task_books import TaskBooks, TaskSettings
+        from wirespeed.server.task_book import TaskService, TaskSettings
         from wirespeed.server.tasks_extension import tasks_extension
         from wirespeed.tasks.memory import MemoryTaskStore
 
         settings = TaskSettings(_ms(ttl), _ms(max_ttl), _ms(poll_interval) or 1)
-        books = TaskBooks(MemoryTaskStore() if store is None else store, settings)
-        self.add_extension(tasks_extension(books))
-        self._task_books = books
+        service = TaskService(MemoryTaskStore() if store is None else store, settings)
+        self.add_extension(tasks_extension(service))
+        self._task_service = service
 
     def _task_tool(
         self, name: str, support: TaskSupport, after: float | None, inline: bool
@@ -102,16 +102,16 @@ class Tasks(Extensions):
             raise ValueError(f"tool {name!r}: an inline tool cannot be a task")
         if after is not None and (support == "required" or not after >= 0):
             raise ValueError(f'tool {name!r}: task_after is seconds, with task="optional"')
-        if self._task_books is None:
+        if self._task_service is None:
             self.use_tasks()
         return TaskTool(support == "required", TASK_AFTER if after is None else after)
 
     def _as_task(self, call: Call, message: Message) -> AsTask | None:
         """How a call of a tool becomes a task; None: not at all. Called for tools that may be
         tasks, and for calls that wish to be one. ProtocolError: as it is it cannot be served."""
-        if self._task_books is None:
+        if self._task_service is None:
             return None  # nothing was declared, so `task` is ignored
-        book = self._task_books.of(call.connection.loop)
+        book = self._task_service.book(call.connection.loop)
         tool: Any = call.operation
         support: TaskTool | None = tool.tasks
         offered = call.revision.capabilities

@@ -20,11 +20,11 @@ from wirespeed.protocol.revisions import META_SERVER_INFO
 from wirespeed.server.extensions import Extension, declares, missing
 from wirespeed.server.methods import params_of
 from wirespeed.server.reply import Body, Whole
-from wirespeed.server.task_book import TaskBook
-from wirespeed.server.task_books import TaskBooks
+from wirespeed.server.task_book import TaskBook, TaskService
 from wirespeed.server.task_run import run_now, run_soon
 from wirespeed.server.tasks import TASKS_EXTENSION
-from wirespeed.tasks.model import Task, TaskStateError, TaskStatus, timestamp
+from wirespeed.tasks.model import Task, TaskStateError, TaskStatus
+from wirespeed.tasks.shown import view
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -60,22 +60,9 @@ _task_params = msgspec.json.Decoder(TaskParams)
 _update_params = msgspec.json.Decoder(UpdateParams)
 
 
-def view(task: Task) -> dict[str, Any]:
-    """A ``Task``: its state alone."""
-    shown: dict[str, Any] = {"taskId": task.id, "status": task.status}
-    if task.message is not None:
-        shown["statusMessage"] = task.message
-    shown["createdAt"] = timestamp(task.created)
-    shown["lastUpdatedAt"] = timestamp(task.updated)
-    shown["ttlMs"] = task.ttl
-    if task.poll is not None:
-        shown["pollIntervalMs"] = task.poll
-    return shown
-
-
 def detailed(task: Task) -> dict[str, Any]:
     """A ``DetailedTask``: with what it asks, or what came of it."""
-    shown = view(task)
+    shown = view(task, modern=True)
     if task.status is TaskStatus.INPUT_REQUIRED:
         shown["inputRequests"] = {key: msgspec.Raw(text) for key, text in task.requests.items()}
     elif task.result is not None:
@@ -90,7 +77,7 @@ class _Form:
 
     def created(self, connection: ServerConnection, task: Task) -> Body:
         info = msgspec.Raw(connection.server._info_json)
-        whole = {**view(task), "resultType": "task", "_meta": {META_SERVER_INFO: info}}
+        whole = {**view(task, modern=True), "resultType": "task", "_meta": {META_SERVER_INFO: info}}
         return Whole(_encode(whole))
 
     def started(self, book: TaskBook, connection: ServerConnection, task: Task) -> None:
@@ -119,18 +106,18 @@ def as_task_if_declared(book: TaskBook, support: TaskTool, message: Message) -> 
     return start
 
 
-def tasks_extension(books: TaskBooks) -> Extension:
+def tasks_extension(service: TaskService) -> Extension:
     """The extension, for the tasks of one server."""
     extension = Extension(
         TASKS_EXTENSION,
         result_types=["task"],
-        listening={"taskIds": _Listening(books)},
+        listening={"taskIds": _Listening(service)},
     )
 
     def requests(work: Any, decoder: msgspec.json.Decoder[Any]) -> Handler:
         def handler(connection: Any, message: Message, revision: Revision) -> Any:
             extension.require(message)
-            return work(books.of(connection.loop), connection, params_of(message, decoder))
+            return work(service.book(connection.loop), connection, params_of(message, decoder))
 
         return handler
 
@@ -144,7 +131,6 @@ def tasks_extension(books: TaskBooks) -> Extension:
 
 async def _get(book: TaskBook, connection: ServerConnection, params: TaskParams) -> Body:
     task = await book.find(connection, params.taskId)
-    book.fetched(task)
     return _encode(detailed(task))
 
 
@@ -170,8 +156,8 @@ class _Listening:
     the client may see, its state is told at once, so that no change is missed in between.
     """
 
-    def __init__(self, books: TaskBooks) -> None:
-        self._books = books
+    def __init__(self, service: TaskService) -> None:
+        self._service = service
 
     def honoured(self, message: Message, value: Any) -> list[str]:
         if not declares(message, TASKS_EXTENSION):
@@ -195,7 +181,7 @@ class _Listening:
         return ids
 
     def started(self, subscription: Subscription) -> None:
-        _Following(self._books.of(subscription.connection.loop), subscription)
+        _Following(self._service.book(subscription.connection.loop), subscription)
 
 
 class _Following:
@@ -230,7 +216,7 @@ class _Following:
 
     def _end(self) -> None:
         for listener in self._listeners:
-            self._book.news.unlisten(listener)
+            self._book.listeners.remove(listener)
 
     def _tell(self, task: Task) -> None:
         if not self._late:
@@ -252,5 +238,4 @@ class _Following:
             room = self._connection.wait_for_room()
 
     def _send(self, task: Task) -> None:
-        self._book.fetched(task)
         self._subscription.notify("notifications/tasks", _encode(detailed(task)))

@@ -100,20 +100,28 @@ def as_task(book: TaskBook, wish: Mapping[str, Any]) -> AsTask:
 
 
 def _book(connection: ServerConnection) -> TaskBook:
-    books = connection.server._task_books
-    assert books is not None  # otherwise the server has no such method
-    return books.of(connection.loop)
+    service = connection.server._task_service
+    assert service is not None  # otherwise the server has no such method
+    return service.book(connection.loop)
 
 
 def get(
     connection: ServerConnection, message: Message, revision: Revision
 ) -> Coroutine[Any, Any, Body]:
     """tasks/get: how far a task is."""
-    return _get(connection, params_of(message, _task_params).taskId)
+    return _get(connection, params_of(message, _task_params).taskId, revision.version)
 
 
-async def _get(connection: ServerConnection, task_id: str) -> Body:
-    return _encode(view(await _book(connection).find(connection, task_id)))
+async def _get(connection: ServerConnection, task_id: str, version: str) -> Body:
+    """A task that waits for input also asks its questions over this connection, unless a
+    tasks/result has asked them: some clients only poll, and never call tasks/result before the
+    task has ended."""
+    book = _book(connection)
+    task = await book.find(connection, task_id)
+    for key, request in task.requests.items():
+        if _may_ask(connection, request, version) and book.claim(task_id, key):
+            book.spawn(_ask_while_wanted(connection, book, task_id, key, request))
+    return _encode(view(task))
 
 
 def cancel(
@@ -146,8 +154,8 @@ def list_page(
 
 async def _list(connection: ServerConnection, after: int) -> Body:
     book = _book(connection)
-    owner, _ = book.owner(connection)
     await book.ready()
+    owner, _ = book.owner(connection)
     page = await book.store.page(owner, after, connection.server.page_size or PAGE_SIZE)
     now = now_ms()
     found: dict[str, Any] = {"tasks": [view(task) for task in page.tasks if not task.expired(now)]}
@@ -182,10 +190,9 @@ async def _result(connection: ServerConnection, task_id: str, version: str) -> B
                 if (
                     key not in asked
                     and _may_ask(connection, request, version)
-                    and book.books.claim(task_id, key)
+                    and book.claim(task_id, key)
                 ):
                     asked[key] = book.spawn(_ask(connection, book, task_id, key, request))
-    book.fetched(task)
     if task.error is not None:
         error = _error(task.error)
         raise ProtocolError(error["code"], error["message"], error.get("data"))
@@ -203,6 +210,22 @@ def _may_ask(connection: ServerConnection, request: bytes, version: str) -> bool
     params = msgspec.json.decode(found.params, type=PARAMS[found.method])
     capabilities = connection.state.capabilities
     return missing_capability(found.method, params, capabilities, version) is None
+
+
+async def _ask_while_wanted(
+    connection: ServerConnection, book: TaskBook, task_id: str, key: str, request: bytes
+) -> None:
+    """`_ask`, cancelled when the task no longer waits for the answer."""
+    asking = book.spawn(_ask(connection, book, task_id, key, request))
+    try:
+        async with contextlib.aclosing(book.changes(connection, task_id)) as changes:
+            async for task in changes:
+                if asking.done() or key not in task.requests:
+                    return
+    except ProtocolError:
+        pass  # the task was forgotten
+    finally:
+        asking.cancel()
 
 
 async def _ask(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from wirespeed.tasks.model import OwnerTaskLimit, Task, TaskLimit, TaskStateError, TaskStatus
+from wirespeed.tasks.model import Task, TaskLimit, TaskStateError, TaskStatus
 from wirespeed.tasks.store import Page, TaskStore
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MemoryTaskStore",
-    "OwnerTaskLimit",
     "Page",
     "SQLiteTaskStore",
     "Task",

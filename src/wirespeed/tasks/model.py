@@ -54,10 +54,6 @@ class TaskLimit(LimitExceeded):
     """A store of tasks is full."""
 
 
-class OwnerTaskLimit(TaskLimit):
-    """This owner has too many tasks; others may have more."""
-
-
 def new_task_id() -> str:
     """An id that nobody can guess: 192 random bits in 32 characters of a URL."""
     return base64.urlsafe_b64encode(os.urandom(24)).decode()

@@ -26,16 +26,17 @@ def status_of(task: Task) -> TaskStatus:
     return TaskStatus.FAILED if task.is_error else task.status
 
 
-def view(task: Task) -> dict[str, Any]:
-    """A ``Task``."""
-    shown: dict[str, Any] = {"taskId": task.id, "status": status_of(task)}
+def view(task: Task, *, modern: bool = False) -> dict[str, Any]:
+    """A ``Task`` object of 2025-11-25, or with ``modern`` of the extension of 2026-07-28."""
+    status = task.status if modern else status_of(task)
+    shown: dict[str, Any] = {"taskId": task.id, "status": status}
     if task.message is not None:
         shown["statusMessage"] = task.message
     shown["createdAt"] = timestamp(task.created)
     shown["lastUpdatedAt"] = timestamp(task.updated)
-    shown["ttl"] = task.ttl
+    shown["ttlMs" if modern else "ttl"] = task.ttl
     if task.poll is not None:
-        shown["pollInterval"] = task.poll
+        shown["pollIntervalMs" if modern else "pollInterval"] = task.poll
     return shown
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import hmac
 import os
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from wirespeed.tasks.model import OwnerTaskLimit, Task, TaskLimit, TaskStatus
+from wirespeed.tasks.model import Task, TaskLimit
 from wirespeed.tasks.store import SMALL, Page, TaskStore, now_ms
 from wirespeed.transport.workers import Workers
 
 T = TypeVar("T")
 
-SCHEMA = 2
+SCHEMA = 3
 BUSY_TIMEOUT = 10.0  # seconds that a statement waits for another process
 
 INTERRUPTED = "The server ended while it worked on this task"
@@ -36,26 +36,18 @@ CREATE TABLE tasks (
     revision INTEGER NOT NULL,
     size INTEGER NOT NULL,
     runner TEXT,
-    holder TEXT,
+    ended INTEGER,
     body BLOB NOT NULL
 );
 CREATE INDEX tasks_owner ON tasks (owner, number);
 CREATE INDEX tasks_expires ON tasks (expires) WHERE expires IS NOT NULL;
 CREATE INDEX tasks_runner ON tasks (runner) WHERE runner IS NOT NULL;
 CREATE INDEX tasks_size ON tasks (size) WHERE size > 0;
-CREATE INDEX tasks_holder ON tasks (holder) WHERE holder > '';
-CREATE INDEX tasks_spare ON tasks (owner, number, size) WHERE holder IS NULL AND runner IS NULL;
+CREATE INDEX tasks_ended ON tasks (ended, number) WHERE ended IS NOT NULL;
+CREATE TABLE secret (value BLOB NOT NULL);
 """
-# runner: who works on it; NULL when it is over. holder: the runner whose client made it, while that
-# client is there; '' for a principal's; NULL when the client is gone.
-
-# What may be forgotten to make room, the first to go first: of who has most of it, the oldest.
-_SPARE = """
-SELECT number, size FROM (
-    SELECT number, size, row_number() OVER (PARTITION BY owner ORDER BY number DESC) AS place
-    FROM tasks WHERE holder IS NULL AND runner IS NULL
-) ORDER BY place DESC, number
-"""
+# runner: the process that works on the task; ended: when the task ended, in milliseconds. One of
+# the two is NULL.
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Task).decode
@@ -73,8 +65,11 @@ class SQLiteTaskStore(TaskStore):
 
     Each open store is a runner: the tasks that it created are worked on by its process. A runner
     holds a lock on a file of its own, which the system takes away when the process ends, also by
-    SIGKILL. Whoever opens the file next, or calls `expire`, finds the lock free, and marks the
-    tasks that this runner left unfinished as failed.
+    SIGKILL. The next `open` or `expire` in any process finds the lock free, and marks the tasks
+    that this runner left unfinished as failed.
+
+    The file holds no principal: the owner of a task is an HMAC-SHA256 of the principal's digest,
+    with a key that is random for each file.
     """
 
     shared = True
@@ -91,26 +86,30 @@ class SQLiteTaskStore(TaskStore):
         self._runner = ""  # from `open` on: a store may be made before workers are forked
         self._lock: int | None = None
         self._database: sqlite3.Connection | None = None
-        self._guard = threading.Lock()
-        self._thread: Workers | None = None  # in which all happens, one after the other
+        self._secret = b""  # from `open` on
+        self._thread: Workers | None = None  # runs all work, one job after the other
 
     async def open(self) -> None:
         """OSError, sqlite3.Error: the file cannot be opened. ValueError: another version of this
         package wrote it."""
-        try:
-            await self._do(lambda: None)
-        except Exception:
-            await self.close()
-            raise
+        if self._thread is None:
+            self._thread = Workers(1)
+            try:
+                await self._do(self._open)
+            except BaseException:
+                await self.close()
+                raise
 
     async def close(self) -> None:
-        with self._guard:
-            thread, self._thread = self._thread, None
+        thread, self._thread = self._thread, None
         if thread is not None:
             try:
                 await asyncio.get_running_loop().run_in_executor(thread, self._close)
             finally:
                 thread.shutdown()
+
+    def owner_of(self, principal: bytes) -> bytes:
+        return hmac.digest(self._secret, principal, "sha256")
 
     async def create(self, task: Task) -> None:
         await self._do(self._create, task)
@@ -128,19 +127,15 @@ class SQLiteTaskStore(TaskStore):
         return await self._do(self._delete, task_id)
 
     async def expire(self, now: int) -> list[str]:
-        """Forget what is over; and mark as failed what runners that are gone left unfinished."""
+        """Forget expired tasks, and mark the unfinished tasks of dead runners as failed."""
         return await self._do(self._expire, now)
 
-    async def leave(self, owner: bytes) -> None:
-        await self._do(self._leave, owner)
-
     async def _do(self, work: Callable[..., T], *args: Any) -> T:
-        """Run ``work`` in the store's thread, in the order of the calls, once it is open."""
-        with self._guard:
-            if self._thread is None:
-                self._thread = Workers(1)
-            job = self._thread.submit(self._opened, work, args)
-        return await asyncio.wrap_future(job)
+        """Run ``work`` in the store's thread, in the order of the calls. RuntimeError: the store is
+        not open."""
+        if self._thread is None:
+            raise RuntimeError(f"the task store {self.path} is not open")
+        return await asyncio.wrap_future(self._thread.submit(work, *args))
 
     # -- in the thread -----------------------------------------------------------------------------
 
@@ -148,11 +143,6 @@ class SQLiteTaskStore(TaskStore):
     def _db(self) -> sqlite3.Connection:
         assert self._database is not None
         return self._database
-
-    def _opened(self, work: Callable[..., T], args: tuple[Any, ...]) -> T:
-        if self._database is None:
-            self._open()
-        return work(*args)
 
     def _open(self) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
@@ -169,12 +159,14 @@ class SQLiteTaskStore(TaskStore):
                 if version == 0:
                     for statement in filter(None, map(str.strip, _TABLES.split(";"))):
                         database.execute(statement)
+                    database.execute("INSERT INTO secret VALUES (?)", (os.urandom(32),))
                     database.execute(f"PRAGMA user_version = {SCHEMA}")
                 elif version != SCHEMA:
                     raise ValueError(
                         f"{self.path} has tasks in version {version} of their tables; "
                         f"this version of wirespeed knows {SCHEMA}"
                     )
+            self._secret = database.execute("SELECT value FROM secret").fetchone()[0]
             self._runner = os.urandom(8).hex()
             self._lock = os.open(self._lock_path(self._runner), flags, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
@@ -209,14 +201,15 @@ class SQLiteTaskStore(TaskStore):
 
     def _create(self, task: Task) -> None:
         with _writing(self._db):
-            owned = self._one("SELECT count(*) FROM tasks WHERE owner = ?", task.owner)
-            if owned >= self.max_tasks_per_owner:
-                raise OwnerTaskLimit(f"this requestor has {self.max_tasks_per_owner} tasks already")
-            self._check_bytes(task.size)
-            self._check_places()
+            if self._count("owner = ?", task.owner) >= self.max_tasks_per_owner:
+                if not self._forget_oldest("owner = ?", task.owner):
+                    raise TaskLimit(f"this requestor has {self.max_tasks_per_owner} working tasks")
+            elif self._count("true") >= self.max_tasks and not self._forget_oldest("true"):
+                raise TaskLimit(f"the store has {self.max_tasks} working tasks")
+            self._make_room(task.size)
             try:
                 self._db.execute(
-                    "INSERT INTO tasks (id, owner, expires, revision, size, runner, holder, body)"
+                    "INSERT INTO tasks (id, owner, expires, revision, size, runner, ended, body)"
                     " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                     (
                         task.id,
@@ -225,12 +218,12 @@ class SQLiteTaskStore(TaskStore):
                         task.revision,
                         task.size,
                         None if task.status.terminal else self._runner,
-                        "" if task.principal else self._runner,
+                        _ended(task),
                         _encode(task),
                     ),
                 )
             except sqlite3.IntegrityError:
-                raise ValueError("there is a task of this id already") from None
+                raise ValueError("a task with this id exists already") from None
 
     def _get(self, task_id: str) -> Task | None:
         try:
@@ -241,16 +234,16 @@ class SQLiteTaskStore(TaskStore):
 
     def _replace(self, old: Task, new: Task) -> bool:
         with _writing(self._db):
-            more = new.size - old.size
-            self._check_bytes(more)
+            self._make_room(new.size - old.size)
             changed = self._db.execute(
-                "UPDATE tasks SET expires = ?, revision = ?, size = ?, body = ?,"
+                "UPDATE tasks SET expires = ?, revision = ?, size = ?, ended = ?, body = ?,"
                 " runner = CASE WHEN ? THEN NULL ELSE runner END"
                 " WHERE id = ? AND revision = ?",
                 (
                     new.expires,
                     new.revision,
                     new.size,
+                    _ended(new),
                     _encode(new),
                     new.status.terminal,
                     old.id,
@@ -280,50 +273,48 @@ class SQLiteTaskStore(TaskStore):
             ).fetchall()
         return [row[0] for row in rows]
 
-    def _leave(self, owner: bytes) -> None:
-        with _writing(self._db):
-            self._db.execute(
-                "UPDATE tasks SET holder = NULL WHERE owner = ? AND holder = ?",
-                (owner, self._runner),
-            )
+    def _count(self, where: str, *args: Any) -> int:
+        count: int = self._db.execute(f"SELECT count(*) FROM tasks WHERE {where}", args).fetchone()[
+            0
+        ]
+        return count
 
-    def _check_places(self) -> None:
-        """Make room for one task more. TaskLimit: there is none."""
-        if self._one("SELECT count(*) FROM tasks") >= self.max_tasks:
-            spare = self._db.execute(f"{_SPARE} LIMIT ?", (self.max_tasks // 100 + 1,)).fetchall()
-            if not spare:
-                raise TaskLimit(f"there are {self.max_tasks} tasks already")
-            # several, for to find them costs much more than to forget them
-            self._db.executemany("DELETE FROM tasks WHERE number = ?", [row[:1] for row in spare])
+    def _forget_oldest(self, where: str, *args: Any) -> bool:
+        """Forget the task that ended first, among those that ``where`` selects. False: none of
+        them has ended."""
+        done = self._db.execute(
+            "DELETE FROM tasks WHERE number = (SELECT number FROM tasks"
+            f" WHERE ended IS NOT NULL AND {where} ORDER BY ended, number LIMIT 1)",
+            args,
+        )
+        return done.rowcount == 1
 
-    def _check_bytes(self, more: int) -> None:
-        """Make room for so many bytes more. TaskLimit: there is none."""
+    def _make_room(self, more: int) -> None:
+        """Make room for `more` bytes. TaskLimit: forgetting every finished task is not enough."""
         if more <= SMALL:
             return
-        held = self._one("SELECT coalesce(sum(size), 0) FROM tasks WHERE size > 0")
-        if held + more <= self.max_bytes:
+        query = "SELECT coalesce(sum(size), 0) FROM tasks WHERE size > 0"
+        held: int = self._db.execute(query).fetchone()[0]
+        excess = held + more - self.max_bytes
+        if excess <= 0:
             return
-        left = held
-        for number, size in self._db.execute(_SPARE).fetchall():
-            if left + more <= self.max_bytes - self.max_bytes // 100:
-                break
+        finished = self._db.execute(
+            "SELECT number, size FROM tasks WHERE ended IS NOT NULL ORDER BY ended, number"
+        )
+        for number, size in finished.fetchall():
             self._db.execute("DELETE FROM tasks WHERE number = ?", (number,))
-            left -= size
-        if left + more > self.max_bytes:
-            # nothing is forgotten after all: the transaction is taken back
-            raise TaskLimit(f"tasks may hold {self.max_bytes} bytes, and hold {held} already")
-
-    def _one(self, query: str, *args: Any) -> int:
-        value: int = self._db.execute(query, args).fetchone()[0]
-        return value
+            excess -= size
+            if excess <= 0:
+                return
+        # the transaction is rolled back, so no task is lost
+        raise TaskLimit(f"tasks hold {held} of at most {self.max_bytes} bytes")
 
     # -- runners that are gone ---------------------------------------------------------------------
 
     def _fail_abandoned(self) -> None:
         rows = self._db.execute(
-            "SELECT runner FROM tasks WHERE runner IS NOT NULL AND runner <> :own"
-            " UNION SELECT holder FROM tasks WHERE holder > '' AND holder <> :own",
-            {"own": self._runner},
+            "SELECT DISTINCT runner FROM tasks WHERE runner IS NOT NULL AND runner <> ?",
+            (self._runner,),
         ).fetchall()
         for (runner,) in rows:
             path = self._lock_path(runner)
@@ -333,16 +324,19 @@ class SQLiteTaskStore(TaskStore):
                         self._fail_tasks_of(runner)
 
     def _fail_tasks_of(self, runner: str) -> None:
-        self._db.execute("UPDATE tasks SET holder = NULL WHERE holder = ?", (runner,))
         rows = self._db.execute("SELECT body FROM tasks WHERE runner = ?", (runner,)).fetchall()
         now = now_ms()
         for (body,) in rows:
             task = _decode(body).failed(_INTERRUPTED_ERROR, INTERRUPTED, now)
-            assert task.status is TaskStatus.FAILED
             self._db.execute(
-                "UPDATE tasks SET revision = ?, size = ?, runner = NULL, body = ? WHERE id = ?",
-                (task.revision, task.size, _encode(task), task.id),
+                "UPDATE tasks SET revision = ?, size = ?, runner = NULL, ended = ?, body = ?"
+                " WHERE id = ?",
+                (task.revision, task.size, _ended(task), _encode(task), task.id),
             )
+
+
+def _ended(task: Task) -> int | None:
+    return task.updated if task.status.terminal else None
 
 
 def _use_wal(database: sqlite3.Connection) -> None:

@@ -31,24 +31,24 @@ class Page(msgspec.Struct):
 
 
 class TaskStore(ABC):
-    """Keeps tasks. What a method did is done when it returns: a task that was created is found by
-    every `get` that starts later. A server that runs on several event loops calls them on each,
-    in as many threads.
+    """Keeps the tasks of one server. When a method returns, its change is done: every later `get`
+    finds a task that `create` has stored. A server calls the methods on its event loop.
 
     Args:
-        max_tasks: How many tasks there may be at once.
-        max_tasks_per_owner: How many of them may have the same owner.
-        max_bytes: How many bytes of outcomes, questions and answers are kept in all. What adds at
-            most 4 KiB always finds room, so that a task can be ended however full the store is.
+        max_tasks: The most tasks that the store keeps.
+        max_tasks_per_owner: The most tasks of one owner.
+        max_bytes: The most bytes of results, errors, questions and answers, over all tasks. A
+            change that adds at most 4 KiB is always accepted, so that a full store can still end a
+            task.
 
-    Tasks that are over count until their time to live is over too: their owners were promised so.
-    But those of an owner that is gone for good (`leave`) make room when the store is full, those of
-    the owner that has most of them first, of these the oldest, perhaps several at a time.
+    At a limit the store forgets finished tasks, the task that ended first before the others: of the
+    same owner at ``max_tasks_per_owner``, of all owners at the other two. It refuses a new task or
+    a change when no finished task is left to forget.
     """
 
     shared: bool = False
-    """Whether somebody else may change tasks of this store, so that whoever waits for a change has
-    to look now and then."""
+    """Whether other processes may change tasks of this store. The server then looks for changes
+    now and then."""
 
     def __init__(
         self,
@@ -66,17 +66,23 @@ class TaskStore(ABC):
     # -- what a store implements -------------------------------------------------------------------
 
     async def open(self) -> None:  # noqa: B027 - nothing to do for most
-        """Be ready. Called before anything else, and again after it failed; a second time does
-        nothing."""
+        """Prepare the store. Called before every other method, and again after a failure. A second
+        call does nothing."""
 
     async def close(self) -> None:  # noqa: B027
-        """Let go of files and threads. Called once nothing else is under way; a second time does
-        nothing. Owners without a principal are gone with it."""
+        """Release files and threads. Called when no other call is under way. A second call does
+        nothing."""
+
+    def owner_of(self, principal: bytes) -> bytes:
+        """The ``owner`` of the tasks of an authenticated client, given the digest of its
+        credential. Called after `open`. A store on disk replaces the digest, so that the disk does
+        not name the client."""
+        return principal
 
     @abstractmethod
     async def create(self, task: Task) -> None:
-        """Keep a new task. TaskLimit: there are too many; OwnerTaskLimit: of this owner.
-        ValueError: there is one of this id."""
+        """Store a new task. TaskLimit: a limit is reached and no finished task can be forgotten.
+        ValueError: a task with this id exists."""
 
     @abstractmethod
     async def get(self, task_id: str) -> Task | None:
@@ -99,11 +105,6 @@ class TaskStore(ABC):
     @abstractmethod
     async def expire(self, now: int) -> list[str]:
         """Forget all tasks whose time to live is over; their ids."""
-
-    async def leave(self, owner: bytes) -> None:  # noqa: B027 - a store may keep what it has
-        """An owner without a principal is gone, and nobody comes again by this name. Whoever knows
-        the id of one of its tasks may still ask for it; but what is over, now or later, may be
-        forgotten when there is no room left."""
 
     # -- what follows from it ----------------------------------------------------------------------
 

@@ -56,8 +56,8 @@ def connect(runner: asyncio.Runner) -> Iterator[Connect]:
 
     async def close() -> None:
         for server in servers:
-            if server._task_books is not None:
-                await server._task_books.close(runner.get_loop())
+            if server._task_service is not None:
+                await server._task_service.close()
         await pool.aclose()
 
     for peer in peers:

@@ -37,11 +37,11 @@ async def bounded(main: Coroutine[Any, Any, Any]) -> Any:
         return await main
 
 
-def book_here(server: Server) -> TaskBook:
-    """The book of a server's tasks on the running loop."""
-    books = server._task_books
-    assert books is not None
-    return books.of(asyncio.get_running_loop())
+def book_of(server: Server, loop: asyncio.AbstractEventLoop | None = None) -> TaskBook:
+    """The book of a server's tasks on its event loop, by default the running one."""
+    service = server._task_service
+    assert service is not None
+    return service.book(loop or asyncio.get_running_loop())
 
 
 class Workshop:

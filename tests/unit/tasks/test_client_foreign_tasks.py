@@ -60,7 +60,7 @@ def client_of(folder: Path, rules: Rules, **options: Any) -> tuple[Fake, Client]
 # -- 2025-11-25 -----------------------------------------------------------------------------------
 
 
-def test_what_is_sent_in_2025(once: Run, tmp_path: Path) -> None:
+def test_what_is_sent_in_2025(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         fake, client = client_of(tmp_path, OLD)
         async with client:
@@ -81,10 +81,10 @@ def test_what_is_sent_in_2025(once: Run, tmp_path: Path) -> None:
         [hello] = fake.sent("initialize")
         assert hello["params"]["capabilities"] == {}
 
-    once(main())
+    run(main())
 
 
-def test_without_the_capability_no_task_is_asked_for(once: Run, tmp_path: Path) -> None:
+def test_without_the_capability_no_task_is_asked_for(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         fake, client = client_of(tmp_path, LEGACY)
         async with client:
@@ -93,10 +93,10 @@ def test_without_the_capability_no_task_is_asked_for(once: Run, tmp_path: Path) 
         [call] = fake.sent("tools/call")
         assert call["params"] == {"name": "crawl"}
 
-    once(main())
+    run(main())
 
 
-def test_a_tool_that_is_no_task_is_called(once: Run, tmp_path: Path) -> None:
+def test_a_tool_that_is_no_task_is_called(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         refusal = {"tools/call#1": failed(-32601), "tools/call#2": result(text_result("plain"))}
         fake, client = client_of(tmp_path, OLD | refusal)
@@ -105,10 +105,10 @@ def test_a_tool_that_is_no_task_is_called(once: Run, tmp_path: Path) -> None:
             assert (await task.result()).text == "plain"
         assert [("task" in call["params"]) for call in fake.sent("tools/call")] == [True, False]
 
-    once(main())
+    run(main())
 
 
-def test_other_errors_are_errors(once: Run, tmp_path: Path) -> None:
+def test_other_errors_are_errors(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         fake, client = client_of(tmp_path, OLD | {"tools/call": failed(-32602)})
         async with client:
@@ -116,10 +116,10 @@ def test_other_errors_are_errors(once: Run, tmp_path: Path) -> None:
                 await client.start_tool("crawl")
         assert len(fake.sent("tools/call")) == 1
 
-    once(main())
+    run(main())
 
 
-def test_a_server_that_takes_no_notice(once: Run, tmp_path: Path) -> None:
+def test_a_server_that_takes_no_notice(run: Run, tmp_path: Path) -> None:
     """It declared tasks, and answers with the result nevertheless."""
 
     async def main() -> None:
@@ -128,10 +128,10 @@ def test_a_server_that_takes_no_notice(once: Run, tmp_path: Path) -> None:
             task = await client.start_tool("crawl")
             assert task.id is None and (await task.result()).text == "at once"
 
-    once(main())
+    run(main())
 
 
-def test_states_are_polled_where_nothing_is_told(once: Run, tmp_path: Path) -> None:
+def test_states_are_polled_where_nothing_is_told(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         rules = {
             "tasks/get#1": result(old()),
@@ -145,10 +145,10 @@ def test_states_are_polled_where_nothing_is_told(once: Run, tmp_path: Path) -> N
         assert states == [("working", None), ("working", "half"), ("completed", None)]
         assert len(fake.sent("tasks/get")) == 3
 
-    once(main())
+    run(main())
 
 
-def test_news_come_before_the_next_look(once: Run, tmp_path: Path) -> None:
+def test_news_come_before_the_next_look(run: Run, tmp_path: Path) -> None:
     """The server wants to be asked seldom, and tells by itself."""
 
     async def main() -> None:
@@ -172,10 +172,10 @@ def test_news_come_before_the_next_look(once: Run, tmp_path: Path) -> None:
         assert seen == ["working", "completed"] and not fake.sent("tasks/get")
         assert task.state.ttl is None and task.state.poll_interval is None
 
-    once(main())
+    run(main())
 
 
-def test_who_asks_while_it_wants_input_asks_for_the_result(once: Run, tmp_path: Path) -> None:
+def test_who_asks_while_it_wants_input_asks_for_the_result(run: Run, tmp_path: Path) -> None:
     """2025-11-25: "the requestor SHOULD preemptively call tasks/result"."""
 
     async def main() -> None:
@@ -190,10 +190,10 @@ def test_who_asks_while_it_wants_input_asks_for_the_result(once: Run, tmp_path: 
         assert states == ["working", "input_required", "completed"]
         assert fake.sent("tasks/result")
 
-    once(main())
+    run(main())
 
 
-def test_a_cancelled_task_without_a_result(once: Run, tmp_path: Path) -> None:
+def test_a_cancelled_task_without_a_result(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         rules = {"tasks/result": failed(-32603), "tasks/get": result(old("cancelled"))}
         _, client = client_of(tmp_path, OLD | rules)
@@ -202,11 +202,11 @@ def test_a_cancelled_task_without_a_result(once: Run, tmp_path: Path) -> None:
             with pytest.raises(TaskCancelled):
                 await task.result()
 
-    once(main())
+    run(main())
 
 
 @pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
-def test_an_empty_result_is_not_taken_for_success(once: Run, tmp_path: Path, status: str) -> None:
+def test_an_empty_result_is_not_taken_for_success(run: Run, tmp_path: Path, status: str) -> None:
     """Python SDK 1.x answers tasks/result so, whatever became of the task."""
 
     async def main() -> None:
@@ -226,7 +226,7 @@ def test_an_empty_result_is_not_taken_for_success(once: Run, tmp_path: Path, sta
                     assert found.is_error == (status == "failed")
                     assert found.text == ("what it says" if status == "failed" else "")
 
-    once(main())
+    run(main())
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_an_empty_result_is_not_taken_for_success(once: Run, tmp_path: Path, sta
     [{}, 1, old("paused"), {"taskId": 1, "status": "working"}, old(ttl="x")],
     ids=["empty", "number", "status", "id", "ttl"],
 )
-def test_tasks_that_are_none_in_2025(once: Run, tmp_path: Path, task: Any) -> None:
+def test_tasks_that_are_none_in_2025(run: Run, tmp_path: Path, task: Any) -> None:
     async def main() -> None:
         _, client = client_of(tmp_path, OLD | {"tools/call": result({"task": task})})
         async with client:
@@ -242,10 +242,10 @@ def test_tasks_that_are_none_in_2025(once: Run, tmp_path: Path, task: Any) -> No
                 await client.start_tool("crawl")
             assert not client._task_news
 
-    once(main())
+    run(main())
 
 
-def test_pages_of_tasks_that_never_end(once: Run, tmp_path: Path) -> None:
+def test_pages_of_tasks_that_never_end(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         page = {"tasks": [old()], "nextCursor": ""}
         fake, client = client_of(tmp_path, OLD | {"tasks/list": result(page)})
@@ -254,13 +254,13 @@ def test_pages_of_tasks_that_never_end(once: Run, tmp_path: Path) -> None:
                 await client.list_tasks()
         assert [one["params"] for one in fake.sent("tasks/list")] == [{}, {"cursor": ""}]
 
-    once(main())
+    run(main())
 
 
 # -- the extension --------------------------------------------------------------------------------
 
 
-def test_what_is_sent_in_2026(once: Run, tmp_path: Path) -> None:
+def test_what_is_sent_in_2026(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         fake, client = client_of(tmp_path, NEW)
         async with client:
@@ -276,10 +276,10 @@ def test_what_is_sent_in_2026(once: Run, tmp_path: Path) -> None:
         [listen] = fake.sent("subscriptions/listen")
         assert listen["params"]["notifications"] == {"taskIds": ["t1"]}
 
-    once(main())
+    run(main())
 
 
-def test_news_bring_the_result(once: Run, tmp_path: Path) -> None:
+def test_news_bring_the_result(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         tag = '"_meta":{"io.modelcontextprotocol/subscriptionId":$LISTEN}}}'
         acknowledged = (
@@ -301,10 +301,10 @@ def test_news_bring_the_result(once: Run, tmp_path: Path) -> None:
             assert (await task.result()).text == "told"
         assert not fake.sent("tasks/get")
 
-    once(main())
+    run(main())
 
 
-def test_a_task_that_is_over_from_its_start(once: Run, tmp_path: Path) -> None:
+def test_a_task_that_is_over_from_its_start(run: Run, tmp_path: Path) -> None:
     """The seed state need not be working; what came of it is asked for."""
 
     async def main() -> None:
@@ -317,7 +317,7 @@ def test_a_task_that_is_over_from_its_start(once: Run, tmp_path: Path) -> None:
             assert (await task.result()).text == "done"
         assert len(fake.sent("tasks/get")) == 1
 
-    once(main())
+    run(main())
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_a_task_that_is_over_from_its_start(once: Run, tmp_path: Path) -> None:
         (new("cancelled", statusMessage="enough"), "enough"),
     ],
 )
-def test_ends_without_a_result(once: Run, tmp_path: Path, shown: Any, error: str) -> None:
+def test_ends_without_a_result(run: Run, tmp_path: Path, shown: Any, error: str) -> None:
     async def main() -> None:
         _, client = client_of(tmp_path, NEW | {"tasks/get": result(shown)})
         async with client:
@@ -336,7 +336,7 @@ def test_ends_without_a_result(once: Run, tmp_path: Path, shown: Any, error: str
                 await task.result()
             assert isinstance(caught.value, TaskCancelled) == (error == "enough")
 
-    once(main())
+    run(main())
 
 
 @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ def test_ends_without_a_result(once: Run, tmp_path: Path, shown: Any, error: str
     ],
     ids=["empty", "status", "no result", "bad result", "unfinished", "no error"],
 )
-def test_tasks_that_are_none_in_2026(once: Run, tmp_path: Path, shown: Any) -> None:
+def test_tasks_that_are_none_in_2026(run: Run, tmp_path: Path, shown: Any) -> None:
     async def main() -> None:
         _, client = client_of(tmp_path, NEW | {"tasks/get": result(shown)})
         async with client:
@@ -359,10 +359,10 @@ def test_tasks_that_are_none_in_2026(once: Run, tmp_path: Path, shown: Any) -> N
             with pytest.raises(InvalidResponse):
                 await task.result()
 
-    once(main())
+    run(main())
 
 
-def test_a_task_that_was_not_negotiated(once: Run, tmp_path: Path) -> None:
+def test_a_task_that_was_not_negotiated(run: Run, tmp_path: Path) -> None:
     """Trap 24: a result type that nobody declared makes the response invalid."""
 
     async def main() -> None:
@@ -373,10 +373,10 @@ def test_a_task_that_was_not_negotiated(once: Run, tmp_path: Path) -> None:
             with pytest.raises(InvalidResponse, match="'task', which was not negotiated"):
                 await client.start_tool("crawl")
 
-    once(main())
+    run(main())
 
 
-def test_the_server_forgets_it(once: Run, tmp_path: Path) -> None:
+def test_the_server_forgets_it(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         _, client = client_of(tmp_path, NEW | {"tasks/get": failed(-32602, "Task has expired")})
         async with client:
@@ -384,10 +384,10 @@ def test_the_server_forgets_it(once: Run, tmp_path: Path) -> None:
             with pytest.raises(RemoteError, match="expired"):
                 await task.result()
 
-    once(main())
+    run(main())
 
 
-def test_a_question_is_answered_once(once: Run, tmp_path: Path) -> None:
+def test_a_question_is_answered_once(run: Run, tmp_path: Path) -> None:
     """The same key in a later look is the same question."""
 
     async def main() -> None:
@@ -406,10 +406,10 @@ def test_a_question_is_answered_once(once: Run, tmp_path: Path) -> None:
         assert update["params"]["taskId"] == "t1"
         assert update["params"]["inputResponses"] == {"k": {"roots": [{"uri": tmp_path.as_uri()}]}}
 
-    once(main())
+    run(main())
 
 
-def test_a_client_started_again_finds_its_tasks(once: Run, tmp_path: Path) -> None:
+def test_a_client_started_again_finds_its_tasks(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         fake = Fake(tmp_path, NEW)
         async with Client(fake.target, extensions=[TASKS]) as client:
@@ -419,10 +419,10 @@ def test_a_client_started_again_finds_its_tasks(once: Run, tmp_path: Path) -> No
             task = await client.get_task(task_id)
             assert task.tool is None and (await task.result()).text == "done"
 
-    once(main())
+    run(main())
 
 
-def test_iteration_may_be_left(once: Run, tmp_path: Path) -> None:
+def test_iteration_may_be_left(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         fake, client = client_of(tmp_path, NEW | {"tasks/get": result(new())})
         async with client:
@@ -435,4 +435,4 @@ def test_iteration_may_be_left(once: Run, tmp_path: Path) -> None:
             assert len(fake.sent("tasks/get")) == n
             await asyncio.sleep(0)
 
-    once(main())
+    run(main())

@@ -7,7 +7,7 @@ import contextlib
 from typing import Any
 
 import pytest
-from task_lab import MakeStore, Run, Workshop, book_here
+from task_lab import MakeStore, Run, Workshop, book_of
 
 from wirespeed import Client, Server, SyncClient
 from wirespeed.client.task_calls import TASKS
@@ -33,8 +33,8 @@ async def client_of(shop: Workshop | Server, era: str, **options: Any) -> Any:
     server = shop.server if isinstance(shop, Workshop) else shop
     async with Client(server, era=era, extensions=[TASKS], **options) as client:
         yield client
-    if server._task_books is not None:
-        await server._task_books.close(asyncio.get_running_loop())
+    if server._task_service is not None:
+        await server._task_service.close()
 
 
 def test_a_task_from_its_start_to_its_result(run: Run, era: Any, new_store: MakeStore) -> None:
@@ -210,7 +210,7 @@ def test_a_plain_call_that_is_given_up_cancels_its_task(run: Run) -> None:
             while shop.cancelled != ["must"]:
                 await asyncio.sleep(0.001)
             call = asyncio.create_task(client.call_tool("must", {"n": 3}))
-            while len(shop.started) < 2 or not book_here(shop.server).news.listened:
+            while len(shop.started) < 2 or not book_of(shop.server).listeners.listened:
                 await asyncio.sleep(0.001)  # until the client knows that it is a task
             call.cancel()
             with pytest.raises(asyncio.CancelledError):

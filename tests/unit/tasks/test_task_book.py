@@ -11,15 +11,14 @@ import msgspec
 import pytest
 from raw import call, request
 from server_lab import Peer
-from task_lab import MakeStore, Run, Workshop, a_task
+from task_lab import MakeStore, Run, Workshop, a_task, book_of
 
-from wirespeed import Client, Context, Server
+from wirespeed import Client, Context, Server, SyncClient
 from wirespeed.client.task_calls import TASKS
 from wirespeed.errors import ProtocolError, RemoteError, TaskCancelled
 from wirespeed.protocol import codes
 from wirespeed.server.content import RawResult
-from wirespeed.server.task_book import SHUT_DOWN, TaskBook
-from wirespeed.server.task_books import TaskBooks, TaskSettings
+from wirespeed.server.task_book import SHUT_DOWN, TaskBook, TaskSettings
 from wirespeed.tasks import MemoryTaskStore, SQLiteTaskStore, Task, TaskStore
 
 ERAS = ["legacy", "modern"]
@@ -112,8 +111,8 @@ class Somebody:
 
 def a_book(store: TaskStore, **settings: Any) -> TaskBook:
     """The book of a server's tasks on the running loop."""
-    books = TaskBooks(store, TaskSettings(**{"ttl": None, "max_ttl": None, "poll": 1} | settings))
-    return books.of(asyncio.get_running_loop())
+    times = TaskSettings(**{"ttl": None, "max_ttl": None, "poll": 1} | settings)
+    return TaskBook(store, times, asyncio.get_running_loop())
 
 
 def test_what_changes_elsewhere_is_told(run: Run) -> None:
@@ -135,7 +134,7 @@ def test_what_changes_elsewhere_is_told(run: Run) -> None:
         assert answered is not None and (await told.get()).status == answered.status == "working"
         await store.put_result(task.id, b"{}")
         assert (await told.get()).status == "completed"
-        assert told.empty() and not book.news.listened
+        assert told.empty() and not book.listeners.listened
         await book.close()
 
     run(main())
@@ -145,15 +144,16 @@ def test_many_who_wait_for_one_task_look_once(run: Run, monkeypatch: pytest.Monk
     monkeypatch.setattr("wirespeed.server.task_book.LOOK_EVERY", 0.001)
 
     class Counted(Shared):
-        book: TaskBook
         watched = asked = 0
 
         async def get(self, task_id: str) -> Task | None:
-            if asyncio.current_task() is self.book._watching:
-                self.watched += 1
-            else:
+            if asyncio.current_task() in waiting:
                 self.asked += 1
+            else:
+                self.watched += 1
             return await super().get(task_id)
+
+    waiting: list[asyncio.Task[Task]] = []
 
     async def wait(book: TaskBook, task_id: str) -> Task:
         async with contextlib.aclosing(book.changes(Somebody(), task_id)) as changes:
@@ -163,11 +163,11 @@ def test_many_who_wait_for_one_task_look_once(run: Run, monkeypatch: pytest.Monk
 
     async def main() -> None:
         store = Counted()
-        book = store.book = a_book(store)
+        book = a_book(store)
         await book.ready()
         task = a_task()
         await store.create(task)
-        waiting = [asyncio.ensure_future(wait(book, task.id)) for _ in range(50)]
+        waiting.extend(asyncio.create_task(wait(book, task.id)) for _ in range(50))
         while store.watched < 20:
             await asyncio.sleep(0)
         assert store.asked <= 100  # each at its start, and after the first look
@@ -202,6 +202,16 @@ def test_the_end_of_a_server_ends_its_handlers(run: Run, new_store: MakeStore, e
             assert caught.value.code == codes.SHUTTING_DOWN
 
     run(main())
+
+
+def test_one_event_loop_after_another(new_store: MakeStore) -> None:
+    shop = Workshop(new_store())
+    with SyncClient(shop.server, extensions=[TASKS]) as client:
+        done = client.start_tool("blocking", {"n": 1})
+        assert done.result().structured_content == {"result": 2}
+    with SyncClient(shop.server, extensions=[TASKS]) as client:
+        assert client.get_task(str(done.id)).result().structured_content == {"result": 2}
+        assert client.start_tool("blocking", {"n": 2}).result().structured_content == {"result": 3}
 
 
 # -- asking through the context -------------------------------------------------------------------
@@ -266,36 +276,6 @@ def test_a_call_that_asks_is_no_task_yet(run: Run) -> None:
     run(main())
 
 
-def test_a_client_that_goes_while_its_task_is_made_has_left_it(run: Run) -> None:
-    class Hesitant(MemoryTaskStore):
-        def __init__(self) -> None:
-            super().__init__(max_tasks=1)
-            self.begun, self.gate = asyncio.Event(), asyncio.Event()
-
-        async def create(self, task: Task) -> None:
-            self.begun.set()
-            await self.gate.wait()
-            await super().create(task)
-
-    async def main() -> None:
-        store = Hesitant()
-        book = a_book(store)
-        goes = Somebody()
-        making = asyncio.ensure_future(book.create(goes, "tool"))
-        await store.begun.wait()
-        goes.closed.set_result(None)
-        await asyncio.sleep(0)
-        store.gate.set()
-        task = await making
-        await store.put_result(task.id, b"{}")
-        await book.settled()
-        await book.create(Somebody(), "tool")
-        assert await store.get(task.id) is None
-        await book.close()
-
-    run(main())
-
-
 # -- broken stores --------------------------------------------------------------------------------
 
 
@@ -338,7 +318,7 @@ def test_a_store_that_fails_says_nothing_of_itself(
 
 
 def test_the_end_of_a_task_is_stored_when_the_store_can(
-    once: Run, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    run: Run, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("wirespeed.server.task_book.END_PAUSES", (0.0, 0.0))
     failing = 2
@@ -357,7 +337,7 @@ def test_the_end_of_a_task_is_stored_when_the_store_can(
             task = await client.start_tool("blocking", {"n": 1})
             assert (await task.result()).structured_content == {"result": 2}
 
-    once(main())
+    run(main())
     assert caplog.text.count("cannot be stored yet") == 2
 
 
@@ -385,7 +365,7 @@ def test_a_store_that_fails_for_a_while_is_watched_on(
         stopped = asyncio.Event()
         told: asyncio.Queue[Task] = asyncio.Queue()
         somebody = Somebody()
-        book.work(somebody, task, stopped.set)
+        book.begin(task, stopped.set)
         book.listen(somebody, task, told.put_nowait)
         waiting = asyncio.ensure_future(anext(changes := book.changes(somebody, task.id)))
         assert await waiting == task
@@ -478,8 +458,26 @@ def test_a_store_that_could_not_be_opened_is_opened_by_the_next(
     run(main())
 
 
+def test_a_store_that_does_not_close_does_not_hold_its_server(
+    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("wirespeed.server.task_book.CLOSE_TIMEOUT", 0.05)
+
+    class Stuck(MemoryTaskStore):
+        async def close(self) -> None:
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        shop = Workshop(Stuck())
+        async with Client(shop.server, era="modern", extensions=[TASKS]) as client:
+            await (await client.start_tool("blocking", {"n": 1})).result()
+
+    run(main())
+    assert "the task store needs more than 0.05 s to close" in caplog.text
+
+
 def test_an_end_that_no_store_takes_becomes_a_failure(
-    once: Run, monkeypatch: pytest.MonkeyPatch
+    run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("wirespeed.server.task_book.END_PAUSES", (0.0,))
 
@@ -496,7 +494,7 @@ def test_an_end_that_no_store_takes_becomes_a_failure(
             with pytest.raises(RemoteError, match="cannot be kept"):
                 await task.result()
 
-    once(main())
+    run(main())
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -552,9 +550,7 @@ def test_a_result_with_odd_members_fails_its_task(
         error = answer(peer, get(1, start_legacy(peer, "raw"), "tasks/result"))["error"]
         assert error == {"code": -32603, "message": "Internal error"}
     assert "its result is not valid" in caplog.text
-    books = shop.server._task_books
-    assert books is not None
-    assert not books.of(peer.loop)._workers
+    assert not list(book_of(shop.server, peer.loop).workers.task_ids)
 
 
 # -- registration ---------------------------------------------------------------------------------
@@ -577,7 +573,7 @@ def test_options_that_do_not_go_together() -> None:
             server.add_tool(work, **options)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="inline"):
         server.add_tool(plain, inline=True, task="optional")
-    assert not server.tools and server._task_books is None
+    assert not server.tools and server._task_service is None
 
 
 def test_tasks_are_set_up_once() -> None:

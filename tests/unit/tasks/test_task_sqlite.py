@@ -21,7 +21,7 @@ from task_lab import ANNE, Run, a_task
 from wirespeed import Client, Stdio
 from wirespeed.client import TASKS
 from wirespeed.errors import ChildExited, RemoteError
-from wirespeed.tasks import SQLiteTaskStore, TaskLimit, TaskStateError, TaskStatus
+from wirespeed.tasks import SQLiteTaskStore, TaskStateError, TaskStatus
 from wirespeed.tasks.sqlite import INTERRUPTED
 
 CHILD = Path(__file__).parents[2] / "children" / "works_on_a_task.py"
@@ -53,7 +53,8 @@ def test_tasks_are_there_after_a_restart(run: Run, path: Path) -> None:
 
     async def before() -> None:
         store = SQLiteTaskStore(path)
-        await store.create(done)  # opens by itself
+        await store.open()
+        await store.create(done)
         await store.put_result(done.id, b'{"content":[]}')
         await store.close()
         await store.close()
@@ -72,23 +73,25 @@ def test_tasks_are_there_after_a_restart(run: Run, path: Path) -> None:
     run(after())
 
 
-def test_a_store_that_closes_leaves_nothing_working(once: Run, path: Path) -> None:
+def test_a_store_that_closes_leaves_nothing_working(run: Run, path: Path) -> None:
     task = a_task()
 
     async def main() -> None:
         store = SQLiteTaskStore(path)
+        await store.open()
         await store.create(task)
         await store.close()
-        found = await store.get(task.id)  # opens it again
+        await store.open()
+        found = await store.get(task.id)
         assert found is not None
         assert found.status is TaskStatus.FAILED and found.message == INTERRUPTED
         await store.close()
 
-    once(main())
+    run(main())
 
 
 def test_after_sigkill_what_was_under_way_has_failed(
-    once: Run, path: Path, worker: subprocess.Popen[str]
+    run: Run, path: Path, worker: subprocess.Popen[str]
 ) -> None:
     worker.send_signal(signal.SIGKILL)
     assert worker.wait(20) == -signal.SIGKILL
@@ -111,12 +114,12 @@ def test_after_sigkill_what_was_under_way_has_failed(
         assert len(runner_files(path)) == 1  # ours; theirs was cleaned up
         await store.close()
 
-    once(main())
+    run(main())
     assert runner_files(path) == []
 
 
 def test_a_process_that_lives_keeps_its_tasks(
-    once: Run, path: Path, worker: subprocess.Popen[str]
+    run: Run, path: Path, worker: subprocess.Popen[str]
 ) -> None:
     async def main() -> None:
         store = SQLiteTaskStore(path)
@@ -136,35 +139,15 @@ def test_a_process_that_lives_keeps_its_tasks(
         assert working is not None and working.status is TaskStatus.CANCELLED
         await store.close()
 
-    once(main())
+    run(main())
 
 
-def test_what_the_clients_of_a_dead_process_left_makes_room(
-    once: Run, path: Path, worker: subprocess.Popen[str]
-) -> None:
-    async def main() -> None:
-        store = SQLiteTaskStore(path, max_tasks=3)
-        await store.open()
-        with pytest.raises(TaskLimit):
-            await store.create(a_task())  # they are still there
-        worker.kill()
-        worker.wait(20)
-        await store.expire(0)
-        for _ in range(3):
-            await store.create(a_task(owner=b"another"))
-        assert [await store.get(n) for n in ("working", "input_required", "completed")] == [
-            None
-        ] * 3
-        await store.close()
-
-    once(main())
-
-
-def test_two_stores_of_one_process_do_not_take_each_other_for_dead(once: Run, path: Path) -> None:
+def test_two_stores_of_one_process_do_not_take_each_other_for_dead(run: Run, path: Path) -> None:
     task = a_task()
 
     async def main() -> None:
         one, two = SQLiteTaskStore(path), SQLiteTaskStore(path)
+        await one.open()
         await one.create(task)
         await two.open()
         await two.expire(0)
@@ -176,10 +159,10 @@ def test_two_stores_of_one_process_do_not_take_each_other_for_dead(once: Run, pa
         await two.close()
         await one.close()
 
-    once(main())
+    run(main())
 
 
-def test_many_open_a_new_file_at_once(once: Run, path: Path) -> None:
+def test_many_open_a_new_file_at_once(run: Run, path: Path) -> None:
     async def main() -> None:
         stores = [SQLiteTaskStore(path, durable=False) for _ in range(6)]
         await asyncio.gather(*(store.open() for store in stores))
@@ -188,12 +171,13 @@ def test_many_open_a_new_file_at_once(once: Run, path: Path) -> None:
         for store in stores:
             await store.close()
 
-    once(main())
+    run(main())
 
 
-def test_nobody_else_may_read_the_files(once: Run, path: Path) -> None:
+def test_nobody_else_may_read_the_files(run: Run, path: Path) -> None:
     async def main() -> None:
         store = SQLiteTaskStore(path)
+        await store.open()
         await store.create(a_task())
         files = list(path.parent.iterdir())
         assert len(files) >= 3  # with what SQLite has beside it, and the lock
@@ -201,14 +185,15 @@ def test_nobody_else_may_read_the_files(once: Run, path: Path) -> None:
             assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
         await store.close()
 
-    once(main())
+    run(main())
 
 
-def test_the_disk_has_what_was_promised(once: Run, path: Path) -> None:
+def test_the_disk_has_what_was_promised(run: Run, path: Path) -> None:
     """What is created is committed, not only in this connection's cache."""
 
     async def main() -> None:
         store = SQLiteTaskStore(path)
+        await store.open()
         task = a_task()
         await store.create(task)
         with contextlib.closing(sqlite3.connect(path)) as other:
@@ -216,7 +201,43 @@ def test_the_disk_has_what_was_promised(once: Run, path: Path) -> None:
         assert rows == [(task.id,)]
         await store.close()
 
-    once(main())
+    run(main())
+
+
+def test_a_closed_store_stays_closed(run: Run, path: Path) -> None:
+    async def main() -> None:
+        store = SQLiteTaskStore(path)
+        with pytest.raises(RuntimeError, match="is not open"):
+            await store.get("x")
+        assert not path.exists()
+        await store.open()
+        await store.close()
+        for use in (store.get("x"), store.create(a_task()), store.expire(0), store.page(ANNE)):
+            with pytest.raises(RuntimeError, match="is not open"):
+                await use
+        assert runner_files(path) == []
+
+    run(main())
+
+
+def test_the_file_does_not_name_principals(run: Run, path: Path) -> None:
+    """The same client has another owner in each file, and the same owner after a restart."""
+
+    async def owner_in(path: Path) -> bytes:
+        store = SQLiteTaskStore(path)
+        await store.open()
+        task = a_task(owner=store.owner_of(ANNE), principal=True)
+        await store.create(task)
+        assert [one.id for one in (await store.page(task.owner)).tasks][-1] == task.id
+        await store.close()
+        assert ANNE not in path.read_bytes() and task.owner in path.read_bytes()
+        return task.owner
+
+    async def main() -> None:
+        owner = await owner_in(path)
+        assert await owner_in(path) == owner != await owner_in(path.with_name("other.db"))
+
+    run(main())
 
 
 @pytest.mark.parametrize("name", ["", ":memory:", "file:x?mode=memory"])
@@ -225,7 +246,7 @@ def test_it_must_be_a_file(name: str) -> None:
         SQLiteTaskStore(name)
 
 
-def test_files_that_cannot_be_used(once: Run, path: Path) -> None:
+def test_files_that_cannot_be_used(run: Run, path: Path) -> None:
     async def main() -> None:
         with pytest.raises(OSError):
             await SQLiteTaskStore(path / "no" / "such").open()
@@ -240,11 +261,11 @@ def test_files_that_cannot_be_used(once: Run, path: Path) -> None:
             await SQLiteTaskStore(path).open()
         assert runner_files(path) == []
 
-    once(main())
+    run(main())
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-def test_a_server_that_is_killed_and_started_again(once: Run, path: Path, era: Any) -> None:
+def test_a_server_that_is_killed_and_started_again(run: Run, path: Path, era: Any) -> None:
     """What was done is there, what was under way has failed, and its client is told so."""
     program = CHILD.with_name("task_server.py")
     # of the environment, a child gets little: under a sanitizer it needs these
@@ -269,7 +290,7 @@ def test_a_server_that_is_killed_and_started_again(once: Run, path: Path, era: A
             with pytest.raises(RemoteError, match=INTERRUPTED):
                 await lost.result()
 
-    once(main())
+    run(main())
 
 
 FORKED = """

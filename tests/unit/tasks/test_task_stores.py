@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from task_lab import ANNE, BOB, MakeStore, Run, a_task, bounded, make_store
 
-from wirespeed.tasks import OwnerTaskLimit, Task, TaskLimit, TaskStateError, TaskStatus, TaskStore
+from wirespeed.tasks import Task, TaskLimit, TaskStateError, TaskStatus, TaskStore
 from wirespeed.tasks.store import SMALL
 
 
@@ -35,7 +35,7 @@ def test_what_was_created_is_there(run: Run, new_store: MakeStore) -> None:
             assert await store.get(task.id) is None
             await store.create(task)
             assert await store.get(task.id) == task
-            with pytest.raises(ValueError, match="already"):
+            with pytest.raises(ValueError, match="exists"):
                 await store.create(task)
             assert await store.get("\ud800") is None
 
@@ -130,17 +130,74 @@ def test_limits(run: Run, new_store: MakeStore) -> None:
             one = a_task(ttl=10)
             await store.create(one)
             await store.create(a_task())
-            with pytest.raises(TaskLimit, match="this requestor has 2 tasks"):
+            with pytest.raises(TaskLimit, match="this requestor has 2 working tasks"):
                 await store.create(a_task())
             await store.create(a_task(owner=BOB))
-            with pytest.raises(TaskLimit, match="there are 3 tasks"):
+            with pytest.raises(TaskLimit, match="the store has 3 working tasks"):
                 await store.create(a_task(owner=BOB))
-            # one that is over still counts, one whose time is over does not
-            await store.put_result(one.id, b"{}")
-            with pytest.raises(TaskLimit):
-                await store.create(a_task())
             assert await store.expire(1010) == [one.id]
             await store.create(a_task())
+
+    run(main())
+
+
+async def ended(store: TaskStore, owner: bytes, size: int = 0) -> str:
+    """The id of a task that has ended."""
+    task = a_task(owner=owner)
+    await store.create(task)
+    await store.put_result(task.id, b"{%b}" % (b" " * size))
+    return task.id
+
+
+async def there(store: TaskStore, *ids: str) -> list[bool]:
+    return [await store.get(task_id) is not None for task_id in ids]
+
+
+def test_the_task_that_ended_first_makes_room(run: Run, new_store: MakeStore) -> None:
+    async def main() -> None:
+        async with opened(new_store(max_tasks=4)) as store:
+            late = a_task(owner=BOB)
+            await store.create(late)
+            working = a_task(owner=BOB)
+            await store.create(working)
+            first, second = await ended(store, ANNE), await ended(store, BOB)
+            await store.update(late.id, lambda task: task.cancelled("by request", 1 << 50))
+            await store.create(a_task())
+            assert await there(store, first, second, late.id, working.id) == [False, *[True] * 3]
+            await store.create(a_task())
+            assert await there(store, second, late.id, working.id) == [False, True, True]
+            await store.create(a_task())
+            assert await there(store, late.id, working.id) == [False, True]
+            with pytest.raises(TaskLimit, match="the store has 4 working tasks"):
+                await store.create(a_task())
+
+    run(main())
+
+
+def test_an_owner_makes_room_among_its_own_tasks(run: Run, new_store: MakeStore) -> None:
+    async def main() -> None:
+        async with opened(new_store(max_tasks_per_owner=2)) as store:
+            other = await ended(store, BOB)
+            first, second = await ended(store, ANNE), await ended(store, ANNE)
+            await store.create(a_task())
+            assert await there(store, other, first, second) == [True, False, True]
+            await store.create(a_task())
+            with pytest.raises(TaskLimit, match="this requestor has 2 working tasks"):
+                await store.create(a_task())
+            assert await there(store, other, second) == [True, False]
+
+    run(main())
+
+
+def test_finished_tasks_make_room_for_bytes(run: Run, new_store: MakeStore) -> None:
+    async def main() -> None:
+        async with opened(new_store(max_bytes=20_000)) as store:
+            done = [await ended(store, ANNE, 4_998) for _ in range(3)]
+            with pytest.raises(TaskLimit, match="tasks hold 15000 of at most 20000 bytes"):
+                await ended(store, BOB, 20_000)
+            assert await there(store, *done) == [True] * 3  # none was forgotten in vain
+            mine = await ended(store, BOB, 11_998)
+            assert await there(store, mine, *done) == [True, False, False, True]
 
     run(main())
 
@@ -152,106 +209,11 @@ def test_bytes_are_bounded_but_an_end_always_fits(run: Run, new_store: MakeStore
             await store.create(one)
             await store.create(two)
             await store.put_result(one.id, b'"%b"' % (b"x" * 9_000))
-            with pytest.raises(TaskLimit, match="10000 bytes, and hold 9002"):
-                await store.put_result(two.id, b'"%b"' % (b"x" * 9_000))
+            with pytest.raises(TaskLimit, match="tasks hold 9002 of at most 10000 bytes"):
+                await store.put_result(two.id, b'"%b"' % (b"x" * 10_000))
             assert (await store.get(two.id)).status is TaskStatus.WORKING
             await store.put_error(two.id, b"{%b}" % (b" " * (SMALL - 2)), "too large")
-            await store.delete(one.id)
-            three = a_task()
-            await store.create(three)
-            await store.put_result(three.id, b'"%b"' % (b"x" * 5_500))
-
-    run(main())
-
-
-CAROL, DAVE = b"carol's connection", b"dave's connection"
-
-
-async def over(store: TaskStore, owner: bytes, size: int = 0, **fields: Any) -> str:
-    """A task that is over; its id."""
-    task = a_task(owner=owner, **fields)
-    await store.create(task)
-    await store.put_result(task.id, b"{%b}" % (b" " * size))
-    return task.id
-
-
-async def there(store: TaskStore, *ids: str) -> list[bool]:
-    return [await store.get(task_id) is not None for task_id in ids]
-
-
-def test_what_others_left_makes_room(run: Run, new_store: MakeStore) -> None:
-    """Of who left most, the oldest that is over; never what an owner that is there has."""
-
-    async def main() -> None:
-        async with opened(new_store(max_tasks=6)) as store:
-            kept = [await over(store, ANNE, principal=True), await over(store, BOB)]
-            one = await over(store, CAROL)
-            working = a_task(owner=DAVE)
-            await store.create(working)
-            many = [await over(store, DAVE) for _ in range(2)]
-            with pytest.raises(TaskLimit, match="there are 6 tasks"):
-                await store.create(a_task(owner=BOB))
-            await store.leave(CAROL)
-            await store.leave(DAVE)
-            await store.leave(b"nobody")
-            await store.create(a_task(owner=BOB))
-            assert await there(store, one, *many) == [True, False, True]
-            # one each is left; what works stays until it is over
-            await store.create(a_task(owner=BOB))
-            await store.create(a_task(owner=BOB))
-            assert await there(store, one, *many, *kept) == [False] * 3 + [True] * 2
-            with pytest.raises(TaskLimit, match="there are 6 tasks"):
-                await store.create(a_task(owner=BOB))
-            await store.cancel(working.id, "by request")
-            await store.create(a_task(owner=BOB))
-            assert await there(store, working.id, *kept) == [False, True, True]
-
-    run(main())
-
-
-def test_who_has_too_many_gets_no_room_of_others(run: Run, new_store: MakeStore) -> None:
-    async def main() -> None:
-        async with opened(new_store(max_tasks=3, max_tasks_per_owner=2)) as store:
-            left = await over(store, CAROL)
-            await store.leave(CAROL)
-            for _ in range(2):
-                await store.create(a_task())
-            with pytest.raises(OwnerTaskLimit, match="this requestor has 2 tasks"):
-                await store.create(a_task())
-            assert await there(store, left) == [True]
-
-    run(main())
-
-
-def test_what_others_left_makes_room_for_bytes(run: Run, new_store: MakeStore) -> None:
-    async def main() -> None:
-        async with opened(new_store(max_bytes=20_000)) as store:
-            left = [await over(store, CAROL, 4_998) for _ in range(3)]
-            await store.leave(CAROL)
-            # in vain nothing is forgotten
-            with pytest.raises(TaskLimit):
-                await over(store, BOB, 20_000)
-            assert await there(store, *left) == [True] * 3
-            mine = await over(store, BOB, 11_998)
-            assert await there(store, mine, *left) == [True, False, False, True]
-            with pytest.raises(TaskLimit):
-                await over(store, BOB, 8_000)
-            assert await there(store, mine, left[2]) == [True, True]
-
-    run(main())
-
-
-def test_owners_are_gone_with_the_store(run: Run, new_store: MakeStore) -> None:
-    """Connections do not outlive it; principals do."""
-
-    async def main() -> None:
-        store = new_store(max_tasks=2)
-        async with opened(store):
-            kept = await over(store, ANNE, principal=True)
-            left = await over(store, CAROL)
-        async with opened(store):
-            await store.create(a_task(owner=BOB))
-            assert await there(store, kept, left) == [True, False]
+            assert (await store.get(one.id)).result is not None
 
     run(main())
 
@@ -288,8 +250,8 @@ class Machine(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.model: dict[str, Task] = {}  # in the order of creation
         self.stale: list[Task] = []
-        self.owners = [b"0", b"1", b"2"]
-        self.n_owners = 3
+        self.ends: list[str] = []  # ids of finished tasks, in the order of their ends
+        self.now = 2
 
     @initialize()
     def open(self) -> None:
@@ -311,35 +273,25 @@ class Machine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 2), ttl=st.none() | st.integers(0, 50))
     def create(self, which: int, ttl: int | None) -> None:
-        owner = self.owners[which]
+        owner = b"%d" % which
         task = a_task(owner=owner, ttl=ttl)
         owned = sum(other.owner == owner for other in self.model.values())
-        spare = self.spare()
-        if (len(self.model) >= 6 and not spare) or owned >= 4:
+        full = owned >= 4 or len(self.model) >= 6
+        spare = [
+            other.id
+            for other in self.model.values()
+            if other.status.terminal and (owned < 4 or other.owner == owner)
+        ]
+        if full and not spare:
             with pytest.raises(TaskLimit):
                 self.do(self.store.create(task))
             return
         self.do(self.store.create(task))
-        if len(self.model) >= 6:
+        if full:
             (gone,) = (task_id for task_id in self.model if not self.do(self.store.get(task_id)))
-            most = max(map(len, spare.values()))
-            assert gone in [ids[0] for ids in spare.values() if len(ids) == most]
+            assert gone in spare and self.ends.index(gone) == min(map(self.ends.index, spare))
             del self.model[gone]
         self.model[task.id] = task
-
-    def spare(self) -> dict[bytes, list[str]]:
-        """What may be forgotten, by owner, the oldest first."""
-        spare: dict[bytes, list[str]] = {}
-        for task in self.model.values():
-            if task.status.terminal and task.owner not in self.owners:
-                spare.setdefault(task.owner, []).append(task.id)
-        return spare
-
-    @rule(which=st.integers(0, 2))
-    def leave(self, which: int) -> None:
-        self.do(self.store.leave(self.owners[which]))
-        self.owners[which] = b"%d" % self.n_owners  # nobody comes again by the other name
-        self.n_owners += 1
 
     @some
     @rule(data=st.data(), how=st.integers(0, 3))
@@ -348,11 +300,14 @@ class Machine(RuleBasedStateMachine):
         if old.status.terminal:
             return
         new = [
-            old.noted("note", 2),
-            old.asking(b"{}", 2)[0],
-            old.completed(b"{}", 2),
-            old.cancelled("x", 2),
+            old.noted("note", self.now),
+            old.asking(b"{}", self.now)[0],
+            old.completed(b"{}", self.now + 1000),
+            old.cancelled("x", self.now + 1000),
         ][how]
+        self.now += 1
+        if new.status.terminal:
+            self.ends.append(old.id)
         assert self.do(self.store.replace(old, new))
         self.stale.append(old)
         self.model[old.id] = new
@@ -381,7 +336,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 2), size=st.integers(1, 3))
     def pages(self, which: int, size: int) -> None:
-        owner = self.owners[which]
+        owner = b"%d" % which
         found: list[Task] = []
         after: int | None = 0
         while after is not None:

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 from raw import META, cancel, modern, request
 from server_lab import Peer
-from task_lab import ANNE, BOB, MakeStore, Workshop
+from task_lab import ANNE, BOB, MakeStore, Workshop, book_of
 
 from wirespeed import Server
 from wirespeed.limits import Limits
 from wirespeed.protocol import codes
-from wirespeed.server.task_book import TaskBook
 
 TASKS = "io.modelcontextprotocol/tasks"
 DECLARED = {META + "clientCapabilities": {"extensions": {TASKS: {}}}}
@@ -427,12 +426,6 @@ def test_a_server_without_tasks_ignores_task_ids(connect: Any) -> None:
     assert peer.recv()["params"]["notifications"] == {}
 
 
-def book_of(peer: Peer) -> TaskBook:
-    books = peer.server._task_books
-    assert books is not None
-    return books.of(peer.loop)
-
-
 def test_a_subscription_leaves_nothing_behind(connect: Any, shop: Workshop) -> None:
     """Ended by its client, or with its connection, though its tasks do not change."""
     peer, other = connect(shop), connect(shop)
@@ -445,13 +438,10 @@ def test_a_subscription_leaves_nothing_behind(connect: Any, shop: Workshop) -> N
     other.send(listen("stays", tasks[0]))
     assert other.recv()["params"] and other.recv()["params"]["status"] == "working"
     peer.fence()
-    book = book_of(peer)
-    assert book.news.listened == {tasks[0]}
-    assert len(book.news._listeners[tasks[0]]) == 1
+    book = book_of(peer.server, peer.loop)
+    assert book.listeners.listened == {tasks[0]}
     other.run(other._close())
-    peer.wait_for(lambda: not book.news.listened)
-    assert not book.news._told
-    assert list(book._clients) == [peer.connection]
+    peer.wait_for(lambda: not book.listeners.listened)
 
 
 def test_a_client_that_does_not_read_gets_the_last_state_once_it_does(connect: Any) -> None:
@@ -485,87 +475,3 @@ def test_ids_of_tasks_are_not_long(peer: Peer) -> None:
     code, text = peer.error(listen(1, "x" * 65))
     assert code == -32602 and "longer than 64" in text
     assert not peer.connection.listens
-
-
-# -- clients that are gone ------------------------------------------------------------------------
-
-
-def leave(peer: Peer) -> None:
-    """Close the connection, and wait until what it made is known to be left."""
-    peer.run(peer._close())
-    book = book_of(peer)
-    peer.wait_for(lambda: peer.connection not in book._clients)
-    peer.run(book.settled())
-
-
-def test_clients_that_come_and_go_do_not_shut_others_out(
-    connect: Any, new_store: MakeStore
-) -> None:
-    shop = Workshop(new_store(max_tasks=6))
-    stays, careful = connect(shop), connect(shop)
-    mine = start(stays, "blocking", {"n": 1})
-    finished(stays, mine)
-    his = start(careful, "blocking", {"n": 1})
-    finished(careful, his)
-    leave(careful)
-    for n in (4, 3, 2):
-        flood = connect(shop)
-        for _ in range(n):
-            finished(flood, start(flood, "blocking", {"n": 1}))
-        leave(flood)
-    # who is there has lost nothing, nor who left no more than one
-    for task in (mine, his):
-        assert stays.result(get(1, task))["status"] == "completed"
-
-
-def test_handlers_that_nobody_waits_for_make_room_last(
-    connect: Any, new_store: MakeStore, caplog: pytest.LogCaptureFixture
-) -> None:
-    shop = Workshop(new_store(max_tasks=4))
-    anne, careful, flood, late = (connect(shop) for _ in range(4))
-    anne.connection.principal = ANNE
-    start(anne, "double", {"n": 1})
-    his = start(careful, "double", {"n": 1})
-    first, second = (start(flood, "double", {"n": 1}) for _ in range(2))
-    late.wait_for(lambda: len(shop.started) == 4)
-    for gone in (anne, careful, flood):
-        leave(gone)
-    started = start(late, "double", {"n": 1})
-    late.wait_for(lambda: shop.cancelled == ["double"])
-    assert "to make room" in caplog.text
-    assert late.error(get(1, first)) == (-32602, "Failed to retrieve task: Task not found")
-    assert late.result(get(2, second))["status"] == "working"
-    start(late, "double", {"n": 1})
-    start(late, "double", {"n": 1})
-    assert late.error(get(3, his))[0] == -32602
-    # a principal keeps what it has, and who is there, too
-    code, text = late.error(call(4, "double", {"n": 1}))
-    assert code == codes.OVERLOADED and "there are 4 tasks" in text
-    assert late.result(get(5, started))["status"] == "working"
-
-
-def test_who_has_too_many_ends_no_work_of_others(connect: Any, new_store: MakeStore) -> None:
-    shop = Workshop(new_store(max_tasks_per_owner=1))
-    gone, greedy = connect(shop), connect(shop)
-    left = start(gone, "double", {"n": 1})
-    leave(gone)
-    start(greedy, "double", {"n": 1})
-    code, text = greedy.error(call(1, "double", {"n": 1}))
-    assert code == codes.OVERLOADED and "this requestor has 1 tasks" in text
-    assert greedy.result(get(2, left))["status"] == "working" and not shop.cancelled
-
-
-def test_what_its_owner_has_fetched_makes_room_for_more(connect: Any, new_store: MakeStore) -> None:
-    shop = Workshop(new_store(max_tasks_per_owner=3))
-    peer = connect(shop)
-    working = start(peer, "double", {"n": 1})
-    unread = start(peer, "blocking", {"n": 1})
-    peer.run(book_of(peer).settled())
-    tasks = []
-    for _ in range(5):
-        tasks.append(start(peer, "blocking", {"n": 1}))
-        assert finished(peer, tasks[-1])["status"] == "completed"
-    for task in tasks[:-1]:
-        assert peer.error(get(1, task))[0] == -32602
-    for task in (working, unread, tasks[-1]):
-        assert peer.result(get(1, task))["taskId"] == task

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from raw import call, cancel, notification, request
 from server_lab import Peer
-from task_lab import ANNE, BOB, MakeStore, Workshop, bounded
+from task_lab import ANNE, BOB, MakeStore, Workshop, book_of, bounded
 
 from wirespeed import Server
 from wirespeed.protocol import codes
+from wirespeed.tasks import MemoryTaskStore, Task
 
 VERSION = "2025-11-25"
 RELATED = "io.modelcontextprotocol/related-task"
@@ -381,17 +382,6 @@ def test_too_many_tasks(connect: Any, new_store: MakeStore) -> None:
     assert shop.started == ["double", "double"]
 
 
-def test_results_that_were_fetched_make_room_for_more(connect: Any, new_store: MakeStore) -> None:
-    shop = Workshop(new_store(max_tasks_per_owner=2))
-    peer = connect(shop, VERSION)
-    unread = start(peer, "double", {"n": 1})
-    for id in range(3):
-        task = start(peer, "blocking", {"n": 1})
-        assert "result" in answer(peer, get(id, task, "tasks/result"))
-    listed = answer(peer, request("list", "tasks/list"))["result"]["tasks"]
-    assert [shown["taskId"] for shown in listed] == [unread, task]
-
-
 def test_a_result_that_is_too_large_to_keep(
     connect: Any, new_store: MakeStore, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -417,7 +407,6 @@ def test_logs_do_not_tell_ids(peer: Peer, caplog: pytest.LogCaptureFixture) -> N
 
 def test_questions_go_to_whoever_asks_for_the_result(peer: Peer) -> None:
     task = start(peer, "ask_roots", {"times": 2})
-    assert answer(peer, get(1, task))["result"]["status"] == "input_required"
     assert not any(message.get("method") == "roots/list" for message in peer.fence())
     peer.send(get(2, task, "tasks/result"))
     for n in range(2):
@@ -431,6 +420,69 @@ def test_questions_go_to_whoever_asks_for_the_result(peer: Peer) -> None:
     }
     statuses = [m["params"]["status"] for m in news if "tasks/status" in m["method"]]
     assert statuses[-2:] == ["working", "completed"]
+
+
+def test_a_client_that_only_polls_is_asked(connect: Any, new_store: MakeStore) -> None:
+    peer = connect(Workshop(new_store()), VERSION)
+    task = start(peer, "ask_roots", {"times": 2})
+    asked: list[Any] = []
+    while len(asked) < 2:
+        peer.send(get(1, task))
+        *said, shown = peer.until(1)
+        said += peer.fence()
+        asked += [message for message in said if message.get("method") == "roots/list"]
+    assert shown["result"]["status"] == "input_required"
+    for one in asked:
+        assert one["params"]["_meta"][RELATED] == {"taskId": task}
+    peer.send(get(2, task))  # asks nothing a second time
+    assert peer.until(2)[-1]["result"]["status"] == "input_required"
+    assert not any(message.get("method") == "roots/list" for message in peer.fence())
+    for one in asked:
+        peer.send({"jsonrpc": "2.0", "id": one["id"], "result": {"roots": []}})
+    while answer(peer, get(3, task))["result"]["status"] != "completed":
+        pass
+    result = answer(peer, get(4, task, "tasks/result"))["result"]
+    assert result["structuredContent"] == {"result": [{"roots": []}] * 2}
+
+
+def test_the_question_to_a_client_that_only_polls_ends_with_its_task(peer: Peer) -> None:
+    task = start(peer, "ask_roots", {"times": 1})
+    peer.send(get(1, task))
+    asked = question(peer)
+    peer.send(get(2, task, "tasks/cancel"))
+    while (said := peer.recv()).get("method") != "notifications/cancelled":
+        pass
+    assert said["params"]["requestId"] == asked["id"]
+
+
+class Listing(MemoryTaskStore):
+    """A store that says when it has a new task, and waits before `create` returns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: asyncio.Queue[str] = asyncio.Queue()
+        self.gate = asyncio.Event()
+
+    async def create(self, task: Task) -> None:
+        await super().create(task)
+        self.made.put_nowait(task.id)
+        await self.gate.wait()
+
+
+def test_a_task_is_cancelled_before_its_request_is_answered(connect: Any) -> None:
+    """Its client finds it in tasks/list. The handler does not begin."""
+    store = Listing()
+    shop = Workshop(store)
+    peer = connect(shop, VERSION)
+    peer.send(as_task("call", "double", {"n": 1}))
+    (shown,) = answer(peer, request(1, "tasks/list"))["result"]["tasks"]
+    assert answer(peer, get(2, shown["taskId"], "tasks/cancel"))["result"]["status"] == "cancelled"
+    store.gate.set()
+    assert peer.until("call")[-1]["result"]["task"]["taskId"] == shown["taskId"]
+    assert answer(peer, get(3, shown["taskId"]))["result"]["status"] == "cancelled"
+    peer.fence()
+    assert not shop.started
+    assert not list(book_of(shop.server, peer.loop).workers.task_ids)
 
 
 def question(peer: Peer) -> Any:
@@ -516,13 +568,10 @@ def test_cancelling_a_task_takes_its_question_back(peer: Peer) -> None:
 def test_a_connection_that_is_gone_is_told_nothing(connect: Any, shop: Workshop) -> None:
     one, other = connect(shop, VERSION), connect(shop, VERSION)
     task = start(one, "double", {"n": 1})
-    books = shop.server._task_books
-    assert books is not None
-    book = books.of(one.loop)
-    assert book.news.listened == {task}
+    book = book_of(shop.server, one.loop)
+    assert book.listeners.listened == {task}
     one.run(one._close())
-    other.wait_for(lambda: not book.news.listened)
-    assert one.connection not in book._clients
+    other.wait_for(lambda: not book.listeners.listened)
     assert other.result(get(1, task))["status"] == "working"
 
 
