@@ -112,7 +112,9 @@ class TaskCalls(Requests, Rounds):
                 raise TypeError(f"extensions[{name!r}] must be a mapping of settings")
         found: dict[str, Any] = {"extensions": dict(extensions)} if extensions else {}
         if asked is not None:
-            requests = {top: {name: {}} for top, name in TASK_REQUESTS.values() if asked.get(top)}
+            requests: dict[str, Any] = {
+                top: {name: {}} for top, name in TASK_REQUESTS.values() if asked.get(top)
+            }
             if not requests:
                 raise ValueError(
                     "task_requests is about on_sample and on_elicit, which are missing"
