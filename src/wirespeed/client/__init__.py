@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from wirespeed.client.task_calls import TASKS
     from wirespeed.client.task_messages import TaskState
     from wirespeed.client.tasks import ToolTask
+    from wirespeed.client.timeouts import CLIENT_DEFAULT
     from wirespeed.protocol.asking import (
         ModelHint,
         ModelPreferences,
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "CLIENT_DEFAULT",
     "TASKS",
     "Accept",
     "Annotations",
@@ -187,6 +189,7 @@ _HOMES = {
     "wirespeed.client.task_calls": ("TASKS",),
     "wirespeed.client.task_messages": ("TaskState",),
     "wirespeed.client.tasks": ("ToolTask",),
+    "wirespeed.client.timeouts": ("CLIENT_DEFAULT",),
     "wirespeed.protocol.asking": (
         "ModelHint",
         "ModelPreferences",

@@ -13,6 +13,7 @@ import msgspec
 from wirespeed.client.callbacks import InTurn
 from wirespeed.client.decoding import Unfinished, decode_call_result
 from wirespeed.client.middleware import Passed
+from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, seconds_of, shown, timed_out
 from wirespeed.errors import CallTimeout, ConnectionClosed, InvalidResponse
 from wirespeed.protocol.results import CallToolResult
 from wirespeed.protocol.revisions import (
@@ -65,6 +66,8 @@ class Request(msgspec.Struct, frozen=True):
         on_progress: Gets its progress, or None; each round's rises by itself.
         meta: JSON text of the caller's own members of ``_meta``, without the braces, or None.
         until: The loop's time at which the whole of it ends; infinity for no limit.
+        limit: The seconds that it may take altogether.
+        what: What errors call it.
     """
 
     method: str
@@ -73,6 +76,8 @@ class Request(msgspec.Struct, frozen=True):
     on_progress: OnProgress | None
     meta: bytes | None
     until: float
+    limit: float
+    what: str
 
 
 class Calls:
@@ -99,8 +104,13 @@ class Calls:
             raise ConnectionClosed("the client is not open")
         return agreement
 
-    async def _ready(self, method: str, timeout: float) -> tuple[ClientConnection, float]:
+    async def _ready(self, what: str, timeout: float) -> tuple[ClientConnection, float]:
         """The connection, when a request can be sent, and the seconds that are left for it."""
+        if timeout <= 0:
+            raise timed_out(what, timeout)
+        live = self._life.live
+        if live is not None and live.ready:
+            return live, timeout
         until = self._until(timeout)
         try:
             async with asyncio.timeout_at(None if until == math.inf else until):
@@ -110,7 +120,7 @@ class Calls:
         except TimeoutError as exc:
             if isinstance(exc, CallTimeout):  # why the server could not be started
                 raise
-            raise CallTimeout(f"{method} could not be sent within its time limit") from None
+            raise CallTimeout(f"{what}: could not be sent within {shown(timeout)}") from None
         return connection, self._seconds_until(until)
 
     async def _opened(self) -> None:
@@ -138,17 +148,15 @@ class Calls:
         """The seconds until then as a ``timeout``."""
         return None if until == math.inf else self._seconds_until(until)
 
-    def _seconds(self, timeout: float | None) -> float:
-        if timeout is not None and timeout < 0:
-            timeout = self.timeout
-        return math.inf if timeout is None else timeout
+    def _seconds(self, timeout: Timeout) -> float:
+        return seconds_of(timeout, self.timeout)
 
     async def call_tool(
         self,
         name: str,
         arguments: Mapping[str, Any] | msgspec.Struct | bytes | None = None,
         *,
-        timeout: float | None = -1.0,
+        timeout: Timeout = CLIENT_DEFAULT,
         on_progress: OnProgress | None = None,
         meta: Meta | None = None,
     ) -> CallToolResult:
@@ -158,7 +166,8 @@ class Calls:
             name: The tool.
             arguments: A mapping or a msgspec struct, or the JSON text of an object as bytes (which
                 is checked).
-            timeout: Seconds; None for no limit; by default (or below 0) the client's.
+            timeout: Seconds; None for no limit; by default the client's. At 0 or below nothing is
+                sent, and the call fails with `CallTimeout`.
             on_progress: Called with progress, total and message of each progress notification
                 whose progress is above that of the one before.
             meta: Further members of the request's ``_meta``, such as ``traceparent`` (basic,
@@ -191,7 +200,7 @@ class Calls:
             limit = self._seconds_until(until)
         connection = self._life.live
         if connection is None or not connection.ready:
-            connection, limit = await self._ready("tools/call", limit)
+            connection, limit = await self._ready(f"tool {name}", limit)
         progress = None if on_progress is None else rising(on_progress)
         waiter = connection.call_tool(name, arguments, limit, progress, members)
         try:
@@ -206,7 +215,14 @@ class Calls:
         if type(result) is Unfinished:
             params = tool_params(name, waiter.arguments)
             request = Request(
-                "tools/call", params, decode_call_result, on_progress, members, waiter.deadline
+                "tools/call",
+                params,
+                decode_call_result,
+                on_progress,
+                members,
+                waiter.deadline,
+                self._seconds(timeout),
+                f"tool {name}",
             )
             finished: CallToolResult = await self._finish(request, result)
             result = finished
@@ -219,7 +235,7 @@ class Calls:
         method: str,
         params: Mapping[str, Any] | None = None,
         *,
-        timeout: float | None = -1.0,
+        timeout: Timeout = CLIENT_DEFAULT,
         on_progress: OnProgress | None = None,
         meta: Meta | None = None,
         decode: Callable[[Any], Any] = any_result,
@@ -241,7 +257,7 @@ class Calls:
         method: str,
         params: bytes | None,
         decode: Callable[[Any], T | Unfinished],
-        timeout: float | None,
+        timeout: Timeout,
         on_progress: OnProgress | None,
         meta: Meta | None,
     ) -> T:
@@ -267,7 +283,14 @@ class Calls:
         self._life.crashes = 0
         if isinstance(result, Unfinished):
             request = Request(
-                method, params or b"{}", decode, on_progress, members, waiter.deadline
+                method,
+                params or b"{}",
+                decode,
+                on_progress,
+                members,
+                waiter.deadline,
+                self._seconds(timeout),
+                method,
             )
             finished: T = await self._finish(request, result)
             return finished

@@ -20,6 +20,7 @@ from wirespeed.client.requests import Requests
 from wirespeed.client.results import LogMessage, ToolInfo
 from wirespeed.client.rounds import MAX_ROUNDS
 from wirespeed.client.task_calls import TaskCalls
+from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, seconds_of
 from wirespeed.client.validation import OutputChecks, Validate
 from wirespeed.errors import ConnectionClosed, Unsupported, WirespeedError
 from wirespeed.limits import Limits
@@ -135,7 +136,7 @@ class Client(TaskCalls, Requests, Handlers):
             ("handshake_timeout", handshake_timeout),
             ("probe_timeout", probe_timeout),
         ):
-            if seconds is not None and not seconds > 0:
+            if not seconds_of(seconds, None, what) > 0:
                 raise ValueError(f"{what} must be seconds above 0, not {seconds!r}")
         from wirespeed import __version__
 
@@ -273,7 +274,7 @@ class Client(TaskCalls, Requests, Handlers):
 
     # -- the rest --------------------------------------------------------------------------------
 
-    async def ping(self, *, timeout: float | None = -1.0, meta: Meta | None = None) -> None:
+    async def ping(self, *, timeout: Timeout = CLIENT_DEFAULT, meta: Meta | None = None) -> None:
         """Ask whether the server is there; a modern one, which has no ping, for its discovery."""
         until = self._until(self._seconds(timeout))
         await self._ready("ping", self._seconds(timeout))
@@ -281,7 +282,7 @@ class Client(TaskCalls, Requests, Handlers):
         await self.request(method, timeout=self._rest(until), meta=meta)
 
     async def set_log_level(
-        self, level: str, *, timeout: float | None = -1.0, meta: Meta | None = None
+        self, level: str, *, timeout: Timeout = CLIENT_DEFAULT, meta: Meta | None = None
     ) -> None:
         """The least severe level of log messages to get. In 2026-07-28 each request says it.
         Unsupported: a server of a revision before that, which has no logging."""

@@ -13,7 +13,11 @@ cdef class Waiter:
     cdef readonly str method
     cdef readonly bint cancellable     # `initialize` is not
     cdef readonly double deadline      # of the loop's clock; infinity for none
+    cdef readonly double limit         # seconds
+    cdef readonly str tool             # of tools/call
     cdef readonly bytes arguments      # of a tool, as they were sent, where they may be sent again
+
+    cdef str what_c(self)
 
 
 cdef class ClientConnection(Endpoint):

@@ -39,8 +39,8 @@ from wirespeed.transport.link cimport Endpoint
 
 from wirespeed.client.decoding import decode_call_result, decode_legacy_call_result, legacy_form
 from wirespeed.client.results import Progress
+from wirespeed.client.timeouts import timed_out
 from wirespeed.errors import (
-    CallTimeout,
     ConnectionClosed,
     InvalidResponse,
     LimitExceeded,
@@ -68,6 +68,10 @@ cdef class Waiter:
 
     def __init__(self):
         raise TypeError("waiters are made by the connection")
+
+    cdef str what_c(self):
+        """What errors call the request."""
+        return self.method if self.tool is None else f"tool {self.tool}"
 
 
 @cython.final
@@ -110,8 +114,8 @@ cdef class ClientConnection(Endpoint):
         cdef double deadline = INFINITY
         if self.link is None or self.gone:
             raise self.error()
-        if timeout != timeout:
-            raise ValueError("timeout is not a number of seconds")
+        if not timeout > 0:
+            raise timed_out(method, timeout)
         if self.session.pending.live >= self.session.pending.limit:
             raise LimitExceeded(
                 f"{self.session.pending.limit} requests wait for their answers already"
@@ -126,6 +130,7 @@ cdef class ClientConnection(Endpoint):
         if timeout != INFINITY:
             deadline = <double> self.loop.time() + timeout
         waiter.deadline = deadline
+        waiter.limit = timeout
         waiter.id = self.session.pending.add_c(waiter, deadline)
         if deadline < self.timer_at:
             self.arm_c(deadline)
@@ -163,6 +168,8 @@ cdef class ClientConnection(Endpoint):
         cdef Outbox out
         cdef object name_json = self.names.get(name)
         cdef object body
+        if not timeout > 0:
+            raise timed_out(f"tool {name}", timeout)
         if name_json is None:
             name_json = encode(name)
             if len(self.names) < MAX_NAMES:
@@ -173,6 +180,7 @@ cdef class ClientConnection(Endpoint):
             decode_call_result if self.meta else decode_legacy_call_result,
             on_progress, True, timeout,
         )
+        waiter.tool = name
         if self.meta:
             # a modern server may answer that the same is to be sent once more (basic/patterns/mrtr)
             waiter.arguments = body
@@ -324,9 +332,7 @@ cdef class ClientConnection(Endpoint):
                 self.link.wrote_c()
             if not waiter.future.done():
                 waiter.future.set_exception(
-                    CallTimeout(
-                        f"no answer to {waiter.method} within its time limit{self.exit_note}"
-                    )
+                    timed_out(waiter.what_c(), waiter.limit, self.exit_note)
                 )
         at = self.session.next_deadline()
         if at is not None:

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.client.calls import Calls, Meta, any_result, encode
+from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -78,7 +79,7 @@ class Holds:
         return tuple(uri for uri, hold in self._holds.items() if owner in hold.wanted)
 
     async def take(
-        self, uri: str, owner: object, timeout: float | None, meta: Meta | None = None
+        self, uri: str, owner: object, timeout: Timeout, meta: Meta | None = None
     ) -> None:
         """Subscribe to a resource, unless somebody is. What the request fails with is raised, and
         nothing is held then."""
@@ -97,7 +98,7 @@ class Holds:
             self._forget(uri, hold)
 
     async def give(
-        self, uri: str, owner: object, timeout: float | None, meta: Meta | None = None
+        self, uri: str, owner: object, timeout: Timeout, meta: Meta | None = None
     ) -> None:
         """Take back `take`. What the request fails with is raised, and everything is as before."""
         hold = self._holds.get(uri)
@@ -123,7 +124,7 @@ class Holds:
             hold.on = hold.on and not last
             try:
                 if last:
-                    await self._ask("resources/unsubscribe", uri, -1.0, None)
+                    await self._ask("resources/unsubscribe", uri, CLIENT_DEFAULT, None)
             except WirespeedError as exc:
                 logger.debug("resources/unsubscribe of %s: %s", uri, exc)
             finally:
@@ -161,7 +162,7 @@ class Holds:
                         "resources/subscribe",
                         encode({"uri": uri}),
                         any_result,
-                        timeout=self._calls._seconds(-1.0),
+                        timeout=self._calls._seconds(CLIENT_DEFAULT),
                     ).future
                     hold.on = True
                 except (RemoteError, InvalidResponse, CallTimeout) as exc:
@@ -177,8 +178,6 @@ class Holds:
         if not hold.wanted and not hold.on and not hold.users and self._holds.get(uri) is hold:
             del self._holds[uri]
 
-    def _ask(
-        self, method: str, uri: str, timeout: float | None, meta: Meta | None
-    ) -> Awaitable[Any]:
+    def _ask(self, method: str, uri: str, timeout: Timeout, meta: Meta | None) -> Awaitable[Any]:
         body = encode({"uri": uri})
         return self._calls._call(method, body, any_result, timeout, None, meta)

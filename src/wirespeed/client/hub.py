@@ -26,6 +26,7 @@ from wirespeed.client.events import (
     SubscriptionFilter,
 )
 from wirespeed.client.holds import Holds
+from wirespeed.client.timeouts import Timeout
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -148,7 +149,7 @@ class Hub:
 
     # -- opening and closing ---------------------------------------------------------------------
 
-    async def open(self, feed: Feed, timeout: float | None) -> None:
+    async def open(self, feed: Feed, timeout: Timeout) -> None:
         """Ask for what a feed wants, and wait until the server said what it gets."""
         calls = self._calls
         loop = asyncio.get_running_loop()
@@ -174,7 +175,7 @@ class Hub:
             self.close(feed)
             raise
 
-    def seconds(self, timeout: float | None) -> float:
+    def seconds(self, timeout: Timeout) -> float:
         """A limit as its caller gives it."""
         return self._calls._seconds(timeout)
 

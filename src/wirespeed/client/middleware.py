@@ -9,6 +9,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from wirespeed.client.calls import Calls, Meta, OnProgress
+    from wirespeed.client.timeouts import Timeout
 
 __all__ = ["ClientMiddleware", "OutboundChain", "OutboundNext", "OutboundRequest", "Passed"]
 
@@ -33,7 +34,7 @@ class OutboundRequest:
         params: Of every other method, and of further rounds of a call (basic/patterns/mrtr): the
             JSON text of the params without ``_meta``, or None; may be replaced.
         meta: Members of ``_meta`` besides those that the client writes; may be changed.
-        timeout: Seconds; None for no limit, below 0 for the client's; may be changed.
+        timeout: Seconds; None for no limit, `CLIENT_DEFAULT` for the client's; may be changed.
     """
 
     __slots__ = ("_client", "_method", "_name", "arguments", "meta", "params", "timeout")
@@ -46,7 +47,7 @@ class OutboundRequest:
         params: bytes | None,
         arguments: Any,
         meta: Mapping[str, Any] | None,
-        timeout: float | None,
+        timeout: Timeout,
     ) -> None:
         self._client = client
         self._name = name
@@ -110,7 +111,7 @@ class OutboundChain:
         client: Calls,
         name: str,
         arguments: Any,
-        timeout: float | None,
+        timeout: Timeout,
         on_progress: OnProgress | None,
         meta: Meta | None,
     ) -> Any:
@@ -134,7 +135,7 @@ class OutboundChain:
         method: str,
         params: bytes | None,
         decode: Callable[[Any], Any],
-        timeout: float | None,
+        timeout: Timeout,
         on_progress: OnProgress | None,
         meta: Meta | None,
     ) -> Any:

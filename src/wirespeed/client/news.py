@@ -19,6 +19,7 @@ from wirespeed.client.events import Event, ResourceUpdated, SubscriptionFilter, 
 from wirespeed.client.holds import turn
 from wirespeed.client.hub import Feed, Hub, NotHonoured, declares
 from wirespeed.client.results import LogMessage
+from wirespeed.client.timeouts import Timeout
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -251,7 +252,7 @@ class News:
 
     # -- resources that are subscribed to --------------------------------------------------------
 
-    async def hold(self, uri: str, modern: bool, timeout: float | None, meta: Meta | None) -> None:
+    async def hold(self, uri: str, modern: bool, timeout: Timeout, meta: Meta | None) -> None:
         """Be told when a resource changes."""
         if not modern:
             await self._hold_legacy(uri, timeout, meta)
@@ -266,7 +267,7 @@ class News:
         finally:
             self._asked.pop(uri, None)
 
-    async def _hold_legacy(self, uri: str, timeout: float | None, meta: Meta | None) -> None:
+    async def _hold_legacy(self, uri: str, timeout: Timeout, meta: Meta | None) -> None:
         agreement = self.life.agreement
         if agreement is None:
             raise ConnectionClosed("the client is not open")
@@ -279,9 +280,7 @@ class News:
         self._uris[uri] = None
         self.current.wanted = self._wanted(self._uris)
 
-    async def release(
-        self, uri: str, modern: bool, timeout: float | None, meta: Meta | None
-    ) -> None:
+    async def release(self, uri: str, modern: bool, timeout: Timeout, meta: Meta | None) -> None:
         """Be told no more. Where that fails, everything is as before."""
         if uri not in self._uris:
             return
@@ -297,7 +296,7 @@ class News:
                 self._uris.pop(uri, None)
 
     @contextlib.asynccontextmanager
-    async def _turn(self, timeout: float | None) -> AsyncIterator[float | None]:
+    async def _turn(self, timeout: Timeout) -> AsyncIterator[float | None]:
         """While nobody else changes what is listened for: the seconds that are left."""
         lock = self._lock
         async with turn(lock, self._hub.seconds(timeout)) as left:
@@ -324,7 +323,7 @@ class News:
     async def _replace(
         self,
         wanted: SubscriptionFilter,
-        timeout: float | None,
+        timeout: Timeout,
         meta: Meta | None,
         uri: str | None = None,
     ) -> None:

@@ -28,6 +28,7 @@ from wirespeed.client.features import (
 )
 from wirespeed.client.lists import Listing, Page
 from wirespeed.client.results import ListToolsResult, ToolInfo
+from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
 from wirespeed.errors import RemoteError, Unsupported
 from wirespeed.protocol import shapes
 from wirespeed.protocol.results import Completion, GetPromptResult, ReadResourceResult
@@ -47,7 +48,7 @@ T = TypeVar("T")
 class Requests(Calls):
     """What a client asks of a server's features.
 
-    Every method takes ``timeout``, in seconds (None for no limit; below 0, the default, for the
+    Every method takes ``timeout``, in seconds (None for no limit; by default the
     client's) and ``meta`` (further members of the request's ``_meta``), and fails as `call_tool`
     does. What a server says is fresh is not asked for again: see `Client`, ``cache``.
     """
@@ -59,7 +60,7 @@ class Requests(Calls):
     # -- lists -----------------------------------------------------------------------------------
 
     async def list_tools(
-        self, *, timeout: float | None = -1.0, meta: Meta | None = None
+        self, *, timeout: Timeout = CLIENT_DEFAULT, meta: Meta | None = None
     ) -> list[ToolInfo]:
         """All tools, from all pages, which take ``timeout`` together."""
         return await self._whole(lists.TOOLS, timeout, meta)
@@ -71,7 +72,7 @@ class Requests(Calls):
         return await self.list_tools(timeout=self._rest(until))
 
     def iter_tools(
-        self, *, timeout: float | None = -1.0, meta: Meta | None = None
+        self, *, timeout: Timeout = CLIENT_DEFAULT, meta: Meta | None = None
     ) -> AsyncGenerator[ToolInfo, None]:
         """The tools, page by page as they are asked for; ``timeout`` is for each page.
         InvalidResponse for a server whose pages never end."""
@@ -81,20 +82,20 @@ class Requests(Calls):
         self,
         cursor: str | None = None,
         *,
-        timeout: float | None = -1.0,
+        timeout: Timeout = CLIENT_DEFAULT,
         meta: Meta | None = None,
     ) -> ListToolsResult:
         """One page of tools/list; ``next_cursor`` is None on the last."""
         return await self._page(lists.TOOLS, cursor, timeout, meta)
 
     async def list_resources(
-        self, *, timeout: float | None = -1.0, meta: Meta | None = None
+        self, *, timeout: Timeout = CLIENT_DEFAULT, meta: Meta | None = None
     ) -> list[ResourceInfo]:
         """All resources, from all pages (server/resources, "Listing Resources")."""
         return await self._whole(lists.RESOURCES, timeout, meta)
 
     def iter_resources(
-        self, *, timeout: float | None = -1.0, meta: Meta | None = None
+        self, *, timeout: Timeout = CLIENT_DEFAULT, meta: Meta | None = None
     ) -> AsyncGenerator[ResourceInfo, None]:
         """The resources, page by page, as `iter_tools`."""
         return lists.walk(lists.RESOURCES, self._pages(lists.RESOURCES, timeout, meta))
@@ -103,20 +104,20 @@ class Requests(Calls):
         self,
         cursor: str | None = None,
         *,
-        timeout: float | None = -1.0,
+        timeout: Timeout = CLIENT_DEFAULT,
         meta: Meta | None = None,
     ) -> ListResourcesResult:
         """One page of resources/list."""
         return await self._page(lists.RESOURCES, cursor, timeout, meta)
 
     async def list_resource_templates(
-        self, *, timeout: float | None = -1.0, meta: Meta | None = None
+        self, *, timeout: Timeout = CLIENT_DEFAULT, meta: Meta | None = None
     ) -> list[ResourceTemplateInfo]:
         """All templates of resources, from all pages (server/resources, "Resource Templates")."""
         return await self._whole(lists.TEMPLATES, timeout, meta)
 
     def iter_resource_templates(
-        self, *, timeout: float | None = -1.0, meta: Meta | None = None
+        self, *, timeout: Timeout = CLIENT_DEFAULT, meta: Meta | None = None
     ) -> AsyncGenerator[ResourceTemplateInfo, None]:
         """The templates, page by page, as `iter_tools`."""
         return lists.walk(lists.TEMPLATES, self._pages(lists.TEMPLATES, timeout, meta))
@@ -125,20 +126,20 @@ class Requests(Calls):
         self,
         cursor: str | None = None,
         *,
-        timeout: float | None = -1.0,
+        timeout: Timeout = CLIENT_DEFAULT,
         meta: Meta | None = None,
     ) -> ListResourceTemplatesResult:
         """One page of resources/templates/list."""
         return await self._page(lists.TEMPLATES, cursor, timeout, meta)
 
     async def list_prompts(
-        self, *, timeout: float | None = -1.0, meta: Meta | None = None
+        self, *, timeout: Timeout = CLIENT_DEFAULT, meta: Meta | None = None
     ) -> list[PromptInfo]:
         """All prompts, from all pages (server/prompts, "Listing Prompts")."""
         return await self._whole(lists.PROMPTS, timeout, meta)
 
     def iter_prompts(
-        self, *, timeout: float | None = -1.0, meta: Meta | None = None
+        self, *, timeout: Timeout = CLIENT_DEFAULT, meta: Meta | None = None
     ) -> AsyncGenerator[PromptInfo, None]:
         """The prompts, page by page, as `iter_tools`."""
         return lists.walk(lists.PROMPTS, self._pages(lists.PROMPTS, timeout, meta))
@@ -147,15 +148,13 @@ class Requests(Calls):
         self,
         cursor: str | None = None,
         *,
-        timeout: float | None = -1.0,
+        timeout: Timeout = CLIENT_DEFAULT,
         meta: Meta | None = None,
     ) -> ListPromptsResult:
         """One page of prompts/list."""
         return await self._page(lists.PROMPTS, cursor, timeout, meta)
 
-    async def _whole(
-        self, listing: Listing[P, T], timeout: float | None, meta: Meta | None
-    ) -> list[T]:
+    async def _whole(self, listing: Listing[P, T], timeout: Timeout, meta: Meta | None) -> list[T]:
         until = self._until(self._seconds(timeout))
 
         def fetch(cursor: str | None) -> Awaitable[P]:
@@ -164,7 +163,7 @@ class Requests(Calls):
         return await lists.whole(listing, fetch)
 
     def _pages(
-        self, listing: Listing[P, T], timeout: float | None, meta: Meta | None
+        self, listing: Listing[P, T], timeout: Timeout, meta: Meta | None
     ) -> Callable[[str | None], Awaitable[P]]:
         return lambda cursor: self._page(listing, cursor, timeout, meta)
 
@@ -172,7 +171,7 @@ class Requests(Calls):
         self,
         listing: Listing[P, T],
         cursor: str | None,
-        timeout: float | None,
+        timeout: Timeout,
         meta: Meta | None,
     ) -> P:
         params = {} if cursor is None else {"cursor": cursor}
@@ -192,7 +191,7 @@ class Requests(Calls):
         self,
         uri: str,
         *,
-        timeout: float | None = -1.0,
+        timeout: Timeout = CLIENT_DEFAULT,
         on_progress: OnProgress | None = None,
         meta: Meta | None = None,
     ) -> ReadResourceResult:
@@ -213,7 +212,7 @@ class Requests(Calls):
         variables: Mapping[str, Any] | None = None,
         /,
         *,
-        timeout: float | None = -1.0,
+        timeout: Timeout = CLIENT_DEFAULT,
         on_progress: OnProgress | None = None,
         meta: Meta | None = None,
         **more: Any,
@@ -227,7 +226,7 @@ class Requests(Calls):
         return await self.read_resource(uri, timeout=timeout, on_progress=on_progress, meta=meta)
 
     async def subscribe_resource(
-        self, uri: str, *, timeout: float | None = -1.0, meta: Meta | None = None
+        self, uri: str, *, timeout: Timeout = CLIENT_DEFAULT, meta: Meta | None = None
     ) -> None:
         """Have ``on_resource_updated`` called when a resource changes: with resources/subscribe
         up to 2025-11-25, from then on with a ``subscriptions/listen`` that the client keeps. It is
@@ -238,7 +237,7 @@ class Requests(Calls):
         await self._news.hold(uri, await self._modern(), timeout, meta)
 
     async def unsubscribe_resource(
-        self, uri: str, *, timeout: float | None = -1.0, meta: Meta | None = None
+        self, uri: str, *, timeout: Timeout = CLIENT_DEFAULT, meta: Meta | None = None
     ) -> None:
         """Take back `subscribe_resource`. Nothing happens for what was not subscribed to."""
         await self._news.release(uri, await self._modern(), timeout, meta)
@@ -257,7 +256,7 @@ class Requests(Calls):
         uris: Iterable[str] = (),
         more: Mapping[str, Any] | None = None,
         max_events: int = 1000,
-        timeout: float | None = -1.0,
+        timeout: Timeout = CLIENT_DEFAULT,
         meta: Meta | None = None,
     ) -> Subscription:
         """Be told of changes, as long as an ``async with`` lasts:
@@ -307,7 +306,7 @@ class Requests(Calls):
         name: str,
         arguments: Mapping[str, str] | None = None,
         *,
-        timeout: float | None = -1.0,
+        timeout: Timeout = CLIENT_DEFAULT,
         on_progress: OnProgress | None = None,
         meta: Meta | None = None,
     ) -> GetPromptResult:
@@ -328,7 +327,7 @@ class Requests(Calls):
         value: str,
         *,
         context: Mapping[str, str] | None = None,
-        timeout: float | None = -1.0,
+        timeout: Timeout = CLIENT_DEFAULT,
         meta: Meta | None = None,
     ) -> Completion:
         """Suggestions for what somebody began to type (server/utilities/completion).
@@ -357,7 +356,7 @@ class Requests(Calls):
     # -- the server itself -----------------------------------------------------------------------
 
     async def discover(
-        self, *, timeout: float | None = -1.0, meta: Meta | None = None
+        self, *, timeout: Timeout = CLIENT_DEFAULT, meta: Meta | None = None
     ) -> Discovery:
         """What a modern server is and can do now (server/discover of 2026-07-28). A legacy one says
         that once, with the handshake: see `Client.server_capabilities`. Unsupported: it is one."""
@@ -378,7 +377,7 @@ class Requests(Calls):
         method: str,
         params: dict[str, Any],
         decode: Callable[[Any], R | Unfinished],
-        timeout: float | None,
+        timeout: Timeout,
         on_progress: OnProgress | None,
         meta: Meta | None,
         uri: str | None = None,

@@ -16,6 +16,7 @@ import msgspec
 
 from wirespeed.client.calls import Calls, Request, meta_text, rising
 from wirespeed.client.decoding import Unfinished
+from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, timed_out
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -94,8 +95,8 @@ class Paused(Protocol):
         """The tool that was called, whose result may be checked; None for other requests, and
         where somebody else checks it."""
 
-    async def go_on(self, client: Any, answers: Mapping[str, bytes], until: float) -> Any:
-        """The result, with these answers; ``until`` is the loop's time."""
+    async def go_on(self, client: Any, answers: Mapping[str, bytes], limit: float) -> Any:
+        """The result, with these answers, within so many seconds."""
 
 
 class _PausedCall(msgspec.Struct):
@@ -112,8 +113,9 @@ class _PausedCall(msgspec.Struct):
     def tool(self) -> str | None:
         return _named(self.request.params).name if self.request.method == "tools/call" else None
 
-    async def go_on(self, client: Rounds, answers: Mapping[str, bytes], until: float) -> Any:
-        request = msgspec.structs.replace(self.request, until=until)
+    async def go_on(self, client: Rounds, answers: Mapping[str, bytes], limit: float) -> Any:
+        until = client._until(limit)
+        request = msgspec.structs.replace(self.request, until=until, limit=limit)
         return await client._within(request, client._again(request, self.asked, answers))
 
 
@@ -128,7 +130,7 @@ class Rounds(Calls):
         needed: InputNeeded,
         answers: Mapping[str, Any] | None = None,
         *,
-        timeout: float | None = -1.0,
+        timeout: Timeout = CLIENT_DEFAULT,
     ) -> Any:
         """Go on with a call, or a task, that failed with `InputNeeded`, and wait for its result.
 
@@ -159,8 +161,9 @@ class Rounds(Calls):
             if key not in questions:
                 raise ValueError(f"the server does not ask for {key!r}")
             texts[key] = answer_text(questions[key], answer)
-        until = self._until(self._seconds(timeout))
-        result = await paused.go_on(self, texts, until)
+        limit = self._seconds(timeout)
+        until = self._until(limit)
+        result = await paused.go_on(self, texts, limit)
         name = paused.tool
         checks = self._checks
         if checks is not None and name is not None:
@@ -180,9 +183,9 @@ class Rounds(Calls):
             async with asyncio.timeout_at(None if request.until == math.inf else request.until):
                 return await work
         except TimeoutError as exc:
-            if isinstance(exc, CallTimeout):
+            if isinstance(exc, CallTimeout) and self._seconds_until(request.until) > 0:
                 raise
-            raise CallTimeout(f"no answer to {request.method} within its time limit") from None
+            raise timed_out(request.what, request.limit) from None
 
     async def _drive(self, request: Request, answer: Unfinished) -> Any:
         """Answer, and send it again, as long as the server wants input."""
@@ -260,7 +263,7 @@ class Rounds(Calls):
         """Send a request past all middleware: the result, or an `Unfinished` one. ``further``: it
         is not the first round."""
         left = self._seconds_until(request.until)
-        connection, left = await self._ready(request.method, left)
+        connection, left = await self._ready(request.what, left)
         revision = connection.revision
         if further and (revision is None or not revision.modern):
             raise InvalidResponse("the server that asked for input has become a legacy one")

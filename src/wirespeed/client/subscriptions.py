@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 from wirespeed.client.calls import Meta
 from wirespeed.client.events import Event, Notice, Overflowed, Resumed, SubscriptionFilter
 from wirespeed.client.hub import Feed, Hub
+from wirespeed.client.timeouts import Timeout, shown
 from wirespeed.errors import CallTimeout, WirespeedError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Subscription:
         hub: Hub,
         wanted: SubscriptionFilter,
         max_events: int,
-        timeout: float | None,
+        timeout: Timeout,
         meta: Meta | None = None,
     ) -> None:
         if max_events < 1:
@@ -108,7 +109,7 @@ class Subscription:
                     inlet.wake.clear()
                     await inlet.wake.wait()
         except TimeoutError:
-            raise CallTimeout("nothing changed within the time limit") from None
+            raise CallTimeout(f"nothing changed within {shown(timeout or 0.0)}") from None
         if inlet.events:
             return inlet.events.pop(next(iter(inlet.events)))
         if inlet.error is not None:

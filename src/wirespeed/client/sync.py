@@ -29,6 +29,7 @@ from typing import (
 
 from wirespeed.client.client import Client
 from wirespeed.client.threads import wait_for
+from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
 from wirespeed.errors import ConnectionClosed
 from wirespeed.transport.loop import loop_factory
 
@@ -311,7 +312,7 @@ class SyncClient(Blocking[Client]):
         arguments: Mapping[str, Any] | msgspec.Struct | bytes | None = None,
         *,
         ttl: float | None = None,
-        timeout: float | None = -1.0,
+        timeout: Timeout = CLIENT_DEFAULT,
         on_progress: OnProgress | None = None,
         meta: Meta | None = None,
     ) -> BlockingTask:
@@ -323,7 +324,7 @@ class SyncClient(Blocking[Client]):
         )
         return BlockingTask(self, self._run(work))
 
-    def get_task(self, task_id: str, *, timeout: float | None = -1.0) -> BlockingTask:
+    def get_task(self, task_id: str, *, timeout: Timeout = CLIENT_DEFAULT) -> BlockingTask:
         """As `Client.get_task`."""
         from wirespeed.client.sync_tasks import BlockingTask
 
@@ -338,7 +339,7 @@ class SyncClient(Blocking[Client]):
         uris: Iterable[str] = (),
         more: Mapping[str, Any] | None = None,
         max_events: int = 1000,
-        timeout: float | None = -1.0,
+        timeout: Timeout = CLIENT_DEFAULT,
         meta: Meta | None = None,
     ) -> BlockingSubscription:
         """As `Client.subscribe`, with ``with`` and ``for``."""

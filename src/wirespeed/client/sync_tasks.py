@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from wirespeed.client.sync import walk
+from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
 
 if TYPE_CHECKING:
     from wirespeed.client.sync import SyncClient
@@ -42,7 +43,7 @@ class BlockingTask:
         """As ``ToolTask.state``."""
         return self._task.state
 
-    def status(self, *, timeout: float | None = -1.0) -> TaskState:
+    def status(self, *, timeout: Timeout = CLIENT_DEFAULT) -> TaskState:
         """As `ToolTask.status`."""
         return self._client._run(self._task.status(timeout=timeout))
 
@@ -50,11 +51,11 @@ class BlockingTask:
         """As `ToolTask.result`."""
         return self._client._run(self._task.result(timeout=timeout))
 
-    def cancel(self, *, timeout: float | None = -1.0) -> TaskState:
+    def cancel(self, *, timeout: Timeout = CLIENT_DEFAULT) -> TaskState:
         """As `ToolTask.cancel`."""
         return self._client._run(self._task.cancel(timeout=timeout))
 
-    def answer(self, answers: Mapping[str, Any], *, timeout: float | None = -1.0) -> None:
+    def answer(self, answers: Mapping[str, Any], *, timeout: Timeout = CLIENT_DEFAULT) -> None:
         """As `ToolTask.answer`."""
         self._client._run(self._task.answer(answers, timeout=timeout))
 

@@ -31,6 +31,7 @@ from wirespeed.client.decoding import (
 from wirespeed.client.middleware import OutboundRequest, Passed
 from wirespeed.client.requests import Requests
 from wirespeed.client.rounds import Rounds
+from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, timed_out
 from wirespeed.errors import (
     CallTimeout,
     InputNeeded,
@@ -128,7 +129,7 @@ class TaskCalls(Requests, Rounds):
         arguments: Mapping[str, Any] | msgspec.Struct | bytes | None = None,
         *,
         ttl: float | None = None,
-        timeout: float | None = -1.0,
+        timeout: Timeout = CLIENT_DEFAULT,
         on_progress: OnProgress | None = None,
         meta: Meta | None = None,
     ) -> ToolTask:
@@ -181,9 +182,19 @@ class TaskCalls(Requests, Rounds):
         members = None if meta is None else meta_text(meta)
         if on_progress is not None:
             on_progress = InTurn(on_progress, PROGRESS, self._life.spawn)
-        plain = _Start("tools/call", params, decode_call_result, on_progress, members, until)
+        limit = self._seconds(timeout)
+        plain = _Start(
+            "tools/call",
+            params,
+            decode_call_result,
+            on_progress,
+            members,
+            until,
+            limit,
+            f"tool {name}",
+        )
         check = None if self._checks is None else await self._checks.of(name, until)
-        await self._ready("tools/call", self._seconds_until(until))
+        await self._ready(f"tool {name}", self._seconds_until(until))
         agreed = self._agreed
         if agreed.revision.modern or not _runs_tasks(agreed.capabilities):
             answer = await self._start(plain)
@@ -197,7 +208,9 @@ class TaskCalls(Requests, Rounds):
             member = b'"progressToken":%b' % encode(token)
             members = member if members is None else members + b"," + member
         params = params[:-1] + b',"task":' + encode(wish) + b"}"
-        asked = _Start("tools/call", params, _created_or_done, None, members, until)
+        asked = msgspec.structs.replace(
+            plain, params=params, decode=_created_or_done, on_progress=None, meta=members
+        )
         try:
             answer = await self._start(asked)
         except BaseException as exc:
@@ -208,7 +221,7 @@ class TaskCalls(Requests, Rounds):
             answer = await self._start(plain)
         return ToolTask(self, name, answer, modern=False, check=check, sink=sink)
 
-    async def get_task(self, task_id: str, *, timeout: float | None = -1.0) -> ToolTask:
+    async def get_task(self, task_id: str, *, timeout: Timeout = CLIENT_DEFAULT) -> ToolTask:
         """A task by its id, of this client or of one before it. RemoteError -32602: there is none
         that this client may see. LocalError: client and server have no tasks in common."""
         from wirespeed.client.task_messages import seen_of
@@ -228,7 +241,7 @@ class TaskCalls(Requests, Rounds):
             )
         return ToolTask(self, None, seen, modern=modern)
 
-    async def list_tasks(self, *, timeout: float | None = -1.0) -> list[TaskState]:
+    async def list_tasks(self, *, timeout: Timeout = CLIENT_DEFAULT) -> list[TaskState]:
         """The tasks of this client that the server still has. LocalError: it has no such list;
         2025-11-25 alone has one."""
         from wirespeed.client.task_messages import list_of
@@ -268,11 +281,14 @@ class TaskCalls(Requests, Rounds):
 
         task = ToolTask(self, _named(request.params).name, answer, modern=True)
         task._private = True
-        return await self._wait_for(task, request.until)
+        return await self._wait_for(task, request.until, request.limit)
 
-    async def _wait_for(self, task: ToolTask, until: float) -> CallToolResult:
-        """The result of a task, by the loop's time `until`. One that nobody else has is cancelled
-        when it is waited for no more, unless what it asks for may still be answered."""
+    async def _wait_for(self, task: ToolTask, until: float, limit: float) -> CallToolResult:
+        """The result of a task, by the loop's time `until`, `limit` seconds from the start.
+
+        A task that only this call knows is cancelled when the call ends before it, unless the task
+        still waits for input.
+        """
         try:
             async with asyncio.timeout_at(None if until == math.inf else until):
                 return await task.result()
@@ -285,7 +301,7 @@ class TaskCalls(Requests, Rounds):
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.sleep(0)  # so that it is sent even if the client is closed now
             if isinstance(exc, TimeoutError) and not isinstance(exc, CallTimeout):
-                raise CallTimeout("no answer to tools/call within its time limit") from None
+                raise timed_out(f"tool {task.tool}" if task.tool else "task", limit) from None
             raise
 
     def _unwanted(self, answer: asyncio.Future[Any]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from wirespeed.client.rounds import MAX_INPUT_REQUESTS, PATIENCE
+from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
 from wirespeed.errors import (
     InputNeeded,
     InvalidResponse,
@@ -51,7 +52,7 @@ class Helper:
     def __init__(
         self,
         client: Rounds,
-        send: Callable[[Mapping[str, bytes], float | None], Awaitable[None]],
+        send: Callable[[Mapping[str, bytes], Timeout], Awaitable[None]],
         wake: Callable[[], None],
         pause: Callable[[Mapping[str, Question]], Paused],
     ) -> None:
@@ -146,7 +147,7 @@ class Helper:
             self._batches.discard(batch)
             self._wake()
 
-    async def send(self, answers: Mapping[str, bytes], timeout: float | None = -1.0) -> None:
+    async def send(self, answers: Mapping[str, bytes], timeout: Timeout = CLIENT_DEFAULT) -> None:
         """Send answers. What cannot be sent is asked for again."""
         self._answered |= answers.keys()
         try:

@@ -23,6 +23,7 @@ from wirespeed.client.decoding import Unfinished, decode_call_result
 from wirespeed.client.results import Progress
 from wirespeed.client.task_help import Helper
 from wirespeed.client.task_messages import Seen, TaskState, seen_of
+from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, shown
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -96,13 +97,14 @@ class _PausedTask(msgspec.Struct):
     def tool(self) -> str | None:
         return self.task.tool if self.task._private else None
 
-    async def go_on(self, client: TaskCalls, answers: Mapping[str, bytes], until: float) -> Any:
+    async def go_on(self, client: TaskCalls, answers: Mapping[str, bytes], limit: float) -> Any:
+        until = client._until(limit)
         task = self.task
         if task._client is not client and task.id is not None:
             private, task = task._private, await client.get_task(task.id)
             task._private = private
         await task._helper.send(answers, client._rest(until))
-        return await client._wait_for(task, until)
+        return await client._wait_for(task, until, limit)
 
 
 class ToolTask:
@@ -169,7 +171,7 @@ class ToolTask:
 
     # -- what callers do -------------------------------------------------------------------------
 
-    async def status(self, *, timeout: float | None = -1.0) -> TaskState:
+    async def status(self, *, timeout: Timeout = CLIENT_DEFAULT) -> TaskState:
         """Ask how far it is. RemoteError -32602: the server has forgotten it."""
         if self.id is not None:
             self._answered(await self._request("tasks/get", seen_of, timeout))
@@ -200,9 +202,9 @@ class ToolTask:
         except TimeoutError as exc:
             if isinstance(exc, CallTimeout):
                 raise
-            raise CallTimeout("the task is not over within the time limit") from None
+            raise CallTimeout(f"the task is not over within {shown(timeout or 0.0)}") from None
 
-    async def cancel(self, *, timeout: float | None = -1.0) -> TaskState:
+    async def cancel(self, *, timeout: Timeout = CLIENT_DEFAULT) -> TaskState:
         """Ask the server to end it; its state after that. In 2026-07-28 the server need not, and
         takes its time. RemoteError -32602: it is over already (2025-11-25), or forgotten."""
         if self.id is None:
@@ -213,7 +215,9 @@ class ToolTask:
         await self._request("tasks/cancel", any_result, timeout)
         return await self.status(timeout=timeout)
 
-    async def answer(self, answers: Mapping[str, Any], *, timeout: float | None = -1.0) -> None:
+    async def answer(
+        self, answers: Mapping[str, Any], *, timeout: Timeout = CLIENT_DEFAULT
+    ) -> None:
         """Answer by hand what the task asks (2026-07-28): by the keys of `InputNeeded.requests`,
         what handlers would give. TypeError, ValueError: an answer does not fit its request."""
         from wirespeed.client.answering import answer_text
@@ -240,7 +244,7 @@ class ToolTask:
                     return
                 self._help(state)
                 if not await self._heard_more(heard) and not self._helper.failed:
-                    self._answered(await self._insist("tasks/get", seen_of, -1.0))
+                    self._answered(await self._insist("tasks/get", seen_of, CLIENT_DEFAULT))
 
     # -- following -------------------------------------------------------------------------------
 
@@ -251,7 +255,7 @@ class ToolTask:
                 pass
             if self._result is None and not self._has_reason:
                 # it was over before anybody said what came of it
-                self._answered(await self._insist("tasks/get", seen_of, -1.0))
+                self._answered(await self._insist("tasks/get", seen_of, CLIENT_DEFAULT))
             if self._result is None:
                 seen = self._seen
                 if seen is not None and seen.error is not None:
@@ -339,15 +343,15 @@ class ToolTask:
         elif waits:
             self._ask_for_result()
 
-    async def _update(self, texts: Mapping[str, bytes], timeout: float | None) -> None:
+    async def _update(self, texts: Mapping[str, bytes], timeout: Timeout) -> None:
         answers = {key: msgspec.Raw(text) for key, text in texts.items()}
         await self._insist("tasks/update", any_result, timeout, inputResponses=answers)
 
-    async def _request(self, method: str, decode: Any, timeout: float | None, **more: Any) -> Any:
+    async def _request(self, method: str, decode: Any, timeout: Timeout, **more: Any) -> Any:
         params = encode({"taskId": self.id, **more})
         return await self._client._call(method, params, decode, timeout, None, None)
 
-    async def _insist(self, method: str, decode: Any, timeout: float | None, **more: Any) -> Any:
+    async def _insist(self, method: str, decode: Any, timeout: Timeout, **more: Any) -> Any:
         """A request that may be made twice, over the next connection where one is lost on the way:
         the task outlives it."""
         while True:
@@ -452,4 +456,4 @@ class ToolTask:
     async def _let_go(self) -> None:
         """Nobody waits for it any more: tell the server, whatever comes of that."""
         with contextlib.suppress(WirespeedError):
-            await self._request("tasks/cancel", any_result, -1.0)
+            await self._request("tasks/cancel", any_result, CLIENT_DEFAULT)

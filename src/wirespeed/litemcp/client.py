@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+import math
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
 from wirespeed._core.framing.blankline import BlankLineFramer
+from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, seconds_of, timed_out
 from wirespeed.errors import CallTimeout, ConnectionClosed, TransportError, WirespeedError
 from wirespeed.limits import Limits
 from wirespeed.litemcp.channels import LiteTarget, as_target, channel_for, restarts_of
@@ -29,7 +31,6 @@ __all__ = ["LiteClient"]
 
 logger = logging.getLogger("wirespeed.litemcp")
 
-DEFAULT = -1.0  # a timeout that was not given
 
 # Seconds before the second start in a row; doubled for each further one.
 RESTART_DELAY = 0.1
@@ -260,17 +261,17 @@ class LiteClient:
     # -- requests --------------------------------------------------------------------------------
 
     async def _request(
-        self, what: str, head: bytes, tail: bytes, kind: str, decode: Any, timeout: float
+        self, what: str, head: bytes, tail: bytes, kind: str, decode: Any, timeout: Timeout
     ) -> Any:
-        seconds = self.timeout if timeout == DEFAULT else timeout
+        seconds = seconds_of(timeout, self.timeout)
+        if seconds <= 0:
+            raise timed_out(what, seconds)
         connection = self._connection
         if connection is None or connection is self._gone or connection.full:
-            if not seconds > 0:
-                raise ValueError(f"timeout must be seconds above 0, not {seconds!r}")
             loop = asyncio.get_running_loop()
             until = loop.time() + seconds
             try:
-                async with asyncio.timeout_at(until):
+                async with asyncio.timeout_at(None if until == math.inf else until):
                     connection = await self._ready()
             except TimeoutError:
                 raise CallTimeout(f"{what} could not be sent within {seconds:g} s") from None
@@ -292,7 +293,7 @@ class LiteClient:
                 return connection
             await connection.wait_for_room()
 
-    async def info(self, *, timeout: float = DEFAULT) -> Tool:
+    async def info(self, *, timeout: Timeout = CLIENT_DEFAULT) -> Tool:
         """What the server says of its tool, asked anew.
 
         CallTimeout: it did not answer. InvalidResponse: it answered something else.
@@ -311,7 +312,7 @@ class LiteClient:
             _json(tool.name),
         )
 
-    async def _known(self, timeout: float) -> Tool:
+    async def _known(self, timeout: Timeout) -> Tool:
         """The tool, asked for once a connection, however many calls wait for that."""
         if self._tool is not None:
             return self._tool
@@ -321,7 +322,7 @@ class LiteClient:
             self._asking.add_done_callback(self._tasks.discard)
             self._asking.add_done_callback(lambda task: task.cancelled() or task.exception())
         asking = self._asking
-        seconds = None if timeout == DEFAULT else timeout
+        seconds = None if timeout is CLIENT_DEFAULT else timeout
         await asyncio.wait((asking,), timeout=seconds)
         if not asking.done():
             raise CallTimeout(f"get was not answered within {seconds:g} s")
@@ -331,7 +332,7 @@ class LiteClient:
             raise type(exc)(*exc.args) if isinstance(exc, WirespeedError) else exc
         return asking.result()
 
-    async def prompt(self, *, timeout: float = DEFAULT) -> str:
+    async def prompt(self, *, timeout: Timeout = CLIENT_DEFAULT) -> str:
         """A text that tells a language model what the tool is and how to call it."""
         return (await self._known(timeout)).prompt()
 
@@ -353,14 +354,13 @@ class LiteClient:
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
         *,
-        timeout: float = DEFAULT,
+        timeout: Timeout = CLIENT_DEFAULT,
     ) -> CallResult:
         """As `call`, with a time limit of its own."""
         tool = self._tool
         if tool is None:
             loop = asyncio.get_running_loop()
-            seconds = self.timeout if timeout == DEFAULT else timeout
-            until = loop.time() + seconds
+            until = loop.time() + seconds_of(timeout, self.timeout)
             tool = await self._known(timeout)
             timeout = max(until - loop.time(), 0.001)
         arguments = arrange(tool, args, kwargs or {})

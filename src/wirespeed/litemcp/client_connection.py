@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from collections import deque
 from collections.abc import Callable
@@ -134,7 +135,8 @@ class LiteClientConnection(Endpoint):
         waiter = Waiter(number, what, kind, decode, self.loop.create_future(), seconds)
         self.stream.send(b"%b%d%b" % (head, number, tail))
         self._waiting[number] = waiter
-        waiter.timer = self.loop.call_later(seconds, self._expire, waiter)
+        if seconds != math.inf:
+            waiter.timer = self.loop.call_later(seconds, self._expire, waiter)
         self.link.wrote()
         return waiter
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.client.sync import Blocking
-from wirespeed.litemcp.client import DEFAULT, LiteClient
+from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
+from wirespeed.litemcp.client import LiteClient
 
 if TYPE_CHECKING:
     from wirespeed.litemcp.channels import LiteTarget
@@ -25,11 +26,11 @@ class SyncLiteClient(Blocking[LiteClient]):
     def __init__(self, target: LiteTarget, **options: Any) -> None:
         super().__init__(LiteClient(target, **options))
 
-    def info(self, *, timeout: float = DEFAULT) -> Tool:
+    def info(self, *, timeout: Timeout = CLIENT_DEFAULT) -> Tool:
         """As `LiteClient.info`."""
         return self._run(self._client.info(timeout=timeout))
 
-    def prompt(self, *, timeout: float = DEFAULT) -> str:
+    def prompt(self, *, timeout: Timeout = CLIENT_DEFAULT) -> str:
         """As `LiteClient.prompt`."""
         return self._run(self._client.prompt(timeout=timeout))
 
@@ -42,7 +43,7 @@ class SyncLiteClient(Blocking[LiteClient]):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
         *,
-        timeout: float = DEFAULT,
+        timeout: Timeout = CLIENT_DEFAULT,
     ) -> CallResult:
         """As `LiteClient.invoke`."""
         return self._run(self._client.invoke(args, kwargs, timeout=timeout))

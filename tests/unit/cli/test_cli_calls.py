@@ -331,7 +331,7 @@ def test_no_revision_in_common(tmp_path: Path) -> None:
 def test_a_call_that_times_out_is_exit_code_5(server_file: Path, tmp_path: Path) -> None:
     done = wirespeed("call", str(server_file), "wait", "--timeout", "1")
     assert done.returncode == 5
-    assert one_line(done) == "no answer to tools/call within its time limit"
+    assert one_line(done) == "tool wait: no answer within 1 s"
     # the configuration's own limit holds where the line has none
     config = tmp_path / "mcp.json"
     path = {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}

@@ -65,7 +65,7 @@ def test_a_timeout_holds_while_a_call_waits_for_room(run: Run, fake: Make) -> No
                 client.list_tools(timeout=0.02),
                 client.ping(timeout=0.02),
             ):
-                with pytest.raises(CallTimeout, match="could not be sent within its time limit"):
+                with pytest.raises(CallTimeout, match="could not be sent within 0"):
                     await request
             for call in calls:
                 call.cancel()

@@ -47,7 +47,9 @@ def test_a_timeout_is_local_and_tells_the_server(run: Run, fake: Make, base: Any
 
     async def main() -> None:
         async with Client(server.target) as client:
-            with pytest.raises(CallTimeout, match="no answer to tools/call") as caught:
+            with pytest.raises(
+                CallTimeout, match=r"^tool hang: no answer within 0\.02 s$"
+            ) as caught:
                 await client.call_tool("hang", timeout=0.02)
             assert isinstance(caught.value, TimeoutError) and isinstance(caught.value, LocalError)
             assert not isinstance(caught.value, RemoteError)
@@ -109,21 +111,8 @@ def test_no_timeout(once: Run, fake: Make) -> None:
     assert not cancelled_ids(server)
 
 
-def test_a_timeout_of_nothing(run: Run, fake: Make) -> None:
-    server = fake(HANGS)
-
-    async def main() -> None:
-        async with Client(server.target, era="legacy") as client:
-            with pytest.raises(CallTimeout):
-                await client.call_tool("hang", timeout=0)
-            await server.got("notifications/cancelled")
-
-    run(main())
-    assert cancelled_ids(server) == ids(server, "hang")
-
-
 @pytest.mark.parametrize("what", ["timeout", "handshake_timeout", "probe_timeout"])
-@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+@pytest.mark.parametrize("seconds", [0, -1, -0.5])
 def test_timeouts_of_a_client_are_above_nothing(fake: Make, what: str, seconds: float) -> None:
     with pytest.raises(ValueError, match=f"^{what} must be seconds above 0"):
         Client(fake(LEGACY).target, **{what: seconds})
@@ -132,7 +121,7 @@ def test_timeouts_of_a_client_are_above_nothing(fake: Make, what: str, seconds: 
 def test_not_a_number_is_no_timeout(once: Run, fake: Make) -> None:
     async def main() -> None:
         async with Client(fake(LEGACY).target, era="legacy") as client:
-            with pytest.raises(ValueError, match="not a number"):
+            with pytest.raises(ValueError, match="not NaN"):
                 await client.call_tool("echo", timeout=float("nan"))
             with pytest.raises(TypeError):
                 await client.call_tool("echo", timeout="5")  # type: ignore[arg-type]
@@ -387,8 +376,10 @@ def test_the_time_limit_of_the_first_request_is_also_that_of_the_start(
         async with LinePeer(MODERN_PEER | {"server/discover": slow}, tmp_path) as peer:
             async with Client(peer.url, auto_start=False, timeout=None) as client:
                 for n in range(3):
-                    with pytest.raises(CallTimeout, match="could not be sent within its time"):
-                        await client.call_tool("echo", timeout=0.02 * n)
+                    with pytest.raises(
+                        CallTimeout, match=r"could not be sent within 0\.0"
+                    ):
+                        await client.call_tool("echo", timeout=0.02 * (n + 1))
                 waiting = asyncio.create_task(client.call_tool("echo"))
                 await turns()
                 released.set()

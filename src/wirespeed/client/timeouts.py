@@ -1,0 +1,56 @@
+"""Time limits of requests, as callers give them."""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import Final, Literal, TypeAlias
+
+from wirespeed.errors import CallTimeout
+
+__all__ = ["CLIENT_DEFAULT", "Timeout", "seconds_of", "shown", "timed_out"]
+
+
+class _Default(enum.Enum):
+    CLIENT_DEFAULT = "CLIENT_DEFAULT"
+
+    def __repr__(self) -> str:
+        return self.value
+
+
+CLIENT_DEFAULT: Final = _Default.CLIENT_DEFAULT
+"""The time limit that the client was made with."""
+
+Timeout: TypeAlias = "float | Literal[_Default.CLIENT_DEFAULT] | None"
+"""Seconds; None for no limit. A limit of 0 or below is over at once: nothing is sent."""
+
+
+def seconds_of(timeout: Timeout, default: float | None, what: str = "timeout") -> float:
+    """A limit in seconds; infinity for none. TypeError, ValueError: not a number."""
+    if timeout is CLIENT_DEFAULT:
+        timeout = default
+    if timeout is None:
+        return math.inf
+    if not isinstance(timeout, (int, float)):
+        raise TypeError(f"{what} must be a number of seconds or None, not {type(timeout).__name__}")
+    if timeout != timeout:
+        raise ValueError(f"{what} must be a number of seconds or None, not NaN")
+    return timeout
+
+
+def shown(seconds: float) -> str:
+    """Seconds for people to read."""
+    return f"{seconds:.2g} s" if seconds < 1 else f"{round(seconds, 2):g} s"
+
+
+def timed_out(what: str, seconds: float, note: str = "") -> CallTimeout:
+    """The error of a request whose time limit is over.
+
+    Args:
+        what: What errors call the request, such as ``tool add``.
+        seconds: The time limit.
+        note: What else is known, with its punctuation.
+    """
+    if seconds <= 0:
+        return CallTimeout(f"{what}: the time limit was over before it was sent")
+    return CallTimeout(f"{what}: no answer within {shown(seconds)}{note}")
