@@ -130,6 +130,7 @@ MARKERS = (
     "compiled: exercises compiled modules, so it runs under sanitizers and on each Python, too",
     "both_loops: the test runs on asyncio's own loop and on uvloop",
     "every_revision: the test asserts rules of revisions, so it runs in each of them",
+    "own_environment: starts children without LD_PRELOAD, so it is left out under sanitizers",
     "off_schema(why): the package is made to send what no revision knows",
     "unheard(why): what the package sends is not looked at",
 )
@@ -174,12 +175,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if not COMPILED.isdisjoint(item.path.relative_to(HERE).parts):
             item.add_marker(pytest.mark.compiled)
-    if config.getoption("--full"):
-        return
-    left_out = [item for item in items if item.get_closest_marker("full")]
+    unwanted = []
+    if not config.getoption("--full"):
+        unwanted.append("full")
+    if "LD_PRELOAD" in os.environ:
+        unwanted.append("own_environment")
+    left_out = [item for item in items if any(map(item.get_closest_marker, unwanted))]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("full")]
+        items[:] = [item for item in items if item not in set(left_out)]
 
 
 def pytest_collection_finish() -> None:

@@ -24,6 +24,7 @@ SIGNATURE_END = re.compile(r":[ \t]*(?:#[^\n]*)?\n")
 TERM = re.compile(r"^((?:``)?\w+(?:``)?)\n(?=    \S)", re.MULTILINE)
 ROLE = re.compile(r":(?:class|func|meth|mod):(?=`)")
 SESSION = re.compile(r"^>>> .*\n(?:(?:>>> |\.\.\. |\.\.\.$).*\n)*", re.MULTILINE)
+GROUP = re.compile(r"^( +)(\w+(?:, \w+)+):((?: .*)?)$", re.MULTILINE)
 BEFORE_CODE = re.compile(r"::$", re.MULTILINE)
 
 
@@ -44,6 +45,16 @@ def docstrings(source: str) -> Iterator[tuple[str, str]]:
             yield ".".join(name for _, name in path), inspect.cleandoc(found[1])
 
 
+def one_each(group: re.Match[str]) -> str:
+    """An entry of "Args:" for several parameters: one entry for each, as griffe wants it.
+
+    The text is a block of its own below the last of them when it goes on in the next line.
+    """
+    indent, first, *others = group[1], *group[2].split(", ")
+    head = [f"{indent}{name}: See `{first}`." for name in others]
+    return "\n".join([*head, f"{indent}{first}:{group[3]}"])
+
+
 class PyxDocstrings(griffe.Extension):
     """Puts them where the stubs have none."""
 
@@ -52,10 +63,17 @@ class PyxDocstrings(griffe.Extension):
 
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
         self._plain(obj)
+        # griffe takes the parameters of a class from its `__init__`
+        if isinstance(obj, griffe.Class) and "__init__" not in obj.members:
+            new = obj.members.get("__new__")
+            if isinstance(new, griffe.Function):
+                init = griffe.Function("__init__", parameters=new.parameters, parent=obj)
+                obj.set_member("__init__", init)
 
     def _plain(self, obj: griffe.Object) -> None:
         if obj.docstring is not None:
-            text = TERM.sub(r"* \1:\n", BEFORE_CODE.sub(":", ROLE.sub("", obj.docstring.value)))
+            plain = GROUP.sub(one_each, obj.docstring.value)
+            text = TERM.sub(r"* \1:\n", BEFORE_CODE.sub(":", ROLE.sub("", plain)))
             obj.docstring.value = SESSION.sub(r"```pycon\n\g<0>```\n", text + "\n").rstrip()
 
     def _visit(self, module: griffe.Module) -> None:

@@ -17,6 +17,8 @@ import pytest
 
 import wirespeed
 
+pytestmark = pytest.mark.own_environment
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "wirespeed"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

@@ -168,6 +168,7 @@ def test_one_dash_pair_only_ends_the_options(server_file: Path) -> None:
     assert "-no-such-tool" in error_of(done)["message"]
 
 
+@pytest.mark.own_environment
 def test_the_environment_goes_to_commands_not_to_configurations(
     server_file: Path, tmp_path: Path
 ) -> None:
@@ -328,6 +329,7 @@ def test_no_revision_in_common(tmp_path: Path) -> None:
     assert error_of(done)["type"] in ("VersionMismatch", "RemoteError")
 
 
+@pytest.mark.own_environment
 def test_a_call_that_times_out_is_exit_code_5(server_file: Path, tmp_path: Path) -> None:
     done = wirespeed("call", str(server_file), "wait", "--timeout", "1")
     assert done.returncode == 5

@@ -63,6 +63,7 @@ def test_the_page_has_its_examples() -> None:
     assert set(EXPECTED) == {"ask.py", "ask_tools.py", "bridges.py"}
 
 
+@pytest.mark.own_environment
 @pytest.mark.parametrize("name", ["ask.py", "bridges.py"])
 def test_the_examples_print_what_the_page_says(folder: Path, name: str) -> None:
     assert output(folder, name) == EXPECTED[name]
