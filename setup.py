@@ -123,25 +123,27 @@ def extensions() -> list[Extension]:
 
 
 Options.warning_errors = True
-# Metadata commands (egg_info, sdist) need no C files.
-BUILDING = not {"egg_info", "sdist", "dist_info"} & set(sys.argv)
-setup(
-    cmdclass={"build_ext": build_ext, "build_py": build_py},
-    ext_modules=cythonize(
-        extensions(),
-        include_path=["src"],
-        compiler_directives=DIRECTIVES,
-        annotate=MODE == "debug",
-        # coverage looks for the C file beside the .pyx
-        build_dir=None if MODE == "trace" else f"build/cython-{MODE}",
-        nthreads=JOBS,
-        quiet=True,
+# From Python 3.14 on, the processes that compile .pyx files import this file.
+if __name__ == "__main__":
+    # Metadata commands (egg_info, sdist) need no C files.
+    BUILDING = not {"egg_info", "sdist", "dist_info"} & set(sys.argv)
+    setup(
+        cmdclass={"build_ext": build_ext, "build_py": build_py},
+        ext_modules=cythonize(
+            extensions(),
+            include_path=["src"],
+            compiler_directives=DIRECTIVES,
+            annotate=MODE == "debug",
+            # coverage looks for the C file beside the .pyx
+            build_dir=None if MODE == "trace" else f"build/cython-{MODE}",
+            nthreads=JOBS,
+            quiet=True,
+        )
+        if BUILDING
+        else extensions(),
+        options={
+            # a mode finds nothing of another one to take for its own
+            "build": {"build_base": f"build/{MODE}"},
+            "build_ext": {"parallel": JOBS},
+        },
     )
-    if BUILDING
-    else extensions(),
-    options={
-        # a mode finds nothing of another one to take for its own
-        "build": {"build_base": f"build/{MODE}"},
-        "build_ext": {"parallel": JOBS},
-    },
-)

@@ -28,7 +28,7 @@ from table_lab import (
 
 from wirespeed import Client
 from wirespeed.protocol.revisions import REVISIONS
-from wirespeed.transport.taskpool import TaskPool
+from wirespeed.transport.taskpool_choice import open_pool
 
 FOREVER = 20.0
 MESSAGES = REQUESTS | NOTIFICATIONS
@@ -118,7 +118,7 @@ def loop() -> Iterator[asyncio.Runner]:
 @pytest.fixture
 def connect(loop: asyncio.Runner) -> Iterator[Any]:
     """``connect(version)``: a client of bytes of a server of that revision."""
-    pool = TaskPool(loop.get_loop())
+    pool = open_pool(loop.get_loop())
     made: list[tuple[Peer, House]] = []
 
     def connect(version: str) -> Peer:

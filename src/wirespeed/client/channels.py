@@ -141,12 +141,12 @@ class MemoryChannel:
     async def open(self, join: Join, limits: Limits) -> None:
         from wirespeed.server.lifespan import hold
         from wirespeed.transport.memory import pair
-        from wirespeed.transport.taskpool import TaskPool
+        from wirespeed.transport.taskpool_choice import open_pool
 
         if hasattr(self.server, "running"):  # a LiteServer is not kept alive
             self._life = await hold(self.server)
         loop = asyncio.get_running_loop()
-        self._pool = TaskPool(loop)
+        self._pool = open_pool(loop)
         connection = self._connection = join(None)
         links: list[Any] = []
 

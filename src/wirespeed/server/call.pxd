@@ -78,6 +78,7 @@ cdef class Serving(Endpoint):
     cdef readonly Observer observer    # counts and traces requests, or None
     cdef double began                  # of the request that is being served, if it is observed
     cdef RequestSpan span              # its, or None
+    cdef object variables              # its handler runs in a copy of this; None: of the pool's
     cdef readonly long long n_dropped  # notifications
     cdef public object revision        # what `initialize` negotiated, or None
     cdef public object state           # the handshake's: client_info, capabilities, log_level

@@ -312,7 +312,7 @@ cdef class Serving(Endpoint):
     cdef int start_c(self, Call call, object work) except -1:
         if call.sink is not None and isinstance(call.sink, Call):
             return (<Call> call.sink).carry_c(call, work)
-        call.running = self.pool.start_c(work, call)
+        call.running = self.pool.start_c(work, call, self.variables)
         if call.running is not None:
             if not call.detached:
                 self.running.add(call)

@@ -148,7 +148,6 @@ cdef class ServerConnection(Serving):
 
     cdef int observed_c(self, Message m) except -1:
         """A request whose time is taken, and which is traced where the observer traces."""
-        cdef object base = self.pool._base
         self.began = now_c()
         try:
             if self.observer.tracer is not None:
@@ -157,8 +156,7 @@ cdef class ServerConnection(Serving):
                 else:
                     self.span = self.observer.tracer.begin(self, m)
                 if self.span is not None:
-                    self.pool._base = self.span.entered(base)
-                    self.pool._own_base = True
+                    self.variables = self.span.entered(self.pool.context)
             if self.through is not None:
                 self.through(self, m)
             else:
@@ -171,8 +169,7 @@ cdef class ServerConnection(Serving):
             self.session.error_c(m.ref, codes.INTERNAL_ERROR, "Internal error", None)
             self.observe_end_c(m, codes.INTERNAL_ERROR, "Internal error")
         finally:
-            self.pool._base = base
-            self.pool._own_base = False
+            self.variables = None
             self.began = 0
             self.span = None
         return 0
@@ -394,7 +391,9 @@ cdef class ServerConnection(Serving):
 
     cdef object call_inline_c(self, Tool tool, object decoded, object context):
         """Call a plain function here and now, with context variables of its own."""
-        cdef object variables = PyContext_Copy(self.pool._base)
+        cdef object variables = PyContext_Copy(
+            self.pool.context if self.variables is None else self.variables
+        )
         PyContext_Enter(variables)
         try:
             return tool.invoke_c(decoded, context)

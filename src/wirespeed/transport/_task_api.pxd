@@ -1,5 +1,5 @@
-"""What taskpool.pyx needs of CPython's C API: one step of a coroutine inside a context, the traces
-that a user can leave on a task, and the C functions behind a task's getters.
+"""The part of CPython's C API that pooled_tasks.pyx needs: one step of a coroutine inside a
+context, the traces that a user can leave on a task, and the C functions behind a task's getters.
 """
 
 from cpython.object cimport PyObject
@@ -128,7 +128,5 @@ cdef extern from *:
     object ws_call0(PyCFunction meth, PyObject *o)
 
 cdef extern from "Python.h":
-    bint PyCoro_CheckExact(object o) noexcept
-    object PyContext_CopyCurrent()
     object PyContext_Copy(object context)
     void PyErr_Clear() noexcept

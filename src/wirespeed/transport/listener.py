@@ -18,11 +18,10 @@ from wirespeed.transport import bind
 from wirespeed.transport.address import Address
 from wirespeed.transport.keepalive import Keeper, Watched
 from wirespeed.transport.options import ListenOptions, Refusal
-from wirespeed.transport.pool import LAST_WAIT, close_pool
 from wirespeed.transport.quiet import Quiet
 from wirespeed.transport.service import Connection, Service
 from wirespeed.transport.streams import SocketStream, Stream, address_name, make_prompt, start
-from wirespeed.transport.taskpool import TaskPool
+from wirespeed.transport.taskpool_choice import LAST_WAIT, close_pool, open_pool
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
@@ -87,7 +86,7 @@ class Listener:
         self.services = services
         self.options = options
         self.loop = asyncio.get_running_loop()
-        self.pool = TaskPool(self.loop)
+        self.pool = open_pool(self.loop)
         self.draining = False
         self._aborting = False
         self._opening: set[asyncio.Task[None]] = set()

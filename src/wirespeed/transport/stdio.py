@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING
 from wirespeed.errors import TransportError
 from wirespeed.transport.fd import FdLink
 from wirespeed.transport.files import FileLink
-from wirespeed.transport.pool import LAST_WAIT, close_pool
 from wirespeed.transport.service import alive
 from wirespeed.transport.signals import signals_drain
-from wirespeed.transport.taskpool import TaskPool
+from wirespeed.transport.taskpool_choice import LAST_WAIT, close_pool, open_pool
 
 if TYPE_CHECKING:
     from wirespeed.transport.service import Service
@@ -131,7 +130,7 @@ async def serve_stdio(server: Service) -> None:
 
 async def _serve(server: Service, read_fd: int, write_fd: int) -> None:
     loop = asyncio.get_running_loop()
-    pool = TaskPool(loop)
+    pool = open_pool(loop)
     with contextlib.ExitStack() as stack:
         # stderr on the same pipe would become non-blocking too, and lose what tools log
         shared = sys.__stderr__ is not None and same_file(write_fd, 2)

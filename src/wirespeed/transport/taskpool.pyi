@@ -1,6 +1,7 @@
 from asyncio import AbstractEventLoop, Task
 from collections.abc import Callable, Coroutine
-from typing import Any, Never, final
+from contextvars import Context
+from typing import Any, Never, Self, final
 
 from typing_extensions import disjoint_base
 
@@ -15,13 +16,15 @@ class Running:
     @property
     def task(self) -> Task[Any] | None: ...
 
-@final
+@disjoint_base
 class TaskPool:
-    def __new__(cls, loop: AbstractEventLoop, *, max_idle: int = 256) -> TaskPool: ...
+    def __new__(cls, loop: AbstractEventLoop, *, max_idle: int = 256) -> Self: ...
     @property
     def loop(self) -> AbstractEventLoop: ...
     @property
     def max_idle(self) -> int: ...
+    @property
+    def context(self) -> Context: ...
     @property
     def idle(self) -> int: ...
     @property
@@ -33,6 +36,7 @@ class TaskPool:
         coro: Coroutine[Any, Any, Any],
         callback: Callable[[Any, BaseException | None], object],
         /,
+        context: Context | None = None,
     ) -> Running | None: ...
     async def aclose(self) -> None: ...
     def abandon(self) -> int: ...

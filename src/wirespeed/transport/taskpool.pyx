@@ -1,97 +1,37 @@
-"""Coroutine handlers at the cost of a function call, inside real asyncio tasks.
+"""Runs coroutines as handlers: the interface of a task pool, and its plain form.
 
-A new `asyncio.Task` for every request costs its creation and a turn of the loop before the
-handler's first line runs. Here a pool keeps real tasks that are parked, and a request borrows one:
+`TaskPool` makes one `asyncio.Task` a request. The task starts eagerly where Python can do so (3.12
+and later): the handler's first step runs before `start_c` returns. On Python 3.11 the first step
+runs in the next turn of the loop.
 
-* `TaskPool.start_c` enters a parked task (`asyncio.tasks._enter_task`) and runs the first step of
-  the handler's coroutine in a context of its own, at once. Most handlers finish in that step; the
-  task was never woken and is free again.
-* A handler that suspends on a future hands it to the task: the future gets the wakeup callback
-  that the task registered when it parked, so that it drives the handler from then on just as it
-  drives any coroutine. That costs no further turn of the loop. What the task was parked on (the
-  `_Worker`) answers for that future until it wakes: `cancel()` reaches it immediately.
-
-The coroutine of the task is a plain `async def` that awaits the `_Worker`; the `_Worker` forwards
-each step to the handler's coroutine, inside the request's context, and parks again at its end.
-
-A task is used again only if nobody can tell: no reference, weak reference, callback, attribute,
-changed name or pending cancellation may be left on it. Otherwise it finishes with the outcome of
-the handler, at once or one turn later, as a task of its own would have done.
-
-What differs from one `asyncio.create_task` a request:
-
-* The first step runs before `start_c` returns, as with an eager task.
-* `Task.get_context()` and `Task.get_coro()` give the worker's context and coroutine. Parked tasks
-  are listed by `asyncio.all_tasks()`; their names are `wirespeed-N`.
-* A kept task becomes done within one turn after the handler's end, not in the very step. It never
-  logs "exception was never retrieved", because the completion hook got the exception.
-* In a task that is new (not yet parked) a cancellation between the first suspension and the next
-  turn of the loop reaches the awaited future in that turn, not immediately.
+`wirespeed.transport.pooled_tasks.PooledTasks` has the same interface and reuses its tasks, which is
+faster, but relies on how CPython implements tasks. `wirespeed.transport.taskpool_choice.open_pool`
+chooses between the two.
 """
 
 cimport cython
-from cpython.object cimport PyObject
-
-from wirespeed.transport._task_api cimport (
-    PyCFunction, PyContext_Copy, PyContext_CopyCurrent, PyCoro_CheckExact, PyErr_Clear,
-    PYGEN_ERROR, PYGEN_NEXT, PYGEN_RETURN, PyGetSetDef, PySendResult, ws_call0, ws_call2, ws_get,
-    ws_getter, ws_has_attributes, ws_method, ws_refs, ws_step, ws_take_error, ws_try_call2,
-    ws_weakrefs,
-)
 
 import asyncio
-from asyncio import CancelledError, InvalidStateError, current_task, iscoroutine
+import sys
+from asyncio import CancelledError, current_task, iscoroutine
 from asyncio.events import _get_running_loop
+from functools import partial
 
-cdef enum:
-    IDLE      # no request
-    FIRST     # the first step of a request is running
-    BARE      # it yielded None: the next step of the task resumes it
-    WAITS     # it yielded a future, in `waiting`, which wakes the task (or will, if it is new)
-    ODD       # it yielded what a task rejects: the next step hands it to the task, to do so
-    ADOPTED   # the task drives the request
-    ENDING    # the next step of the task finishes it with `outcome` or `failure`
-    DEAD      # the task is done
+cdef extern from "Python.h":
+    bint PyCoro_CheckExact(object o) noexcept
+    object PyContext_Copy(object context)
+    object PyContext_CopyCurrent()
 
-# The _Worker stands in for the future that its task waits for; anyio asks isinstance() of that.
-cdef object Future = asyncio.Future
-cdef str THROW = "throw"
+cdef dict EAGER = {"eager_start": True} if sys.version_info >= (3, 12) else {}
 cdef unsigned long long serial = 0
 
-cdef object NATIVE_TASK = asyncio.Task
-cdef PyGetSetDef *get_must_cancel = ws_getter(NATIVE_TASK._must_cancel)
-cdef PyGetSetDef *get_callbacks = ws_getter(NATIVE_TASK._callbacks)
-cdef PyCFunction call_cancelling = ws_method(NATIVE_TASK.cancelling)
-cdef PyCFunction call_get_name = ws_method(NATIVE_TASK.get_name)
-cdef bint NATIVE = (
-    get_must_cancel is not NULL and get_callbacks is not NULL
-    and call_cancelling is not NULL and call_get_name is not NULL
-)
 
-# Real Python code: tools (anyio among them) ask inspect.getcoroutinestate() about a task's
-# coroutine, which a compiled coroutine cannot answer.
-cdef dict _namespace = {"__name__": __name__}
-exec(
-    compile(
-        "async def request(worker):\n    return await worker\n", "<wirespeed task pool>", "exec"
-    ),
-    _namespace,
-)
-cdef object _request = _namespace["request"]
-
-
-cdef inline object _cancelled_error(object msg):
+cdef object cancelled_error_c(object msg):
     return CancelledError() if msg is None else CancelledError(msg)
 
 
-cdef inline bint _leaves_loop(object exc):
+cdef bint leaves_loop_c(object exc) noexcept:
     return isinstance(exc, (KeyboardInterrupt, SystemExit))
-
-
-def _retrieve(task):
-    """Mark the exception of `task` as seen: the completion hook got it."""
-    if not task.cancelled():
-        task.exception()
 
 
 cdef class Completion:
@@ -131,80 +71,52 @@ cdef class Running:
 
         Before its deferred start the handler is cancelled without having run at all.
         """
-        if self._worker is not None:
-            return self._worker.task.cancel(msg)
-        if self._coro is None:
+        if self.task is not None:
+            return self.task.cancel(msg)
+        if self.coro is None:
             return False
-        self._cancel = _cancelled_error(msg)
+        self.cancellation = cancelled_error_c(msg)
         return True
 
     cpdef bint done(self) noexcept:
         """Whether the request has ended; its hook has then been called or is being called."""
-        return self._worker is None and self._coro is None
-
-    @property
-    def task(self):
-        """The task that runs the request: `asyncio.current_task()` in its handler.
-
-        None before a deferred start and after the end.
-        """
-        return None if self._worker is None else self._worker.task
+        return self.task is None and self.coro is None
 
 
-@cython.final
 cdef class TaskPool:
-    """Runs coroutines in pooled tasks of one event loop.
+    """Runs coroutines in tasks of one event loop.
 
-    Every request runs in its own copy of the context in which the pool was created. At most
-    `max_idle` parked tasks are kept. A pool belongs to its loop's thread.
+    Each request runs in its own copy of a context: the one that `start` is given, by default the
+    context in which the pool was created. A pool belongs to its loop's thread.
+
+    Args:
+        loop: The event loop.
+        max_idle: The number of parked tasks that the pool keeps, if it reuses tasks.
     """
 
     def __cinit__(self, loop, *, Py_ssize_t max_idle=256):
         if max_idle < 0:
             raise ValueError(f"max_idle must not be negative, got {max_idle}")
-        cdef object tasks = asyncio.tasks
         self.loop = loop
         self.max_idle = max_idle
         # Looked up here, not at import: a program may have put the pure-Python tasks in place.
-        self._task_type = tasks.Task
-        self._enter = tasks._enter_task
-        self._leave = tasks._leave_task
-        self._native = NATIVE and self._task_type is NATIVE_TASK
-        self._base = PyContext_CopyCurrent()
-        self._callback_context = PyContext_Copy(self._base)
-        self._idle = []
-        self._workers = set()
-        self._deferred = set()
-        # A task that no handler has seen shows the reference counts of an unshared one: its
-        # first step notes `_step_refs`, and the callback right behind it `_idle_refs`.
-        cdef _Worker probe = self._new_worker()
-        loop.call_soon(self._calibrate, probe, context=self._callback_context)
-
-    def _calibrate(self, _Worker probe not None):
-        if probe.phase == IDLE and probe.wakeup is not None:
-            self._idle_refs = probe.idle_refs = ws_refs(<PyObject *>probe.task)
-            if self._closed or len(self._idle) >= self.max_idle:
-                probe._end(None, None)
-            else:
-                probe.listed = True
-                self._idle.append(probe)
+        self.task_type = asyncio.tasks.Task
+        self.context = PyContext_CopyCurrent()
+        self.callback_context = PyContext_Copy(self.context)
+        self.deferred = set()
+        self.requests = set()
 
     @property
     def idle(self):
         """The number of tasks that are ready for a request."""
-        return len(self._idle)
+        return 0
 
     @property
     def tasks(self):
         """The number of tasks of this pool that are not done, parked ones included."""
-        return len(self._workers)
+        return len(self.live_c())
 
-    @property
-    def closed(self):
-        """Whether `aclose` has been called."""
-        return self._closed
-
-    def start(self, coro, callback, /):
+    def start(self, coro, callback, /, context=None):
         """Run `coro` and call `callback(result, exc)` once, at its end.
 
         Returns None if the coroutine finished before this method returned, else a `Running`.
@@ -219,486 +131,169 @@ cdef class TaskPool:
         hook.func = callback
         running = _get_running_loop()
         if running is self.loop:
-            return self.start_c(coro, hook)
-        self._check(coro)
+            return self.start_c(coro, hook, context)
+        self.check_c(coro)
         if running is not None:
             coro.close()
             raise RuntimeError("the pool belongs to another event loop")
-        return self._defer(coro, hook, None)
+        return self.defer_c(coro, hook, None, self.copied_c(coro, context))
 
-    cdef object start_c(self, object coro, Completion hook):
+    cdef object start_c(self, object coro, Completion hook, object context=None):
         """As `start`; the caller is on the loop's thread and the loop is running."""
-        if self._closed or not PyCoro_CheckExact(coro):
-            self._check(coro)
-        return self._first_step(coro, hook, None, None)
+        if self.closed or not PyCoro_CheckExact(coro):
+            self.check_c(coro)
+        return self.first_step_c(coro, hook, None, None, self.copied_c(coro, context))
 
-    cdef int _check(self, object coro) except -1:
+    cdef object copied_c(self, object coro, object context):
+        try:
+            return PyContext_Copy(self.context if context is None else context)
+        except BaseException:
+            coro.close()
+            raise
+
+    cdef int check_c(self, object coro) except -1:
         if not iscoroutine(coro):
             raise TypeError(f"a coroutine was expected, got {coro!r}")
-        if self._closed:
+        if self.closed:
             coro.close()  # else it would warn that it was never awaited
             raise RuntimeError("the task pool is closed")
         return 0
 
-    cdef object _first_step(self, object coro, Completion hook, Running running, object exc):
-        cdef _Worker worker = self._take()
-        cdef PySendResult status = PYGEN_ERROR
-        cdef object value, context, fault = None
-        if ws_try_call2(self._enter, self.loop, worker.task) < 0:
-            # Another task is current. The error says nothing else.
-            PyErr_Clear()
-            self._release(worker, None, None)
-            return self._defer(coro, hook, running)
-        context = self._base if self._own_base else PyContext_Copy(self._base)
-        self._own_base = False
-        worker.phase = FIRST
-        value = ws_step(context, coro, exc, THROW, &status)
-        if ws_try_call2(self._leave, self.loop, worker.task) < 0:
-            fault = ws_take_error()
-            self._report("a handler changed the current task", fault, worker.task)
-        if status == PYGEN_NEXT:
-            if running is None:
-                running = Running.__new__(Running)
-                running._pool = self
-            running._worker = worker
-            worker.running = running
-            worker.coro = coro
-            worker.request_context = context
-            worker.hook = hook
-            worker._suspend(value)
-            return running
-        # Released first, so that the hook can start the next request in the same task.
-        if status == PYGEN_RETURN and not worker._must_cancel():
-            self._release(worker, value, None)
-            self._deliver(hook, value, None)
+    cdef object first_step_c(
+            self, object coro, Completion hook, Running running, object exc, object context):
+        """Start a request in `context`, or throw `exc` into its coroutine, if that is not None."""
+        cdef object task
+        if exc is not None:
+            coro.close()
+            self.deliver_c(hook, None, exc)
             return None
-        if status == PYGEN_RETURN:
-            # A task that is cancelled in its last step is cancelled, whatever it returned.
-            value = worker.task._make_cancelled_error()
-        self._release(worker, None, value)
-        self._deliver(hook, None, value)
-        if _leaves_loop(value):
-            raise value
-        return None
-
-    cdef object _defer(self, object coro, Completion hook, Running running):
-        cdef object own = self._base if self._own_base else None
-        self._own_base = False
+        if current_task(self.loop) is not None:
+            return self.defer_c(coro, hook, running, context)
+        try:
+            # Not loop.create_task(): a task factory would wrap the coroutine.
+            task = self.task_type(
+                coro, loop=self.loop, name=self.name_c(), context=context, **EAGER)
+        except (KeyboardInterrupt, SystemExit) as error:
+            self.deliver_c(hook, None, error)
+            raise
         if running is None:
             running = Running.__new__(Running)
-            running._pool = self
+        running.hook = hook
+        if task.done():
+            self._ended(running, task)
+            return None
+        running.task = task
+        self.requests.add(running)
+        task.add_done_callback(partial(self._ended, running), context=self.callback_context)
+        return running
+
+    def _ended(self, Running running not None, task):
+        """The plain task of a request is done."""
+        cdef Completion hook = running.hook
+        cdef object result = None, exc = None
+        self.requests.discard(running)
+        running.task = running.hook = None
         try:
-            self.loop.call_soon(self._begin, running, own, context=self._callback_context)
+            exc = task.exception()
+            if exc is None:
+                result = task.result()
+        except CancelledError as error:
+            exc = error
+        self.deliver_c(hook, result, exc)
+
+    cdef object defer_c(self, object coro, Completion hook, Running running, object context):
+        if running is None:
+            running = Running.__new__(Running)
+        try:
+            self.loop.call_soon(self._begin, running, context=self.callback_context)
         except BaseException:
             coro.close()  # the loop is closed
             raise
-        running._coro = coro
-        running._hook = hook
-        self._deferred.add(running)
+        running.coro = coro
+        running.hook = hook
+        running.context = context
+        self.deferred.add(running)
         return running
 
-    def _begin(self, Running running not None, own):
-        cdef object coro = running._coro
-        cdef Completion hook = running._hook
-        cdef object base = self._base
-        self._deferred.discard(running)
-        running._coro = None
-        running._hook = None
-        if own is not None:
-            self._base = own
-            self._own_base = True
-        try:
-            self._first_step(coro, hook, running, running._cancel)
-        finally:
-            self._base = base
-            self._own_base = False
+    def _begin(self, Running running not None):
+        cdef object coro = running.coro, context = running.context
+        cdef Completion hook = running.hook
+        self.deferred.discard(running)
+        running.coro = running.hook = running.context = None
+        self.first_step_c(coro, hook, running, running.cancellation, context)
 
-    cdef _Worker _take(self):
-        cdef _Worker worker
-        while self._idle:
-            worker = <_Worker>self._idle.pop()
-            worker.listed = False
-            if worker.phase == IDLE:
-                if worker._clean(worker.idle_refs):
-                    return worker
-                worker._end(None, None)
-        return self._new_worker()
-
-    cdef _Worker _new_worker(self):
+    cdef object name_c(self):
         global serial
-        cdef _Worker worker = _Worker.__new__(_Worker)
-        coro = _request(worker)
-        # Started by hand, up to its await: a cancellation before the task's first step is then
-        # thrown into the _Worker, which has a request to care for, and not into a coroutine that
-        # has not begun.
-        coro.send(None)
         serial += 1
-        worker.pool = self
-        worker.phase = IDLE
-        worker.fresh = True
-        worker.name = f"wirespeed-{serial}"
-        # not `_base`, which may be one request's own: this one outlives it
-        worker.context = PyContext_Copy(self._callback_context)
-        # Not loop.create_task(): a task factory would start it eagerly, or wrap it.
-        worker.task = self._task_type(
-            coro, loop=self.loop, name=worker.name, context=worker.context)
-        # A parked task whose loop has gone is no bug of the program.
-        worker.task._log_destroy_pending = False
-        worker.idle_refs = ws_refs(<PyObject *>worker.task)
-        worker.weakrefs = ws_weakrefs(<PyObject *>worker.task, 64)
-        self._workers.add(worker)
-        return worker
+        return f"wirespeed-{serial}"
 
-    cdef int _release(self, _Worker worker, object result, object exc) except -1:
-        """Take back a worker that was never woken; if it is not as new, finish its task."""
-        worker.phase = IDLE
-        if (not self._closed and len(self._idle) < self.max_idle
-                and worker._clean(worker.idle_refs)):
-            worker.listed = True
-            self._idle.append(worker)
-            return 0
-        return worker._end(result, exc)
-
-    cdef int _deliver(self, Completion hook, object result, object exc) except -1:
+    cdef int deliver_c(self, Completion hook, object result, object exc) except -1:
         try:
             hook.done_c(result, exc)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
-            self._report("the completion hook of a request failed", error, None)
+            self.report_c("the completion hook of a request failed", error, None)
         return 0
 
-    cdef int _report(self, str message, object exc, object task) except -1:
+    cdef int report_c(self, str message, object exc, object task) except -1:
         cdef dict context = {"message": message, "exception": exc}
         if task is not None:
             context["task"] = task
         self.loop.call_exception_handler(context)
         return 0
 
+    cdef list live_c(self):
+        """The tasks of this pool that are not done."""
+        return [(<Running>item).task for item in self.requests]
+
+    cdef int cancel_all_c(self) except -1:
+        for task in self.live_c():
+            task.cancel()
+        return 0
+
+    cdef int forget_c(self, object task) except -1:
+        """Stop counting a task that is not done."""
+        cdef Running running
+        for running in self.requests:
+            if running.task is task:
+                self.requests.discard(running)
+                break
+        return 0
+
     async def aclose(self):
         """Cancel every request, wait until all have ended, and finish every task of the pool.
 
-        No request can be started any more. Later calls wait for the same end. Raises RuntimeError
+        No request can be started afterwards. Later calls wait for the same end. Raises RuntimeError
         if called by a handler of this pool (it would wait for itself) or in another loop.
         """
-        cdef _Worker worker
         cdef Running running
         if _get_running_loop() is not self.loop:
             raise RuntimeError("the pool belongs to another event loop")
-        task = current_task(self.loop)
-        for worker in self._workers:
-            if worker.task is task:
-                raise RuntimeError("a handler cannot close the pool that runs it")
-        if not self._closed:
-            self._closed = True
-            self._idle.clear()
-            for running in self._deferred:
+        if current_task(self.loop) in self.live_c():
+            raise RuntimeError("a handler cannot close the pool that runs it")
+        if not self.closed:
+            self.closed = True
+            for running in self.deferred:
                 running.cancel()
-            for worker in tuple(self._workers):
-                if worker.phase == IDLE:
-                    worker._end(None, None)
-                elif worker.phase != ENDING:
-                    worker.task.cancel()
-        while self._workers or self._deferred:
-            if self._workers:
-                await asyncio.wait([(<_Worker>item).task for item in self._workers])
-            else:
+            self.cancel_all_c()
+        while True:
+            tasks = self.live_c()
+            if tasks:
+                await asyncio.wait(tasks)
+            elif self.deferred:
                 await asyncio.sleep(0)
+            else:
+                break
 
     def abandon(self):
-        """After `aclose` has been called: wait no longer for handlers that ignore it.
+        """After a call of `aclose`: stop waiting for handlers that ignore their cancellation.
 
-        Their tasks are listed by `asyncio.all_tasks` no more, so that the end of the loop does not
-        wait for them either. Returns how many there are.
+        `asyncio.all_tasks` no longer lists their tasks, so that the end of the loop does not wait
+        for them either. Returns the number of these tasks.
         """
-        cdef _Worker worker
-        cdef Py_ssize_t n = 0
-        for worker in tuple(self._workers):
-            if worker.phase != ENDING:
-                n += 1
-                asyncio.tasks._unregister_task(worker.task)
-                self._workers.discard(worker)
-        return n
-
-
-@cython.final
-cdef class _Worker:
-    """What a pooled task awaits: an iterator that forwards to the handler's coroutine, and the
-    future that the task waits for while it is parked.
-    """
-
-    # --- the iterator: driven by the task ---
-
-    def __await__(self):
-        return self
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        if self.task is None:
-            return None  # the start by hand, see _new_worker()
-        return self._step(None)
-
-    def throw(self, typ, val=None, tb=None):
-        if isinstance(typ, type):
-            typ = typ() if val is None else val if isinstance(val, typ) else typ(val)
-        if tb is not None:
-            typ = typ.with_traceback(tb)
-        if self.task is None:
-            raise typ
-        return self._step(typ)
-
-    cdef object _step(self, object exc):
-        """One step of the task. What is returned is yielded to it."""
-        cdef PySendResult status = PYGEN_ERROR
-        cdef object value, waiting = self.waiting
-        cdef int phase = self.phase
-        cdef bint fresh = self.fresh
-        if phase == FIRST:
-            # The handler runs the loop itself, inside its first step. Look again next turn.
-            if exc is not None:
-                self.pending = exc
-            return None
-        self.fresh = False
-        if phase == IDLE:
-            if exc is not None:  # cancelled before it was ever parked
-                self._dead(None)
-                raise exc
-            if not self.listed and self.pool._step_refs == 0:  # the probe
-                self.pool._step_refs = ws_refs(<PyObject *>self.task)
-            return self._park()
-        if phase == ENDING:
-            # A cancel() after the handler's end changes nothing.
-            value = self.outcome
-            exc = self.failure
-            self._dead(exc)
-            if exc is not None:
-                raise exc
-            raise StopIteration(value)
-        if phase != ADOPTED:
-            self.phase = ADOPTED
-            self.waiting = None
-            if phase == WAITS:
-                if fresh:
-                    if exc is not None and not self.absorb and not waiting.cancel(
-                            msg=exc.args[0] if exc.args else None):
-                        self.pending = exc
-                    self.absorb = False
-                    waiting._asyncio_future_blocking = True
-                    return waiting
-                if self.absorb and exc is not None and not waiting.cancelled():
-                    exc = waiting.exception()  # it did not let itself be cancelled
-                self.absorb = False
-            elif phase == ODD and exc is None and self.pending is None:
-                return waiting
-            elif fresh and exc is None:
-                # The first step was due before anything that the handler has scheduled: not yet.
-                return None
-        if self.pending is not None:
-            if not isinstance(exc, CancelledError):
-                exc = self.pending
-            self.pending = None
-        value = ws_step(self.request_context, self.coro, exc, THROW, &status)
-        if status == PYGEN_NEXT:
-            return value
-        exc = None
-        waiting = None
-        if status == PYGEN_RETURN:
-            return self._finish(value, None)
-        return self._finish(None, value)
-
-    cdef object _finish(self, object result, object exc):
-        """The request has ended in a step of the task: deliver, then park or let the task end."""
-        cdef TaskPool pool = self.pool
-        cdef Completion hook = self.hook
-        cdef object failure = exc
-        cdef object task
-        cdef bint reuse, left
-        if exc is None and self._must_cancel():
-            failure = self.task._make_cancelled_error()
-        self.running._worker = None
-        self.running = None
-        self.hook = None
-        self.coro = None
-        self.request_context = None
-        reuse = pool._idle_refs != 0 and self._clean(pool._step_refs)
-        task = self.task               # only now, for references were counted
-        # No task is current in a hook. If the handler tampered with that, the task itself will
-        # complain at the end of this step, as every task does.
-        left = ws_try_call2(pool._leave, pool.loop, self.task) == 0
-        if not left:
-            PyErr_Clear()
-        try:
-            pool._deliver(hook, result if failure is None else None, failure)
-        except BaseException:
-            self._dead(None)
-            raise
-        finally:
-            if left:
-                ws_call2(pool._enter, pool.loop, task)
-        if (reuse and not pool._closed and len(pool._idle) < pool.max_idle
-                and not _leaves_loop(exc)):
-            return self._park()
-        self._dead(exc)
-        if exc is not None:
-            raise exc
-        raise StopIteration(result)
-
-    cdef object _park(self):
-        self.phase = IDLE
-        self._asyncio_future_blocking = True
-        return self
-
-    # --- the future: what the task waits for while it is parked ---
-
-    @property
-    def __class__(self):
-        return Future
-
-    def get_loop(self):
-        return self.pool.loop
-
-    def add_done_callback(self, callback, /, *, context=None):
-        if self.phase == WAITS:
-            self.waiting.add_done_callback(callback, context=context)
-            return
-        if self.phase != IDLE or self.wakeup is not None:
-            raise RuntimeError("only a task can wait for its worker")
-        self.wakeup = callback
-        self.wakeup_context = context
-        if self.pool._idle_refs != 0:
-            self.idle_refs = self.pool._idle_refs
-            if not self.listed:
-                self.listed = True
-                self.pool._idle.append(self)
-
-    def remove_done_callback(self, callback, /):
-        return self.waiting.remove_done_callback(callback) if self.phase == WAITS else 0
-
-    def cancel(self, msg=None):
-        """Called by `Task.cancel`. False makes the task raise CancelledError at its next step."""
-        cdef bint hit
-        if self.phase == WAITS:
-            hit = self.waiting.cancel(msg=msg)
-            if not hit:
-                self.absorb = False
-            return hit
-        if self.phase == IDLE and self.wakeup is not None:
-            self._end(None, _cancelled_error(msg))
-            return True
-        return False
-
-    def cancelled(self):
-        return self.phase == WAITS and self.waiting.cancelled()
-
-    def done(self):
-        return self.phase == WAITS and self.waiting.done()
-
-    def result(self):
-        if self.phase == WAITS:
-            return self.waiting.result()
-        if self.wakeup is not None:
-            raise InvalidStateError("Result is not set.")
-        return None  # to the task, which _wake() is waking
-
-    def exception(self):
-        if self.phase == WAITS:
-            return self.waiting.exception()
-        raise InvalidStateError("Exception is not set.")
-
-    def __repr__(self):
-        if self.phase == WAITS:
-            return repr(self.waiting)
-        return f"<wirespeed worker of {self.name}>"
-
-    # --- steps between the two ---
-
-    cdef int _suspend(self, object waiting) except -1:
-        """The first step has yielded `waiting`."""
-        self.phase = BARE
-        if waiting is not None:
-            self.phase = ODD
-            self.waiting = waiting
-            try:
-                if self._accepts(waiting):
-                    # Not pending any more for others who await the same future.
-                    waiting._asyncio_future_blocking = False
-                    if not self.fresh:
-                        waiting.add_done_callback(self.wakeup, context=self.wakeup_context)
-                        self.wakeup = None
-                    self.phase = WAITS
-                    if self._must_cancel():
-                        self.absorb = waiting.cancel(msg=self.task._cancel_message)
-                    return 0
-            except BaseException as error:
-                self.phase = BARE
-                self.waiting = None
-                self.pending = error
-        if self.wakeup is not None:
-            self._wake()
-        return 0
-
-    cdef bint _accepts(self, object waiting) except -1:
-        """Whether a task would wait for it. What it would reject, it shall reject itself."""
-        if waiting is self.task or not getattr(waiting, "_asyncio_future_blocking", None):
-            return False
-        get_loop = getattr(waiting, "get_loop", None)
-        return (waiting._loop if get_loop is None else get_loop()) is self.pool.loop
-
-    cdef int _wake(self) except -1:
-        wakeup = self.wakeup
-        self.wakeup = None
-        self.pool.loop.call_soon(wakeup, self, context=self.wakeup_context)
-        return 0
-
-    cdef int _end(self, object result, object exc) except -1:
-        """Finish the task of an idle worker at its next step, with this outcome."""
-        self.phase = ENDING
-        self.outcome = result
-        self.failure = exc
-        if self.wakeup is not None:
-            self._wake()
-        return 0
-
-    cdef int _dead(self, object exc) except -1:
-        """The task ends with this step."""
-        self.phase = DEAD
-        self.outcome = self.failure = None
-        self.pool._workers.discard(self)
-        if exc is not None and not isinstance(exc, CancelledError):
-            self.task.add_done_callback(_retrieve)
-        # It keeps the exception that it ends with, whose traceback leads to us and to all that the
-        # handler had: that goes now, not at a collection.
-        self.task = None
-        return 0
-
-    cdef bint _must_cancel(self) except -1:
-        if self.pool._native:
-            return ws_get(get_must_cancel, <PyObject *>self.task) is True
-        return self.task._must_cancel
-
-    cdef bint _clean(self, Py_ssize_t refs) except -1:
-        """Whether nothing is left on the task; `refs` is the count of one that nobody keeps."""
-        cdef PyObject *task = <PyObject *>self.task
-        cdef Py_ssize_t cancelling
-        if (
-            ws_refs(task) != refs
-            or ws_weakrefs(task, 64) != self.weakrefs
-            or ws_has_attributes(task)
-        ):
-            return False
-        if self.pool._native:
-            cancelling = ws_call0(call_cancelling, task)
-            return (
-                cancelling == 0
-                and ws_get(get_must_cancel, task) is False
-                and ws_get(get_callbacks, task) is None
-                and ws_call0(call_get_name, task) is self.name
-            )
-        return (
-            not self.task.cancelling()
-            and not self.task._must_cancel
-            and not self.task._callbacks
-            and self.task.get_name() is self.name
-        )
+        cdef list tasks = self.live_c()
+        for task in tasks:
+            asyncio.tasks._unregister_task(task)
+            self.forget_c(task)
+        return len(tasks)

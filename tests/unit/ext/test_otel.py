@@ -42,7 +42,7 @@ from wirespeed.ext import otel
 from wirespeed.server.passage import InboundRequest
 from wirespeed.server.spans import CallSpan, Tracer
 from wirespeed.transport.link import Link
-from wirespeed.transport.taskpool import TaskPool
+from wirespeed.transport.taskpool_choice import open_pool
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"
 TRACE_ID = 0x0AF7651916CD43DD8448EB211C80319C
@@ -246,7 +246,7 @@ def send(lab: Lab, id: Any, method: str, params: dict[str, Any]) -> None:
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        pool = TaskPool(loop)
+        pool = open_pool(loop)
         connection = lab.server.connect(lambda end: Wire(loop, end), loop=loop, pool=pool)
         prefix = "io.modelcontextprotocol/"
         meta = {f"{prefix}protocolVersion": "2026-07-28", f"{prefix}clientCapabilities": {}}

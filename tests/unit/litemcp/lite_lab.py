@@ -17,7 +17,7 @@ from wirespeed import Stdio
 from wirespeed.litemcp import LiteServer, serve
 from wirespeed.litemcp.connection import LiteConnection
 from wirespeed.transport.fd import FdLink
-from wirespeed.transport.taskpool import TaskPool
+from wirespeed.transport.taskpool_choice import open_pool
 
 CHILDREN = Path(__file__).resolve().parents[2] / "children"
 # For waits that end at once unless something is broken.
@@ -146,7 +146,7 @@ async def served(server: LiteServer) -> AsyncIterator[Served]:
     """A connection of a server in this thread, over a socket pair."""
     loop = asyncio.get_running_loop()
     ours, theirs = socket.socketpair()
-    pool = TaskPool(loop)
+    pool = open_pool(loop)
     for sock in (ours, theirs):
         sock.setblocking(False)
     connection = server.connect(

@@ -11,7 +11,7 @@ from caller_lab import Caller
 from server_lab import MODERN, Peer
 
 from wirespeed import Server
-from wirespeed.transport.taskpool import TaskPool
+from wirespeed.transport.taskpool_choice import open_pool
 
 Connect = Callable[..., Peer]
 
@@ -25,7 +25,7 @@ def server() -> Server:
 def connect(runner: asyncio.Runner, server: Server) -> Iterator[Connect]:
     """Makes connections to the server; with a version, after the handshake for it."""
     peers: list[Peer] = []
-    made = TaskPool(runner.get_loop())
+    made = open_pool(runner.get_loop())
 
     def connect(version: str | None = None, *, to: Server | None = None) -> Peer:
         peer = Peer(server if to is None else to, runner, made)

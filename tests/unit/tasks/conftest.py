@@ -14,7 +14,7 @@ from task_lab import MakeStore, Workshop, bounded, make_store
 
 from wirespeed import Server
 from wirespeed.tasks import TaskStore
-from wirespeed.transport.taskpool import TaskPool
+from wirespeed.transport.taskpool_choice import open_pool
 
 Connect = Callable[..., Peer]
 
@@ -34,7 +34,7 @@ def connect(runner: asyncio.Runner) -> Iterator[Connect]:
     """``connect(server, version, capabilities)``: a connection to it, after the handshake."""
     peers: list[Peer] = []
     servers: list[Server] = []
-    pool = TaskPool(runner.get_loop())
+    pool = open_pool(runner.get_loop())
 
     def connect(
         to: Workshop | Server, version: str | None = None, capabilities: Any = None

@@ -15,7 +15,7 @@ from raw import call, encode, initialize, request, strict
 from wirespeed import Server
 from wirespeed.limits import Limits
 from wirespeed.transport.fd import FdLink
-from wirespeed.transport.taskpool import TaskPool
+from wirespeed.transport.taskpool_choice import open_pool
 
 
 class Ends:
@@ -36,7 +36,7 @@ class Ends:
 
     async def __aenter__(self) -> Self:
         self.loop = asyncio.get_running_loop()
-        self.pool = TaskPool(self.loop)
+        self.pool = open_pool(self.loop)
         self.connection = self.server.connect(
             lambda endpoint: FdLink(self.loop, endpoint, self.theirs_in, self.theirs_out),
             loop=self.loop,
@@ -184,7 +184,7 @@ def test_a_descriptor_that_cannot_be_polled_is_refused(run: Any, tmp_path: Any) 
     async def main() -> None:
         with (tmp_path / "file").open("w+b") as file:
             loop = asyncio.get_running_loop()
-            pool = TaskPool(loop)
+            pool = open_pool(loop)
             links: list[FdLink] = []
 
             def link(endpoint: Any) -> FdLink:

@@ -13,7 +13,7 @@ from raw import call, encode, request, strict
 from wirespeed import Context, Server
 from wirespeed.limits import Limits
 from wirespeed.transport.files import FileLink
-from wirespeed.transport.taskpool import TaskPool
+from wirespeed.transport.taskpool_choice import open_pool
 
 HANDSHAKE = request(
     "init",
@@ -38,7 +38,7 @@ class Files:
 
     async def __aenter__(self) -> Self:
         self.loop = asyncio.get_running_loop()
-        self.pool = TaskPool(self.loop)
+        self.pool = open_pool(self.loop)
         self.connection = self.server.connect(
             lambda endpoint: FileLink(self.loop, endpoint, self.theirs_in, self.theirs_out),
             loop=self.loop,

@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from wirespeed.transport import loop as loop_module
-from wirespeed.transport.taskpool import TaskPool
+from wirespeed.transport.taskpool_choice import open_pool
 
 pytestmark = pytest.mark.smoke
 
@@ -119,7 +119,7 @@ def test_a_pool_abandons_those_that_ignore_its_end(loop_factory: Any) -> None:
     async def main() -> None:
         gate.append(asyncio.Event())
         loop = asyncio.get_running_loop()
-        pool = TaskPool(loop)
+        pool = open_pool(loop)
         running: Any = pool.start(stubborn(), lambda *outcome: ended.append(outcome))
         if running is not None and running.task is None:
             await asyncio.sleep(0)

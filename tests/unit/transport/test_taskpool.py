@@ -1,6 +1,7 @@
 """The task pool against real asyncio tasks: whatever a handler can see must be the same."""
 
 import asyncio
+import contextvars
 import traceback
 import types
 
@@ -8,11 +9,11 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import pytest
-from taskpool_lab import VAR, Lab, new_loop_fixture, plain_outcome, run_fixture, turns
+from taskpool_lab import VAR, Lab, kind_fixture, new_loop_fixture, plain_outcome, run_fixture, turns
 
-from wirespeed.transport.taskpool import Completion, Running, TaskPool
+from wirespeed.transport.taskpool import Completion, Running
 
-__all__ = ["new_loop_fixture", "run_fixture"]
+__all__ = ["kind_fixture", "new_loop_fixture", "run_fixture"]
 
 # --- starting and finishing ---
 
@@ -24,8 +25,9 @@ def test_a_handler_that_does_not_wait_has_finished_when_start_returns(run):
     async def main(lab):
         for x in (1, None, (1, 2), StopIteration(3), ValueError("a value")):
             handle, outcome = lab.begin(echo(x))
-            assert handle is None
-            assert outcome.result() == (x, None)
+            if lab.starts_at_once:
+                assert handle is None and outcome.done()
+            assert await outcome == (x, None)
 
     run(main)
 
@@ -40,8 +42,9 @@ def test_the_worker_is_used_again(run):
 
     async def main(lab):
         await turns()
-        assert len({await lab.result(who()) for _ in range(20)}) == 1
-        assert len({await lab.result(wait_and_who()) for _ in range(20)}) == 1
+        n_tasks = 1 if lab.reuses else 20
+        assert len({await lab.result(who()) for _ in range(20)}) == n_tasks
+        assert len({await lab.result(wait_and_who()) for _ in range(20)}) == n_tasks
         assert lab.pool.tasks == lab.pool.idle
 
     run(main)
@@ -172,7 +175,7 @@ def test_a_handler_and_a_hook_start_more(run):
             seen.append((result, exc))
             assert asyncio.current_task() is None
             handle = lab.pool.start(leaf(), lambda *args: done.set_result(args))
-            assert handle is None
+            assert (handle is None) is lab.starts_at_once
 
         lab.loop.call_soon(lab.pool.start, parent(), chain)
         task, exc = await done
@@ -197,13 +200,13 @@ def test_a_deferred_start_can_be_cancelled(run):
     run(main)
 
 
-def test_start_before_the_loop_runs(new_loop):
+def test_start_before_the_loop_runs(new_loop, kind):
     async def handler():
         await asyncio.sleep(0)
         return asyncio.get_running_loop()
 
     loop = new_loop()
-    pool = TaskPool(loop)
+    pool = kind(loop)
     seen = []
     pool.start(handler(), lambda *args: (seen.append(args), loop.stop()))
     loop.run_forever()
@@ -221,17 +224,17 @@ def test_start_before_the_loop_runs(new_loop):
         pool.start(handler(), print)
     loop.close()
 
-    closed = TaskPool(open_loop := new_loop())
+    closed = kind(open_loop := new_loop())
     open_loop.close()
     with pytest.raises(RuntimeError, match="closed"):
         closed.start(handler(), print)
 
 
-def test_arguments():
+def test_arguments(kind):
     loop = asyncio.new_event_loop()
     with pytest.raises(ValueError, match="max_idle must not be negative, got -1"):
-        TaskPool(loop, max_idle=-1)
-    pool = TaskPool(loop, max_idle=3)
+        kind(loop, max_idle=-1)
+    pool = kind(loop, max_idle=3)
     assert (pool.loop, pool.max_idle, pool.idle, pool.closed) == (loop, 3, 0, False)
     with pytest.raises(TypeError):
         Running()
@@ -287,19 +290,53 @@ def test_contexts_are_isolated(run):
     run(main)
 
 
-def test_the_base_context_is_the_one_of_creation(new_loop):
+def test_the_base_context_is_the_one_of_creation(new_loop, kind):
     async def read():
         return VAR.get()
 
     async def main():
         VAR.set("at creation")
-        lab = Lab(asyncio.get_running_loop())
+        lab = Lab(asyncio.get_running_loop(), kind)
         VAR.set("later")
         assert await lab.result(read()) == "at creation"
         await lab.pool.aclose()
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(main())
+
+
+def test_a_context_of_the_caller(run):
+    async def change():
+        before = VAR.get()
+        VAR.set("by the handler")
+        return before
+
+    async def main(lab):
+        context = contextvars.copy_context()
+        context.run(VAR.set, "mine")
+        for put_off in (False, True):
+            outcome = lab.loop.create_future()
+            if put_off:
+                lab.pool.start(change(), lambda *args, f=outcome: f.set_result(args), context)
+            else:
+                lab.begin(change(), context)[1].add_done_callback(
+                    lambda done, f=outcome: f.set_result(done.result())
+                )
+            assert await outcome == ("mine", None)
+        assert context[VAR] == "mine"  # handlers run in copies
+
+    run(main)
+
+
+def test_a_context_that_cannot_be_copied_leaves_no_task_current(run):
+    async def main(lab):
+        coro = asyncio.sleep(0)
+        with pytest.raises(TypeError):
+            lab.begin(coro, context="no context")
+        assert coro.cr_frame is None  # closed
+        assert await lab.result(asyncio.sleep(0, 5)) == 5
+
+    run(main)
 
 
 def test_asyncio_tools(run):
@@ -442,8 +479,9 @@ def test_bad_yields_are_rejected_as_by_a_task(run):
                 assert type(exc) is type(plain) is RuntimeError
                 # The words before the task's own repr.
                 assert str(exc).split("<")[0] == str(plain).split("<")[0]
-        _, exc = await lab.outcome(handler(Broken(), 0))
-        assert type(exc) is ZeroDivisionError
+        if lab.reuses:  # a plain task never ends
+            _, exc = await lab.outcome(handler(Broken(), 0))
+            assert type(exc) is ZeroDivisionError
 
         handle, outcome = lab.begin(handler(5, 0))
         assert handle.cancel() and type((await outcome)[1]) is asyncio.CancelledError

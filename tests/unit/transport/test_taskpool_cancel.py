@@ -25,7 +25,7 @@ def test_cancel_while_suspended(run, steps):
 
     async def main(lab):
         log = []
-        handle, outcome = lab.begin(handler(log))
+        handle, outcome = await lab.started(handler(log))
         await turns(steps)
         assert handle.cancel("stop") is True
         _, exc = await outcome
@@ -55,7 +55,7 @@ def test_cancel_reaches_the_awaited_task(run):
     async def main(lab):
         for wait in (0, 1, 3):
             log = []
-            handle, outcome = lab.begin(handler(log))
+            handle, outcome = await lab.started(handler(log))
             await turns(wait)
             handle.task.cancel()
             assert type((await outcome)[1]) is asyncio.CancelledError
@@ -85,14 +85,14 @@ def test_cancel_of_what_is_done_or_does_not_obey(run):
     async def main(lab):
         for waits in (0, 2):
             done = lab.loop.create_future()
-            handle, outcome = lab.begin(handler(done))
+            handle, outcome = await lab.started(handler(done))
             await turns(waits)
             done.set_result(1)
             handle.cancel()
             assert await outcome == (("cancelled", True), None)
 
             stubborn = Stubborn()
-            handle, outcome = lab.begin(handler(stubborn))
+            handle, outcome = await lab.started(handler(stubborn))
             await turns(waits)
             handle.cancel()
             await turns(4)
@@ -102,7 +102,7 @@ def test_cancel_of_what_is_done_or_does_not_obey(run):
 
             inner = asyncio.create_task(swallow(lab.loop.create_future()))
             await turns()
-            handle, outcome = lab.begin(handler(inner))
+            handle, outcome = await lab.started(handler(inner))
             await turns(waits)
             handle.cancel()
             assert await outcome == ("swallowed", None)
@@ -243,7 +243,7 @@ def test_a_second_cancel_is_not_swallowed(run):
     async def main(lab):
         inner = asyncio.create_task(_hard_to_cancel())
         await turns()
-        handle, outcome = lab.begin(handler(inner))
+        handle, outcome = await lab.started(handler(inner))
         while not inner.done():
             await asyncio.sleep(0)
         # The child has swallowed the first one; its result is on the way.
@@ -261,7 +261,7 @@ def test_cancel_a_handler_that_swallows_it(run):
         return asyncio.current_task().cancelling()
 
     async def main(lab):
-        handle, outcome = lab.begin(handler())
+        handle, outcome = await lab.started(handler())
         for _ in range(2):
             assert handle.cancel()
             await turns()

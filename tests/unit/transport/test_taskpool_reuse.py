@@ -7,11 +7,20 @@ import sys
 import weakref
 
 import pytest
-from taskpool_lab import LOOPS, VAR, Lab, new_loop_fixture, plain_outcome, run_fixture, turns
+from taskpool_lab import (
+    LOOPS,
+    VAR,
+    Lab,
+    kind_fixture,
+    new_loop_fixture,
+    plain_outcome,
+    run_fixture,
+    turns,
+)
 
-from wirespeed.transport.taskpool import TaskPool
+from wirespeed.transport.pooled_tasks import PooledTasks
 
-__all__ = ["new_loop_fixture", "run_fixture"]
+__all__ = ["kind_fixture", "new_loop_fixture", "run_fixture"]
 
 KEPT = []
 LEFTOVERS = {
@@ -110,7 +119,7 @@ def test_cancel_after_the_end_changes_nothing(run):
         return "result"
 
     async def main(lab):
-        lab.begin(handler())
+        await lab.started(handler())
         KEPT[-1].cancel()
         await turns(1)
         assert KEPT[-1].result() == "result"
@@ -125,7 +134,8 @@ def test_all_tasks_held_by_a_monitor(run):
     async def main(lab):
         await turns()
         held = asyncio.all_tasks()
-        assert any(task.get_name().startswith("wirespeed-") for task in held)
+        parked = [task for task in held if task.get_name().startswith("wirespeed-")]
+        assert bool(parked) is lab.reuses
         assert await lab.result(handler()) not in held
         await turns()
         assert all(task.done() for task in held - {asyncio.current_task()})
@@ -166,7 +176,7 @@ def test_no_more_than_max_idle_are_kept(run, max_idle):
     run(main, max_idle=max_idle)
 
 
-def test_a_hook_that_fails_is_reported(new_loop):
+def test_a_hook_that_fails_is_reported(new_loop, kind):
     async def handler(steps):
         for _ in range(steps):
             await asyncio.sleep(0)
@@ -176,12 +186,12 @@ def test_a_hook_that_fails_is_reported(new_loop):
 
     async def main():
         loop = asyncio.get_running_loop()
-        lab = Lab(loop)
+        lab = Lab(loop, kind)
         for steps in (0, 2):
             loop.call_soon(lab.pool.start, handler(steps), hook)
             await turns(5)
         assert [str(fault["exception"]) for fault in lab.faults] == ["hook", "hook"]
-        assert lab.pool.idle == lab.pool.tasks > 0
+        assert lab.pool.idle == lab.pool.tasks and bool(lab.pool.idle) is lab.reuses
         await lab.pool.aclose()
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
@@ -210,28 +220,31 @@ def test_a_handler_that_tampers_with_the_current_task(new_loop):
         runner.run(main())
 
 
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("exception", [KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("steps", [0, 1, 2])
 @pytest.mark.parametrize("by_hook", [False, True])
-def test_keyboard_interrupt_leaves_the_loop(new_loop, kind, steps, by_hook):
+def test_keyboard_interrupt_leaves_the_loop(new_loop, exception, steps, by_hook, kind):
     async def handler():
         for _ in range(steps):
             await asyncio.sleep(0)
         if not by_hook:
-            raise kind("now")
+            raise exception("now")
 
     def hook(result, exc):
         seen.append((result, exc))
         if by_hook:
-            raise kind("now")
+            raise exception("now")
 
     loop = new_loop()
     seen = []
-    pool = TaskPool(loop)
+    pool = kind(loop)
     loop.run_until_complete(turns())
     loop.call_soon(pool.start, handler(), hook)
-    with pytest.raises(kind, match="now") as caught:
+    with pytest.raises(exception, match="now") as caught:
         loop.run_forever()
+    if kind is PooledTasks:
+        assert seen  # a plain task tells its hook one turn later
+    loop.run_until_complete(turns())
     assert seen == [(None, None if by_hook else caught.value)]
     loop.run_until_complete(pool.aclose())
     assert pool.tasks == 0
@@ -295,7 +308,7 @@ def test_aclose(run):
         assert str((await lab.outcome(closes(lab.pool)))[1]) == (
             "a handler cannot close the pool that runs it"
         )
-        running = [lab.begin(stubborn())[1] for _ in range(3)]
+        running = [(await lab.started(stubborn()))[1] for _ in range(3)]
         deferred = []
         lab.pool.start(stubborn(), lambda *args: deferred.append(args))
         second = asyncio.create_task(lab.pool.aclose())
@@ -312,10 +325,10 @@ def test_aclose(run):
     run(main)
 
 
-def test_abandon_leaves_those_that_ignore_it(new_loop):
+def test_abandon_leaves_those_that_ignore_it(new_loop, kind):
     async def main():
         loop = asyncio.get_running_loop()
-        lab = Lab(loop)
+        lab = Lab(loop, kind)
         release = asyncio.Event()
 
         async def ignores():
@@ -327,7 +340,7 @@ def test_abandon_leaves_those_that_ignore_it(new_loop):
             return "at last"
 
         await turns()
-        outcomes = [lab.begin(ignores())[1] for _ in range(2)]
+        outcomes = [(await lab.started(ignores()))[1] for _ in range(2)]
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.005):
                 await lab.pool.aclose()
@@ -347,7 +360,7 @@ def test_a_loop_that_closes_without_aclose(new_loop, state, caplog, monkeypatch)
     unraisable = []
     monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
     loop = new_loop()
-    pool = TaskPool(loop)
+    pool = PooledTasks(loop)
     ended = []
 
     async def wait():
@@ -379,12 +392,12 @@ def test_a_loop_that_closes_without_aclose(new_loop, state, caplog, monkeypatch)
     assert ended == ([True] if state == "running" else [])
 
 
-def test_asyncio_run_without_aclose(new_loop, caplog):
+def test_asyncio_run_without_aclose(new_loop, caplog, kind):
     seen = []
 
     async def main():
         loop = asyncio.get_running_loop()
-        lab = Lab(loop)
+        lab = Lab(loop, kind)
         loop.call_soon(lab.pool.start, asyncio.sleep(100), lambda *args: seen.append(args))
         await asyncio.gather(*(lab.result(asyncio.sleep(0)) for _ in range(3)))
         return lab
@@ -400,7 +413,7 @@ def test_asyncio_run_without_aclose(new_loop, caplog):
 # --- kinds of loops ---
 
 
-def test_debug_mode(new_loop, caplog):
+def test_debug_mode(new_loop, caplog, kind):
     async def handler(x):
         await asyncio.sleep(0)
         async with asyncio.timeout(1):
@@ -408,7 +421,7 @@ def test_debug_mode(new_loop, caplog):
         return x
 
     async def main():
-        lab = Lab(asyncio.get_running_loop())
+        lab = Lab(asyncio.get_running_loop(), kind)
         for _ in range(2):
             assert await lab.result(asyncio.sleep(0, 1)) == 1
             assert await asyncio.gather(*map(lab.result, map(handler, range(5)))) == [*range(5)]
@@ -465,7 +478,7 @@ def test_task_factories(run, factory):
     run(main)
 
 
-def test_pure_python_tasks(monkeypatch, new_loop):
+def test_pure_python_tasks(monkeypatch, new_loop, kind):
     """Some programs (nested event loops) put these in the place of the C ones."""
     tasks = asyncio.tasks
     for name in ("_enter_task", "_leave_task", "_register_task", "_unregister_task"):
@@ -487,7 +500,7 @@ def test_pure_python_tasks(monkeypatch, new_loop):
         return steps
 
     loop = new_loop()
-    pool = TaskPool(loop)
+    pool = kind(loop)
     seen = []
     for _ in range(2):
         for steps in (0, 1, 3):

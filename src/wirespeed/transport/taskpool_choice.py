@@ -1,0 +1,140 @@
+"""The task pool that a loop gets, and the end of that pool.
+
+`PooledTasks` reuses tasks, which relies on how CPython implements them. It is taken on versions of
+CPython that are tested, if a short trial succeeds. Elsewhere each request gets a task of its own:
+slower, with the same behaviour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import os
+import sys
+import sysconfig
+import threading
+from typing import Any
+
+from wirespeed.transport.taskpool import TaskPool
+
+logger = logging.getLogger("wirespeed.transport")
+
+TESTED = ((3, 11), (3, 12), (3, 13), (3, 14), (3, 15))
+KINDS = ("pooled", "eager")
+TRIAL_TIME = 5.0  # seconds: the trial takes about one millisecond
+LAST_WAIT = 0.25  # seconds that handlers get after their cancellation
+
+
+def open_pool(loop: asyncio.AbstractEventLoop, *, max_idle: int = 256) -> TaskPool:
+    """A task pool for the loop. ValueError: WIRESPEED_TASKS names no kind of pool."""
+    if pool_kind() == "eager":
+        return TaskPool(loop, max_idle=max_idle)
+    from wirespeed.transport.pooled_tasks import PooledTasks
+
+    return PooledTasks(loop, max_idle=max_idle)
+
+
+def pool_kind() -> str:
+    """``"pooled"`` or ``"eager"``: what WIRESPEED_TASKS says, else what fits the interpreter."""
+    wanted = os.environ.get("WIRESPEED_TASKS")
+    if not wanted:
+        return _fitting_kind()
+    if wanted not in KINDS:
+        raise ValueError(f"WIRESPEED_TASKS={wanted!r} is neither pooled nor eager")
+    return wanted
+
+
+@functools.cache
+def _fitting_kind() -> str:
+    if (
+        sys.implementation.name != "cpython"
+        or sys.version_info[:2] not in TESTED
+        or sysconfig.get_config_var("Py_GIL_DISABLED")
+    ):
+        logger.info("tasks are not reused: this Python is not a tested one")
+        return "eager"
+    if not reuse_works():
+        logger.warning("tasks are not reused: the trial failed on this Python")
+        return "eager"
+    return "pooled"
+
+
+def reuse_works() -> bool:
+    """Park, run, suspend, cancel and reuse tasks on a loop of their own, and compare.
+
+    The trial runs in a thread of its own, for the caller's thread may be running a loop.
+    """
+    passed: list[bool] = []
+    thread = threading.Thread(target=_try, args=(passed,), name="wirespeed-trial", daemon=True)
+    thread.start()
+    thread.join(TRIAL_TIME)
+    return passed == [True]
+
+
+def _try(passed: list[bool]) -> None:
+    try:
+        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+            passed.append(runner.run(_trial()))
+    except BaseException:
+        logger.debug("the trial of reused tasks failed", exc_info=True)
+
+
+async def _trial() -> bool:
+    from wirespeed.transport.pooled_tasks import PooledTasks
+
+    loop = asyncio.get_running_loop()
+    pool = PooledTasks(loop)
+    kept: list[Any] = []
+
+    async def run(*, waits: bool = False, cancelled: bool = False, keeps: bool = False) -> Any:
+        outcome = loop.create_future()
+        future = loop.create_future()
+
+        async def handler() -> tuple[str, int]:
+            task = asyncio.current_task()
+            assert task is not None
+            if waits or cancelled:
+                await future
+            if task is not asyncio.current_task():
+                raise RuntimeError("the current task has changed")
+            if keeps:
+                kept.append(task)
+            return task.get_name(), task.cancelling()
+
+        def begin() -> None:
+            running = pool.start(handler(), lambda *args: outcome.set_result(args))
+            if (running is None) is (waits or cancelled):
+                raise RuntimeError("the first step did not run at once")
+            if running is not None:
+                loop.call_soon(running.cancel if cancelled else future.set_result, None)
+
+        loop.call_soon(begin)
+        result, exc = await outcome
+        await asyncio.sleep(0)
+        if exc is not None and not (cancelled and type(exc) is asyncio.CancelledError):
+            raise exc
+        return result
+
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    first = await run()
+    same = [first == await run(), first == await run(waits=True), first == await run()]
+    ended = await run(cancelled=True) is None
+    next_one = await run()
+    clean = next_one is not None and next_one[1] == 0
+    left = [await run(keeps=True, waits=waits) for waits in (False, True)]
+    fresh = len({next_one, *left, await run()}) == 3  # the first keeper had `next_one`'s task
+    await pool.aclose()
+    alone = asyncio.all_tasks() == {asyncio.current_task()}
+    return all((*same, ended, clean, fresh, alone, pool.tasks == 0))
+
+
+async def close_pool(pool: TaskPool) -> None:
+    """Cancel the handlers; those that ignore their cancellation are left behind."""
+    closing = asyncio.ensure_future(pool.aclose())
+    await asyncio.wait([closing], timeout=LAST_WAIT)
+    if not closing.done():
+        closing.cancel()
+        await asyncio.wait([closing])
+        logger.warning("%d handlers ignore their cancellation and are left behind", pool.abandon())
