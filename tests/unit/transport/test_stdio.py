@@ -387,7 +387,7 @@ def test_a_tool_that_ignores_its_cancellation_does_not_hold_the_exit(
         peer.end_input()
         assert peer.rest() == b""
         assert peer.wait() == 0
-        assert "1 tools ignore their cancellation" in peer.stderr()
+        assert "1 handlers ignore their cancellation" in peer.stderr()
         assert "Traceback" not in peer.stderr()
         assert "Task was destroyed" not in peer.stderr()
 
