@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 import msgspec
@@ -45,6 +46,12 @@ from wirespeed.server.launch import is_coroutine_function
 __all__ = ["Answering", "Question", "answer_text", "question_of"]
 
 Handler = Callable[[Any], Any]
+
+# Handlers that run inside of each other in the modern era: a handler may call a tool, which asks
+# the client, whose handler calls a tool. In the legacy eras ``Limits.max_in_flight`` is the limit.
+MAX_NESTED = 32
+
+_nested: ContextVar[int] = ContextVar("wirespeed_nested_handlers", default=0)
 
 encode = msgspec.json.Encoder().encode
 _decoders = {method: msgspec.json.Decoder(kind).decode for method, kind in PARAMS.items()}
@@ -208,6 +215,10 @@ class Answering:
         name, handler = self._handler(question)
         if handler is None:
             raise HandlerFailed(f"the client has no {name}")
+        nested = _nested.get()
+        if nested >= MAX_NESTED:
+            raise HandlerFailed(f"{name} is nested in {nested} other handlers (the limit)")
+        reset = _nested.set(nested + 1)
         try:
             with telling(reporter):
                 value = await self._run(handler, question.request)
@@ -224,6 +235,8 @@ class Answering:
             raise HandlerFailed(f"{name} was cancelled") from exc
         except Exception as exc:
             raise HandlerFailed(f"{name} failed: {type(exc).__name__}: {exc}") from exc
+        finally:
+            _nested.reset(reset)
 
     async def _run(self, handler: Handler, request: Any) -> Any:
         """Call a handler: a coroutine function on the loop, a plain one in a worker thread, so that

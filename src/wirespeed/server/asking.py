@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec import UNSET, Raw
 
-from wirespeed.errors import InvalidResponse, LimitExceeded, ProtocolError
+from wirespeed.errors import InvalidResponse, LimitExceeded, LocalError, ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.protocol.asking import CREATE_MESSAGE, ELICIT, LIST_ROOTS
 from wirespeed.protocol.revisions import META_SERVER_INFO
@@ -93,13 +93,26 @@ class Asker:
     async def ask(self, question: InputRequest, how: How) -> Any:
         """The client's answer, typed. MissingCapability: it cannot be asked this, and is not."""
         params = question.encoded(self.capabilities, self.version)
+        self._check_running()
         if self.call.asker is not None:
             return question.answer(
                 await self.call.asker.ask(question.kind, question.method, params)
             )
-        if self.call.ended:  # whoever caught its cancellation may not ask any more
-            raise asyncio.CancelledError
         return await self.put(question, params, how)
+
+    def _check_running(self) -> None:
+        """LocalError: the handler has ended. CancelledError: the handler was cancelled, caught
+        that, and goes on."""
+        if self.call.context is None:
+            raise self._over()
+        if self.call.ended and self.call.asker is None:
+            raise asyncio.CancelledError
+
+    def _over(self) -> LocalError:
+        operation = self.call.operation
+        return LocalError(
+            f"the {operation.kind} {operation.name!r} has ended, so its client cannot be asked"
+        )
 
     async def put(self, question: InputRequest, params: bytes, how: How) -> Any:
         """Ask, in the way of the era."""
@@ -117,8 +130,7 @@ class Asker:
         if not required.requests:  # it only wants to be called again
             await asyncio.sleep(min(1.0, 0.05 * 2 ** (self._rounds - 1)))
         encoded = self._encoded(required)
-        if self.call.ended:
-            raise asyncio.CancelledError
+        self._check_running()
         waiting = [
             asyncio.ensure_future(self._send(required.requests[key], params))
             for key, params in encoded.items()
@@ -295,7 +307,10 @@ class Rounds(Asker):
                         one.set_exception(exc)
                 return
         for one in waiting:
-            one.cancel()  # tasks that the handler started and does not wait for end, too
+            if self.call.context is not None:
+                one.cancel()  # ends the tasks that the handler started, too
+            elif not one.done():
+                one.set_exception(self._over())
 
     async def require(self, required: InputRequired) -> bool:
         if self.call.asker is not None:

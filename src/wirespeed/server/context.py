@@ -307,6 +307,7 @@ class Context:
             InvalidResponse: The answer does not fit.
             RemoteError: The client answered with an error.
             CallTimeout, ConnectionClosed: There is no answer.
+            LocalError: The handler has ended; a task that it started cannot ask for it.
             LimitExceeded: As many questions as ``Limits.max_outstanding`` are under way.
         """
         from wirespeed.server.questions import ElicitRequest

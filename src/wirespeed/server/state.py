@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import itertools
 import logging
 import math
 import os
@@ -45,7 +46,7 @@ MIN_SECRET = 16  # bytes
 
 _VERSION = 1
 _MAC = 32  # bytes
-_MAX_USED = 131_072  # nonces kept for `single_use`
+_CHUNK = 4096  # serial numbers whose use is recorded together, for `single_use`
 
 _encode = msgspec.json.Encoder().encode
 _sorted = msgspec.json.Encoder(order="sorted").encode
@@ -157,7 +158,11 @@ class Sealer:
         self._ttl = ttl
         self._max = max_bytes
         self._clock = clock
-        self._used: dict[str, int] | None = {} if single_use else None
+        self._pid = 0  # of the process that the two below belong to: servers may be forked
+        self._series = b""
+        self._serial = itertools.count()
+        # for each chunk of serial numbers: a bit for each number used, and when the last expires
+        self._used: dict[tuple[bytes, int], tuple[int, int]] | None = {} if single_use else None
 
     def _macs(self, payload: bytes) -> Iterable[bytes]:
         import hmac  # most servers never get here
@@ -170,7 +175,11 @@ class Sealer:
 
     def seal(self, state: RequestState, binding: str) -> str:
         """The text for the client. `LimitExceeded`: what was answered so far is too much."""
-        nonce = base64.b64encode(os.urandom(12), b"-_").decode()
+        if self._pid != os.getpid():
+            self._pid, self._series = os.getpid(), os.urandom(8)
+        nonce = base64.b64encode(
+            self._series + next(self._serial).to_bytes(7, "big"), b"-_"
+        ).decode()
         expires = math.ceil(self._clock() + self._ttl)
         parts = [_VERSION, expires, nonce, binding, state.asked, state.answers, state.given]
         payload = _encode(parts if state.state is UNSET else [*parts, state.state])
@@ -221,15 +230,21 @@ class Sealer:
         return payload if any(fits) else None
 
     def _use(self, nonce: str, expires: int) -> None:
-        used, now = self._used, self._clock()
+        """Record that a state was used, as one bit: a client cannot fill the memory with states, so
+        that states need not be refused for a lack of memory."""
+        used = self._used
         assert used is not None
-        if nonce in used:
+        decoded = base64.b64decode(nonce, b"-_")
+        number, bit = divmod(int.from_bytes(decoded[8:], "big"), _CHUNK)
+        chunk = decoded[:8], number
+        if chunk not in used:
+            now = self._clock()
+            for old in [key for key, (_, until) in used.items() if until <= now]:
+                del used[old]
+        bits, until = used.get(chunk, (0, 0))
+        if bits >> bit & 1:
             raise _refused("it was used already")
-        if len(used) >= _MAX_USED:
-            self._used = used = {n: at for n, at in used.items() if at > now}
-            if len(used) >= _MAX_USED:  # forgetting one would let it be used again
-                raise ProtocolError(codes.OVERLOADED, "Too many requests")
-        used[nonce] = expires
+        used[chunk] = bits | 1 << bit, max(until, expires)
 
 
 def _refused(reason: str) -> ProtocolError:

@@ -26,11 +26,11 @@ class Asking:
         self.told: list[Any] = []
 
         @server.tool
-        async def ask(ctx: Context, ttl: float | None = None) -> str:
+        async def ask(ctx: Context) -> str:
             def tell(*how: Any) -> None:
                 self.told.append(how)
 
-            answer = await ctx.sample("Hi", max_tokens=9, ttl=ttl, on_progress=tell)
+            answer = await ctx.sample("Hi", max_tokens=9, on_progress=tell)
             return answer.text
 
         @server.tool
@@ -73,16 +73,6 @@ def test_a_handler_in_a_thread_does_so(run: Run) -> None:
         async with Client(asking.server, on_sample=in_thread) as client:
             assert (await client.call_tool("ask")).text == "hello"
         assert asking.told == [(1, None, None), (2, None, None)]
-
-    run(main())
-
-
-def test_a_handler_that_works_on_a_task_does_so(run: Run) -> None:
-    async def main() -> None:
-        asking = Asking("2025-11-25")
-        async with Client(asking.server, on_sample=on_loop, task_requests=True) as client:
-            assert (await client.call_tool("ask", {"ttl": 60})).text == "hello"
-        assert [how[0] for how in asking.told] == [1, 2, 3, 4]
 
     run(main())
 

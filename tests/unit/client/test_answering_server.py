@@ -114,3 +114,32 @@ def test_a_handler_that_fails(once: Run) -> None:
     result = called(once, "book", "legacy", **options)
     assert result.is_error
     assert "mine" not in result.text
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_handlers_nested_in_each_other_have_a_limit(run: Run, plain: bool) -> None:
+    """A handler calls the tool that asks it, and so on."""
+    server = Server("echo")
+    depth = 0
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        return (await ctx.sample("Again", max_tokens=9)).text
+
+    async def on_sample(request: SampleParams) -> SampleResult:
+        nonlocal depth
+        depth += 1
+        return SampleResult(content=(await client.call_tool("ask")).text, model="m")
+
+    def in_thread(request: SampleParams) -> Any:
+        return on_sample(request)
+
+    client = Client(server, era="modern", on_sample=in_thread if plain else on_sample, timeout=30)
+
+    async def main() -> None:
+        async with client:
+            with pytest.raises(HandlerFailed, match="nested in 32 other handlers"):
+                await client.call_tool("ask")
+        assert depth == 32
+
+    run(main())

@@ -15,15 +15,16 @@ from questions_lab import (
     SAMPLED,
     again,
     answers_to,
+    enter,
     modern_request,
     play,
     tool_request,
 )
-from raw import META, cancel, modern
-from server_lab import text_of
+from raw import META, call, cancel, modern
+from server_lab import MODERN, text_of
 
 from wirespeed import Context, Server
-from wirespeed.errors import MissingCapability, RemoteError
+from wirespeed.errors import LocalError, MissingCapability, RemoteError
 from wirespeed.server import ElicitRequest, InputRequired
 from wirespeed.server import state as state_module
 
@@ -706,7 +707,38 @@ def test_a_handler_that_ended_meanwhile_has_answered(connect: Any, server: Serve
     peer = connect()
     assert text_of(peer.result(tool_request(1, "form"))) == "done"
     peer.wait_for(left[0].done)
-    assert left[0].cancelled()
+    assert isinstance(left[0].exception(), LocalError)
+    assert peer.fence() == []
+
+
+@pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
+def test_a_task_that_outlives_its_handler_cannot_ask(
+    version: str, connect: Any, server: Server
+) -> None:
+    left: list[asyncio.Task[Any]] = []
+    gate = asyncio.Event()
+
+    async def later(ctx: Context) -> None:
+        await gate.wait()
+        await ctx.sample("Hi", max_tokens=9)
+
+    @server.tool
+    async def leaves(ctx: Context) -> str:
+        left.append(asyncio.ensure_future(later(ctx)))
+        return "done"
+
+    if version == MODERN:
+        peer = connect()
+        message = tool_request(1, "leaves")
+    else:
+        peer = enter(connect, version)
+        message = call(1, "leaves")
+    assert text_of(peer.result(message)) == "done"
+    gate.set()
+    peer.wait_for(left[0].done)
+    error = left[0].exception()
+    assert isinstance(error, LocalError)
+    assert str(error) == "the tool 'leaves' has ended, so its client cannot be asked"
     assert peer.fence() == []
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import gc
 import logging
 import sys
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -238,22 +240,41 @@ def test_a_state_may_be_presented_again_unless_it_is_for_single_use(clock: Clock
     once.open(once.seal(held(), BINDING), BINDING)
 
 
-def test_used_states_are_forgotten_only_when_they_are_expired(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_MAX_USED", 2)
+def test_used_states_are_refused_however_many_there_are(clock: Clock) -> None:
+    """A client that uses many states switches nothing off for others, and costs little memory."""
     one = sealer(single_use=True, ttl=60, clock=clock)
     first = one.seal(held(), BINDING)
     one.open(first, BINDING)
-    one.open(one.seal(held(), BINDING), BINDING)
-    third = one.seal(held(), BINDING)
-    with pytest.raises(ProtocolError) as caught:
-        one.open(third, BINDING)
-    assert caught.value.code == -31000
+    gc.collect()
+    tracemalloc.start()
+    for _ in range(20_000):
+        one.open(one.seal(held(), BINDING), BINDING)
+    gc.collect()
+    grown, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert grown < 100_000
     refused(one, first)
-    clock.now += 61
-    one.open(one.seal(held(), BINDING), BINDING)
+    another = one.seal(held(), BINDING)
+    one.open(another, BINDING)
+    refused(one, another)
+    clock.now += 30
+    late = one.seal(held(), BINDING)
+    clock.now += 31
     refused(one, first)
+    one.open(late, BINDING)
+    refused(one, late)
+
+
+def test_a_state_of_another_process_is_used_once(clock: Clock) -> None:
+    """Two processes with one secret: each of them opens a state once."""
+    secrets = state_secrets(b"s" * 16)
+    one, other = (Sealer(secrets, "lab", single_use=True, clock=clock) for _ in range(2))
+    texts = [one.seal(held(), BINDING), other.seal(held(), BINDING)]
+    for text in texts:
+        one.open(text, BINDING)
+        refused(one, text)
+    other.open(texts[0], BINDING)
+    refused(other, texts[0])
 
 
 def test_the_reason_is_for_the_log_alone(caplog: pytest.LogCaptureFixture) -> None:

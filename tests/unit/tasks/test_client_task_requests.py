@@ -11,7 +11,7 @@ import pytest
 from task_lab import Run
 
 from wirespeed import Client, Context, Server
-from wirespeed.client import SampleResult, task_inbox
+from wirespeed.client import SampleResult, report_progress, task_inbox
 from wirespeed.errors import Declined, RemoteError
 from wirespeed.protocol import codes
 
@@ -155,6 +155,24 @@ def test_bad_requests(run: Run) -> None:
         await play(test, on_sample=Model())
 
     run(main())
+
+
+def test_a_handler_that_works_on_a_task_reports_progress(run: Run, recorder: Any) -> None:
+    async def main() -> None:
+        async def test(ask: Ask) -> None:
+            meta = {"_meta": {"progressToken": "p"}}
+            created = await ask("sampling/createMessage", SAMPLE | meta | {"task": {}})
+            result = await ask("tasks/result", {"taskId": created["task"]["taskId"]})
+            assert result["content"]["text"] == "hello"
+
+        async def on_sample(request: Any) -> SampleResult:
+            report_progress(1, 2)
+            return SampleResult(content="hello", model="m")
+
+        await play(test, on_sample=on_sample)
+
+    run(main())
+    assert ("client", "notification", "notifications/progress") in recorder.judged("2025-11-25")
 
 
 def test_too_many(run: Run) -> None:
