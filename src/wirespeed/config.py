@@ -19,7 +19,8 @@ Without ``cwd`` the child gets the caller's directory. Arguments are never taken
 
 Variables: ``${NAME}`` (or ``${env:NAME}``) and ``${NAME:-default}`` (for unset or empty, as in
 a shell) in ``command``, ``args``, ``env``, ``cwd``, ``url`` and ``headers``; ``$${`` is a plain
-``${``. A variable that is not set is an error, except in a server that is not enabled.
+``${``. A server with a variable that is not set can be looked at, but not used. Errors, logs and
+``repr`` show the command and the URL with their variables as they are written.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+import msgspec
 
 from wirespeed.errors import ConfigError
 
@@ -64,57 +66,73 @@ _SCHEMES: dict[str, tuple[Transport, ...]] = {
     "unix": ("unix",),
     "tcp": ("tcp",),
 }
-_ERAS: tuple[Era, ...] = ("auto", "legacy", "modern")
-_MAX_TIMEOUT = 1e9
-_SECRET = ("env", "headers")
 
 _VARIABLE = re.compile(r"\$?\$\{([^}]*)(\}?)")
 _NAME = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?\Z", re.DOTALL)
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+\Z")
 
 
-@dataclass(frozen=True, repr=False)
-class ServerConfig:
-    """One server of a configuration file, checked, with variables and paths resolved."""
+class ServerConfig(msgspec.Struct, frozen=True):
+    """One server of a configuration file, checked, with variables and paths resolved.
+
+    Attributes:
+        name: Its key in the file.
+        transport: How it is reached.
+        command, args, env, cwd: Of a child.
+        url, headers: Of a server elsewhere.
+        enabled: False: it is not to be used.
+        auto_start: False: it is to be started at its first use.
+        timeout: Seconds for one call; None for the client's default.
+        era: Which revisions the client tries.
+        extra: The keys that mean nothing to wirespeed, as they were read.
+        source: The file.
+        shown: The command and its arguments, or the URL, as the file writes them.
+        problem: Why it cannot be used: a variable that is not set. Empty if it can.
+    """
 
     name: str
     transport: Transport
     command: str | None = None
     args: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict, hash=False)
+    env: Mapping[str, str] = msgspec.field(default_factory=dict)
     cwd: str | None = None
     url: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict, hash=False)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     enabled: bool = True
     auto_start: bool = True
-    """False: to be started at its first use."""
     timeout: float | None = None
-    """Seconds for one call; None for the client's default."""
     era: Era = "auto"
-    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """The keys that mean nothing to wirespeed, as they were read."""
+    extra: Mapping[str, Any] = msgspec.field(default_factory=dict)
     source: str = "<string>"
+    shown: tuple[str, ...] = ()
+    problem: str = ""
 
     def target(self, *, stderr: StderrTarget = "inherit") -> Stdio | WebSocket | Socket:
         """What a client connects to: a ``Stdio`` (with this ``stderr``), a ``WebSocket`` with the
-        file's headers, or a ``Socket``. ConfigError for a URL or header that cannot be, and for a
-        transport that this version does not speak (``http``, ``sse``)."""
+        file's headers, or a ``Socket``. ConfigError for a variable that is not set, a URL or header
+        that cannot be, and a transport that this version does not speak (``http``, ``sse``)."""
+        if self.problem:
+            raise ConfigError(f"{self.source}: {self.problem}")
         if self.transport == "stdio":
             from wirespeed.client.target import Stdio
 
             assert self.command is not None
-            return Stdio(self.command, self.args, self.env or None, self.cwd, stderr=stderr)
+            shown = self.shown if _has_variable(self.shown) else None
+            return Stdio(
+                *(self.command, self.args, self.env or None, self.cwd), stderr=stderr, shown=shown
+            )
         assert self.url is not None
         from wirespeed.client.remote import Socket, WebSocket
 
         if self.transport in ("http", "sse"):
             raise self._fail(f"this version speaks stdio, ws, unix and tcp, not {self.transport}")
+        written = self.shown[0] if _has_variable(self.shown) else ""
         try:
             if self.transport == "ws":
-                return WebSocket(self.url, headers=self.headers)
+                return WebSocket(self.url, headers=self.headers, shown=written)
             if self.headers:
                 raise ValueError(f"headers mean nothing to {self.transport}:")
-            return Socket(self.url)
+            return Socket(self.url, shown=written)
         except ValueError as exc:
             raise self._fail(str(exc)) from None
 
@@ -132,19 +150,35 @@ class ServerConfig:
             fromfile["timeout"] = self.timeout
         return Client(self.target(stderr=stderr), **(fromfile | options))
 
-    def __repr__(self) -> str:
+    def __hash__(self) -> int:
+        return hash((self.source, self.name))
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:  # msgspec's own shows every field
         # Names of variables and headers only: their values, and unknown keys, may be secret.
-        what = [f"command={self.command!r}, args={list(self.args)!r}"]
-        if self.transport != "stdio":
-            what = [f"url={_public(self.url or '')!r}"]
-        for key in _SECRET:
-            if names := getattr(self, key):
-                what.append(f"{key}=<{', '.join(names)}>")
+        if self.transport == "stdio":
+            command, *args = self.shown or (self.command or "", *self.args)
+            shown: list[tuple[str, Any]] = [("command", command), ("args", args)]
+        else:
+            shown = [("url", _public(self.shown[0] if self.shown else self.url or ""))]
+        shown += [
+            (key, _Names(names)) for key in ("env", "headers") if (names := getattr(self, key))
+        ]
         if self.cwd is not None:
-            what.append(f"cwd={self.cwd!r}")
+            shown.append(("cwd", self.cwd))
         if not self.enabled:
-            what.append("enabled=False")
-        return f"ServerConfig({self.name!r}, {', '.join(what)})"
+            shown.append(("enabled", False))
+        return [("name", self.name), *shown]
+
+    def __repr__(self) -> str:
+        shown = [f"{name}={value!r}" for name, value in self.__rich_repr__()[1:]]
+        return f"ServerConfig({', '.join([repr(self.name), *shown])})"
+
+
+class _Names(tuple[str, ...]):
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<{', '.join(self)}>"
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, ServerConfig]:
@@ -174,243 +208,182 @@ def loads(
     the current directory); ``environ`` is where variables are looked up (default:
     ``os.environ``).
     """
-    document = _parse(text, source)
-    reader = _Reader(
-        source,
-        os.path.abspath(os.fspath(folder) if folder is not None else "."),
-        os.environ if environ is None else environ,
-    )
-    return reader.document(document)
-
-
-class _Object(dict[str, Any]):
-    """A JSON object that remembers that a key came twice."""
-
-    twice: str | None = None
-
-
-def _object(pairs: list[tuple[str, Any]]) -> _Object:
-    result = _Object()
-    for key, value in pairs:
-        if key in result:
-            result.twice = key
-        result[key] = value
-    return result
-
-
-def _parse(text: str | bytes, source: str) -> Any:
-    if isinstance(text, bytes):
-        try:
-            text = text.decode("utf-8-sig")
-        except UnicodeDecodeError as exc:
-            line = exc.object.count(b"\n", 0, exc.start) + 1
-            raise ConfigError(f"{source}: line {line}: the file is not UTF-8") from None
-    text = text.removeprefix("\ufeff")
-
-    def constant(word: str) -> Any:
-        raise ConfigError(f"{source}: {word} is not JSON")
-
+    folder = os.path.abspath(os.fspath(folder) if folder is not None else ".")
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=constant)
-    except json.JSONDecodeError as exc:
-        problem = _syntax_error(text, exc.pos, exc.msg)
-    except RecursionError:
-        problem = "nested too deeply"
-    except ConfigError:
-        raise
-    except ValueError as exc:  # an integer of thousands of digits
+        document = _parse(text)
+        if not isinstance(document, dict):
+            raise _Fault("", 'expected an object with "mcpServers"')
+        key = "mcpServers" if "mcpServers" in document else "servers"
+        if key not in document:
+            raise _Fault("", 'expected a key "mcpServers" (or "servers")')
+        servers = document[key]
+        if not isinstance(servers, dict):
+            raise _Fault(key, "expected an object")
+        found = {}
+        for name, raw in servers.items():
+            reader = _Reader(_join(key, name), folder, os.environ if environ is None else environ)
+            found[name] = reader.server(name, raw, source)
+        return found
+    except _Fault as exc:
         problem = str(exc)
-    # Out of the handler: as a context, JSONDecodeError would carry the text, secrets and all.
+    # Out of the handler: as a context, an error of the parser would carry the text and its secrets.
     raise ConfigError(f"{source}: {problem}")
 
 
-class _Reader:
-    """Turns a parsed document into servers; every error knows its place."""
+class _Fault(Exception):
+    """What is wrong, and where in the document."""
 
-    def __init__(self, source: str, folder: str, environ: Mapping[str, str]) -> None:
-        self.source = source
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}" if path else problem)
+
+
+class _Entry(msgspec.Struct, rename="camel"):
+    """A server as the file has it. null is as good as absent."""
+
+    type: str | None = None
+    transport: str | None = None
+    command: str | None = None
+    args: list[str] | None = None
+    env: dict[str, Any] | None = None
+    cwd: str | None = None
+    url: str | None = None
+    headers: dict[str, Any] | None = None
+    enabled: bool | None = None
+    disabled: bool | None = None
+    auto_start: bool | None = None
+    timeout: Annotated[float, msgspec.Meta(gt=0, le=1e9)] | None = None
+    era: Era | None = None
+    protocol_era: Era | None = None
+
+
+_KEYS = {field.encode_name for field in msgspec.structs.fields(_Entry)}
+
+
+class _Reader:
+    """Turns an entry into a server; every error knows its place."""
+
+    def __init__(self, path: str, folder: str, environ: Mapping[str, str]) -> None:
+        self.path = path
         self.folder = folder
         self.environ = environ
-        self.lenient = False  # leave unset variables as they are written
+        self.problem = ""
 
-    def fail(self, path: str, problem: str) -> ConfigError:
-        return ConfigError(f"{self.source}: {path + ': ' if path else ''}{problem}")
+    def server(self, name: str, raw: Any, source: str) -> ServerConfig:
+        """The server of an entry."""
+        try:
+            entry = msgspec.convert(raw, _Entry)
+        except (msgspec.ValidationError, OverflowError) as exc:
+            what, _, where = str(exc).partition(" - at `$")
+            problem = what[:1].lower() + what[1:]
+        else:
+            return self._server(name, entry, raw, source)
+        raise _Fault(self.path + where.removesuffix("`"), problem)
 
-    def expect(self, path: str, what: str, value: Any, *, secret: bool = False) -> ConfigError:
-        return self.fail(path, f"expected {what}, got {_got(value, secret)}")
-
-    def document(self, document: Any) -> dict[str, ServerConfig]:
-        if not isinstance(document, dict):
-            raise self.expect("", 'an object with "mcpServers"', document)
-        self.unique("", document)
-        key = "mcpServers" if "mcpServers" in document else "servers"
-        if key not in document:
-            raise self.fail("", 'expected a key "mcpServers" (or "servers")')
-        servers = self.object(key, document[key])
-        return {name: self.server(_join(key, name), name, servers[name]) for name in servers}
-
-    def server(self, path: str, name: str, value: Any) -> ServerConfig:
-        raw = dict(self.object(path, value))
-        enabled = self.enabled(path, raw)
-        self.lenient = not enabled
-        command = self.optional(path, "command", raw.pop("command", None))
-        args = self.args(f"{path}.args", raw.pop("args", None))
-        env = self.strings(f"{path}.env", raw.pop("env", None))
-        for variable, text in env.items():
-            if not variable or "=" in variable or "\0" in variable + text:
-                raise self.fail(_join(f"{path}.env", variable), "not a possible variable")
-        cwd = self.optional(path, "cwd", raw.pop("cwd", None))
-        url = self.optional(path, "url", raw.pop("url", None))
-        headers = self.strings(f"{path}.headers", raw.pop("headers", None))
-        transport = self.transport(path, raw, command, url)
+    def _server(self, name: str, entry: _Entry, raw: dict[str, Any], source: str) -> ServerConfig:
+        args = entry.args or []
+        if entry.command is not None:
+            shown = (entry.command, *args)
+        else:
+            shown = () if entry.url is None else (entry.url,)
+        command = self.optional("command", entry.command)
+        url = self.optional("url", entry.url)
+        cwd = self.optional("cwd", entry.cwd)
+        transport = self.transport(entry, url)
+        if transport != "stdio" and entry.url is not None:
+            shown = (entry.url,)
         if transport == "unix" and url is not None and not url.lower().startswith("unix://"):
             url = f"unix:{self.resolve(url.partition(':')[2])}"
-        auto_start = self.boolean(f"{path}.autoStart", raw.pop("autoStart", None), True)
-        timeout = self.timeout(f"{path}.timeout", raw.pop("timeout", None))
-        era = self.era(path, raw)
+        if entry.enabled is not None and entry.disabled is not None:
+            raise _Fault(self.path, 'has both "enabled" and "disabled"; leave one out')
         return ServerConfig(
-            name,
-            transport,
+            name=name,
+            transport=transport,
             command=None if command is None else self.resolve(command, only_slash=True),
-            args=args,
-            env=env,
+            args=tuple(self.expand(f"args[{i}]", arg) for i, arg in enumerate(args)),
+            env=self.strings("env", entry.env),
             cwd=None if cwd is None else self.resolve(cwd),
             url=url,
-            headers=headers,
-            enabled=enabled,
-            auto_start=auto_start,
-            timeout=timeout,
-            era=era,
-            extra=raw,
-            source=self.source,
+            headers=self.strings("headers", entry.headers),
+            enabled=entry.enabled is not False and not entry.disabled,
+            auto_start=entry.auto_start is not False,
+            timeout=entry.timeout,
+            era=entry.era or entry.protocol_era or "auto",
+            extra={key: value for key, value in raw.items() if key not in _KEYS},
+            source=source,
+            shown=shown,
+            problem=self.problem,
         )
 
-    def enabled(self, path: str, raw: dict[str, Any]) -> bool:
-        """``enabled``, or Cline's and Windsurf's ``disabled``."""
-        if "enabled" in raw and "disabled" in raw:
-            raise self.fail(path, 'has both "enabled" and "disabled"; leave one out')
-        if "disabled" in raw:
-            return not self.boolean(f"{path}.disabled", raw.pop("disabled"), False)
-        return self.boolean(f"{path}.enabled", raw.pop("enabled", None), True)
-
-    def transport(
-        self, path: str, raw: dict[str, Any], command: str | None, url: str | None
-    ) -> Transport:
-        kind: Transport | None = None
-        for key in ("type", "transport"):
-            value = raw.pop(key, None)
-            if value is None:
-                continue
-            if not isinstance(value, str) or value not in _TYPES:
-                raise self.expect(f"{path}.{key}", _choice(_TYPES), value)
-            if kind not in (None, _TYPES[value]):
-                raise self.fail(path, '"type" and "transport" say different things')
-            kind = _TYPES[value]
-        if command is None and url is None:
-            raise self.fail(path, 'expected "command" (a program to start) or "url"')
-        if kind is None:
-            if command is not None and url is not None:
-                raise self.fail(path, 'has both "command" and "url"; leave one out or add "type"')
-            if command is not None:
-                return "stdio"
-        elif kind == "stdio":
-            if command is None:
-                raise self.fail(path, 'expected "command", because its type is "stdio"')
-            return kind
+    def transport(self, entry: _Entry, url: str | None) -> Transport:
+        named = [word for word in (entry.type, entry.transport) if word is not None]
+        for word in named:
+            if word not in _TYPES:
+                raise _Fault(f"{self.path}.type", f"expected {_choice(_TYPES)}")
+        kinds = {_TYPES[word] for word in named}
+        if len(kinds) > 1:
+            raise _Fault(self.path, '"type" and "transport" say different things')
+        kind = next(iter(kinds), None)
+        if entry.command is None and url is None:
+            raise _Fault(self.path, 'expected "command" (a program to start) or "url"')
+        if kind == "stdio" or (kind is None and url is None):
+            if entry.command is None:
+                raise _Fault(self.path, 'expected "command", because its type is "stdio"')
+            return "stdio"
+        if kind is None and entry.command is not None:
+            raise _Fault(self.path, 'has both "command" and "url"; leave one out or add "type"')
         if url is None:
-            raise self.fail(path, f'expected "url", because its type is "{kind}"')
+            raise _Fault(self.path, f'expected "url", because its type is "{kind}"')
         scheme = url.partition(":")[0].lower()
         allowed = _SCHEMES.get(scheme)
-        # A disabled server may still have a variable here.
-        if allowed is None and not (self.lenient and "${" in url):
-            raise self.fail(f"{path}.url", f"expected a URL with {_choice(_SCHEMES)}")
+        if allowed is None and not self.problem:  # a variable may still stand in the URL
+            raise _Fault(f"{self.path}.url", f"expected a URL with {_choice(_SCHEMES)}")
         if kind is not None and allowed is not None and kind not in allowed:
-            raise self.fail(f"{path}.url", f'"{scheme}:" does not go with the type "{kind}"')
+            raise _Fault(f"{self.path}.url", f'"{scheme}:" does not go with the type "{kind}"')
         return kind or (allowed[0] if allowed else "http")
 
-    def args(self, path: str, value: Any) -> tuple[str, ...]:
-        if value is None:
-            return ()
-        if not isinstance(value, list):
-            raise self.expect(path, "an array of strings", value)
-        return tuple(self.string(f"{path}[{i}]", item) for i, item in enumerate(value))
-
-    def strings(self, path: str, value: Any) -> dict[str, str]:
+    def strings(self, key: str, pairs: dict[str, Any] | None) -> dict[str, str]:
         """An object of secret strings."""
-        if value is None:
-            return {}
-        pairs = self.object(path, value, secret=True)
-        return {k: self.string(_join(path, k), v, secret=True) for k, v in pairs.items()}
+        found = {}
+        for name, value in (pairs or {}).items():
+            path = _join(key, name)
+            if not isinstance(value, str):
+                raise _Fault(f"{self.path}.{path}", "expected a string; write it in quotes")
+            if key == "env" and (not name or "=" in name or "\0" in name):
+                raise _Fault(f"{self.path}.{path}", "not a possible variable")
+            found[name] = self.expand(path, value)
+        return found
 
-    def timeout(self, path: str, value: Any) -> float | None:
-        if value is None:
+    def optional(self, key: str, text: str | None) -> str | None:
+        if text is None:
             return None
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not number or not 0 < value <= _MAX_TIMEOUT:
-            raise self.expect(path, "a number of seconds above 0", value)
-        return float(value)
-
-    def era(self, path: str, raw: dict[str, Any]) -> Era:
-        for key in ("era", "protocolEra"):
-            value = raw.pop(key, None)
-            if value is not None:
-                if value not in _ERAS:
-                    raise self.expect(f"{path}.{key}", _choice(_ERAS), value)
-                return cast(Era, value)
-        return "auto"
-
-    def boolean(self, path: str, value: Any, default: bool) -> bool:
-        if value is None:
-            return default
-        if not isinstance(value, bool):
-            raise self.expect(path, "true or false", value)
-        return value
-
-    def optional(self, path: str, key: str, value: Any) -> str | None:
-        if value is None:
-            return None
-        text = self.string(f"{path}.{key}", value)
-        if not text:
-            raise self.fail(f"{path}.{key}", "expected a string that is not empty")
+        if not (text := self.expand(key, text)):
+            raise _Fault(f"{self.path}.{key}", "expected a string that is not empty")
         return text
 
-    def string(self, path: str, value: Any, *, secret: bool = False) -> str:
-        if not isinstance(value, str):
-            raise self.expect(path, "a string", value, secret=secret)
-        text = self.expand(path, value, secret)
-        if "\0" in text:
-            raise self.fail(path, "contains a null character")
-        return text
+    def expand(self, key: str, text: str) -> str:
+        path = f"{self.path}.{key}"
 
-    def object(self, path: str, value: Any, *, secret: bool = False) -> _Object:
-        if not isinstance(value, _Object):
-            raise self.expect(path, "an object", value, secret=secret)
-        self.unique(path, value)
-        return value
-
-    def unique(self, path: str, value: dict[str, Any]) -> None:
-        twice = getattr(value, "twice", None)
-        if twice is not None:
-            raise self.fail(_join(path, twice), "the key is there twice")
-
-    def expand(self, path: str, text: str, secret: bool) -> str:
         def replace(match: re.Match[str]) -> str:
             if match[0].startswith("$$"):
                 return match[0][1:]
             name = _NAME.match(match[1]) if match[2] and "${" not in match[1] else None
             if name is None:
-                shown = "something else" if secret else repr(match[0])
-                raise self.fail(path, f"expected ${{NAME}} or ${{NAME:-default}}, got {shown}")
+                raise _Fault(path, "expected ${NAME} or ${NAME:-default}")
             value = self.environ.get(name[1])
             if name[2] is not None:
                 return value or name[2]
             if value is None:
-                if self.lenient:
-                    return match[0]
-                raise self.fail(path, f"the environment variable {name[1]} is not set")
+                self.problem = self.problem or (
+                    f"{path}: the environment variable {name[1]} is not set; "
+                    f"write ${{{name[1]}:-}} if it may be empty"
+                )
+                return match[0]
             return value
 
-        return _VARIABLE.sub(replace, text)
+        text = _VARIABLE.sub(replace, text)
+        if "\0" in text:
+            raise _Fault(path, "contains a null character")
+        return text
 
     def resolve(self, path: str, *, only_slash: bool = False) -> str:
         """A path of the file as an absolute one; a bare command is left to PATH."""
@@ -423,10 +396,14 @@ class _Reader:
         return joined if ".." in path.split("/") else os.path.normpath(joined)
 
 
+def _has_variable(texts: tuple[str, ...]) -> bool:
+    return any("${" in text for text in texts)
+
+
 def _join(path: str, key: str) -> str:
     if not _PLAIN_KEY.match(key):
         return f"{path}[{json.dumps(key, ensure_ascii=False)}]"
-    return f"{path}.{key}" if path else key
+    return f"{path}.{key}"
 
 
 def _public(url: str) -> str:
@@ -438,106 +415,62 @@ def _choice(words: Any) -> str:
     return "one of " + ", ".join(f'"{word}"' for word in words)
 
 
-def _got(value: Any, secret: bool) -> str:
-    if isinstance(value, dict):
-        return "an object"
-    if isinstance(value, list):
-        return "an array"
-    if value is None or isinstance(value, bool):
-        return json.dumps(value)
-    if secret:
-        return "a string" if isinstance(value, str) else "a number"
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:59] + "…"
+# -- JSON ----------------------------------------------------------------------------------------
+
+_TRAILING = re.compile(r",\s*([}\]])")
+_HINTS = (
+    ("//", "JSON has no comments"),
+    ("/*", "JSON has no comments"),
+    ("#", "JSON has no comments"),
+    ("'", 'strings and keys go in double quotes (")'),
+)
 
 
-# -- syntax errors -----------------------------------------------------------------------
+def _parse(text: str | bytes) -> Any:
+    """The document. No error holds a part of it: it may be secret."""
+    if isinstance(text, bytes):
+        try:
+            text = text.decode("utf-8-sig")
+        except UnicodeDecodeError as exc:
+            line = exc.object.count(b"\n", 0, exc.start) + 1
+            raise _Fault("", f"line {line}: the file is not UTF-8") from None
+    text = text.removeprefix("\ufeff")
 
-# A string that is not finished where the search ends is a token too.
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.DOTALL)
-_KEY_END = re.compile(r"\s*:")
-_NEXT = re.compile(r'"[^"\n]{0,40}"?|[^\s{}\[\]:,"]{1,40}|[{}\[\]:,]+')
-_TRAILING = re.compile(r",(\s*)([}\]])")
+    def constant(word: str) -> Any:
+        raise _Fault("", f"{word} is not JSON")
+
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_constant=constant)
+    except json.JSONDecodeError as exc:
+        problem = _syntax_fault(text, exc.pos, exc.msg)
+    except RecursionError:
+        problem = "nested too deeply"
+    except ValueError as exc:  # an integer of thousands of digits
+        problem = str(exc)
+    raise _Fault("", problem)
 
 
-def _syntax_error(text: str, pos: int, message: str) -> str:
-    """Line, column, place and the line itself up to the fault, without secret values."""
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _Fault("", f"the key {json.dumps(twice, ensure_ascii=False)} is there twice")
+    return found
+
+
+def _syntax_fault(text: str, pos: int, message: str) -> str:
     if not text.strip():
         return "the file is empty"
-    # Some of the parser's messages end in "at", to be followed by the position.
-    problem = (message[0].lower() + message[1:]).removesuffix(" at").removesuffix(" starting")
-    # The comma is the fault, though the parser stumbles over what follows it (or, from
-    # Python 3.13 on, says so itself).
+    # From Python 3.13 on the parser points at the comma, before at what follows it.
     comma = len(text[:pos].rstrip()) - 1
     for start in (pos, comma):
-        trailing = _TRAILING.match(text, start) if start >= 0 else None
-        if trailing:
-            pos = start
-            problem = f'trailing comma before "{trailing[2]}"; JSON allows none'
+        if start >= 0 and (found := _TRAILING.match(text, start)) is not None:
+            pos, problem = start, f'trailing comma before "{found[1]}"; JSON allows none'
             break
     else:
-        if text.startswith(("//", "/*", "#"), pos):
-            problem = "JSON has no comments"
-        elif text.startswith("'", pos):
-            problem = 'strings and keys go in double quotes (")'
-        elif "escape" in problem:
-            problem += r"; write \\ for a backslash"
-        elif problem.startswith("expecting ',' delimiter"):
-            problem += "; is a comma or a quote missing?"
-        elif problem.startswith("invalid control character"):
-            problem += "; is a closing quote missing?"
+        # Some of the parser's messages end in "at", to be followed by the position.
+        problem = (message[0].lower() + message[1:]).removesuffix(" at").removesuffix(" starting")
+        problem = next((hint for mark, hint in _HINTS if text.startswith(mark, pos)), problem)
     line = text.count("\n", 0, pos) + 1
-    begin = text.rfind("\n", 0, pos) + 1
-    path, hidden = _survey(text, pos)
-    inside = any(key in _SECRET for key in path)
-    shown = list(text[begin:pos])
-    for first, last in hidden:
-        for i in range(max(first, begin), min(last, pos)):
-            if not shown[i - begin].isspace():
-                shown[i - begin] = "*"
-    after = _NEXT.match(text, pos)
-    rest = text[pos:].partition("\n")[0]
-    if after and not (inside and after[0][0] not in "{}[]:,"):
-        shown.append(after[0])
-        rest = rest[len(after[0]) :]
-    if rest.strip():
-        shown.append(" …")
-    prefix = "".join(shown).replace("\t", " ").replace("\r", "")
-    column = pos - begin
-    if column > 80:  # a file that is one long line
-        prefix, column = "…" + prefix[column - 79 :], 80
-    place = ""
-    for key in path:
-        place = f"{place}[{key}]" if isinstance(key, int) else _join(place, key)
-    where = f" (in {place})" if place else ""
-    return (
-        f"line {line}, column {pos - begin + 1}{where}: {problem}\n"
-        f"    {prefix.rstrip()}\n    {' ' * column}^"
-    )
-
-
-def _survey(text: str, pos: int) -> tuple[list[str | int], list[tuple[int, int]]]:
-    """The JSON path at ``pos``, and the secret values before it.
-
-    The text before ``pos`` is valid as far as it goes: the parser has been there.
-    """
-    # One entry an open container: the key, or the index, of what is next in it.
-    stack: list[str | int | None] = []
-    hidden: list[tuple[int, int]] = []
-    word = ""
-    for token in _TOKEN.finditer(text, 0, pos):
-        last, word = word, token[0]
-        if word in "{[":
-            stack.append(0 if word == "[" else None)
-        elif word in "}]":
-            del stack[-1:]
-        elif word == ":":
-            if stack:
-                stack[-1] = json.loads(last)
-        elif word == ",":
-            if stack:
-                stack[-1] = stack[-1] + 1 if isinstance(stack[-1], int) else None
-        # The keys inside of env and headers are shown, the values are not.
-        elif any(part in _SECRET for part in stack) and not _KEY_END.match(text, token.end(), pos):
-            hidden.append(token.span())
-    return [part for part in stack if part is not None], hidden
+    return f"line {line}, column {pos - text.rfind(chr(10), 0, pos)}: {problem}"

@@ -54,6 +54,7 @@ class WebSocket:
         ping_interval: Seconds between two pings; None for none.
         ping_timeout: Seconds that the server has to answer one, before it is taken for gone.
         close_timeout: Seconds that the server has to answer the closing frame.
+        shown: The URL as errors, logs and ``repr`` show it, where its host or path holds a secret.
 
     Raises TypeError or ValueError for an argument of the wrong type or value. Values of headers,
     the token and the query of the URL never appear in ``repr`` or errors.
@@ -86,9 +87,10 @@ class WebSocket:
         ping_interval: float | None = 20.0,
         ping_timeout: float = 20.0,
         close_timeout: float = 5.0,
+        shown: str = "",
     ) -> None:
         set_ = object.__setattr__
-        address = _address("WebSocket", url, _WEBSOCKET)
+        address = _address("WebSocket", url, _WEBSOCKET, shown)
         set_(self, "url", url)
         set_(self, "address", address)
         set_(self, "headers", _headers(headers))
@@ -164,6 +166,7 @@ class Socket:
             encryption nor authentication: for this machine or a trusted network only.
         restart: As of `WebSocket`.
         open_timeout: Seconds for connecting.
+        shown: As of `WebSocket`.
 
     Raises TypeError or ValueError for an argument of the wrong type or value.
     """
@@ -175,10 +178,15 @@ class Socket:
     """The URL, taken apart."""
 
     def __init__(
-        self, url: str, *, restart: int | bool | None = None, open_timeout: float = 10.0
+        self,
+        url: str,
+        *,
+        restart: int | bool | None = None,
+        open_timeout: float = 10.0,
+        shown: str = "",
     ) -> None:
         set_ = object.__setattr__
-        set_(self, "address", _address("Socket", url, _STREAM))
+        set_(self, "address", _address("Socket", url, _STREAM, shown))
         set_(self, "url", url)
         set_(self, "restart", _restart(restart))
         set_(self, "open_timeout", _seconds("open_timeout", open_timeout))
@@ -189,7 +197,7 @@ class Socket:
         return str(self.address)
 
     def __repr__(self) -> str:
-        parts = [repr(self.url)]
+        parts = [repr(self.address.shown or self.url)]
         parts += [
             f"{name}={getattr(self, name)!r}"
             for name in ("restart", "open_timeout")
@@ -215,10 +223,10 @@ def from_url(url: str) -> WebSocket | Socket:
     )
 
 
-def _address(what: str, url: str, schemes: tuple[str, ...]) -> Address:
+def _address(what: str, url: str, schemes: tuple[str, ...], shown: str) -> Address:
     if not isinstance(url, str):
         raise TypeError(f"url must be a string, not {type(url).__name__}")
-    address = parse(url)
+    address = parse(url, shown)
     if address.scheme not in schemes:
         other = "Socket" if what == "WebSocket" else "WebSocket"
         raise ValueError(

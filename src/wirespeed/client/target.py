@@ -74,6 +74,9 @@ class Stdio:
     shutdown_grace
         Seconds that the server has to exit after its stdin was closed, and again after
         SIGTERM, before it is killed.
+    shown
+        The command and its arguments as errors, logs and ``repr`` show them, where the
+        real ones hold a secret; None for the real ones.
 
     Raises TypeError or ValueError for an argument of the wrong type or value.
     """
@@ -87,6 +90,7 @@ class Stdio:
     inherit_env: bool = field(default=False, kw_only=True)
     restart: int = field(default=0, kw_only=True)
     shutdown_grace: float = field(default=2.0, kw_only=True)
+    shown: tuple[str, ...] | None = field(default=None, compare=False, kw_only=True)
 
     # Written by hand so that callers may pass any iterable, paths, and True for restart.
     def __init__(
@@ -100,6 +104,7 @@ class Stdio:
         inherit_env: bool = False,
         restart: int | bool = 0,
         shutdown_grace: float = 2.0,
+        shown: Iterable[str] | None = None,
     ) -> None:
         set_ = object.__setattr__
         set_(self, "command", _text("command", command))
@@ -122,6 +127,7 @@ class Stdio:
         if not (isinstance(shutdown_grace, (int, float)) and 0 <= shutdown_grace < math.inf):
             raise ValueError(f"shutdown_grace must be seconds >= 0, not {shutdown_grace!r}")
         set_(self, "shutdown_grace", float(shutdown_grace))
+        set_(self, "shown", None if shown is None else tuple(shown))
 
     @property
     def argv(self) -> list[str]:
@@ -131,7 +137,7 @@ class Stdio:
     @property
     def command_line(self) -> str:
         """The command as it would be typed in a shell, for people to read."""
-        return shlex.join(self.argv)
+        return shlex.join(self.shown or self.argv)
 
     @property
     def directory(self) -> str:
@@ -144,9 +150,10 @@ class Stdio:
         return base | dict(self.env or {})
 
     def __repr__(self) -> str:
-        parts = [repr(self.command)]
-        if self.args:
-            parts.append(repr(list(self.args)))
+        command, *args = self.shown or self.argv
+        parts = [repr(command)]
+        if args:
+            parts.append(repr(args))
         if self.env:
             parts.append(f"env=<{', '.join(self.env)}>")
         parts += [

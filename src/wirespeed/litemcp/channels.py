@@ -70,6 +70,7 @@ def _with_credentials(
         ping_interval=target.ping_interval,
         ping_timeout=target.ping_timeout,
         close_timeout=target.close_timeout,
+        shown=target.address.shown,
     )
 
 

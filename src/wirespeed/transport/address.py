@@ -20,6 +20,7 @@ class Address(msgspec.Struct, frozen=True, repr_omit_defaults=True):
         port: 0 when a server may take any; also 0 for ``unix``.
         path: The URL's path, ``/`` when it has none; the file for ``unix``; empty for ``tcp``.
         query: What follows the question mark of a WebSocket URL.
+        shown: The URL as people see it, where the real one holds a secret; else empty.
     """
 
     scheme: str
@@ -27,6 +28,7 @@ class Address(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     port: int = 0
     path: str = ""
     query: str = ""
+    shown: str = ""
 
     @property
     def is_websocket(self) -> bool:
@@ -50,6 +52,8 @@ class Address(msgspec.Struct, frozen=True, repr_omit_defaults=True):
         return host if self.port == DEFAULT_PORTS.get(self.scheme) else f"{host}:{self.port}"
 
     def __str__(self) -> str:
+        if self.shown:
+            return _public(self.shown)
         if self.scheme == "unix":
             return f"unix:{self.path}"
         return f"{self.scheme}://{self.authority}{self.path}"
@@ -61,51 +65,53 @@ class Address(msgspec.Struct, frozen=True, repr_omit_defaults=True):
         return [("url", str(self))]
 
 
-def parse(url: str) -> Address:
-    """The address that a URL names.
+def parse(url: str, shown: str = "") -> Address:
+    """The address that a URL names. ``shown``: as of `Address`; errors show it, too.
 
     ``unix:/path`` or ``unix:relative/path``; ``tcp://host:port``; ``ws://host[:port][/path][?query]``
     and ``wss://…``. ValueError says what is wrong; its text never holds a password or a query.
     """
     if not isinstance(url, str):
         raise TypeError(f"a URL is a string, not {type(url).__name__}")
+    name = _public(shown or url)
     scheme, colon, rest = url.partition(":")
     scheme = scheme.lower()
     if not colon or scheme not in ("ws", "wss", "tcp", "unix"):
-        raise ValueError(f"{_public(url)!r} is no URL to listen at or connect to: use {FORMS}")
+        raise ValueError(f"{name!r} is no URL to listen at or connect to: use {FORMS}")
     if scheme == "unix":
-        return _unix(rest)
+        return _unix(rest, shown)
     if any(c <= " " or c == "\x7f" for c in url):
-        raise ValueError(f"{_public(url)!r} has a space or a control character in it")
+        raise ValueError(f"{name!r} has a space or a control character in it")
     if not rest.startswith("//"):
-        raise ValueError(f"{_public(url)!r} has no host: use {FORMS}")
+        raise ValueError(f"{name!r} has no host: use {FORMS}")
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError as exc:
-        raise ValueError(f"{_public(url)!r} is not a good URL: {_reason(exc)}") from None
+        raise ValueError(f"{name!r} is not a good URL: {_reason(exc)}") from None
     if "@" in parts.netloc:
         raise ValueError("a URL must not hold a user or password: use a token or headers")
     if "#" in url:
-        raise ValueError(f"{_public(url)!r}: a fragment has no meaning here (RFC 6455 section 3)")
+        raise ValueError(f"{name!r}: a fragment has no meaning here (RFC 6455 section 3)")
     if not host:
         raise ValueError(
-            f"{_public(url)!r} has no host: 127.0.0.1 is this machine alone, "
+            f"{name!r} has no host: 127.0.0.1 is this machine alone, "
             "0.0.0.0 or [::] is every network"
         )
-    host = _host(host, bracketed="[" in parts.netloc, url=url)
+    host = _host(host, bracketed="[" in parts.netloc, name=name)
     if scheme == "tcp":
         if port is None:
-            raise ValueError(f"{_public(url)!r} has no port: use tcp://host:port")
+            raise ValueError(f"{name!r} has no port: use tcp://host:port")
         if parts.path not in ("", "/") or "?" in url:
-            raise ValueError(f"{_public(url)!r}: tcp:// has neither path nor query")
-        return Address(scheme, host, port)
+            raise ValueError(f"{name!r}: tcp:// has neither path nor query")
+        return Address(scheme, host, port, shown=shown)
     return Address(
         scheme,
         host,
         DEFAULT_PORTS[scheme] if port is None else port,
         _quoted(parts.path) or "/",
         quote(parts.query, safe="/?%:@!$&'()*+,;=-._~"),
+        shown,
     )
 
 
@@ -125,31 +131,32 @@ def _quoted(path: str) -> str:
     return quote(path, safe="/%:@!$&'()*+,;=-._~")
 
 
-def _unix(rest: str) -> Address:
+def _unix(rest: str, shown: str) -> Address:
     path = rest
+    name = shown or f"unix:{rest}"
     if rest.startswith("//"):
         # unix:///path is written often; what stands between // and / would be a host
         path = rest[2:]
         if not path.startswith("/"):
-            raise ValueError(f"'unix:{rest}' names a host: use unix:/path or unix:relative/path")
+            raise ValueError(f"{name!r} names a host: use unix:/path or unix:relative/path")
     if not path or path.endswith("/"):
-        raise ValueError(f"'unix:{rest}' names no file: use unix:/path")
+        raise ValueError(f"{name!r} names no file: use unix:/path")
     if "\0" in path:
         raise ValueError("a socket's path contains a null character")
-    return Address("unix", path=path)
+    return Address("unix", path=path, shown=shown)
 
 
-def _host(host: str, *, bracketed: bool, url: str) -> str:
+def _host(host: str, *, bracketed: bool, name: str) -> str:
     if bracketed:
         try:
             ipaddress.IPv6Address(host)
         except ValueError:
-            raise ValueError(f"{_public(url)!r}: {host!r} is no IPv6 address") from None
+            raise ValueError(f"{name!r}: its host is no IPv6 address") from None
         return host
     try:
         return host if host.isascii() else host.encode("idna").decode("ascii")
     except UnicodeError:
-        raise ValueError(f"{_public(url)!r}: {host!r} is no host name") from None
+        raise ValueError(f"{name!r}: its host is no host name") from None
 
 
 def _public(url: str) -> str:

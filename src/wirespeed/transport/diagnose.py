@@ -31,7 +31,7 @@ def launch_reason(target: Stdio, cwd: str, environ: dict[str, str], exc: Excepti
     code = exc.errno if isinstance(exc, OSError) else None
     reason = _cwd_fault(target, cwd)
     if reason is None and code in (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR):
-        reason = _command_fault(target.command, cwd, environ, code)
+        reason = _command_fault(target, cwd, environ, code)
     if reason is None:
         detail = exc.strerror if isinstance(exc, OSError) else None
         reason = detail or str(exc) or type(exc).__name__
@@ -50,7 +50,9 @@ def _cwd_fault(target: Stdio, cwd: str) -> str | None:
     return None
 
 
-def _command_fault(command: str, cwd: str, environ: dict[str, str], code: int) -> str | None:
+def _command_fault(target: Stdio, cwd: str, environ: dict[str, str], code: int) -> str | None:
+    command = target.command
+    shown = repr(command if target.shown is None else target.shown[0])
     if "/" in command:
         path = os.path.join(cwd, command)
         where = "" if os.path.isabs(command) else f" (that is {path})"
@@ -61,25 +63,27 @@ def _command_fault(command: str, cwd: str, environ: dict[str, str], code: int) -
             first = command.partition(" ")[0]
             if first != command and _on_path(first, cwd, environ):
                 hint = "; give the arguments apart from the command"
-            return f"{command!r} was not found on the server's PATH{hint}"
+            return f"{shown} was not found on the server's PATH{hint}"
         path, where = found, f" (that is {found})"
+    if target.shown is not None:
+        where = ""
     try:
         mode = os.stat(path).st_mode
     except PermissionError:
-        return f"{command!r}{where} may not be looked up"
+        return f"{shown}{where} may not be looked up"
     except OSError:
-        return f"{command!r}{where} does not exist"
+        return f"{shown}{where} does not exist"
     if stat.S_ISDIR(mode):
-        return f"{command!r}{where} is a directory"
+        return f"{shown}{where} is a directory"
     if not os.access(path, os.X_OK):
-        return f"{command!r}{where} is not executable"
+        return f"{shown}{where} is not executable"
     if code == errno.ENOEXEC:
-        return f"{command!r}{where} is not a program for this system, and has no #! line"
+        return f"{shown}{where} is not a program for this system, and has no #! line"
     if code == errno.ENOENT:
         interpreter = _interpreter(path)
         if interpreter:
-            return f"the interpreter {interpreter!r} that {command!r}{where} names is missing"
-        return f"the loader or a library that {command!r}{where} needs is missing"
+            return f"the interpreter {interpreter!r} that {shown}{where} names is missing"
+        return f"the loader or a library that {shown}{where} needs is missing"
     return None
 
 

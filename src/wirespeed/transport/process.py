@@ -315,7 +315,9 @@ class Child:
             await launched
         except (OSError, ValueError, RuntimeError, subprocess.SubprocessError) as exc:
             reason = launch_reason(target, self.cwd, environ, exc)
-            raise LaunchError(self._describe(reason)) from exc
+            # the system's error names the real command
+            cause = exc if target.shown is None else None
+            raise LaunchError(self._describe(reason)) from cause
         finally:
             for fd in theirs:
                 os.close(fd)
@@ -384,7 +386,8 @@ class Child:
 
     def __repr__(self) -> str:
         state = describe_status(self.returncode) if self.exited else "running"
-        return f"<Child {self.target.command!r} pid={self.pid} {state}>"
+        command, *_ = self.target.shown or self.target.argv
+        return f"<Child {command!r} pid={self.pid} {state}>"
 
     # -- its end -------------------------------------------------------------------------
 
