@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ BUILD = HERE / ".build"
 RIVALS = HERE / "rivals"
 
 TIMES = "×"  # noqa: RUF001
+NOT_MEASURED = "not measured: "  # begins the note of a contender that lacks a package
 
 Sample = dict[str, Any]
 Samples = dict[str, list[Sample]]
@@ -86,6 +88,7 @@ class Target:
             "max": max(self.values) if judged else None,
             "rounds": len(self.values),
             "correct": self.correct,
+            "measured": not self.note.startswith(NOT_MEASURED),
             "met": met,
             "note": self.note,
             "figures": self.figures,
@@ -99,6 +102,14 @@ def build_tools() -> None:
 
 def tool(name: str) -> str:
     return str(BUILD / name)
+
+
+def lacking(**packages: str) -> Sample | None:
+    """A sample that says what to install; None when every module (to its package) is there."""
+    missing = [package for module, package in packages.items() if find_spec(module) is None]
+    if not missing:
+        return None
+    return {"correct": False, "error": f"{NOT_MEASURED}pip install {' '.join(missing)}"}
 
 
 def run_json(command: Sequence[str], timeout: float) -> Sample:
@@ -133,8 +144,9 @@ def interleave(
             samples[name].append(sample)
             if not sample["correct"]:
                 failed.add(name)
-                reason = sample.get("error") or sample.get("first_wrong")
-                settings.say(f"  {name}: WRONG, no number: {reason}")
+                reason = str(sample.get("error") or sample.get("first_wrong"))
+                wrong = "" if reason.startswith(NOT_MEASURED) else "WRONG, no number: "
+                settings.say(f"  {name}: {wrong}{reason}")
         settings.say(f"  round {number + 1} done")
     return samples
 
@@ -173,7 +185,8 @@ def why_wrong(samples: Samples, *names: str) -> str:
     for name in names:
         for sample in samples[name]:
             if not sample["correct"]:
-                return f"{name}: {sample.get('error') or sample.get('first_wrong')}"
+                reason = str(sample.get("error") or sample.get("first_wrong"))
+                return reason if reason.startswith(NOT_MEASURED) else f"{name}: {reason}"
     return ""
 
 
