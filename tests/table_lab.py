@@ -442,7 +442,7 @@ async def task_news(guest: Guest) -> None:
 
     following = asyncio.ensure_future(follow())
     server = guest.house.server
-    while guest.modern and not any(c.listens for c in server._connections):
+    while guest.modern and not any(c.listens for c in server.service.connections):
         await asyncio.sleep(0.001)
     guest.house.gate.set()
     assert (await following)[-1] == "completed"
@@ -460,7 +460,7 @@ async def cancel_call(guest: Guest) -> None:
 async def cancel_question(guest: Guest) -> None:
     if guest.modern:  # when the server ends, it says so to who listens
         async with guest.client.subscribe(tools=True) as events:
-            for connection in list(guest.house.server._connections):
+            for connection in list(guest.house.server.service.connections):
                 connection.drain()
             assert [event async for event in events] == []
         return

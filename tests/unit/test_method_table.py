@@ -133,8 +133,8 @@ def connect(loop: asyncio.Runner) -> Iterator[Any]:
     async def close() -> None:
         async with asyncio.timeout(FOREVER):
             for _, house in made:
-                if house.server._task_service is not None:
-                    await house.server._task_service.close()
+                if house.server.service.tasks.service is not None:
+                    await house.server.service.tasks.service.close()
             await pool.aclose()
 
     for peer, _ in made:

@@ -118,7 +118,7 @@ class Session(features_ours.Session):
     async def ending(self, server: Server) -> None:
         """What a modern client is told when a server is shut down."""
         async with self.client, self.client.subscribe(tools=True) as events:
-            for connection in list(server._connections):
+            for connection in list(server.service.connections):
                 connection.drain()
             assert [event async for event in events] == []
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from wirespeed.errors import ConnectionClosed, TransportError
+from wirespeed.transport.service import service_of
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from wirespeed.client.target import Stdio
     from wirespeed.limits import Limits
     from wirespeed.server import Server
-    from wirespeed.server.lifespan import Life
     from wirespeed.transport.process import Child
     from wirespeed.transport.taskpool import TaskPool
 
@@ -132,19 +132,18 @@ class MemoryChannel:
     """A server in this process."""
 
     def __init__(self, server: Server) -> None:
-        self.server = server
-        self._life: Life | None = None
+        self._service = service_of(server)
+        self._held: Any = None
         self._pool: TaskPool | None = None
         self._served: Any = None
         self._connection: ClientConnection | None = None
 
     async def open(self, join: Join, limits: Limits) -> None:
-        from wirespeed.server.lifespan import hold
         from wirespeed.transport.memory import pair
         from wirespeed.transport.taskpool_choice import open_pool
 
-        if hasattr(self.server, "running"):  # a LiteServer is not kept alive
-            self._life = await hold(self.server)
+        if hasattr(self._service, "hold"):  # a LiteServer is not kept alive
+            self._held = await self._service.hold()
         loop = asyncio.get_running_loop()
         self._pool = open_pool(loop)
         connection = self._connection = join(None)
@@ -154,7 +153,7 @@ class MemoryChannel:
             links.extend(pair(loop, connection, served))
             return links[1]
 
-        self._served = self.server.connect(make_link, loop=loop, pool=self._pool)
+        self._served = self._service.connect(make_link, loop=loop, pool=self._pool)
         for link in links:
             link.start()
 
@@ -168,14 +167,12 @@ class MemoryChannel:
         return ConnectionClosed(reason)
 
     async def close(self) -> None:
-        from wirespeed.server.lifespan import release
-
-        life, self._life = self._life, None
+        held, self._held = self._held, None
         try:
             await self._end()
         finally:
-            if life is not None:
-                await release(life)
+            if held is not None:
+                await self._service.release(held)
 
     async def _end(self) -> None:
         # nobody would get what is still worked on: no grace time
@@ -184,10 +181,10 @@ class MemoryChannel:
         if self._pool is None:
             return
         closing = asyncio.ensure_future(self._pool.aclose())
-        await asyncio.wait((closing,), timeout=self.server.shutdown_grace)
+        await asyncio.wait((closing,), timeout=self._service.shutdown_grace)
         if not closing.done():
             n = self._pool.abandon()
-            logger.warning("%d handlers of %s ignore their cancellation", n, self.server.name)
+            logger.warning("%d handlers of %s ignore their cancellation", n, self._service.name)
             closing.cancel()
             await asyncio.wait((closing,))
 

@@ -40,9 +40,9 @@ def span_name(method: str, target: str | None) -> str:
 
 def server_span_name(server: Server, method: str, target: str | None) -> str:
     """As `span_name`; what the server does not have makes no name: clients must not invent them."""
-    if method == "tools/call" and target not in server._tools.items:
+    if method == "tools/call" and target not in server.service.tools:
         return method
-    if method == "prompts/get" and target not in server._prompts.items:
+    if method == "prompts/get" and target not in server.service.prompts:
         return method
     return span_name(method, target)
 

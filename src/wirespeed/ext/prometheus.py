@@ -150,7 +150,7 @@ def instrument(
     else:
         server = target
         observer = server.observe(bounds=buckets)
-        source = Instrumentation(kind, name, observer, lambda: list(server._connections))
+        source = Instrumentation(kind, name, observer, lambda: list(server.service.connections))
     source._exporter = exporter
     exporter.sources.append(source)
     return source

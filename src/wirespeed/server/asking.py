@@ -204,7 +204,7 @@ class Rounds(Asker):
 
     @property
     def _sealer(self) -> Sealer:
-        sealer: Sealer = self.call.connection.server._sealer
+        sealer: Sealer = self.call.connection.service.sealer
         return sealer
 
     def _bound(self) -> str:
@@ -340,7 +340,9 @@ class Rounds(Asker):
                 }
             )
         members["requestState"] = _encode(text)
-        members["_meta"] = _object({META_SERVER_INFO: self.call.connection.server._info_json})
+        members["_meta"] = _object(
+            {META_SERVER_INFO: self.call.connection.service.discovery.info_json}
+        )
         self.call.ask_input(_object(members))
 
 

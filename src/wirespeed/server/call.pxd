@@ -62,7 +62,7 @@ cdef class Call(Completion):
 
 cdef class Serving(Endpoint):
     cdef readonly Session session
-    cdef readonly object server
+    cdef readonly object service
     cdef readonly object loop
     cdef readonly TaskPool pool
     cdef bytes modern_end              # what every modern result ends with, behind its own members
@@ -92,6 +92,6 @@ cdef class Serving(Endpoint):
     cdef int observe_c(self, Call call) except -1
 
 
-cdef Series series_of(Observer observer, object server, Message m)
+cdef Series series_of(Observer observer, object service, Message m)
 cdef str name_of(Message m)
 cdef object describe(object exc)

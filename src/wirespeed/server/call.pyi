@@ -13,7 +13,7 @@ from wirespeed.server.context import Context
 from wirespeed.server.methods import State
 from wirespeed.server.observer import Observer
 from wirespeed.server.reply import Body
-from wirespeed.server.server import Server
+from wirespeed.server.service import McpService
 from wirespeed.transport.link import Endpoint
 from wirespeed.transport.taskpool import Completion, TaskPool
 
@@ -23,7 +23,7 @@ __pyx_capi__: dict[str, object]  # what other compiled modules cimport
 
 @disjoint_base
 class Operation:
-    owner: Server | None
+    owner: McpService | None
     @property
     def name(self) -> str: ...
     @property
@@ -86,7 +86,7 @@ class Serving(Endpoint):
     principal: bytes | None
     def __init__(
         self,
-        server: Server,
+        service: McpService,
         loop: AbstractEventLoop,
         pool: TaskPool,
         framer: Framer | None = None,
@@ -94,7 +94,7 @@ class Serving(Endpoint):
     @property
     def session(self) -> Session: ...
     @property
-    def server(self) -> Server: ...
+    def service(self) -> McpService: ...
     @property
     def loop(self) -> AbstractEventLoop: ...
     @property

@@ -260,18 +260,18 @@ cdef class Call(Completion):
 cdef class Serving(Endpoint):
     """The running side of a server's connection."""
 
-    def __init__(self, server, loop, TaskPool pool not None, framer=None):
-        self.server = server
+    def __init__(self, service, loop, TaskPool pool not None, framer=None):
+        self.service = service
         self.loop = loop
         self.pool = pool
         self.thread = threading.get_ident()
         self.serial = next_serial()
-        self.asks = server._asks
-        self.observer = server._observer
+        self.asks = service.middleware.asks
+        self.observer = service.middleware.observer
         if self.observer is not None:
             self.observer.joined()
-        self.wire = self.session = Session(limits=server.limits, role="server", framer=framer)
-        self.modern_end = server._modern_end
+        self.wire = self.session = Session(limits=service.limits, role="server", framer=framer)
+        self.modern_end = service.discovery.modern_end
         self.running = set()
         self.waiters = []
         self.asked = {}
@@ -471,14 +471,14 @@ cdef class Serving(Endpoint):
             self.check_drained_c()
 
 
-cdef Series series_of(Observer observer, object server, Message m):
+cdef Series series_of(Observer observer, object service, Message m):
     """What a request counts as that has come to no call: names that nobody registered are one."""
     cdef str method = m.method
     cdef str name
     if method == "tools/call":
         name = m.text_c(WS_NAME)
-        return observer.of_tool_c(name if name in server._tools.items else UNKNOWN)
-    if method not in HANDLERS and method not in server._extended:
+        return observer.of_tool_c(name if name in service.tools.items else UNKNOWN)
+    if method not in HANDLERS and method not in service.extensions.handlers:
         method = UNKNOWN
     return observer.of_method_c(method)
 

@@ -18,7 +18,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import msgspec
 
@@ -27,6 +27,7 @@ from wirespeed.protocol import codes, shapes
 from wirespeed.protocol.messages import CompleteContext, CompleteParams, PromptReference
 from wirespeed.protocol.results import Completion
 
+from .catalog import LimitOptions, check_options
 from .content import ResultError, to_json
 from .context import Context
 from .features import invoke, make_feature
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.protocol.revisions import Revision
     from wirespeed.server.connection import ServerConnection
+    from wirespeed.server.service import McpService
 
     from .reply import Body
 
@@ -67,26 +69,22 @@ class Completer:
         self,
         function: Callable[..., Any],
         where: str,
-        timeout: float | None,
-        server: Any,
-        max_concurrency: int | None,
-        queue: int | None,
+        service: McpService,
+        options: LimitOptions,
     ) -> None:
         self.spec = inspect_tool(
             function,
             name=where,
             context_class=Context,
             kind="completion",
-            dependencies=server._injecting(),
+            dependencies=service.injecting(),
         )
         if not 1 <= len(self.spec.fields) <= 2:
             raise SignatureError(
                 f"completion {where!r}: the function takes the value, and at most the arguments "
                 "that are known already"
             )
-        self.feature = make_feature(
-            self.spec, "completion", _encode, timeout, server, max_concurrency, queue
-        )
+        self.feature = make_feature(self.spec, "completion", _encode, service, options)
 
     def start(
         self,
@@ -161,7 +159,7 @@ class Completable:
         function: What was registered.
     """
 
-    __slots__ = ("_choices", "_completers", "_server", "_slots", "function", "key")
+    __slots__ = ("_choices", "_completers", "_service", "_slots", "function", "key")
 
     def __init__(self, key: str, function: Callable[..., Any], slots: Iterable[Slot]) -> None:
         self.key = key
@@ -170,26 +168,23 @@ class Completable:
         choices = {name: _choices(slot.type) for name, slot in self._slots.items()}
         self._choices = {name: found for name, found in choices.items() if found}
         self._completers: dict[str, Completer] = {}
-        self._server: Any = None
+        self._service: McpService | None = None
 
     @property
     def completes(self) -> bool:
         """Whether any argument can be completed."""
         return bool(self._choices or self._completers)
 
-    def registered(self, server: Any) -> None:
+    def registered(self, service: McpService) -> None:
         """A server has it now; it is told when something can be completed."""
-        self._server = server
+        self._service = service
         if self.completes:
-            server._completes()
+            service.completions.enable()
 
     def complete(
         self,
         argument: str,
-        *,
-        timeout: float | None = None,
-        max_concurrency: int | None = None,
-        queue: int | None = None,
+        **options: Unpack[LimitOptions],
     ) -> Callable[[F], F]:
         """Complete an argument by a function: ``@prompt.complete("language")``.
 
@@ -202,14 +197,17 @@ class Completable:
             ValueError: There is no such argument, or an option cannot be right.
             SignatureError: The function takes something else than a value and known arguments.
         """
+        check_options("complete()", options, LimitOptions)
         if argument not in self._slots:
             raise ValueError(f"{self!r} has no argument {argument!r}")
 
         def decorate(function: F) -> F:
+            service = self._service
+            assert service is not None
             self._completers[argument] = Completer(
-                function, f"{self.key} {argument}", timeout, self._server, max_concurrency, queue
+                function, f"{self.key} {argument}", service, options
             )
-            self._server._completes()
+            service.completions.enable()
             return function
 
         return decorate
@@ -254,15 +252,15 @@ def _known(context: msgspec.Raw) -> dict[str, str]:
 def complete(connection: ServerConnection, message: Message, revision: Revision) -> Body | None:
     """completion/complete."""
     params: CompleteParams = params_of(message, _params)
-    server: Any = connection.server
+    service = connection.service
     found: Completable | None
     if isinstance(params.ref, PromptReference):
-        found = server._prompts.get(params.ref.name)
+        found = service.prompts.get(params.ref.name)
         if found is None:
             raise ProtocolError(codes.INVALID_PARAMS, f"Unknown prompt: {params.ref.name}")
     else:
         uri = params.ref.uri
-        found = server._templates.get(uri) or server._template_of(uri)
+        found = service.resources.templates.get(uri) or service.resources.template_of(uri)
         if found is None:
             raise ProtocolError(codes.INVALID_PARAMS, f"Unknown resource template: {uri}")
     return found.answer(connection, message, revision, params)

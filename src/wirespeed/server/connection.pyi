@@ -5,7 +5,7 @@ from typing import Any, final
 from wirespeed._core.envelope import Message
 from wirespeed._core.framing.base import Framer
 from wirespeed.server.call import Serving
-from wirespeed.server.server import Server
+from wirespeed.server.service import McpService
 from wirespeed.server.subscriptions import News, Subscription
 from wirespeed.transport.taskpool import TaskPool
 
@@ -16,7 +16,7 @@ class ServerConnection(Serving):
     listens: dict[bytes, Subscription]
     def __init__(
         self,
-        server: Server,
+        service: McpService,
         loop: AbstractEventLoop,
         pool: TaskPool,
         framer: Framer | None = None,

@@ -63,18 +63,18 @@ cdef enum:
 cdef class ServerConnection(Serving):
     """A connection of a `wirespeed.server.Server`."""
 
-    def __init__(self, server, loop, TaskPool pool not None, framer=None):
-        Serving.__init__(self, server, loop, pool, framer)
-        self.tools = server._tools.items
-        self.modern = methods.newest(server.modern_versions)
+    def __init__(self, service, loop, TaskPool pool not None, framer=None):
+        Serving.__init__(self, service, loop, pool, framer)
+        self.tools = service.tools.items
+        self.modern = methods.newest(service.discovery.modern_versions)
         self.modern_version = b""
         if self.modern is not None:
             self.modern_version = msgspec.json.encode(self.modern.version)
-        self.session.null_ids = server._null_ids
+        self.session.null_ids = service.discovery.null_ids
         self.forget_tools()
         self.listens = {}
         self.news = News(self)
-        self.through = server._through
+        self.through = service.middleware.chain
         self.state = methods.State()
         self.closed = loop.create_future()
 
@@ -132,7 +132,7 @@ cdef class ServerConnection(Serving):
         self._release_waiters()
         if self.observer is not None:
             self.observer.left({**self.session.counters, "dropped": self.n_dropped})
-        self.server._connections.discard(self)
+        self.service.connections.discard(self)
         if not self.closed.done():
             self.closed.set_result(None)
 
@@ -176,7 +176,7 @@ cdef class ServerConnection(Serving):
 
     cdef int observe_end_c(self, Message m, int code, str note) except -1:
         """An observed request has ended here and now, without a call."""
-        series_of(self.observer, self.server, m).add_c(now_c() - self.began, code, False)
+        series_of(self.observer, self.service, m).add_c(now_c() - self.began, code, False)
         if self.span is not None:
             self.span.note = note
             self.span.end_call(code, False)
@@ -211,13 +211,13 @@ cdef class ServerConnection(Serving):
         method = m.method
         if method == "tools/call":          # spelled with escapes
             return self.call_tool_c(m, self.revision_for_c(m))
-        handler = self.server._extended.get(method)      # of an extension
+        handler = self.service.extensions.handlers.get(method)      # of an extension
         if handler is None or not self.is_modern_c(m):
             handler = methods.handler_of(method)
         revision = None
         if method != "initialize" or self.is_modern_c(m):
             revision = self.revision_for_c(m)
-        methods.check_offered(self.server, method)
+        methods.check_offered(self.service.discovery, method)
         body = handler(self, m, revision)
         if revision is not None and revision.modern and method != "server/discover":
             self.pin_modern_c()
@@ -265,7 +265,7 @@ cdef class ServerConnection(Serving):
         if (
             not poi_is(m, WS_METHOD, b'"tools/call"')
             and m.method not in revision.requests
-            and not (revision.modern and m.method in self.server._extended)
+            and not (revision.modern and m.method in self.service.extensions.handlers)
         ):
             raise ProtocolError(
                 codes.METHOD_NOT_FOUND, f"Method not found in {revision.version}: {m.method}"
@@ -356,7 +356,7 @@ cdef class ServerConnection(Serving):
             call.input = input_of(m, revision)
         if tool.tasks is not None or (call.input is not None and call.input.task is not None):
             self.spare_call = None
-            as_task = self.server._as_task(call, m)
+            as_task = self.service.tasks.as_task(call, m)
         try:
             decoded = tool.decode_c(arguments)
         except (msgspec.DecodeError, RecursionError) as exc:
@@ -413,9 +413,9 @@ cdef class ServerConnection(Serving):
         elif method_is(
             m, b'"notifications/roots/list_changed"', "notifications/roots/list_changed"
         ):
-            self.server._roots_changed(self)
-        elif self.server._heard:
-            self.server._hear(m)
+            self.service.roots.changed(self)
+        elif self.service.extensions.heard:
+            self.service.extensions.hear(m)
 
     # -- shutting down -------------------------------------------------------------------------
 
@@ -436,7 +436,7 @@ cdef class ServerConnection(Serving):
         self.news.end()
         if self.link is not None:
             self.wrote()
-            self.grace_timer = self.loop.call_later(self.server.shutdown_grace, self._grace_over)
+            self.grace_timer = self.loop.call_later(self.service.shutdown_grace, self._grace_over)
             self.check_drained_c()
         return 0
 

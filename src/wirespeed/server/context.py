@@ -168,7 +168,7 @@ class Context:
         from wirespeed.server.lifespan import state_of
 
         connection = self._call.connection
-        return state_of(self._call.operation.owner or connection.server, connection.loop)
+        return state_of(self._call.operation.owner or connection.service)
 
     @property
     def cancelled(self) -> bool:

@@ -60,7 +60,7 @@ from wirespeed.server.signature import SignatureError
 if TYPE_CHECKING:
     from wirespeed.server.connection import ServerConnection
     from wirespeed.server.context import Context
-    from wirespeed.server.server import Server
+    from wirespeed.server.service import McpService
     from wirespeed.server.signature import ToolSpec
 
 logger = logging.getLogger("wirespeed.server")
@@ -73,18 +73,18 @@ _PLAIN_TYPES = {*_PLAIN, object, None, type(None), Any}
 class Dependencies:
     """What one server provides to its own functions."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, service: McpService) -> None:
         from wirespeed.server.context import Context
         from wirespeed.server.server import Server
 
-        self.server = server
+        self.service = service
         self._context_class = Context
         self._server_class = Server
         self._by_type: dict[Any, Provider] = {}
         self._by_function: dict[tuple[Any, Scope | None], Provider] = {}
         self.state: Provider | None = None  # what the lifespan gives
         self._connections: dict[ServerConnection, Shared] = {}
-        self._endings: set[asyncio.Task[None]] = set()
+        self.endings: set[asyncio.Task[None]] = set()
 
     # -- registration ----------------------------------------------------------------------------
 
@@ -220,16 +220,15 @@ class Dependencies:
 
     # -- what lives longer than a request ----------------------------------------------------------
 
-    def server_scope(self, loop: asyncio.AbstractEventLoop) -> Shared:
-        """What lives as long as the server on this loop. RuntimeError: it is not served there."""
-        life = self.server._lives.get(loop)
+    def server_scope(self) -> Shared:
+        """What lives as long as the server is served. RuntimeError: it is not."""
+        life = self.service.life
         if life is None:
             raise RuntimeError(
-                f"{self.server!r} is not served in this event loop, so nothing can live as long: "
-                "serve it, or enter `server.running()`"
+                f"{self.service!r} is not served, so nothing can live as long: serve it, or enter "
+                "`server.running()`"
             )
-        shared: Shared = life.shared
-        return shared
+        return life.shared
 
     def connection_scope(self, connection: ServerConnection) -> Shared:
         """What lives as long as the connection; ConnectionClosed when it is over."""
@@ -237,15 +236,14 @@ class Dependencies:
         if shared is None:
             if connection.link is None:
                 raise ConnectionClosed("the connection is over")
-            loop = connection.loop
-            life = self.server._lives.get(loop)
+            life = self.service.life
             context = contextvars.Context() if life is None else life.context
             shared = self._connections[connection] = Shared(
                 Scope.CONNECTION,
-                self.server,
-                functools.partial(self.server_scope, loop),
+                self.service.server,
+                self.server_scope,
                 context,
-                self.server.shutdown_grace,
+                self.service.shutdown_grace,
             )
             connection.closed.add_done_callback(
                 functools.partial(self._connection_over, connection), context=context
@@ -255,16 +253,15 @@ class Dependencies:
     def _connection_over(self, connection: ServerConnection, closed: asyncio.Future[None]) -> None:
         shared = self._connections.pop(connection)
         task = connection.loop.create_task(shared.aclose(), name="wirespeed connection's end")
-        self._endings.add(task)
-        task.add_done_callback(self._endings.discard)
+        self.endings.add(task)
+        task.add_done_callback(self.endings.discard)
 
     async def connections_over(self) -> None:
-        """Wait until what lived as long as the connections of this loop is torn down."""
-        loop = asyncio.get_running_loop()
+        """Wait until what lived as long as a connection is torn down."""
         await asyncio.sleep(0)  # those that were lost in this turn
-        endings = [task for task in list(self._endings) if task.get_loop() is loop]
-        if endings:
-            _, late = await asyncio.wait(endings, timeout=self.server.shutdown_grace + LAST_WAIT)
+        if self.endings:
+            timeout = self.service.shutdown_grace + LAST_WAIT
+            _, late = await asyncio.wait(list(self.endings), timeout=timeout)
             for task in late:
                 task.cancel()
             if late:
@@ -338,7 +335,10 @@ class Injection:
             exits.leave_shared()
 
     async def _work(self, values: tuple[Any, ...], context: Context, exits: Exits) -> Any:
-        got: dict[Any, Any] = {Given.CONTEXT: context, Given.SERVER: self._dependencies.server}
+        got: dict[Any, Any] = {
+            Given.CONTEXT: context,
+            Given.SERVER: self._dependencies.service.server,
+        }
         for provider in self._order:
             if provider.scope is not Scope.REQUEST:
                 shared = self._scope_of(provider, context._call.connection, exits)
@@ -355,7 +355,7 @@ class Injection:
 
     def _scope_of(self, provider: Provider, connection: Any, exits: Exits) -> Shared:
         if provider.scope is Scope.SERVER:
-            return self._dependencies.server_scope(connection.loop)
+            return self._dependencies.server_scope()
         shared = self._dependencies.connection_scope(connection)
         exits.use(shared)
         return shared

@@ -21,7 +21,6 @@ from wirespeed.protocol import codes
 from wirespeed.protocol.meta import check_json
 from wirespeed.protocol.revisions import MODERN_VERSIONS, REVISIONS, Revision
 from wirespeed.server.context import Context
-from wirespeed.server.part import Part
 from wirespeed.server.reply import COMPLETE, Body
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from wirespeed.server.call import Feature
     from wirespeed.server.connection import ServerConnection
     from wirespeed.server.methods import Handler
+    from wirespeed.server.service import McpService
     from wirespeed.server.subscriptions import Subscription
 
 _LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -222,56 +222,53 @@ def missing(name: str) -> ProtocolError:
     )
 
 
-class Extensions(Part):
-    """The extensions of a server."""
+class ExtensionCatalog:
+    """The extensions of a server.
 
-    _extensions: dict[str, Extension]
-    _extended: dict[str, Handler]  # by method, for modern requests
-    _heard: dict[str, Callable[[dict[str, Any]], object]]  # notifications, by method
-    _listening: dict[str, Listening]  # by member of a subscription's notifications
+    Attributes:
+        by_name: The extensions.
+        handlers: What serves their requests, by method; for modern clients.
+        heard: What gets their notifications, by method.
+        listening: What they add to subscriptions, by member of ``notifications``.
+    """
 
-    def _setup_extensions(self) -> None:
-        self._extensions = {}
-        self._extended = {}
-        self._heard = {}
-        self._listening = {}
-        self._offers["extensions"] = lambda: (
-            {name: extension.settings for name, extension in self._extensions.items()} or None
+    def __init__(self, service: McpService) -> None:
+        self._service = service
+        self.by_name: dict[str, Extension] = {}
+        self.handlers: dict[str, Handler] = {}
+        self.heard: dict[str, Callable[[dict[str, Any]], object]] = {}
+        self.listening: dict[str, Listening] = {}
+        service.discovery.offers["extensions"] = lambda: (
+            {name: extension.settings for name, extension in self.by_name.items()} or None
         )
 
-    def add_extension(self, extension: Extension) -> Extension:
-        """Offer an extension to modern clients. ValueError: there is one of this name, or one of
-        its methods is another's already."""
-        if extension.name in self._extensions:
+    def add(self, extension: Extension) -> Extension:
+        """See `Server.add_extension`."""
+        if extension.name in self.by_name:
             raise ValueError(f"there is an extension {extension.name} already")
         for ours, theirs in (
-            (self._extended, extension.handlers),
-            (self._heard, extension.notifications),
-            (self._listening, extension.listening),
+            (self.handlers, extension.handlers),
+            (self.heard, extension.notifications),
+            (self.listening, extension.listening),
         ):
             if clash := sorted(ours.keys() & theirs.keys()):
                 raise ValueError(f"another extension has {', '.join(clash)} already")
-        self._extensions[extension.name] = extension
-        self._extended |= extension.handlers
-        self._heard |= extension.notifications
-        self._listening |= extension.listening
-        self._answers = {}
+        self.by_name[extension.name] = extension
+        self.handlers |= extension.handlers
+        self.heard |= extension.notifications
+        self.listening |= extension.listening
+        self._service.discovery.forget()
         return extension
 
-    def _hear(self, message: Message) -> None:
-        """A notification that is none of MCP's own: an extension's, or to be ignored."""
-        function = self._heard.get(message.method or "")
-        raw = message.params
+    def hear(self, message: Message) -> None:
+        """A notification that is not MCP's own: an extension's, or one to ignore."""
+        function = self.heard.get(message.method or "")
         if function is None:
             return
+        raw = message.params
         try:
             function(_params(b"{}" if raw is None else raw))
         except msgspec.DecodeError as exc:
             logger.warning("a %s of the client is not valid: %s", message.method, exc)
         except Exception:
             logger.exception("the extension's handler of %s failed", message.method)
-
-    @property
-    def extensions(self) -> Mapping[str, Extension]:
-        """The extensions by name."""
-        return dict(self._extensions)

@@ -12,7 +12,9 @@ from wirespeed.server.limiter import Limiter, limited
 
 if TYPE_CHECKING:
     from wirespeed.protocol.revisions import Revision
+    from wirespeed.server.catalog import LimitOptions
     from wirespeed.server.reply import Body
+    from wirespeed.server.service import McpService
     from wirespeed.server.signature import ToolSpec
 
 __all__ = ["check_timeout", "invoke", "make_feature"]
@@ -28,14 +30,14 @@ def make_feature(
     spec: ToolSpec,
     kind: str,
     encode: Callable[[Any, Revision], Body],
-    timeout: float | None,
-    owner: Any,
-    max_concurrency: int | None = None,
-    queue: int | None = None,
+    owner: McpService,
+    options: LimitOptions,
 ) -> Feature:
     """The operation of a function that is registered at a server, its owner. ValueError: the
     timeout is none, or a limit is."""
+    timeout = options.get("timeout")
     check_timeout(timeout)
+    max_concurrency, queue = options.get("max_concurrency"), options.get("queue")
     launcher = None if launch.is_coroutine_function(spec.function) else launch.launcher_of(spec)
     if max_concurrency is not None or queue is not None:
         limiter = Limiter(f"{kind} {spec.name}", max_concurrency, queue)

@@ -1,4 +1,4 @@
-"""One life of a server on one event loop: its lifespan, and what is provided for as long.
+"""One life of a server: its lifespan, and what is provided for as long.
 
 A life begins with its first holder (what serves at a URL or on stdio, a client in this process,
 ``async with server.running()``) and ends with the last. The lifespan runs in a task of its own:
@@ -21,7 +21,7 @@ from wirespeed.errors import StartupError
 from wirespeed.server.scopes import LAST_WAIT, Scope, Shared
 
 if TYPE_CHECKING:
-    from wirespeed.server.server import Server
+    from wirespeed.server.service import McpService
 
 Lifespan: TypeAlias = "Callable[[Any], AsyncIterator[Any] | AbstractAsyncContextManager[Any]]"
 
@@ -29,29 +29,35 @@ logger = logging.getLogger("wirespeed.server")
 
 
 @contextlib.asynccontextmanager
-async def running(server: Server) -> AsyncIterator[Any]:
+async def running(service: McpService) -> AsyncIterator[Any]:
     """Hold a server alive on the running loop; gives the state of its lifespan.
 
     StartupError: the lifespan failed, its own exception is the cause.
     """
-    life = await hold(server)
+    life = await hold(service)
     try:
         yield life.state
     finally:
         await release(life)
 
 
-async def hold(server: Server) -> Life:
-    """The life of a server on this loop, begun now if it is the first holder's. See `running`."""
-    lives = server._lives
+async def hold(service: McpService) -> Life:
+    """The life of a server, begun now for the first holder. See `McpService.hold`."""
     loop = asyncio.get_running_loop()
-    for other in list(lives):
-        if other.is_closed():  # nothing can be ended there any more
-            lives.pop(other, None)
-    while (life := lives.get(loop)) is not None and life.closing:
-        await asyncio.wait((life.task,))
+    while (life := service.life) is not None:
+        if life.loop is loop and not life.closing:
+            break
+        if life.loop is loop:
+            await asyncio.wait((life.task,))
+        elif life.loop.is_closed():  # nothing can be ended there any more
+            service.life = None
+        else:
+            raise RuntimeError(
+                f"{service!r} is served in another event loop, and a server runs in one at a time: "
+                "threads may share one SyncClient(server), or each makes a server of its own"
+            )
     if life is None:
-        life = lives[loop] = Life(server)
+        life = service.life = Life(service)
     life.n_holders += 1
     try:
         await asyncio.wait((life.begun,))
@@ -62,9 +68,24 @@ async def hold(server: Server) -> Life:
     return life
 
 
-def _note_undescribed(server: Server) -> None:
-    tools = server.tools.values()
-    names = [tool.name for tool in tools if not tool.entry.description]
+async def release(life: Life) -> None:
+    """Hold it no longer. The last holder waits until everything is torn down."""
+    life.n_holders -= 1
+    if not life.n_holders:
+        await life.end()
+
+
+def state_of(service: McpService) -> Any:
+    """What a server's lifespan yielded. RuntimeError: the server is not alive."""
+    life = service.life
+    if life is None or not life.begun.done():
+        raise RuntimeError(f"{service!r} is not alive: see `Server.running`")
+    return life.state
+
+
+def _note_undescribed(service: McpService) -> None:
+    tools = service.tools.items
+    names = [name for name, tool in list(tools.items()) if not tool.entry.description]
     if names:
         logger.info(
             "%d of %d tools have no description, by which models choose: %s",
@@ -74,21 +95,6 @@ def _note_undescribed(server: Server) -> None:
         )
 
 
-async def release(life: Life) -> None:
-    """Hold it no longer. The last holder waits until everything is torn down."""
-    life.n_holders -= 1
-    if not life.n_holders:
-        await life.end()
-
-
-def state_of(server: Server, loop: asyncio.AbstractEventLoop) -> Any:
-    """What a server's lifespan yielded on a loop. RuntimeError: it is not alive there."""
-    life = server._lives.get(loop)
-    if life is None or not life.begun.done():
-        raise RuntimeError(f"{server!r} is not alive in this event loop: see `Server.running`")
-    return life.state
-
-
 class Life:
     """A server's life on the running loop; `hold` makes it.
 
@@ -96,8 +102,8 @@ class Life:
     long; ``begun`` is done when the lifespan was entered, or has failed.
     """
 
-    def __init__(self, server: Server) -> None:
-        self.server = server
+    def __init__(self, service: McpService) -> None:
+        self.service = service
         self.loop = asyncio.get_running_loop()
         self.state: Any = None
         self.n_holders = 0
@@ -105,11 +111,11 @@ class Life:
         self.begun: asyncio.Future[None] = self.loop.create_future()
         # not that of the first request: what a provider sees does not depend on who came first
         self.context = contextvars.copy_context()
-        self.shared = Shared(Scope.SERVER, server, None, self.context, ready=self.begun)
-        self._children: dict[Server, Life | None] = {}  # mounted ones; None while they begin
+        self.shared = Shared(Scope.SERVER, service.server, None, self.context, ready=self.begun)
+        self._children: dict[McpService, Life | None] = {}  # mounted ones; None while they begin
         self._changes: set[asyncio.Task[None]] = set()
         self._over = asyncio.Event()
-        self.task = self.loop.create_task(self._live(), name=f"wirespeed server {server.name}")
+        self.task = self.loop.create_task(self._live(), name=f"wirespeed server {service.name}")
 
     async def end(self) -> None:
         """Tear everything down; errors are logged."""
@@ -138,20 +144,20 @@ class Life:
                 await self._tear_down()
         finally:
             self.closing = True
-            if self.server._lives.get(self.loop) is self:
-                del self.server._lives[self.loop]
+            if self.service.life is self:
+                self.service.life = None
 
     async def _span(self) -> None:
         """From the begin of the lifespan to its end."""
-        _note_undescribed(self.server)
-        dependencies = self.server._dependencies
+        _note_undescribed(self.service)
+        dependencies = self.service.dependencies
         if dependencies is not None:
             dependencies.check()
         async with self._lifespan() as self.state:
             if dependencies is not None and dependencies.state is not None:
                 self.shared.values[dependencies.state] = self.state
             try:
-                for child in self.server._mounted():
+                for child in self.service.mounts.servers():
                     await self._adopt(child)
                 self.begun.set_result(None)
                 await self._over.wait()
@@ -162,10 +168,10 @@ class Life:
             await self._tear_down()
 
     def _lifespan(self) -> AbstractAsyncContextManager[Any]:
-        function = self.server._lifespan
+        function = self.service.lifespan
         if function is None:
             return contextlib.nullcontext()
-        made: Any = function(self.server)
+        made: Any = function(self.service.server)
         if inspect.isasyncgen(made):
             return contextlib.asynccontextmanager(lambda: made)()
         if not hasattr(made, "__aenter__"):
@@ -181,27 +187,27 @@ class Life:
         if self.begun.done():
             if self._over.is_set():
                 if not isinstance(exc, asyncio.CancelledError):
-                    logger.error("the end of %r failed", self.server, exc_info=exc)
+                    logger.error("the end of %r failed", self.service, exc_info=exc)
             else:
-                logger.error("the lifespan of %r ended early", self.server, exc_info=exc)
+                logger.error("the lifespan of %r ended early", self.service, exc_info=exc)
             return True
         self.closing = True
         if isinstance(exc, StartupError):
             error = exc  # of a server mounted on this one
         elif isinstance(exc, asyncio.CancelledError):
-            error = StartupError(f"the start of server {self.server.name!r} was cancelled")
+            error = StartupError(f"the start of server {self.service.name!r} was cancelled")
         else:
             why = f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
-            error = StartupError(f"server {self.server.name!r} cannot be started: {why}")
+            error = StartupError(f"server {self.service.name!r} cannot be started: {why}")
             error.__cause__ = exc
         self.begun.set_exception(error)
         self.begun.exception()  # whoever waited may be gone
         return False
 
     async def _tear_down(self) -> None:
-        if self.server._task_service is not None:
-            await self.server._task_service.close()
-        dependencies = self.server._dependencies
+        if self.service.tasks.service is not None:
+            await self.service.tasks.service.close()
+        dependencies = self.service.dependencies
         if dependencies is not None:
             await dependencies.connections_over()
         await self.shared.aclose()
@@ -209,15 +215,17 @@ class Life:
 
     # -- servers mounted on this one ---------------------------------------------------------------
 
-    def adopt_soon(self, child: Server) -> None:
+    def adopt_soon(self, child: McpService) -> None:
         """From any thread: hold a server that was mounted meanwhile."""
         self._change(self._adopt_late, child)
 
-    def disown_soon(self, child: Server) -> None:
+    def disown_soon(self, child: McpService) -> None:
         """From any thread: a server was unmounted."""
         self._change(self._disown, child)
 
-    def _change(self, work: Callable[[Server], Coroutine[Any, Any, None]], child: Server) -> None:
+    def _change(
+        self, work: Callable[[McpService], Coroutine[Any, Any, None]], child: McpService
+    ) -> None:
         def start() -> None:
             if not self.closing:
                 task = self.loop.create_task(work(child), context=self.context.copy())
@@ -227,7 +235,7 @@ class Life:
         with contextlib.suppress(RuntimeError):  # the loop was closed
             self.loop.call_soon_threadsafe(start, context=self.context)
 
-    async def _adopt(self, child: Server) -> None:
+    async def _adopt(self, child: McpService) -> None:
         if child not in self._children:
             self._children[child] = None
             try:
@@ -236,16 +244,16 @@ class Life:
                 del self._children[child]
                 raise
 
-    async def _adopt_late(self, child: Server) -> None:
+    async def _adopt_late(self, child: McpService) -> None:
         try:
             await self._adopt(child)
         except StartupError as exc:
-            logger.error("%s: it was mounted on %r", exc, self.server, exc_info=exc)
-        if child not in self.server._mounted():
+            logger.error("%s: it was mounted on %r", exc, self.service, exc_info=exc)
+        if child not in self.service.mounts.servers():
             await self._disown(child)  # again, meanwhile
 
-    async def _disown(self, child: Server) -> None:
-        if self._children.get(child) is not None and child not in self.server._mounted():
+    async def _disown(self, child: McpService) -> None:
+        if self._children.get(child) is not None and child not in self.service.mounts.servers():
             life = self._children.pop(child)
             assert life is not None
             await release(life)

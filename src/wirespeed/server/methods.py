@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.server.call import Feature
     from wirespeed.server.connection import ServerConnection
+    from wirespeed.server.discovery import Discovery
     from wirespeed.server.progress import OnProgress
-    from wirespeed.server.server import Server
 
 # Names that an unknown one is compared with: each costs some 10 µs.
 MAX_COMPARED = 100
@@ -89,12 +89,12 @@ def unknown(kind: str, name: str, known: Collection[str]) -> ProtocolError:
 # -- eras -----------------------------------------------------------------------------------------
 
 
-def unsupported_version(server: Server, requested: str | None) -> ProtocolError:
+def unsupported_version(discovery: Discovery, requested: str | None) -> ProtocolError:
     """-32022 with the versions to choose from (2026-07-28 basic/versioning)."""
     return ProtocolError(
         codes.UNSUPPORTED_PROTOCOL_VERSION,
-        f"Unsupported protocol version: {requested}; supported: {', '.join(server.versions)}",
-        {"supported": list(server.versions), "requested": requested or ""},
+        f"Unsupported protocol version: {requested}; supported: {', '.join(discovery.versions)}",
+        {"supported": list(discovery.versions), "requested": requested or ""},
     )
 
 
@@ -111,18 +111,18 @@ def modern_revision(connection: ServerConnection, message: Message) -> Revision:
             codes.INVALID_PARAMS,
             "params._meta must have io.modelcontextprotocol/protocolVersion, a string",
         )
-    server = connection.server
-    if version not in server.modern_versions:
-        raise unsupported_version(server, version)
+    discovery = connection.service.discovery
+    if version not in discovery.modern_versions:
+        raise unsupported_version(discovery, version)
     return REVISIONS[version]
 
 
 def refuse_uninitialized(connection: ServerConnection, message: Message) -> None:
     """A request that has neither a modern envelope nor a handshake before it."""
-    server = connection.server
-    if server.modern_versions and server.legacy_versions:
+    discovery = connection.service.discovery
+    if discovery.modern_versions and discovery.legacy_versions:
         text = "Neither initialize came before, nor has params._meta a protocol version"
-    elif server.legacy_versions:
+    elif discovery.legacy_versions:
         text = "The connection is not initialized: send initialize first"
     else:
         text = "params._meta must have io.modelcontextprotocol/protocolVersion"
@@ -131,35 +131,35 @@ def refuse_uninitialized(connection: ServerConnection, message: Message) -> None
 
 def initialize(connection: ServerConnection, message: Message, revision: Revision | None) -> bytes:
     """The legacy handshake (basic/lifecycle of 2024-11-05 to 2025-11-25)."""
-    server = connection.server
+    discovery = connection.service.discovery
     if revision is not None:  # with a modern envelope: no such method there
         raise ProtocolError(codes.METHOD_NOT_FOUND, "Method not found: initialize")
-    if not server.legacy_versions or connection.pinned_modern:
+    if not discovery.legacy_versions or connection.pinned_modern:
         try:
             version = params_of(message, _initialize).protocolVersion
         except ProtocolError:
             version = None
-        raise unsupported_version(server, version)
+        raise unsupported_version(discovery, version)
     if connection.revision is not None:
         raise ProtocolError(codes.INVALID_REQUEST, "This connection is initialized already")
     params = params_of(message, _initialize)
     version = params.protocolVersion
-    if version not in server.legacy_versions:
-        version = server.legacy_versions[-1]
+    if version not in discovery.legacy_versions:
+        version = discovery.legacy_versions[-1]
     chosen = REVISIONS[version]
     connection.revision = chosen
     connection.session.batches = chosen.batches
     connection.session.null_ids = chosen.null_error_ids
     connection.state.client_info = params.clientInfo
     connection.state.capabilities = params.capabilities
-    connection.news.offered = frozenset(server.capabilities(chosen))
-    return server._initialize_result(chosen)
+    connection.news.offered = frozenset(discovery.capabilities(chosen))
+    return discovery.initialize_result(chosen)
 
 
 def discover(connection: ServerConnection, message: Message, revision: Revision) -> Body:
     """server/discover (2026-07-28): what the server is and speaks."""
     params_of(message, _discover)
-    return connection.server._discover_result(revision)
+    return connection.service.discovery.discover_result(revision)
 
 
 def ping(connection: ServerConnection, message: Message, revision: Revision) -> bytes:
@@ -172,7 +172,7 @@ def ping(connection: ServerConnection, message: Message, revision: Revision) -> 
 
 def tools_list(connection: ServerConnection, message: Message, revision: Revision) -> Body:
     """server/tools, "Listing Tools": pre-encoded pages; the cursor needs no connection state."""
-    return connection.server._tools.page(revision, cursor_of(message))
+    return connection.service.tools.page(revision, cursor_of(message))
 
 
 def cursor_of(message: Message) -> str | None:
@@ -250,10 +250,10 @@ def handler_of(method: str) -> Handler:
     return handler
 
 
-def check_offered(server: Server, method: str) -> None:
+def check_offered(discovery: Discovery, method: str) -> None:
     """ProtocolError -32601 for a method of a feature that the server does not have."""
     need = NEEDS.get(method)
-    if need is not None and not server.offers(need):
+    if need is not None and not discovery.offered(need):
         raise ProtocolError(codes.METHOD_NOT_FOUND, f"This server has no {need}: {method}")
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from wirespeed.server.part import Part
-
 if TYPE_CHECKING:
     from asyncio import Future
 
@@ -15,9 +13,9 @@ if TYPE_CHECKING:
     from wirespeed.server.connection import ServerConnection
     from wirespeed.server.observer import Observer
     from wirespeed.server.passage import InboundRequest, Reply
-    from wirespeed.server.server import Server
+    from wirespeed.server.service import McpService
 
-__all__ = ["AskMiddleware", "AskNext", "CallNext", "Middleware", "Middlewares", "ServerRequest"]
+__all__ = ["AskMiddleware", "AskNext", "CallNext", "Middleware", "MiddlewareStack", "ServerRequest"]
 
 CallNext: TypeAlias = "Callable[[InboundRequest], Awaitable[Reply | None]]"
 Middleware: TypeAlias = "Callable[[InboundRequest, CallNext], Awaitable[Reply | None]]"
@@ -56,88 +54,66 @@ AskNext: TypeAlias = Callable[[ServerRequest], Awaitable[bytes]]
 AskMiddleware: TypeAlias = Callable[[ServerRequest, AskNext], Awaitable[bytes]]
 
 
-class Middlewares(Part):
-    """What a server has for middleware."""
+class MiddlewareStack:
+    """The middleware of a server.
 
-    # What every request passes first: (connection, message); or None.
-    _through: Callable[[ServerConnection, Message], None] | None
-    # What every question to a client passes first; or None.
-    _asks: Callable[[Any, str, bytes | None, float | None], Future[bytes]] | None
-    # What counts and traces the requests of every connection made from now on; or None.
-    _observer: Observer | None
+    Attributes:
+        links: The middleware of requests, the outermost first.
+        chain: What every request passes first: (connection, message); None without middleware.
+        asks: What every question to a client passes first; None without middleware.
+        observer: What counts and traces the requests of every connection made from now on, or None.
+    """
 
-    def _setup_middleware(self) -> None:
-        self._through = None
-        self._asks = None
-        self._observer = None
-        self._links: tuple[Middleware, ...] = ()
+    chain: Callable[[ServerConnection, Message], None] | None
+    asks: Callable[[Any, str, bytes | None, float | None], Future[bytes]] | None
+    observer: Observer | None
+
+    def __init__(self, service: McpService) -> None:
+        self._service = service
+        self.chain = None
+        self.asks = None
+        self.observer = None
+        self.links: tuple[Middleware, ...] = ()
         self._ask_links: tuple[AskMiddleware, ...] = ()
 
     def observe(self, **options: Any) -> Observer:
-        """The observer of this server, made at the first call, with the options of
-        `wirespeed.server.observer.Observer`. It sees the connections that are made from now on."""
-        if self._observer is None:
+        """See `Server.observe`."""
+        if self.observer is None:
             from wirespeed.server.observer import Observer
 
-            self._observer = Observer(**options)
-        return self._observer
+            self.observer = Observer(**options)
+        return self.observer
 
-    def add_middleware(self, middleware: Middleware) -> Middleware:
-        """Put a coroutine function around every request of every client that connects from now on::
-
-            @server.add_middleware
-            async def timed(request, call_next):
-                began = time.perf_counter()
-                try:
-                    return await call_next(request)
-                finally:
-                    log(request.method, request.name, time.perf_counter() - began)
-
-        What was added first is outermost. A middleware sees the request before anything is decoded
-        (`wirespeed.server.passage.InboundRequest`), and the result after it was encoded
-        (`wirespeed.server.passage.Reply`). It may answer by itself, with ``Reply.result(…)`` or by
-        raising `wirespeed.errors.ProtocolError`; may replace the handler's reply; may call
-        ``call_next`` again after it ended. ``call_next`` raises ProtocolError when the answer is an
-        error; a tool that fails is none, but a reply with ``is_error``. Any other exception is
-        logged, and the client gets -32603 "Internal error".
-
-        It runs in the task of the request, and the handler in the same: context variables that it
-        sets are seen there, and a cancellation by the client reaches both; nothing is answered
-        then, whatever is returned. subscriptions/listen stays open: ``call_next`` gives None for
-        it, and so must the middleware.
-        """
+    def add(self, middleware: Middleware) -> Middleware:
+        """See `Server.add_middleware`."""
         if not callable(middleware):
             raise TypeError(f"a middleware must be callable, not {type(middleware).__name__}")
-        self._links = (*self._links, middleware)
-        self._chain_changed()
+        self.links = (*self.links, middleware)
+        self.chain_changed()
         return middleware
 
-    def _chain_changed(self, *, for_all: bool = False) -> None:
-        """There is middleware that was not there, here or at a mounted server. ``for_all``: for
-        those who are connected, too."""
-        from wirespeed.server.mounted import through_mounts
-        from wirespeed.server.passage import Chain
-
-        server = cast("Server", self)
-        behind = through_mounts(server)
-        links = self._links if behind is None else (*self._links, behind)
-        self._through = Chain(links) if links else None
-        if for_all:
-            for connection in list(self._connections):
-                connection.through = self._through
-        for mount in self._mounted_on:
-            mount.parent._chain_changed(for_all=for_all)
-
-    def add_ask_middleware(self, middleware: AskMiddleware) -> AskMiddleware:
-        """Register a middleware for the requests that the server sends to its clients (legacy
-        eras): ``async def mw(request, call_next) -> bytes``. It returns the JSON text of the
-        client's result. See `ServerRequest`. An error answer of the client is raised as
-        `wirespeed.errors.RemoteError`."""
+    def add_ask(self, middleware: AskMiddleware) -> AskMiddleware:
+        """See `Server.add_ask_middleware`."""
         if not callable(middleware):
             raise TypeError(f"a middleware must be callable, not {type(middleware).__name__}")
         self._ask_links = (*self._ask_links, middleware)
-        self._asks = _Asking(self._ask_links)
+        self.asks = _Asking(self._ask_links)
         return middleware
+
+    def chain_changed(self, *, for_all: bool = False) -> None:
+        """Middleware was added or removed, here or at a mounted server. ``for_all``: for the
+        clients that are connected, too."""
+        from wirespeed.server.mounted import through_mounts
+        from wirespeed.server.passage import Chain
+
+        behind = through_mounts(self._service)
+        links = self.links if behind is None else (*self.links, behind)
+        self.chain = Chain(links) if links else None
+        if for_all:
+            for connection in list(self._service.connections):
+                connection.through = self.chain
+        for mount in self._service.mounts.elsewhere:
+            mount.outer.middleware.chain_changed(for_all=for_all)
 
 
 class _Asking:

@@ -17,10 +17,10 @@ import msgspec
 from wirespeed.uri_template import check_uri
 
 if TYPE_CHECKING:
+    from wirespeed.server.catalog import Catalog
     from wirespeed.server.prompt import Prompt
-    from wirespeed.server.registry import Registry
     from wirespeed.server.resource import Resource, ResourceTemplate
-    from wirespeed.server.server import Server
+    from wirespeed.server.service import McpService
     from wirespeed.server.tool import Tool
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]*")  # server/tools, "Tool Names"
@@ -33,18 +33,18 @@ class Mount:
     """One server mounted on another. `Server.mount` makes them.
 
     Args:
-        parent: Where it shows.
-        other: What is shown.
+        outer: Where it shows.
+        inner: What is shown.
         prefix, separator: What stands before the names of tools and prompts.
         uri_prefix: What stands before the URIs of resources and templates.
 
     Raises:
-        ValueError: A prefix cannot stand there, a name or a URI is taken at the parent, or the
-            servers would be mounted on each other.
+        ValueError: A prefix cannot stand there, a name or a URI is taken at the outer server, or
+            the servers would be mounted on each other.
     """
 
     def __init__(
-        self, parent: Server, other: Server, prefix: str, separator: str, uri_prefix: str
+        self, outer: McpService, inner: McpService, prefix: str, separator: str, uri_prefix: str
     ) -> None:
         if not isinstance(prefix, str):
             raise TypeError("mount(prefix, server): the prefix comes first, and is a string")
@@ -52,10 +52,10 @@ class Mount:
             raise ValueError("prefix and separator take letters, digits and _ . - only")
         if uri_prefix:
             check_uri(f"{uri_prefix}a:b")
-        if other is parent or parent in _below(other):
-            raise ValueError(f"{other!r} cannot be mounted on itself")
-        self.parent = parent
-        self.other = other
+        if inner is outer or outer in _below(inner):
+            raise ValueError(f"{inner!r} cannot be mounted on itself")
+        self.outer = outer
+        self.inner = inner
         self.prefix = prefix + separator if prefix else ""
         self.uri_prefix = uri_prefix
         # by list, and there by the key at the mounted server
@@ -64,52 +64,52 @@ class Mount:
             self.check(kind)
 
     def __repr__(self) -> str:
-        return f"<Mount of {self.other.name!r} on {self.parent.name!r} as {self.prefix!r}>"
+        return f"<Mount of {self.inner.name!r} on {self.outer.name!r} as {self.prefix!r}>"
 
     def check(self, kind: str) -> None:
         """Before a change shows: ValueError if what is new has a name that is taken."""
         for name in _LISTS[kind]:
             new = self._new(name)
             if new:
-                taken = _registry(self.parent, name)
+                taken = _catalog(self.outer, name)
                 for key, _, _ in new.values():
                     if key in taken:
                         raise ValueError(
-                            f"{self.parent!r} has {key!r} already, which {self.other!r} mounted on "
+                            f"{self.outer!r} has {key!r} already, which {self.inner!r} mounted on "
                             "it would show"
                         )
-                for mount in self.parent._mounted_on:
+                for mount in self.outer.mounts.elsewhere:
                     mount.check_keys(name, [shown[0] for shown in new.values()])
 
     def check_keys(self, name: str, keys: list[str]) -> None:
         """`check`, for what is about to show at the mounted server."""
         outer = [self._prefix_of(name) + key for key in keys]
-        taken = _registry(self.parent, name)
+        taken = _catalog(self.outer, name)
         for key in outer:
             if key in taken:
-                raise ValueError(f"{self.parent!r} has {key!r} already")
-        for mount in self.parent._mounted_on:
+                raise ValueError(f"{self.outer!r} has {key!r} already")
+        for mount in self.outer.mounts.elsewhere:
             mount.check_keys(name, outer)
 
     def sync(self, kind: str) -> None:
         """Show what is new, and no longer what is gone."""
         for name in _LISTS[kind]:
-            present = _registry(self.other, name).items
+            present = _catalog(self.inner, name).items
             shown = self._shown[name]
             for inner in [key for key in shown if key not in present]:
                 self._hide(name, shown.pop(inner))
             for inner, (key, entry, item) in self._new(name).items():
                 shown[inner] = (key, entry, item)
-                _registry(self.parent, name).add(key, entry, item)
-        if kind == "prompts" and self.other._has_prompts:
-            self.parent.enable_prompts()
-        if kind == "resources" and self.other._has_resources:
-            self.parent.enable_resources()
-        if self.other._can_complete:
-            self.parent._completes()
-        tools = self._shown["_tools"].values() if self.parent._task_service is None else ()
+                _catalog(self.outer, name).add(key, entry, item)
+        if kind == "prompts" and self.inner.prompts.enabled:
+            self.outer.prompts.enable()
+        if kind == "resources" and self.inner.resources.enabled:
+            self.outer.resources.enable()
+        if self.inner.completions.enabled:
+            self.outer.completions.enable()
+        tools = self._shown["tools"].values() if self.outer.tasks.service is None else ()
         if any(tool.tasks is not None for _, _, tool in tools):
-            self.parent.use_tasks()
+            self.outer.tasks.use()
 
     def end(self) -> None:
         """Show nothing any more."""
@@ -122,8 +122,8 @@ class Mount:
         return self.uri_prefix + uri
 
     def inner_key(self, name: str, key: str) -> str | None:
-        """What is called so at the parent, as the mounted server calls it; None if it is another's.
-        ``name``: the list that it stands in."""
+        """The mounted server's own key of an entry that the outer server shows under ``key`` in the
+        catalog ``name``; None if the entry is not the mounted server's."""
         prefix = self._prefix_of(name)
         inner = key[len(prefix) :]
         shown = self._shown[name].get(inner) if key.startswith(prefix) else None
@@ -136,7 +136,7 @@ class Mount:
         shown = self._shown[name]
         show_as = _SHOWN_AS[name]
         prefix = self._prefix_of(name)
-        items = _registry(self.other, name).items
+        items = _catalog(self.inner, name).items
         return {
             inner: show_as(prefix, item)
             for inner, item in list(items.items())
@@ -145,21 +145,24 @@ class Mount:
 
     def _hide(self, name: str, shown: Shown) -> None:
         key, _, item = shown
-        registry = _registry(self.parent, name)
-        if registry.get(key) is item:  # it may have been taken away there
-            registry.remove(key)
+        catalog = _catalog(self.outer, name)
+        if catalog.get(key) is item:  # it may have been taken away there
+            catalog.remove(key)
 
 
-def _below(server: Server) -> Iterator[Server]:
+def _below(service: McpService) -> Iterator[McpService]:
     """What is mounted on a server, and on that."""
-    for mount in server._mounts:
-        yield mount.other
-        yield from _below(mount.other)
+    for mount in service.mounts.here:
+        yield mount.inner
+        yield from _below(mount.inner)
 
 
-def _registry(server: Server, name: str) -> Registry[Any]:
-    registry: Registry[Any] = getattr(server, name)
-    return registry
+def _catalog(service: McpService, name: str) -> Catalog[Any]:
+    if name == "tools":
+        return service.tools
+    if name == "prompts":
+        return service.prompts
+    return service.resources.fixed if name == "resources" else service.resources.templates
 
 
 # -- items under other names ----------------------------------------------------------------------
@@ -197,15 +200,15 @@ def _template(prefix: str, template: ResourceTemplate) -> Shown:
 
 
 _SHOWN_AS: dict[str, Callable[[str, Any], Shown]] = {
-    "_tools": _tool,
-    "_prompts": _prompt,
-    "_resources": _resource,
-    "_templates": _template,
+    "tools": _tool,
+    "prompts": _prompt,
+    "resources": _resource,
+    "templates": _template,
 }
 
-# The lists that change with each kind of `Part._changed`.
+# The catalogs that change with each kind of `McpService.list_changed`.
 _LISTS = {
-    "tools": ("_tools",),
-    "prompts": ("_prompts",),
-    "resources": ("_resources", "_templates"),
+    "tools": ("tools",),
+    "prompts": ("prompts",),
+    "resources": ("resources", "templates"),
 }

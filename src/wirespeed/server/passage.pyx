@@ -447,7 +447,7 @@ cdef class Passage(Call):
     cdef Series series_c(self):
         if self.reached is not None and self.reached.kind == "tool":
             return self.connection.observer.of_tool_c(self.reached.name)
-        return series_of(self.connection.observer, self.connection.server, self.message)
+        return series_of(self.connection.observer, self.connection.service, self.message)
 
     cpdef object cancel(self):
         """The client wants no answer, or is gone."""

@@ -25,7 +25,7 @@ Arguments are strings on the wire. Those of parameters that take no text are dec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.protocol.revisions import Revision
     from wirespeed.server.connection import ServerConnection
+    from wirespeed.server.service import McpService
 
-    from .prompts import Prompts
+    from .catalog import LimitOptions
+    from .prompts import PromptOptions
     from .reply import Body
 
 __all__ = ["Prompt", "PromptResult", "make_prompt"]
-
-_encode = msgspec.json.Encoder().encode
 
 
 class PromptResult(msgspec.Struct, kw_only=True):
@@ -111,18 +111,14 @@ class Prompt(Completable):
         spec: ToolSpec,
         slots: list[Slot],
         function: Callable[..., Any],
-        timeout: float | None,
-        server: Any,
-        max_concurrency: int | None,
-        queue: int | None,
+        service: McpService,
+        options: LimitOptions,
     ) -> None:
         super().__init__(entry.name, function, slots)
         self.entry = entry
         self._list = slots
         self._spec = spec
-        self._feature = make_feature(
-            spec, "prompt", self._encode, timeout, server, max_concurrency, queue
-        )
+        self._feature = make_feature(spec, "prompt", self._encode, service, options)
 
     def __repr__(self) -> str:
         return f"<Prompt {self.key!r}>"
@@ -191,38 +187,29 @@ def _one(value: Any, version: str) -> Iterator[_Message]:
 
 
 def make_prompt(
-    server: Prompts,
-    function: Callable[..., Any],
-    *,
-    name: str | None,
-    title: str | None,
-    description: str | None,
-    icons: Iterable[Icon] | None,
-    meta: Mapping[str, Any] | None,
-    timeout: float | None,
-    max_concurrency: int | None,
-    queue: int | None,
+    service: McpService, function: Callable[..., Any], options: PromptOptions
 ) -> Prompt:
-    """What `Server.add_prompt` registers; its arguments, and its errors, are described there."""
+    """What `Server.add_prompt` registers; it describes the options and the errors."""
     spec = inspect_tool(
         function,
-        name=name,
-        title=title,
-        description=description,
+        name=options.get("name"),
+        title=options.get("title"),
+        description=options.get("description"),
         context_class=Context,
         kind="prompt",
-        dependencies=server._injecting(),
+        dependencies=service.injecting(),
     )
     slots = slots_of(spec)
+    icons = options.get("icons")
     entry = PromptEntry(
         name=spec.name,
         title=spec.title,
         description=spec.description,
         arguments=[_argument(slot) for slot in slots] or None,
         icons=None if icons is None else list(icons),
-        meta=check_meta(meta),
+        meta=check_meta(options.get("meta")),
     )
-    return Prompt(entry, spec, slots, function, timeout, server, max_concurrency, queue)
+    return Prompt(entry, spec, slots, function, service, options)
 
 
 def _argument(slot: Slot) -> PromptArgumentEntry:
@@ -245,16 +232,15 @@ def _argument(slot: Slot) -> PromptArgumentEntry:
 
 def list_prompts(connection: ServerConnection, message: Message, revision: Revision) -> Body:
     """prompts/list: pre-encoded pages."""
-    page: Body = connection.server._prompts.page(revision, cursor_of(message))
-    return page
+    return connection.service.prompts.page(revision, cursor_of(message))
 
 
 def get(connection: ServerConnection, message: Message, revision: Revision) -> None:
     """prompts/get."""
     params: GetPromptParams = params_of(message, _get)
-    prompt = connection.server._prompts.get(params.name)
+    prompt = connection.service.prompts.get(params.name)
     if prompt is None:
-        raise unknown("prompt", params.name, connection.server.prompts)
+        raise unknown("prompt", params.name, connection.service.prompts.items)
     prompt.get(connection, message, revision, params.arguments)
 
 

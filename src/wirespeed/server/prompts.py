@@ -1,141 +1,65 @@
-"""The prompts of a server: registered, listed, taken away (server/prompts).
+"""The prompts of a server: registered, listed, removed (server/prompts).
 
-What they are is in `wirespeed.server.prompt`, loaded when there is one.
+What a prompt is stands in `wirespeed.server.prompt`, loaded with the first one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Unpack
 
 from wirespeed.protocol import shapes
-from wirespeed.server.part import Part
+from wirespeed.server.catalog import Catalog, LimitOptions, check_options
 
 if TYPE_CHECKING:
     from wirespeed.protocol.blocks import Icon
-    from wirespeed.server.dependencies import Dependencies
     from wirespeed.server.prompt import Prompt
-    from wirespeed.server.registry import Registry
-
-__all__ = ["Prompts"]
-
-F = TypeVar("F", bound=Callable[..., Any])
+    from wirespeed.server.service import McpService
 
 
-class Prompts(Part):
-    """What a server has for prompts."""
+class PromptOptions(LimitOptions, total=False):
+    """The options of `Server.prompt`, which describes them."""
 
-    _prompts: Registry[Prompt]
-    _has_prompts: bool
-    _injecting: Callable[[], Dependencies | None]
+    name: str | None
+    title: str | None
+    description: str | None
+    icons: Iterable[Icon] | None
+    meta: Mapping[str, Any] | None
 
-    def _setup_prompts(self) -> None:
-        self._prompts = self._registry(
-            "prompts", "prompts", lambda entry, version: shapes.fit("Prompt", entry, version)
+
+class PromptCatalog(Catalog["Prompt"]):
+    """The prompts by name. ``enabled``: whether the server offers prompts."""
+
+    def __init__(self, service: McpService) -> None:
+        super().__init__(
+            "prompt",
+            "prompts",
+            lambda entry, version: shapes.fit("Prompt", entry, version),
+            discovery=service.discovery,
+            page_size=service.page_size,
+            changed=lambda: service.list_changed("prompts"),
         )
-        self._has_prompts = False
-        self._offers["prompts"] = lambda: {"listChanged": True} if self._has_prompts else None
+        self._service = service
+        self.enabled = False
+        service.discovery.offers["prompts"] = lambda: (
+            {"listChanged": True} if self.enabled else None
+        )
 
-    def enable_prompts(self) -> None:
-        """Offer prompts although there is none yet: a client of the legacy revisions is told what
-        a server has once, when it connects. What was offered stays so."""
-        if not self._has_prompts:
-            self._has_prompts = True
-            self._answers = {}
-            for mount in self._mounted_on:
-                mount.parent.enable_prompts()
+    def enable(self) -> None:
+        """Offer prompts from now on."""
+        if not self.enabled:
+            self.enabled = True
+            self._service.discovery.forget()
+            for mount in self._service.mounts.elsewhere:
+                mount.outer.prompts.enable()
 
-    @overload
-    def prompt(self, function: F, /) -> F: ...
-
-    @overload
-    def prompt(
-        self,
-        function: None = None,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        icons: Iterable[Icon] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        timeout: float | None = None,
-        max_concurrency: int | None = None,
-        queue: int | None = None,
-    ) -> Callable[[F], F]: ...
-
-    def prompt(self, function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
-        """Make a function a prompt; as ``@server.prompt`` or ``@server.prompt(title=…)``::
-
-            @server.prompt
-            def review(code: str, language: Literal["c", "python"] = "python") -> str:
-                return f"Please review this {language} code: {code}"
-
-        Its name, docstring and parameters become the prompt's name, description and arguments.
-        Options are those of `add_prompt`.
-        """
-        if function is not None:
-            self.add_prompt(function)
-            return function
-
-        def decorate(function: F) -> F:
-            self.add_prompt(function, **options)
-            return function
-
-        return decorate
-
-    def add_prompt(
-        self,
-        function: Callable[..., Any],
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        icons: Iterable[Icon] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        timeout: float | None = None,
-        max_concurrency: int | None = None,
-        queue: int | None = None,
-    ) -> Prompt:
-        """Register a function as a prompt, now or while the server runs (clients are told).
-
-        Args:
-            function: A coroutine function, or a plain one, which runs in a worker thread. Without
-                a default, a parameter is a required argument.
-            name, title, description: Instead of what the function says itself.
-            icons, meta: For prompts/list.
-            timeout: Seconds after which a call is given up, waiting for other calls included.
-            max_concurrency, queue: Calls that run at a time, and that wait beyond these (100 by
-                default); more get error -31000. See `wirespeed.server.limiter`.
-
-        Raises:
-            SignatureError: The signature cannot be a prompt's; the text says why.
-            ValueError: There is a prompt of this name.
-        """
+    def register(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> Prompt:
+        """See `Server.add_prompt`."""
+        check_options("add_prompt()", options, PromptOptions)
         from wirespeed.server.prompt import make_prompt
 
-        prompt = make_prompt(
-            self,
-            function,
-            name=name,
-            title=title,
-            description=description,
-            icons=icons,
-            meta=meta,
-            timeout=timeout,
-            max_concurrency=max_concurrency,
-            queue=queue,
-        )
-        self._prompts.add(prompt.key, prompt.entry, prompt)
-        self.enable_prompts()
-        prompt.registered(self)
+        prompt = make_prompt(self._service, function, options)
+        self.add(prompt.key, prompt.entry, prompt)
+        self.enable()
+        prompt.registered(self._service)
         return prompt
-
-    def remove_prompt(self, name: str) -> None:
-        """Take a prompt away; calls under way go on. KeyError if there is none of this name."""
-        self._prompts.remove(name)
-
-    @property
-    def prompts(self) -> Mapping[str, Prompt]:
-        """The prompts by name."""
-        return dict(self._prompts.items)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import errno
 import os
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +34,11 @@ if TYPE_CHECKING:
     from wirespeed.protocol.revisions import Revision
     from wirespeed.server.call import Call
     from wirespeed.server.connection import ServerConnection
+    from wirespeed.server.service import McpService
 
+    from .catalog import LimitOptions
     from .reply import Body
-    from .resources import Resources
+    from .resources import ResourceOptions
 
 __all__ = ["Resource", "ResourceTemplate", "folder_template", "make_resource"]
 
@@ -80,16 +82,12 @@ class _Reader:
         self,
         spec: ToolSpec,
         plan: ContentsPlan,
-        timeout: float | None,
-        server: Any,
-        max_concurrency: int | None,
-        queue: int | None,
+        service: McpService,
+        options: LimitOptions,
     ) -> None:
         self._spec = spec
         self._plan = plan
-        self._feature = make_feature(
-            spec, "resource", _as_it_is, timeout, server, max_concurrency, queue
-        )
+        self._feature = make_feature(spec, "resource", _as_it_is, service, options)
 
     def start(
         self,
@@ -173,10 +171,10 @@ class Resource:
         body = self.encoded(revision)
         if not revision.modern or not isinstance(body, bytes):
             return body
-        server: Any = connection.server
-        whole = self._wholes.get(server._modern_end)
+        discovery = connection.service.discovery
+        whole = self._wholes.get(discovery.modern_end)
         if whole is None:
-            whole = self._wholes[server._modern_end] = server._finish(body)
+            whole = self._wholes[discovery.modern_end] = discovery.finish(body)
         return whole
 
     def shown_as(self, uri: str) -> Resource:
@@ -254,58 +252,42 @@ class ResourceTemplate(Completable):
 
 
 def make_resource(
-    server: Resources,
-    uri: str,
-    content: Any,
-    *,
-    name: str | None,
-    title: str | None,
-    description: str | None,
-    mime_type: str | None,
-    size: int | None,
-    annotations: Annotations | Mapping[str, Any] | None,
-    icons: Iterable[Icon] | None,
-    meta: Mapping[str, Any] | None,
-    ttl_ms: int | None,
-    cache_scope: str | None,
-    timeout: float | None,
-    max_concurrency: int | None,
-    queue: int | None,
-    safe: bool,
+    service: McpService, uri: str, content: Any, options: ResourceOptions
 ) -> Resource | ResourceTemplate:
-    """What `Server.add_resource` registers; its arguments, and its errors, are described there."""
-    hints = cache_hints(server._hints, ttl_ms, cache_scope)
+    """What `Server.add_resource` registers; it describes the options and the errors."""
+    mime_type, size = options.get("mime_type"), options.get("size")
+    hints = cache_hints(service.discovery.hints, options.get("ttl_ms"), options.get("cache_scope"))
+    icons = options.get("icons")
     shown: dict[str, Any] = {
-        "title": title,
-        "description": description,
+        "title": options.get("title"),
+        "description": options.get("description"),
         "mime_type": mime_type,
-        "annotations": _annotations(annotations),
+        "annotations": _annotations(options.get("annotations")),
         "icons": None if icons is None else list(icons),
-        "meta": check_meta(meta),
+        "meta": check_meta(options.get("meta")),
     }
     if not callable(content):
         check_uri(uri)
         if size is None:
             size = _size(content)
-        entry = ResourceEntry(uri, name or _last_segment(uri), size=size, **shown)
+        entry = ResourceEntry(uri, options.get("name") or _last_segment(uri), size=size, **shown)
         resource = Resource(entry, ContentsPlan(mime_type, hints), fixed=content)
         # what cannot be sent is said now; what may change later is read now
         once = isinstance(content, (str, bytes))
-        for version in server.versions[:1] if once else server.versions:
+        versions = service.discovery.versions
+        for version in versions[:1] if once else versions:
             resource.encoded(REVISIONS[version])
         return resource
     spec = inspect_tool(
         content,
-        name=name,
-        description=description,
+        name=options.get("name"),
+        description=options.get("description"),
         context_class=Context,
         kind="resource",
-        dependencies=server._injecting(),
+        dependencies=service.injecting(),
     )
     shown["description"] = spec.description
-    reader = _Reader(
-        spec, ContentsPlan(mime_type, hints, spec.returns), timeout, server, max_concurrency, queue
-    )
+    reader = _Reader(spec, ContentsPlan(mime_type, hints, spec.returns), service, options)
     if "{" not in uri:
         check_uri(uri)
         slots = slots_of(spec)
@@ -314,7 +296,7 @@ def make_resource(
         return Resource(entry, reader=reader, function=content, values=defaults(slots))
     if size is not None:
         raise ValueError(f"{uri}: the resources of a template have no common size")
-    arguments = TemplateArguments(UriTemplate(uri), spec, safe=safe)
+    arguments = TemplateArguments(UriTemplate(uri), spec, safe=options.get("safe", True))
     return ResourceTemplate(TemplateEntry(uri, spec.name, **shown), arguments, reader, content)
 
 
@@ -377,24 +359,22 @@ def _last_segment(uri: str) -> str:
 
 def list_resources(connection: ServerConnection, message: Message, revision: Revision) -> Body:
     """resources/list: pre-encoded pages."""
-    page: Body = connection.server._resources.page(revision, cursor_of(message))
-    return page
+    return connection.service.resources.fixed.page(revision, cursor_of(message))
 
 
 def list_templates(connection: ServerConnection, message: Message, revision: Revision) -> Body:
     """resources/templates/list: pre-encoded pages."""
-    page: Body = connection.server._templates.page(revision, cursor_of(message))
-    return page
+    return connection.service.resources.templates.page(revision, cursor_of(message))
 
 
 def read(connection: ServerConnection, message: Message, revision: Revision) -> Body | None:
     """resources/read: a resource under this very URI, or the first template that it fits."""
     uri: str = params_of(message, _read).uri
-    server = connection.server
-    resource = server._resources.get(uri)
+    resources = connection.service.resources
+    resource = resources.fixed.get(uri)
     if resource is not None:
         return resource.read(connection, message, revision)
-    for template in list(server._templates.items.values()):
+    for template in list(resources.templates.items.values()):
         values = template.match(uri)
         if values is not None:
             template.read(connection, message, revision, uri, values)

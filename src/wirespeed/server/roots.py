@@ -9,20 +9,19 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from wirespeed.errors import CallTimeout, ConnectionClosed, InvalidResponse, RemoteError
 from wirespeed.server import launch
-from wirespeed.server.part import Part
 
 if TYPE_CHECKING:
     from asyncio import Future
 
     from wirespeed.protocol.asking import Root
     from wirespeed.server.connection import ServerConnection
-    from wirespeed.server.server import Server
+    from wirespeed.server.service import McpService
 
-__all__ = ["Roots", "RootsChange"]
+__all__ = ["RootsChange", "RootsListeners"]
 
 F = TypeVar("F", bound=Callable[["RootsChange"], Any])
 
@@ -35,11 +34,11 @@ class RootsChange:
     """A client that has other roots than before. There is no request, so nothing but the roots can
     be asked, and nothing be reported."""
 
-    __slots__ = ("_connection", "_server")
+    __slots__ = ("_connection", "_service")
 
-    def __init__(self, connection: ServerConnection, server: Server) -> None:
+    def __init__(self, connection: ServerConnection, service: McpService) -> None:
         self._connection = connection
-        self._server = server
+        self._service = service
 
     async def roots(self, *, timeout: float | None = None) -> list[Root]:
         """The roots that there are now: `Context.roots`, with the same errors."""
@@ -88,53 +87,44 @@ class RootsChange:
         """As `Context.lifespan_state`, of the server that the handler was registered at."""
         from wirespeed.server.lifespan import state_of
 
-        return state_of(self._server, self._connection.loop)
+        return state_of(self._service)
 
 
-class Roots(Part):
-    """What a server has for changes of its clients' roots."""
+class RootsListeners:
+    """Who is told of changes of the clients' roots.
 
-    _roots_handlers: list[Callable[[RootsChange], Any]]
-    # Clients whose change is being told of, and whether there was another one meanwhile.
-    _roots_told: dict[ServerConnection, bool]
+    Attributes:
+        handlers: The author's functions.
+        being_told: Clients whose change the handlers are being told of, and whether there was
+            another change meanwhile.
+    """
 
-    def _setup_roots(self) -> None:
-        self._roots_handlers = []
-        self._roots_told = {}
+    def __init__(self, service: McpService) -> None:
+        self._service = service
+        self.handlers: list[Callable[[RootsChange], Any]] = []
+        self.being_told: dict[ServerConnection, bool] = {}
 
-    def on_roots_changed(self, function: F, /) -> F:
-        """Call a function whenever a client tells that its roots have changed (client/roots, "Root
-        List Changes"; up to 2025-11-25)::
-
-            @server.on_roots_changed
-            async def changed(change: RootsChange) -> None:
-                watched[change.connection_id] = await change.roots()
-
-        A plain function runs in a worker thread, and cannot ask. Several are called one after the
-        other. For one client they run one at a time: changes that are told meanwhile are one, of
-        which they hear when they have ended. They end with the connection; what they raise is
-        logged. Clients that declare no roots are not heard. A server that is mounted hears of the
-        clients of the server that it is mounted on.
-        """
+    def add(self, function: F) -> F:
+        """See `Server.on_roots_changed`."""
         if not callable(function):
             raise TypeError(f"a handler must be callable, not {type(function).__name__}")
-        self._roots_handlers.append(function)
+        self.handlers.append(function)
         return function
 
-    def _roots_changed(self, connection: ServerConnection) -> None:
-        """A client says so."""
+    def changed(self, connection: ServerConnection) -> None:
+        """A client says that its roots changed."""
         if (
             connection.draining
             or connection.revision is None
             or METHOD not in connection.revision.notifications
             or not isinstance(connection.state.capabilities.get("roots"), dict)
-            or not any(handlers for _, handlers in self._roots_wanted())
+            or not any(handlers for _, handlers in self._wanted())
         ):
             return
-        if connection in self._roots_told:
-            self._roots_told[connection] = True
+        if connection in self.being_told:
+            self.being_told[connection] = True
             return
-        self._roots_told[connection] = True
+        self.being_told[connection] = True
         running = None
 
         def gone(_: Future[None]) -> None:
@@ -143,24 +133,23 @@ class Roots(Part):
 
         def ended(_: None, exc: BaseException | None) -> None:
             connection.closed.remove_done_callback(gone)
-            del self._roots_told[connection]  # also if it was cancelled before it began
+            del self.being_told[connection]  # also if it was cancelled before it began
 
         connection.closed.add_done_callback(gone)
-        running = connection.pool.start(self._tell_roots(connection), ended)
+        running = connection.pool.start(self._tell_all(connection), ended)
 
-    def _roots_wanted(self) -> Iterator[tuple[Server, list[Callable[[RootsChange], Any]]]]:
+    def _wanted(self) -> Iterator[tuple[McpService, list[Callable[[RootsChange], Any]]]]:
         """The handlers, here and at the mounted servers."""
-        yield cast("Server", self), self._roots_handlers
-        for child in cast("Server", self)._mounted():
-            yield from child._roots_wanted()
+        yield self._service, self.handlers
+        for inner in self._service.mounts.servers():
+            yield from inner.roots._wanted()
 
-    async def _tell_roots(self, connection: ServerConnection) -> None:
-        told = self._roots_told
-        while told[connection]:
-            told[connection] = False
-            for server, handlers in list(self._roots_wanted()):
+    async def _tell_all(self, connection: ServerConnection) -> None:
+        while self.being_told[connection]:
+            self.being_told[connection] = False
+            for service, handlers in list(self._wanted()):
                 for handler in list(handlers):
-                    await _tell(handler, RootsChange(connection, server))
+                    await _tell(handler, RootsChange(connection, service))
 
 
 async def _tell(handler: Callable[[RootsChange], Any], change: RootsChange) -> None:

@@ -1,50 +1,53 @@
-"""The server that people write: its identity, what it offers, and where it listens."""
+"""The server that people write: what they register, and where it listens."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from wirespeed.limits import Limits
-from wirespeed.protocol import shapes
 from wirespeed.protocol.blocks import Icon
-from wirespeed.protocol.meta import check_json
-from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS, REVISIONS, Revision
-from wirespeed.server.completion import Completions
-from wirespeed.server.composition import Composition
-from wirespeed.server.connection import ServerConnection
-from wirespeed.server.middleware import Middlewares
-from wirespeed.server.prompts import Prompts
-from wirespeed.server.reply import Whole, modern_end
-from wirespeed.server.resources import Resources
-from wirespeed.server.roots import Roots
+from wirespeed.server.discovery import Discovery
+from wirespeed.server.service import McpService
 from wirespeed.server.state import DEFAULT_TTL, Sealer, state_secrets
-from wirespeed.server.tools import Tools
-from wirespeed.transport.taskpool import TaskPool
 
 if TYPE_CHECKING:
-    from wirespeed._core.framing.base import Framer
+    import os
+
+    from wirespeed.server.catalog import LimitOptions
+    from wirespeed.server.extensions import Extension
     from wirespeed.server.lifespan import Lifespan
-    from wirespeed.transport.link import Link
+    from wirespeed.server.middleware import AskMiddleware, Middleware
+    from wirespeed.server.observer import Observer
+    from wirespeed.server.prompt import Prompt
+    from wirespeed.server.prompts import PromptOptions
+    from wirespeed.server.resource import Resource, ResourceTemplate
+    from wirespeed.server.resources import FolderOptions, ResourceOptions
+    from wirespeed.server.roots import RootsChange
+    from wirespeed.server.tool import Tool
+    from wirespeed.server.tools import RawToolOptions, ToolOptions
+    from wirespeed.tasks.store import TaskStore
 
-_encode = msgspec.json.Encoder().encode
+F = TypeVar("F", bound=Callable[..., Any])
+OnRoots = TypeVar("OnRoots", bound="Callable[[RootsChange], Any]")
 
 
-class Server(Tools, Resources, Prompts, Completions, Roots, Composition, Middlewares):
+class Server:
     """An MCP server.
 
+    Tools, prompts, resources and completions are registered and removed from any thread, before or
+    while the server runs. A server runs in one event loop at a time.
+
     Args:
-        name: What it is called.
+        name: The name of the server.
         version: Its own version.
         title: A name for people to read.
-        instructions: How a model is to use it.
+        instructions: How a model is to use the server.
         icons, website_url, description: More of its identity (2025-11-25 on).
-        experimental: What it can do that no revision has, by name, with its settings
+        experimental: Capabilities that no revision has, by name, with their settings
             (``capabilities.experimental``).
-        versions: The revisions it speaks; all by default.
+        versions: The revisions that it speaks; all by default.
         limits: What one connection may take.
         page_size: Entries on one page of each list; None for all on one.
         list_ttl_ms, cache_scope: Caching hints for lists and discovery (2026-07-28
@@ -52,19 +55,18 @@ class Server(Tools, Resources, Prompts, Completions, Roots, Composition, Middlew
         shutdown_grace: Seconds that requests in flight get when the client goes or the process is
             told to end.
         lifespan: An async context manager function, or an async generator function, of the server:
-            entered before the first client is served, left after the last is gone, once for each
-            event loop and process that serves. What it yields is `Context.lifespan_state`.
-        state_secret: What seals the ``requestState`` of questions to modern clients
-            (`wirespeed.server.state`): at least 16 bytes, or several, of which the first seals and
-            all open. Random by default; servers behind one address need the same.
+            entered before the first client is served, left after the last is gone, once in each
+            process that serves. What it yields is `Context.lifespan_state`.
+        state_secret: The secret that seals the ``requestState`` of questions to modern clients
+            (`wirespeed.server.state`): at least 16 bytes, or several secrets, of which the first
+            seals and all open. Random by default; servers behind one address need the same.
         state_ttl: Seconds that a client may take to answer.
-        state_single_use: Whether a ``requestState`` is taken only once in each process.
-    """
+        state_single_use: Whether a ``requestState`` is accepted only once in each process.
 
-    # what `wirespeed.transport.service.Service` asks for
-    subprotocol = "mcp"
-    auth_headers = ("authorization",)
-    refusal_status = 401
+    Raises:
+        ValueError: An argument is out of its range, or a text is not valid Unicode.
+        TypeError: A value has no JSON form.
+    """
 
     def __init__(
         self,
@@ -90,120 +92,552 @@ class Server(Tools, Resources, Prompts, Completions, Roots, Composition, Middlew
     ) -> None:
         if page_size is not None and page_size < 1:
             raise ValueError("page_size must be at least 1")
-        if cache_scope not in ("public", "private"):
-            raise ValueError('cache_scope must be "public" or "private"')
-        if list_ttl_ms < 0:
-            raise ValueError("list_ttl_ms must not be negative")
-        wanted = tuple(REVISIONS) if versions is None else tuple(versions)
-        unknown = [v for v in wanted if v not in REVISIONS]
-        if unknown or not wanted:
-            raise ValueError(f"unknown versions {unknown}; known are {', '.join(REVISIONS)}")
-        self.name = name
-        self.version = version
-        self.instructions = instructions
-        self.limits = Limits() if limits is None else limits
-        self.page_size = page_size
-        self.shutdown_grace = shutdown_grace
-        self.legacy_versions = tuple(v for v in LEGACY_VERSIONS if v in wanted)
-        self.modern_versions = tuple(v for v in MODERN_VERSIONS if v in wanted)
-        self.versions = self.modern_versions[::-1] + self.legacy_versions[::-1]
-        self._null_ids = any(REVISIONS[v].null_error_ids for v in self.versions)
-        info: dict[str, Any] = {"name": name, "version": version}
-        more = {
-            "title": title,
-            "description": description,
-            "websiteUrl": website_url,
-            "icons": None if icons is None else list(icons),
-        }
-        info |= {key: value for key, value in more.items() if value is not None}
-        check_json("server", info | {"instructions": instructions})
-        declared = {name: dict(settings) for name, settings in (experimental or {}).items()}
-        check_json("server", {"experimental": declared})
-        self._info = info
-        self._info_json = _encode(info)
-        self._sealer = Sealer(
-            state_secrets(state_secret), name, state_ttl, single_use=state_single_use
+        discovery = Discovery(
+            name,
+            version,
+            title=title,
+            instructions=instructions,
+            description=description,
+            website_url=website_url,
+            icons=icons,
+            experimental=experimental,
+            versions=versions,
+            list_ttl_ms=list_ttl_ms,
+            cache_scope=cache_scope,
         )
-        self._hints = {"ttlMs": list_ttl_ms, "cacheScope": cache_scope}
-        self._modern_end = modern_end(self._info_json)
-        self._answers = {}
-        self._offers = {}
-        self._connections: set[ServerConnection] = set()
-        self._setup_middleware()
-        self._setup_tools()
-        self._setup_resources()
-        self._setup_prompts()
-        self._setup_completion()
-        self._setup_roots()
-        self._setup_composition(lifespan)
-        self._setup_extensions()
-        self._setup_tasks()
-        self._offers["logging"] = dict
-        self._offers["experimental"] = lambda: declared or None
+        secrets = state_secrets(state_secret)
+        self._service = McpService(
+            self,
+            discovery,
+            Sealer(secrets, name, state_ttl, single_use=state_single_use),
+            limits=Limits() if limits is None else limits,
+            page_size=page_size,
+            shutdown_grace=shutdown_grace,
+            lifespan=lifespan,
+        )
 
     def __repr__(self) -> str:
-        return f"<Server {self.name!r}, {len(self._tools)} tools>"
+        return f"<Server {self.name!r}, {len(self._service.tools)} tools>"
 
-    # -- what it is ------------------------------------------------------------------------------
+    @property
+    def service(self) -> McpService:
+        """What transports serve (`wirespeed.transport.service.Service`)."""
+        return self._service
 
-    def capabilities(self, revision: Revision) -> dict[str, Any]:
-        """What the server offers to a client of this revision, at this moment."""
-        return {
-            name: settings
-            for name, offer in self._offers.items()
-            if name in revision.capabilities and (settings := offer()) is not None
-        }
+    @property
+    def name(self) -> str:
+        """The name of the server."""
+        return self._service.name
 
-    def _initialize_result(self, revision: Revision) -> bytes:
-        result: dict[str, Any] = {
-            "protocolVersion": revision.version,
-            "capabilities": self.capabilities(revision),
-            "serverInfo": shapes.fit("Implementation", self._info, revision.version),
-        }
-        if self.instructions is not None:
-            result["instructions"] = self.instructions
-        return _encode(result)
+    @property
+    def version(self) -> str:
+        """The server's own version."""
+        return self._service.discovery.version
 
-    def _discover_result(self, revision: Revision) -> Whole:
-        answers = self._answers  # a change in another thread, meanwhile, replaces the dict
-        answer = answers.get(revision.version)
-        if answer is None:
-            members = {
-                "supportedVersions": list(self.versions),
-                "capabilities": self.capabilities(revision),
-                **({} if self.instructions is None else {"instructions": self.instructions}),
-                **self._hints,
-            }
-            answer = answers[revision.version] = self._finish(_encode(members))
-        return answer
+    @property
+    def instructions(self) -> str | None:
+        """How a model is to use the server."""
+        return self._service.discovery.instructions
 
-    def _resource_updated(self, uri: str) -> None:
-        """From any thread: tell those who subscribed that a resource says something else now."""
-        for connection in list(self._connections):
-            connection.news.resource_updated(uri)
-        for mount in self._mounted_on:
-            mount.parent._resource_updated(mount.uri(uri))
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """The revisions that the server speaks, the newest first of each era."""
+        return self._service.discovery.versions
+
+    @property
+    def limits(self) -> Limits:
+        """What one connection may take."""
+        return self._service.limits
+
+    # -- tools -----------------------------------------------------------------------------------
+
+    @overload
+    def tool(self, function: F, /) -> F: ...
+
+    @overload
+    def tool(
+        self, function: None = None, /, **options: Unpack[ToolOptions]
+    ) -> Callable[[F], F]: ...
+
+    def tool(
+        self, function: F | None = None, /, **options: Unpack[ToolOptions]
+    ) -> F | Callable[[F], F]:
+        """Make a function a tool; as ``@server.tool`` or ``@server.tool(title=…)``.
+
+        Its name, docstring and signature become the tool's name, description and input schema.
+        Options are those of `add_tool`.
+        """
+
+        def decorate(function: F) -> F:
+            self._service.tools.register(function, **options)
+            return function
+
+        return decorate if function is None else decorate(function)
+
+    def add_tool(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> Tool:
+        """Register a function as a tool; clients that are connected are told.
+
+        ``function`` is a coroutine function, or a plain one, which runs in a worker thread.
+        The options:
+
+        * ``name``, ``title``, ``description``: Instead of what the function says itself.
+        * ``annotations``: Hints such as ``{"readOnlyHint": True}`` (server/tools).
+        * ``icons``, ``meta``: For tools/list.
+        * ``structured``: Whether results have structured content; by default the return type says.
+        * ``inline``: Run a plain function on the event loop's thread, which does nothing else
+          meanwhile: for functions of microseconds.
+        * ``timeout``: Seconds after which a call is cancelled and answered with an error; waiting
+          for other calls and for dependencies counts.
+        * ``max_concurrency``, ``queue``: Calls that run at a time, and that wait beyond these (100
+          by default); more are refused with an error. See `wirespeed.server.limiter`.
+        * ``task``: Whether a call may (``"optional"``) or must (``"required"``) run as a task that
+          outlives its request; for clients of 2025-11-25, and of 2026-07-28 with the tasks
+          extension (see `use_tasks`).
+        * ``task_after``: With ``task="optional"``, the seconds that a call of a modern client may
+          take before it becomes a task; 2 by default, 0 for at once.
+
+        Raises:
+            SignatureError: The signature cannot be a tool's; the text says why.
+            ValueError: There is a tool of this name, an option is out of its range, or options do
+                not go together.
+            TypeError: There is no such option, or a value has no JSON form.
+        """
+        return self._service.tools.register(function, **options)
+
+    def tool_raw(
+        self,
+        name: str,
+        schema: Mapping[str, Any],
+        handler: Callable[..., Any],
+        **options: Unpack[RawToolOptions],
+    ) -> Tool:
+        """Register a handler that gets its arguments undecoded.
+
+        ``handler(arguments)``, or with ``context=True`` ``handler(arguments, ctx)``, where
+        ``arguments`` is a bytes-like view of the JSON object that came in. The view pins input
+        memory: keep it only after ``copy()``. ``schema`` is announced, not enforced; its type is
+        ``"object"`` (server/tools, "Tool"); so is ``output_schema``. The result is treated like
+        that of a function without a return annotation. The other options and the errors are those
+        of `add_tool`.
+        """
+        return self._service.tools.register_raw(name, schema, handler, **options)
+
+    def remove_tool(self, name: str) -> None:
+        """Remove a tool; calls under way go on. KeyError: there is none of this name."""
+        self._service.tools.remove(name)
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """The tools by name."""
+        return dict(self._service.tools.items)
+
+    # -- resources -------------------------------------------------------------------------------
+
+    def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
+        """Make the result of a function a resource, or, for a URI with variables, a template::
+
+            @server.resource("config://app", mime_type="application/json")
+            def config() -> dict[str, str]: ...
+
+            @server.resource("users://{user_id}/avatar")
+            async def avatar(user_id: int, ctx: Context) -> bytes: ...
+
+        Options are those of `add_resource`.
+        """
+        if not isinstance(uri, str):
+            raise TypeError(
+                '@server.resource needs the URI of the resource: @server.resource("config://app")'
+            )
+
+        def decorate(function: F) -> F:
+            self._service.resources.register(uri, function, **options)
+            return function
+
+        return decorate
+
+    def add_resource(
+        self, uri: str, content: Any, **options: Unpack[ResourceOptions]
+    ) -> Resource | ResourceTemplate:
+        """Register a resource or a template; clients that are connected are told.
+
+        A URI is looked for among the resources first, then matched with the templates in the order
+        of their registration.
+
+        ``uri`` is a URI (RFC 3986), or a template of level 1 or 2 (RFC 6570: ``{var}``,
+        ``{+var}``, and at the end ``{#var}``) whose variables are parameters of the function.
+        Values that do not fit a parameter's type mean that there is no such resource.
+
+        ``content`` is what the resource says (`wirespeed.server.contents` has the kinds), or a
+        function that returns it whenever it is read; a plain function runs in a worker thread. A
+        function that returns None, or raises `ResourceNotFound`, means that there is no such
+        resource.
+
+        The options:
+
+        * ``name``, ``title``, ``description``: Instead of what function or URI say themselves.
+        * ``mime_type``: The media type; by default that of the kind of value.
+        * ``size``: Bytes, before encoding, for resources/list; known for fixed text and bytes.
+        * ``annotations``, ``icons``, ``meta``: For the list.
+        * ``ttl_ms``, ``cache_scope``: How long a result may be kept, and by whom (2026-07-28
+          server/utilities/caching), instead of the server's.
+        * ``timeout``: Seconds after which reading is given up, waiting for others included.
+        * ``max_concurrency``, ``queue``: Requests whose function runs at a time, and that wait
+          beyond these (100 by default); more get error -31000. See `wirespeed.server.limiter`.
+        * ``safe``: Whether a template's values that could lead a path out of its folder (``..``, a
+          slash in front) mean that there is no such resource. Turn it off only where no value
+          becomes part of a path.
+
+        Raises:
+            SignatureError: The function's parameters are not the template's variables.
+            ValueError: The URI is not valid, the template cannot be matched, or there is such a
+                resource already.
+            TypeError: There is no such option, or a value has no JSON form.
+        """
+        return self._service.resources.register(uri, content, **options)
+
+    def add_folder(
+        self,
+        uri_prefix: str,
+        path: str | os.PathLike[str],
+        *,
+        hidden: bool = False,
+        max_size: int = 16 << 20,
+        **options: Unpack[FolderOptions],
+    ) -> ResourceTemplate:
+        """Serve the files below a folder, as the template ``{uri_prefix}/{+path}``.
+
+        >>> server.add_folder("docs://", "/srv/docs")        # docs://guide/start.md
+
+        Nothing outside the folder is read: ``..``, absolute paths, backslashes, NUL and links that
+        lead out mean that there is no such resource, and so do files that are not regular files.
+        The media type follows from the file's name; UTF-8 text goes out as text, anything else as
+        a blob. ``path`` completes, one level at a time. The other options are those of
+        `add_resource`: ``name``, ``title``, ``description``, ``annotations``, ``icons``, ``meta``,
+        ``ttl_ms``, ``cache_scope`` and ``timeout``.
+
+        Args:
+            uri_prefix: What the URIs begin with, such as ``file:///srv/docs`` or ``docs://``.
+            path: The folder.
+            hidden: Whether files and folders whose names begin with a dot are served.
+            max_size: Bytes of the longest file, 16 MiB by default; a longer one is an error.
+
+        Raises:
+            NotADirectoryError: There is no such folder.
+            ValueError: The prefix is not a URI, or is taken.
+        """
+        return self._service.resources.register_folder(
+            uri_prefix, path, hidden=hidden, max_size=max_size, **options
+        )
+
+    def remove_resource(self, uri: str) -> None:
+        """Remove a resource or a template; reading that is under way goes on. KeyError: there is
+        none."""
+        self._service.resources.remove(uri)
+
+    @property
+    def resources(self) -> Mapping[str, Resource]:
+        """The resources by URI."""
+        return dict(self._service.resources.fixed.items)
+
+    @property
+    def resource_templates(self) -> Mapping[str, ResourceTemplate]:
+        """The templates, by themselves."""
+        return dict(self._service.resources.templates.items)
+
+    def enable_resources(self) -> None:
+        """Offer resources although there is none yet: a client of the legacy revisions learns what
+        a server has once, when it connects. What was offered stays offered."""
+        self._service.resources.enable()
+
+    def resource_updated(self, uri: str) -> None:
+        """Tell the clients that subscribed to a resource that it changed; from any thread. Clients
+        that subscribed to a resource that it is a part of (``a://b`` of ``a://b/c``) are told as
+        well."""
+        self._service.resource_updated(uri)
+
+    # -- prompts and completion ------------------------------------------------------------------
+
+    @overload
+    def prompt(self, function: F, /) -> F: ...
+
+    @overload
+    def prompt(
+        self, function: None = None, /, **options: Unpack[PromptOptions]
+    ) -> Callable[[F], F]: ...
+
+    def prompt(
+        self, function: F | None = None, /, **options: Unpack[PromptOptions]
+    ) -> F | Callable[[F], F]:
+        """Make a function a prompt; as ``@server.prompt`` or ``@server.prompt(title=…)``::
+
+            @server.prompt
+            def review(code: str, language: Literal["c", "python"] = "python") -> str:
+                return f"Please review this {language} code: {code}"
+
+        Its name, docstring and parameters become the prompt's name, description and arguments.
+        Options are those of `add_prompt`.
+        """
+
+        def decorate(function: F) -> F:
+            self._service.prompts.register(function, **options)
+            return function
+
+        return decorate if function is None else decorate(function)
+
+    def add_prompt(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> Prompt:
+        """Register a function as a prompt; clients that are connected are told.
+
+        ``function`` is a coroutine function, or a plain one, which runs in a worker thread. A
+        parameter without a default is a required argument. The options:
+
+        * ``name``, ``title``, ``description``: Instead of what the function says itself.
+        * ``icons``, ``meta``: For prompts/list.
+        * ``timeout``: Seconds after which a call is given up, waiting for other calls included.
+        * ``max_concurrency``, ``queue``: Calls that run at a time, and that wait beyond these (100
+          by default); more get error -31000. See `wirespeed.server.limiter`.
+
+        Raises:
+            SignatureError: The signature cannot be a prompt's; the text says why.
+            ValueError: There is a prompt of this name.
+            TypeError: There is no such option, or a value has no JSON form.
+        """
+        return self._service.prompts.register(function, **options)
+
+    def remove_prompt(self, name: str) -> None:
+        """Remove a prompt; calls under way go on. KeyError: there is none of this name."""
+        self._service.prompts.remove(name)
+
+    @property
+    def prompts(self) -> Mapping[str, Prompt]:
+        """The prompts by name."""
+        return dict(self._service.prompts.items)
+
+    def enable_prompts(self) -> None:
+        """Offer prompts although there is none yet: a client of the legacy revisions learns what a
+        server has once, when it connects. What was offered stays offered."""
+        self._service.prompts.enable()
+
+    def completion(
+        self, ref: str | Callable[..., Any], argument: str, **options: Unpack[LimitOptions]
+    ) -> Callable[[F], F]:
+        """Complete an argument of a prompt, or a variable of a resource template, by a function::
+
+            @server.completion("review", "language")
+            def languages(value: str) -> list[str]: ...
+
+        ``ref`` is the name of the prompt, or the template (``"users://{id}"``), as registered; or
+        the function that was registered as one of them. The options are ``timeout``, seconds after
+        which an answer is given up, and ``max_concurrency`` and ``queue`` as of `add_prompt`.
+
+        Raises:
+            ValueError: There is no such prompt or template, or no such argument; an option is out
+                of its range.
+            SignatureError: The function does not take a value and, perhaps, the known arguments.
+        """
+        return self._service.completions.find(ref).complete(argument, **options)
+
+    def remove_completion(self, ref: str | Callable[..., Any], argument: str) -> None:
+        """Remove the function of an argument: it completes by its type again, or not at all.
+        KeyError: it has none; ValueError as of `completion`."""
+        self._service.completions.find(ref).remove_completer(argument)
+
+    # -- dependencies and the lifespan -----------------------------------------------------------
+
+    @overload
+    def provide(self, function: F, /) -> F: ...
+
+    @overload
+    def provide(
+        self,
+        function: None = None,
+        /,
+        *,
+        scope: Literal["request", "connection", "server"] = "request",
+        provides: Any = None,
+        inline: bool = False,
+    ) -> Callable[[F], F]: ...
+
+    def provide(self, function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
+        """Make a function the provider of the type that it returns or yields.
+
+        ::
+
+            @server.provide(scope="server")
+            async def database() -> AsyncIterator[Database]:
+                async with connect() as db:
+                    yield db
+
+        Tools, prompts, resources and completions that are registered later get the value by
+        annotating a parameter with the type. The rules are those of
+        `wirespeed.server.dependencies`.
+
+        Args:
+            scope: How long a value lives and who shares it: ``"request"``, ``"connection"`` or
+                ``"server"``.
+            provides: The type, instead of what the function's annotation says.
+            inline: Call a plain function on the event loop's thread instead of a worker thread.
+                The loop does nothing else meanwhile: for functions of microseconds.
+
+        Raises:
+            DependencyError: It cannot be a provider; the text says why.
+        """
+
+        def decorate(function: F) -> F:
+            taken = self._service.tools.arguments()
+            self._service.made_dependencies().provide(function, taken=taken, **options)
+            return function
+
+        return decorate if function is None else decorate(function)
+
+    def running(self) -> AbstractAsyncContextManager[Any]:
+        """Keep the server alive on the running loop, as everything that serves it does: its
+        lifespan is entered for the first that holds it and left for the last.
+
+        >>> async with server.running() as state: ...
+
+        ``state`` is what the lifespan yielded. For code that connects links of its own, or for a
+        server that outlives its clients in this process.
+
+        Raises:
+            StartupError: The lifespan failed, or a dependency cannot be provided.
+            RuntimeError: Another event loop serves the server.
+        """
+        return self._service.running()
+
+    # -- mounting --------------------------------------------------------------------------------
+
+    def mount(
+        self, prefix: str, other: Server, *, separator: str = "_", uri_prefix: str = ""
+    ) -> None:
+        """Show what another server offers, under a prefix.
+
+        >>> server.mount("calc", calculator)        # its tool "add" is "calc_add" here
+
+        Its tools, prompts, resources, templates and completions show as long as they show there,
+        and those that are registered later, too; clients are told of changes. It may have mounted
+        servers itself, and clients of its own. Its functions keep its dependencies, lifespan and
+        limits, and requests for them pass its middleware behind that of this server. Instructions,
+        extensions and settings are this server's.
+
+        Args:
+            prefix: Stands before the names of tools and prompts; "" for none.
+            other: The server.
+            separator: Stands between prefix and name.
+            uri_prefix: Stands before the URIs of resources and templates, such as ``"calc+"``,
+                which makes ``config://app`` ``calc+config://app``. By default they stay as they
+                are.
+
+        Raises:
+            ValueError: A name or a URI is taken; then nothing is mounted. The same is raised, at
+                ``other``, for what is registered there later.
+        """
+        if not isinstance(other, Server):
+            raise TypeError("mount(prefix, server): the prefix comes first, then the server")
+        from wirespeed.server.mount import Mount
+
+        self._service.mounts.add(
+            Mount(self._service, other._service, prefix, separator, uri_prefix)
+        )
+
+    def unmount(self, other: Server) -> None:
+        """Show nothing of a mounted server any more; calls under way go on. ValueError: it is not
+        mounted here."""
+        if not self._service.mounts.remove(other._service):
+            raise ValueError(f"{other!r} is not mounted on {self!r}")
+
+    # -- middleware ------------------------------------------------------------------------------
+
+    def add_middleware(self, middleware: Middleware) -> Middleware:
+        """Put a coroutine function around every request of every client that connects from now on::
+
+            @server.add_middleware
+            async def timed(request, call_next):
+                began = time.perf_counter()
+                try:
+                    return await call_next(request)
+                finally:
+                    log(request.method, request.name, time.perf_counter() - began)
+
+        What was added first is outermost. A middleware sees the request before anything is decoded
+        (`wirespeed.server.passage.InboundRequest`), and the result after it was encoded
+        (`wirespeed.server.passage.Reply`). It may answer by itself, with ``Reply.result(…)`` or by
+        raising `wirespeed.errors.ProtocolError`; may replace the handler's reply; may call
+        ``call_next`` again after it ended. ``call_next`` raises ProtocolError when the answer is an
+        error; a tool that fails is not an error, but a reply with ``is_error``. Any other exception
+        is logged, and the client gets -32603 "Internal error".
+
+        It runs in the task of the request, and the handler in the same: context variables that it
+        sets are seen there, and a cancellation by the client reaches both; nothing is answered
+        then, whatever is returned. subscriptions/listen stays open: ``call_next`` returns None for
+        it, and so must the middleware.
+        """
+        return self._service.middleware.add(middleware)
+
+    def add_ask_middleware(self, middleware: AskMiddleware) -> AskMiddleware:
+        """The same for what the server asks its clients by requests of its own (legacy eras):
+        ``async def mw(question, call_next) -> bytes``, the JSON text of the client's result. See
+        `wirespeed.server.middleware.ServerRequest`. A refusal of the client is raised as
+        `wirespeed.errors.RemoteError`."""
+        return self._service.middleware.add_ask(middleware)
+
+    def observe(self, **options: Any) -> Observer:
+        """The observer of this server, made at the first call, with the options of
+        `wirespeed.server.observer.Observer`. It sees the connections that are made from now on."""
+        return self._service.middleware.observe(**options)
+
+    # -- extensions, tasks, roots ----------------------------------------------------------------
+
+    def add_extension(self, extension: Extension) -> Extension:
+        """Offer an extension to modern clients. ValueError: there is one of this name, or another
+        extension has one of its methods."""
+        return self._service.extensions.add(extension)
+
+    @property
+    def extensions(self) -> Mapping[str, Extension]:
+        """The extensions by name."""
+        return dict(self._service.extensions.by_name)
+
+    def use_tasks(
+        self,
+        store: TaskStore | None = None,
+        *,
+        ttl: float | None = 3600.0,
+        max_ttl: float | None = 86_400.0,
+        poll_interval: float = 1.0,
+    ) -> None:
+        """Say how tasks are kept. Without this, the first tool with ``task=`` keeps them in memory
+        with the limits below.
+
+        Args:
+            store: What keeps them: a `wirespeed.tasks.MemoryTaskStore` by default.
+            ttl: Seconds from its creation that a task is kept; None for as long as the store is.
+            max_ttl: The longest that a client may wish for (2025-11-25); None for any.
+            poll_interval: Seconds that clients are told to let pass between two looks at a task.
+
+        A task belongs to the principal of the connection that it was made over; without
+        authentication it belongs to whoever knows its id, which cannot be guessed.
+
+        RuntimeError: tasks are in use already.
+        """
+        self._service.tasks.use(store, ttl=ttl, max_ttl=max_ttl, poll_interval=poll_interval)
+
+    def on_roots_changed(self, function: OnRoots, /) -> OnRoots:
+        """Call a function whenever a client says that its roots have changed (client/roots, "Root
+        List Changes"; up to 2025-11-25)::
+
+            @server.on_roots_changed
+            async def changed(change: RootsChange) -> None:
+                watched[change.connection_id] = await change.roots()
+
+        A plain function runs in a worker thread, and cannot ask. Several are called one after the
+        other. Calls for one client never overlap; changes that arrive meanwhile are reported once,
+        afterwards. The calls end with the connection; what they raise is logged. Clients that
+        declare no roots are ignored. A mounted server hears of the clients of the server that it is
+        mounted on.
+        """
+        return self._service.roots.add(function)
 
     # -- running ---------------------------------------------------------------------------------
-
-    def connect(
-        self,
-        make_link: Callable[[ServerConnection], Link],
-        *,
-        loop: asyncio.AbstractEventLoop,
-        pool: TaskPool,
-        framer: Framer | None = None,
-    ) -> ServerConnection:
-        """Serve one more connection over the link that ``make_link`` gives it (for transports).
-        ``framer``: how messages lie in the stream; one a line by default."""
-        connection = ServerConnection(self, loop, pool, framer)
-        make_link(connection)
-        self._connections.add(connection)
-        return connection
-
-    def stream_framer(self) -> None:
-        """The framing on a byte stream: one message a line, the default of `connect`."""
-        return None
 
     async def serve(self, url: str | None = None, **options: Any) -> None:
         """Serve inside a running loop: stdio (``None``) until the client goes away, or a URL until
@@ -214,14 +648,14 @@ class Server(Tools, Resources, Prompts, Completions, Roots, Composition, Middlew
         Options are those of `wirespeed.serve` and `wirespeed.ListenOptions`.
         """
         if url is None:
-            self._check_stdio(options)
+            _check_stdio(options)
             from wirespeed.transport.stdio import serve_stdio
 
-            await serve_stdio(self)
+            await serve_stdio(self._service)
         else:
             from wirespeed.transport.listen import serve
 
-            await serve(url, self, **options)
+            await serve(url, self._service, **options)
 
     def run(self, url: str | None = None, **options: Any) -> None:
         """`serve` on an event loop of its own, on uvloop where it is installed, until the client
@@ -230,15 +664,16 @@ class Server(Tools, Resources, Prompts, Completions, Roots, Composition, Middlew
         Options are those of `wirespeed.run`: ``workers``, and all of `serve`.
         """
         if url is None:
-            self._check_stdio(options)
+            _check_stdio(options)
             from wirespeed.transport.loop import run
 
             run(self.serve())
         else:
             from wirespeed.transport.listen import run as run_at
 
-            run_at(url, self, **options)
+            run_at(url, self._service, **options)
 
-    def _check_stdio(self, options: Mapping[str, Any]) -> None:
-        if options:
-            raise ValueError(f"{', '.join(options)}: options go with a URL, not with stdio")
+
+def _check_stdio(options: Mapping[str, Any]) -> None:
+    if options:
+        raise ValueError(f"{', '.join(options)}: options go with a URL, not with stdio")

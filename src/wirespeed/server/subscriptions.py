@@ -232,7 +232,7 @@ class Subscription:
         self._over()
         session = self.connection.session
         session.send_notification("notifications/cancelled", b'{"requestId":%b}' % self.raw_id)
-        end = self.connection.server._modern_end
+        end = self.connection.service.discovery.modern_end
         session.send_result(self.ref, finished((b"{}", self.meta()), end))
         self.connection.wrote()
 
@@ -246,14 +246,15 @@ def listen(connection: ServerConnection, message: Message, revision: Revision) -
         raise ProtocolError(
             codes.OVERLOADED, f"Too many subscriptions at once (the limit is {MAX_LISTENS})"
         )
-    server = connection.server
+    service = connection.service
+    offered = service.discovery.offered
     kinds = frozenset(
-        kind for kind, name in LISTS.items() if wanted.get(name) is True and server.offers(kind)
+        kind for kind, name in LISTS.items() if wanted.get(name) is True and offered(kind)
     )
-    uris = _uris(wanted.get("resourceSubscriptions")) if server.offers("resources") else ()
+    uris = _uris(wanted.get("resourceSubscriptions")) if offered("resources") else ()
     extras = {
         name: listening.honoured(message, wanted[name])
-        for name, listening in server._listening.items()
+        for name, listening in service.extensions.listening.items()
         if name in wanted
     }
     subscription = Subscription(connection, message, kinds, frozenset(uris), extras)
@@ -268,7 +269,7 @@ def listen(connection: ServerConnection, message: Message, revision: Revision) -
         "notifications/subscriptions/acknowledged", b'{"notifications":%b}' % encode(honoured)
     )
     for name in extras:
-        server._listening[name].started(subscription)
+        service.extensions.listening[name].started(subscription)
 
 
 def _uris(wanted: Any) -> tuple[str, ...]:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
-from wirespeed.server.extensions import Extensions
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.server.call import Call
+    from wirespeed.server.service import McpService
     from wirespeed.server.task_book import TaskService
     from wirespeed.tasks.store import TaskStore
 
@@ -43,16 +43,17 @@ class TaskTool:
         self.after = after
 
 
-class Tasks(Extensions):
-    """Tasks of a server."""
+class Tasks:
+    """Tasks of a server. ``service``: what keeps and runs them; None until a tool may be a task."""
 
-    _task_service: TaskService | None
+    service: TaskService | None
 
-    def _setup_tasks(self) -> None:
-        self._task_service = None
-        self._offers["tasks"] = lambda: None if self._task_service is None else _CAPABILITY
+    def __init__(self, server: McpService) -> None:
+        self._server = server
+        self.service = None
+        server.discovery.offers["tasks"] = lambda: None if self.service is None else _CAPABILITY
 
-    def use_tasks(
+    def use(
         self,
         store: TaskStore | None = None,
         *,
@@ -60,21 +61,8 @@ class Tasks(Extensions):
         max_ttl: float | None = 86_400.0,
         poll_interval: float = 1.0,
     ) -> None:
-        """Say how tasks are kept. Without this, the first tool with ``task=`` keeps them in memory
-        with the limits below.
-
-        Args:
-            store: What keeps them: a `wirespeed.tasks.MemoryTaskStore` by default.
-            ttl: Seconds from its creation that a task is kept; None for as long as the store is.
-            max_ttl: The longest that a client may wish for (2025-11-25); None for any.
-            poll_interval: Seconds that clients are told to let pass between two looks at a task.
-
-        A task belongs to the principal of the connection that it was made over; without
-        authentication it belongs to whoever knows its id, which cannot be guessed.
-
-        RuntimeError: tasks are in use already.
-        """
-        if self._task_service is not None:
+        """See `Server.use_tasks`."""
+        if self.service is not None:
             raise RuntimeError("tasks are in use already: call use_tasks before the first tool")
         for what, seconds in (("ttl", ttl), ("max_ttl", max_ttl), ("poll_interval", poll_interval)):
             if seconds is not None and not 0 < seconds < 1e10:
@@ -85,10 +73,10 @@ class Tasks(Extensions):
 
         settings = TaskSettings(_ms(ttl), _ms(max_ttl), _ms(poll_interval) or 1)
         service = TaskService(MemoryTaskStore() if store is None else store, settings)
-        self.add_extension(tasks_extension(service))
-        self._task_service = service
+        self._server.extensions.add(tasks_extension(service))
+        self.service = service
 
-    def _task_tool(
+    def plan(
         self, name: str, support: TaskSupport, after: float | None, inline: bool
     ) -> TaskTool | None:
         """How a tool that is being registered becomes tasks; None: never. ValueError."""
@@ -102,16 +90,16 @@ class Tasks(Extensions):
             raise ValueError(f"tool {name!r}: an inline tool cannot be a task")
         if after is not None and (support == "required" or not after >= 0):
             raise ValueError(f'tool {name!r}: task_after is seconds, with task="optional"')
-        if self._task_service is None:
-            self.use_tasks()
+        if self.service is None:
+            self.use()
         return TaskTool(support == "required", TASK_AFTER if after is None else after)
 
-    def _as_task(self, call: Call, message: Message) -> AsTask | None:
+    def as_task(self, call: Call, message: Message) -> AsTask | None:
         """How a call of a tool becomes a task; None: not at all. Called for tools that may be
         tasks, and for calls that wish to be one. ProtocolError: as it is it cannot be served."""
-        if self._task_service is None:
+        if self.service is None:
             return None  # nothing was declared, so `task` is ignored
-        book = self._task_service.book(call.connection.loop)
+        book = self.service.book(call.connection.loop)
         tool: Any = call.operation
         support: TaskTool | None = tool.tasks
         offered = call.revision.capabilities

@@ -76,7 +76,7 @@ class _Form:
     """See `wirespeed.server.task_run.TaskForm`."""
 
     def created(self, connection: ServerConnection, task: Task) -> Body:
-        info = msgspec.Raw(connection.server._info_json)
+        info = msgspec.Raw(connection.service.discovery.info_json)
         whole = {**view(task, modern=True), "resultType": "task", "_meta": {META_SERVER_INFO: info}}
         return Whole(_encode(whole))
 

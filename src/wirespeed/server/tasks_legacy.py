@@ -100,7 +100,7 @@ def as_task(book: TaskBook, wish: Mapping[str, Any]) -> AsTask:
 
 
 def _book(connection: ServerConnection) -> TaskBook:
-    service = connection.server._task_service
+    service = connection.service.tasks.service
     assert service is not None  # otherwise the server has no such method
     return service.book(connection.loop)
 
@@ -156,7 +156,7 @@ async def _list(connection: ServerConnection, after: int) -> Body:
     book = _book(connection)
     await book.ready()
     owner, _ = book.owner(connection)
-    page = await book.store.page(owner, after, connection.server.page_size or PAGE_SIZE)
+    page = await book.store.page(owner, after, connection.service.page_size or PAGE_SIZE)
     now = now_ms()
     found: dict[str, Any] = {"tasks": [view(task) for task in page.tasks if not task.expired(now)]}
     if page.next is not None:

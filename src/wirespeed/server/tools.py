@@ -1,35 +1,60 @@
-"""The tools of a server: registered, listed, taken away."""
+"""The tools of a server: registered, listed, removed (server/tools)."""
 
 from __future__ import annotations
 
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
 from wirespeed.protocol import shapes
 from wirespeed.protocol.blocks import Icon
 from wirespeed.protocol.meta import check_meta
+from wirespeed.server.catalog import Catalog, LimitOptions, check_options
 from wirespeed.server.content import ResultPlan, plan_result
 from wirespeed.server.context import Context
 from wirespeed.server.features import check_timeout
 from wirespeed.server.limiter import limit_raw, limit_tool
-from wirespeed.server.registry import Registry
 from wirespeed.server.signature import inspect_tool
-from wirespeed.server.tasks import Tasks, TaskSupport
+from wirespeed.server.tasks import TaskSupport
 from wirespeed.server.tool import Tool
 
 if TYPE_CHECKING:
-    from wirespeed.server.dependencies import Dependencies
-    from wirespeed.server.server import Server
-
-F = TypeVar("F", bound=Callable[..., Any])
+    from wirespeed.server.service import McpService
+    from wirespeed.server.signature import ToolSpec
 
 logger = logging.getLogger("wirespeed.server")
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+
+class CommonToolOptions(LimitOptions, total=False):
+    """The options that functions and raw tools share; `Server.add_tool` describes them."""
+
+    title: str | None
+    description: str | None
+    annotations: Mapping[str, Any] | None
+    icons: Iterable[Icon] | None
+    meta: Mapping[str, Any] | None
+    inline: bool
+    task: TaskSupport
+    task_after: float | None
+
+
+class ToolOptions(CommonToolOptions, total=False):
+    """The options of `Server.tool`; `Server.add_tool` describes them."""
+
+    name: str | None
+    structured: bool | None
+
+
+class RawToolOptions(CommonToolOptions, total=False):
+    """The options of `Server.tool_raw`, which describes them."""
+
+    output_schema: Mapping[str, Any] | None
+    context: bool
 
 
 class ToolEntry(msgspec.Struct, omit_defaults=True):
@@ -46,173 +71,64 @@ class ToolEntry(msgspec.Struct, omit_defaults=True):
     execution: Mapping[str, Any] | None = None
 
 
-class Tools(Tasks):
-    """What a server has for tools (server/tools)."""
+class ToolCatalog(Catalog[Tool]):
+    """The tools by name."""
 
-    _tools: Registry[Tool]
-    _injecting: Callable[[], Dependencies | None]
+    def __init__(self, service: McpService) -> None:
+        super().__init__(
+            "tool",
+            "tools",
+            shapes.fit_tool,
+            discovery=service.discovery,
+            page_size=service.page_size,
+            changed=lambda: service.list_changed("tools"),
+        )
+        self._service = service
+        service.discovery.offers["tools"] = lambda: {"listChanged": True}
 
-    def _setup_tools(self) -> None:
-        self._tools = self._registry("tools", "tools", shapes.fit_tool)
-        self._offers["tools"] = lambda: {"listChanged": True}
-
-    @overload
-    def tool(self, function: F, /) -> F: ...
-
-    @overload
-    def tool(
-        self,
-        function: None = None,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        annotations: Mapping[str, Any] | None = None,
-        icons: Iterable[Icon] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        structured: bool | None = None,
-        inline: bool = False,
-        timeout: float | None = None,
-        max_concurrency: int | None = None,
-        queue: int | None = None,
-        task: TaskSupport = "forbidden",
-        task_after: float | None = None,
-    ) -> Callable[[F], F]: ...
-
-    def tool(self, function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
-        """Make a function a tool; as ``@server.tool`` or ``@server.tool(title=…)``.
-
-        Its name, docstring and signature become the tool's name, description and input schema.
-        Options are those of `add_tool`.
-        """
-        if function is not None:
-            self.add_tool(function)
-            return function
-
-        def decorate(function: F) -> F:
-            self.add_tool(function, **options)
-            return function
-
-        return decorate
-
-    def add_tool(
-        self,
-        function: Callable[..., Any],
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        annotations: Mapping[str, Any] | None = None,
-        icons: Iterable[Icon] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        structured: bool | None = None,
-        inline: bool = False,
-        timeout: float | None = None,
-        max_concurrency: int | None = None,
-        queue: int | None = None,
-        task: TaskSupport = "forbidden",
-        task_after: float | None = None,
-    ) -> Tool:
-        """Register a function as a tool, now or while the server runs (clients are told).
-
-        Args:
-            function: A coroutine function, or a plain one, which runs in a worker thread.
-            name, title, description: Instead of what the function says itself.
-            annotations: Hints such as ``{"readOnlyHint": True}`` (server/tools).
-            icons, meta: For tools/list.
-            structured: Whether results have structured content; by default the return type says.
-            inline: Run a plain function on the event loop's thread. Nothing else happens
-                meanwhile: for functions of microseconds.
-            timeout: Seconds after which a call is cancelled and answered with an error; waiting
-                for other calls and for dependencies counts.
-            max_concurrency, queue: Calls that run at a time, and that wait beyond these (100 by
-                default); more are refused with an error. See `wirespeed.server.limiter`.
-            task: Whether a call may or must run as a task that outlives its request; for clients
-                of 2025-11-25, and of 2026-07-28 with the tasks extension (see `use_tasks`).
-            task_after: With ``task="optional"``, the seconds that a call of a modern client may
-                take before it becomes a task; 2 by default, 0 for at once.
-
-        Raises:
-            SignatureError: The signature cannot be a tool's; the text says why.
-            ValueError: There is a tool of this name, an option cannot be right, or options do not
-                go together.
-        """
-        check_timeout(timeout)
+    def register(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> Tool:
+        """See `Server.add_tool`."""
+        check_options("add_tool()", options, ToolOptions)
+        check_timeout(options.get("timeout"))
         spec = inspect_tool(
             function,
-            name=name,
-            title=title,
-            description=description,
+            name=options.get("name"),
+            title=options.get("title"),
+            description=options.get("description"),
             context_class=Context,
-            structured=structured,
-            dependencies=self._injecting(),
+            structured=options.get("structured"),
+            dependencies=self._service.injecting(),
         )
-        entry = ToolEntry(
-            name=spec.name,
-            title=spec.title,
-            description=spec.description,
-            inputSchema=spec.input_schema,
-            outputSchema=spec.output_schema,
-            annotations=annotations,
-            icons=None if icons is None else list(icons),
-            meta=check_meta(meta),
-            execution=None if task == "forbidden" else {"taskSupport": task},
-        )
+        entry = _entry(spec.name, spec.input_schema, spec.output_schema, options)
+        entry.title, entry.description = spec.title, spec.description
+        inline = options.get("inline", False)
         if inline and spec.injection is not None and spec.injection.run_inline():
             inline = False  # the function around it is a coroutine function
         if inline and (spec.is_async or spec.is_async_generator or spec.is_generator):
             raise ValueError(f"tool {spec.name!r}: only a plain function can be inline")
+        max_concurrency, queue = options.get("max_concurrency"), options.get("queue")
         if max_concurrency is not None or queue is not None:
             limit_tool(spec, max_concurrency, queue, inline=inline)
             inline = False
-        tool = Tool(entry, spec, spec.function, inline=inline, timeout=timeout)
-        tool.tasks = self._task_tool(spec.name, task, task_after, inline)
-        return self._register(tool)
+        tool = Tool(entry, spec, spec.function, inline=inline, timeout=options.get("timeout"))
+        return self._add(tool, options, inline)
 
-    def tool_raw(
+    def register_raw(
         self,
         name: str,
         schema: Mapping[str, Any],
         handler: Callable[..., Any],
-        *,
-        title: str | None = None,
-        description: str | None = None,
-        output_schema: Mapping[str, Any] | None = None,
-        annotations: Mapping[str, Any] | None = None,
-        icons: Iterable[Icon] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        context: bool = False,
-        inline: bool = False,
-        timeout: float | None = None,
-        max_concurrency: int | None = None,
-        queue: int | None = None,
-        task: TaskSupport = "forbidden",
-        task_after: float | None = None,
+        **options: Unpack[RawToolOptions],
     ) -> Tool:
-        """Register a handler that gets its arguments undecoded.
-
-        ``handler(arguments)``, or with ``context=True`` ``handler(arguments, ctx)``, where
-        ``arguments`` is a bytes-like view of the JSON object that came in. The view pins input
-        memory: keep it only after ``copy()``. ``schema`` is announced, not enforced; its type is
-        ``"object"`` (server/tools, "Tool"). The result is treated like that of a function without a
-        return annotation. Errors as of `add_tool`; TypeError for a schema that is no JSON.
-        """
+        """See `Server.tool_raw`."""
+        check_options("tool_raw()", options, RawToolOptions)
         if schema.get("type") != "object":
             raise ValueError(f'tool {name!r}: the type of its schema must be "object"')
-        check_timeout(timeout)
-        entry = ToolEntry(
-            name=name,
-            title=title,
-            description=description,
-            inputSchema=dict(schema),
-            outputSchema=None if output_schema is None else dict(output_schema),
-            annotations=annotations,
-            icons=None if icons is None else list(icons),
-            meta=check_meta(meta),
-            execution=None if task == "forbidden" else {"taskSupport": task},
-        )
+        check_timeout(options.get("timeout"))
+        entry = _entry(name, dict(schema), options.get("output_schema"), options)
         plan: ResultPlan = plan_result(msgspec.UNSET, f"tool {name!r}: result", None)
+        inline = options.get("inline", False)
+        max_concurrency, queue = options.get("max_concurrency"), options.get("queue")
         if max_concurrency is not None or queue is not None:
             handler = limit_raw(name, handler, max_concurrency, queue, inline=inline)
             inline = False
@@ -221,29 +137,52 @@ class Tools(Tasks):
             None,
             handler,
             inline=inline,
-            timeout=timeout,
-            wants_context=context,
+            timeout=options.get("timeout"),
+            wants_context=options.get("context", False),
             encode=plan.encode,
         )
-        tool.tasks = self._task_tool(name, task, task_after, inline)
-        return self._register(tool)
+        return self._add(tool, options, inline)
 
-    def remove_tool(self, name: str) -> None:
-        """Take a tool away; calls under way go on. KeyError if there is none of this name."""
-        self._tools.remove(name)
-
-    @property
-    def tools(self) -> Mapping[str, Tool]:
-        """The tools by name."""
-        return dict(self._tools.items)
-
-    def _register(self, tool: Tool) -> Tool:
+    def _add(self, tool: Tool, options: CommonToolOptions, inline: bool) -> Tool:
         if not _NAME.fullmatch(tool.name):
             logger.warning(
                 "tool %r: clients may refuse this name; use 1 to 128 letters, digits, _ - . "
                 "(server/tools, Tool Names)",
                 tool.name,
             )
-        tool.owner = cast("Server", self)
-        self._tools.add(tool.name, tool.entry, tool)
+        tool.tasks = self._service.tasks.plan(
+            tool.name, options.get("task", "forbidden"), options.get("task_after"), inline
+        )
+        tool.owner = self._service
+        self.add(tool.name, tool.entry, tool)
         return tool
+
+    def arguments(self) -> list[tuple[str, Any]]:
+        """The arguments of the tools that were registered here: the tool's label, and the type."""
+        found: list[tuple[str, Any]] = []
+        for tool in self.items.values():
+            spec: ToolSpec | None = tool.spec
+            if spec is not None and tool.owner is self._service:
+                label = f"tool {tool.name!r}"
+                found += [(label, field.type) for field in msgspec.structs.fields(spec.struct)]
+        return found
+
+
+def _entry(
+    name: str,
+    input_schema: Mapping[str, Any],
+    output_schema: Mapping[str, Any] | None,
+    options: CommonToolOptions,
+) -> ToolEntry:
+    icons, task = options.get("icons"), options.get("task", "forbidden")
+    return ToolEntry(
+        name=name,
+        title=options.get("title"),
+        description=options.get("description"),
+        inputSchema=input_schema,
+        outputSchema=None if output_schema is None else dict(output_schema),
+        annotations=options.get("annotations"),
+        icons=None if icons is None else list(icons),
+        meta=check_meta(options.get("meta")),
+        execution=None if task == "forbidden" else {"taskSupport": task},
+    )

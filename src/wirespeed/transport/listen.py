@@ -13,7 +13,7 @@ from wirespeed.transport import bind
 from wirespeed.transport.address import Address, is_name, parse, quote_path
 from wirespeed.transport.listener import Listener, OnListening
 from wirespeed.transport.options import ListenOptions
-from wirespeed.transport.service import Service, alive
+from wirespeed.transport.service import Service, alive, service_of
 from wirespeed.transport.signals import Drainable, signals_drain
 
 Obey: TypeAlias = Callable[[asyncio.AbstractEventLoop, Drainable], AbstractContextManager[None]]
@@ -114,7 +114,7 @@ def plan(
     if address.query:
         raise ValueError(f"{address}: a URL to listen at has no query")
     if isinstance(services, Mapping):
-        by_path = dict(services)
+        by_path = {path: service_of(server) for path, server in services.items()}
         if not by_path:
             raise ValueError("there is nothing to serve")
         if address.is_websocket:
@@ -127,7 +127,7 @@ def plan(
         elif len(by_path) > 1:
             raise ValueError(f"{address}: only WebSocket has paths, so there can be one server")
     else:
-        by_path = {address.path if address.is_websocket else "/": services}
+        by_path = {address.path if address.is_websocket else "/": service_of(services)}
     _check_options(address, options)
     return address, by_path, options
 

@@ -44,10 +44,11 @@ class Connection(Protocol):
 
 
 class Service(Protocol):
-    """What can be served: `wirespeed.Server`, `wirespeed.litemcp.LiteServer`.
+    """What can be served: the ``service`` of a `wirespeed.Server`, or a
+    `wirespeed.litemcp.LiteServer`.
 
-    One that has to be kept alive while it is served has a method ``running()``, too, which gives an
-    async context manager; see `alive`.
+    A service that has to be kept alive while it is served has two more methods: ``hold()``, a
+    coroutine function that returns what ``release(held)`` takes at the end; see `alive`.
     """
 
     @property
@@ -80,13 +81,18 @@ class Service(Protocol):
         """Serve one more connection: a `Connection` that is an Endpoint, too."""
 
 
+def service_of(server: Any) -> Any:
+    """The `Service` of what a user serves or connects to: its ``service``, or it is one itself."""
+    return getattr(server, "service", server)
+
+
 @contextlib.asynccontextmanager
 async def alive(services: Iterable[Service]) -> AsyncIterator[None]:
     """Keep services alive: what they have to begin before the first connection, and to end after
     the last. Whatever fails at the begin is raised, and those that had begun are ended."""
     async with contextlib.AsyncExitStack() as stack:
         for service in services:
-            running = getattr(service, "running", None)
-            if running is not None:
-                await stack.enter_async_context(running())
+            kept: Any = service
+            if hasattr(kept, "hold"):
+                stack.push_async_callback(kept.release, await kept.hold())
         yield

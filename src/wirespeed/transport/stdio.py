@@ -14,12 +14,12 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wirespeed.errors import TransportError
 from wirespeed.transport.fd import FdLink
 from wirespeed.transport.files import FileLink
-from wirespeed.transport.service import alive
+from wirespeed.transport.service import alive, service_of
 from wirespeed.transport.signals import signals_drain
 from wirespeed.transport.taskpool_choice import LAST_WAIT, close_pool, open_pool
 
@@ -118,17 +118,18 @@ def non_blocking(*fds: int) -> Iterator[None]:
                 os.set_blocking(fd, blocking)
 
 
-async def serve_stdio(server: Service) -> None:
+async def serve_stdio(server: Any) -> None:
     """Serve the client at stdin and stdout until it closes stdin, or a signal comes.
 
     StartupError: the lifespan of the server failed.
     """
     with claimed() as (read_fd, write_fd):
-        async with alive((server,)):
-            await _serve(server, read_fd, write_fd)
+        service: Service = service_of(server)
+        async with alive((service,)):
+            await _serve(service, read_fd, write_fd)
 
 
-async def _serve(server: Service, read_fd: int, write_fd: int) -> None:
+async def _serve(service: Service, read_fd: int, write_fd: int) -> None:
     loop = asyncio.get_running_loop()
     pool = open_pool(loop)
     with contextlib.ExitStack() as stack:
@@ -137,11 +138,11 @@ async def _serve(server: Service, read_fd: int, write_fd: int) -> None:
         polled = pollable(read_fd) and pollable(write_fd) and not shared
         if polled:
             stack.enter_context(non_blocking(read_fd, write_fd))
-            connection = server.connect(
+            connection = service.connect(
                 lambda endpoint: FdLink(loop, endpoint, read_fd, write_fd), loop=loop, pool=pool
             )
         else:
-            connection = server.connect(
+            connection = service.connect(
                 lambda endpoint: FileLink(loop, endpoint, read_fd, write_fd), loop=loop, pool=pool
             )
         stack.enter_context(signals_drain(loop, connection))

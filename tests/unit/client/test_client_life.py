@@ -281,7 +281,7 @@ def test_a_handler_of_cancellation_at_the_very_end(run: Run) -> None:
                 with pytest.raises(ConnectionClosed):
                     await client.ping()
             await client.close()
-            assert not server._connections
+            assert not server.service.connections
 
     run(main())
 

@@ -73,7 +73,7 @@ def test_all_of_it(run: Run, era: Any) -> None:
                 await client.call_tool("nope")
             await client.call_tool("steps", {"n": 3}, on_progress=lambda *s: seen.append(s))
             await client.ping()
-        assert not server._connections
+        assert not server.service.connections
 
     run(main())
     assert seen == [(float(i), 3.0, f"step {i}") for i in range(3)]
@@ -246,7 +246,7 @@ def test_two_clients_of_one_server(run: Run) -> None:
             await until(lambda: lists == {"a": 1, "b": 1})
             await a.close()
             assert (await b.call_tool("fill", {"n": 1})).text == "x"
-            assert len(server._connections) == 1
+            assert len(server.service.connections) == 1
 
     run(main())
 
@@ -311,7 +311,7 @@ def test_a_server_that_ends_the_connection(run: Run) -> None:
 
     async def main() -> None:
         async with Client(server) as client:
-            for connection in list(server._connections):
+            for connection in list(server.service.connections):
                 connection.abort()
             with pytest.raises(ConnectionClosed, match="closed its output"):
                 await client.call_tool("echo", {"value": 1})
@@ -337,7 +337,7 @@ def test_a_server_that_drains_answers_first(run: Run) -> None:
         async with Client(server) as client:
             call = asyncio.create_task(client.call_tool("slow"))
             await began.wait()
-            for connection in list(server._connections):
+            for connection in list(server.service.connections):
                 connection.drain()
             late = asyncio.create_task(client.call_tool("echo", {"value": 1}))
             await turns()

@@ -247,7 +247,7 @@ def send(lab: Lab, id: Any, method: str, params: dict[str, Any]) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         pool = open_pool(loop)
-        connection = lab.server.connect(lambda end: Wire(loop, end), loop=loop, pool=pool)
+        connection = lab.server.service.connect(lambda end: Wire(loop, end), loop=loop, pool=pool)
         prefix = "io.modelcontextprotocol/"
         meta = {f"{prefix}protocolVersion": "2026-07-28", f"{prefix}clientCapabilities": {}}
         message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params | {"_meta": meta}}

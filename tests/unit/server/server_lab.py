@@ -47,7 +47,7 @@ class Peer:
         self.connection: ServerConnection = self.run(self._connect(theirs_in, theirs_out))
 
     async def _connect(self, read_fd: int, write_fd: int) -> ServerConnection:
-        connection = self.server.connect(
+        connection = self.server.service.connect(
             lambda endpoint: FdLink(self.loop, endpoint, read_fd, write_fd),
             loop=self.loop,
             pool=self.pool,

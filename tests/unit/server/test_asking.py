@@ -547,8 +547,8 @@ def test_trap_66_a_state_expires(connect: Any, monkeypatch: pytest.MonkeyPatch) 
     peer = connect(to=server)
     message = tool_request(1, "form")
     first = peer.result(message)
-    now = server._sealer._clock()
-    monkeypatch.setattr(server._sealer, "_clock", lambda: now + 61)
+    now = server.service.sealer._clock()
+    monkeypatch.setattr(server.service.sealer, "_clock", lambda: now + 61)
     assert peer.error(again(2, message, first, {"elicit-1": ACCEPT})) == REFUSAL
 
 

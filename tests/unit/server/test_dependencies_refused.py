@@ -69,7 +69,7 @@ def test_what_nothing_takes_is_looked_at_when_the_server_starts(
     peer = connect("2025-06-18")
     with pytest.raises(StartupError, match="nothing provides Database"), served(peer):
         pass
-    assert not server._lives
+    assert server.service.life is None
 
 
 @pytest.mark.parametrize(

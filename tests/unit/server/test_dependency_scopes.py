@@ -330,7 +330,7 @@ def test_a_value_of_the_server_wants_it_to_be_served(connect: Any, server: Serve
 
     peer = connect("2025-06-18")
     text = text_of(peer.result(call(1, "which")))
-    assert "is not served in this event loop" in text
+    assert "is not served, so nothing can live as long" in text
     assert "server.running()" in text
 
 
@@ -353,7 +353,9 @@ def test_a_call_that_goes_on_as_a_task_keeps_the_values_of_its_connection(
     assert "task" in peer.result(request(1, "tools/call", params))
     peer.wait_for(lambda: "begun" in counted.events)
     peer.connection.abort()
-    peer.wait_for(lambda: server._dependencies and server._dependencies._endings)
+    dependencies = server.service.dependencies
+    assert dependencies is not None
+    peer.wait_for(lambda: dependencies.endings)
     for _ in range(50):  # more than what a handler gets that was cancelled
         peer.run(asyncio.sleep(0))
     go.set()

@@ -538,4 +538,4 @@ def test_the_link_goes_and_every_handler_is_cancelled(connect: Any, server: Serv
     peer.connection.abort()
     peer.wait_for(lambda: len(ended) == 10)
     assert peer.connection.closed.done()
-    assert peer.connection not in server._connections
+    assert peer.connection not in server.service.connections

@@ -17,7 +17,7 @@ from raw import CHILDREN, Raw, call
 from server_lab import text_of
 
 import wirespeed
-from wirespeed import Client, Context, Server
+from wirespeed import Client, Context, Server, SyncClient
 from wirespeed.errors import StartupError, TransportError
 
 FOREVER = 20.0
@@ -118,7 +118,7 @@ def test_running_enters_and_leaves_and_gives_the_state(run: Any, story: Story) -
         assert story.events == ["begin lively", "end lively"] * 2
 
     run(main())
-    assert not server._lives
+    assert server.service.life is None
 
 
 def test_holders_share_one_life(run: Any, story: Story) -> None:
@@ -206,7 +206,7 @@ def test_a_start_that_fails_says_why_and_leaves_nothing(run: Any, cause: OSError
 
     run(main())
     assert events == ["begin", "begin"]
-    assert not server._lives
+    assert server.service.life is None
 
 
 def test_an_end_that_fails_is_logged(run: Any, story: Story, caplog: Any) -> None:
@@ -220,7 +220,7 @@ def test_an_end_that_fails_is_logged(run: Any, story: Story, caplog: Any) -> Non
     run(main())
     (record,) = caplog.records
     assert "the end of" in record.getMessage()
-    assert not server._lives
+    assert server.service.life is None
 
 
 def test_a_lifespan_that_ends_early_is_logged_and_the_rest_still_ends(
@@ -280,7 +280,7 @@ def test_a_cancelled_start_is_undone(run: Any) -> None:
 
     run(main())
     assert events == ["begin", "undone"]
-    assert not server._lives
+    assert server.service.life is None
 
 
 def test_an_annotation_that_cannot_be_read_does_no_harm(run: Any) -> None:
@@ -318,25 +318,39 @@ def test_the_state_wants_a_life(connect: Any, story: Story) -> None:
     assert "see `Server.running`" in text_of(peer.result(call(1, "state")))
 
 
-def test_every_loop_has_a_life_of_its_own(story: Story) -> None:
+def test_a_second_loop_at_the_same_time_is_refused(story: Story) -> None:
     server = lively(story)
-    both = threading.Barrier(2)
-    states: list[State] = []
+
+    async def elsewhere() -> None:
+        async with server.running():
+            pass
 
     async def main() -> None:
-        async with asyncio.timeout(FOREVER), server.running() as state:
-            states.append(state)
-            await asyncio.to_thread(both.wait, FOREVER)
+        async with asyncio.timeout(FOREVER), server.running():
+            with pytest.raises(RuntimeError, match=r"one at a time: .*SyncClient\(server\)"):
+                await asyncio.to_thread(asyncio.run, elsewhere())
+            with pytest.raises(RuntimeError, match="served in another event loop"):
+                await asyncio.to_thread(SyncClient(server).__enter__)
 
-    threads = [threading.Thread(target=asyncio.run, args=(main(),)) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(FOREVER)
-        assert not thread.is_alive()
-    assert states[0] is not states[1]
-    assert sorted(story.events) == ["begin lively"] * 2 + ["end lively"] * 2
-    assert not server._lives
+    asyncio.run(main())
+    assert story.events == ["begin lively", "end lively"]
+    asyncio.run(elsewhere())  # one loop after another
+    assert story.events == ["begin lively", "end lively"] * 2
+
+
+def test_threads_share_one_blocking_client(story: Story) -> None:
+    server = lively(story)
+    names: list[str] = []
+    with SyncClient(server) as client:
+        threads = [
+            threading.Thread(target=lambda: names.append(client.call_tool("state").content[0].text))
+            for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(FOREVER)
+    assert names == ["lively"] * 4
 
 
 # The generator behind `running` is lost with its loop: 3.13 says so.
@@ -356,9 +370,9 @@ def test_what_a_closed_loop_left_is_void(caplog: Any) -> None:
     for task in asyncio.all_tasks(loop):
         task._log_destroy_pending = False  # type: ignore[attr-defined]
     loop.close()
-    assert len(server._lives) == 1
+    assert server.service.life is not None
     asyncio.run(fine())
-    assert not server._lives
+    assert server.service.life is None
     del task
     gc.collect()
     assert not caplog.records

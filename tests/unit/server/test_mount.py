@@ -453,7 +453,7 @@ def test_a_server_that_is_mounted_later_begins_then(connect: Any) -> None:
         outer.unmount(inner)
         peer.wait_for(lambda: "end inner" in events)
     assert events == ["begin outer", "begin inner", "end inner", "end outer"]
-    assert not inner._lives
+    assert inner.service.life is None
 
 
 def test_one_that_does_not_start_stops_the_start(connect: Any) -> None:
@@ -469,7 +469,7 @@ def test_one_that_does_not_start_stops_the_start(connect: Any) -> None:
     with pytest.raises(StartupError, match="server 'broken' cannot be started"), served(peer):
         pass
     assert events == ["begin outer"]
-    assert not outer._lives
+    assert outer.service.life is None
 
 
 def test_one_that_does_not_start_when_it_is_mounted_later_is_logged(
@@ -581,4 +581,4 @@ def test_middleware_guards_what_is_mounted_at_once(connect: Any, server: Server)
     assert peer.error(call(1, "calc_add", {"a": 1, "b": 2})) == (-31999, "not you")
     assert text_of(peer.result(call(2, "nothing"))) == ""
     server.unmount(calc)
-    assert server._through is None
+    assert server.service.middleware.chain is None

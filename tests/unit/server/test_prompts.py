@@ -587,7 +587,7 @@ def test_what_cannot_be_a_prompt(server: Server) -> None:
         server.prompt("x")  # type: ignore[call-overload]
     with pytest.raises(ValueError, match="timeout"):
         server.add_prompt(lambda: "", name="x", timeout=-1)
-    assert not server.prompts and not server.offers("prompts")
+    assert not server.prompts and not server.service.discovery.offered("prompts")
 
 
 def test_the_decorator_gives_the_function_back(server: Server) -> None:

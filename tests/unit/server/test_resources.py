@@ -765,7 +765,7 @@ def test_what_cannot_be_registered(uri: str, options: Any, why: str, server: Ser
     with pytest.raises(ValueError, match=re.escape(why)):
         server.add_resource(uri, some, **options)
     assert not server.resources and not server.resource_templates
-    assert not server.offers("resources")
+    assert not server.service.discovery.offered("resources")
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_a_change_is_heard_and_the_roots_asked(
             (peer.connection.serial, None),
         ]
     assert heard.got == [["file:///1"], ["file:///2"]]
-    assert server._roots_told == {}
+    assert server.service.roots.being_told == {}
 
 
 def test_a_client_that_is_gone_before_a_handler_begins_is_forgotten(
@@ -110,14 +110,14 @@ def test_a_client_that_is_gone_before_a_handler_begins_is_forgotten(
     peer.fence()
 
     async def in_a_task() -> None:  # where handlers begin one turn later
-        server._roots_changed(peer.connection)
-        assert list(server._roots_told) == [peer.connection]
+        server.service.roots.changed(peer.connection)
+        assert list(server.service.roots.being_told) == [peer.connection]
         peer.connection.abort()
         await peer.connection.closed
         await asyncio.sleep(0)
 
     peer.run(in_a_task())
-    peer.wait_for(lambda: not server._roots_told)
+    peer.wait_for(lambda: not server.service.roots.being_told)
 
 
 def test_changes_that_come_meanwhile_are_one(connect: Any, server: Server, heard: Heard) -> None:
@@ -208,7 +208,7 @@ def test_the_end_of_the_connection_ends_the_handler(connect: Any, server: Server
     peer.send(CHANGED, CHANGED)
     peer.wait_for(lambda: notes)
     peer.connection.abort()
-    peer.wait_for(lambda: not server._roots_told)
+    peer.wait_for(lambda: not server.service.roots.being_told)
     assert notes == ["begun", "ended"]
 
 
@@ -218,7 +218,7 @@ def test_a_handler_does_not_hold_a_shutdown(connect: Any, server: Server, heard:
     asked(peer)
     peer.connection.drain()
     peer.wait_for(peer.connection.closed.done)
-    peer.wait_for(lambda: not server._roots_told)
+    peer.wait_for(lambda: not server.service.roots.being_told)
     assert heard.got in (["ConnectionClosed"], ["CancelledError"])
 
 

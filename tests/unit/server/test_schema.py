@@ -216,7 +216,8 @@ class Pair(NamedTuple):
 
 
 class Opaque:
-    pass
+    def __repr__(self) -> str:
+        return "Opaque()"  # names a test: no address
 
 
 class Doc:
@@ -224,6 +225,9 @@ class Doc:
 
     def __init__(self, documentation: str) -> None:
         self.documentation = documentation
+
+    def __repr__(self) -> str:
+        return f"Doc({self.documentation!r})"
 
 
 UserId = NewType("UserId", int)

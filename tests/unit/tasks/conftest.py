@@ -56,8 +56,8 @@ def connect(runner: asyncio.Runner) -> Iterator[Connect]:
 
     async def close() -> None:
         for server in servers:
-            if server._task_service is not None:
-                await server._task_service.close()
+            if server.service.tasks.service is not None:
+                await server.service.tasks.service.close()
         await pool.aclose()
 
     for peer in peers:

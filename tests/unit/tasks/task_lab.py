@@ -39,7 +39,7 @@ async def bounded(main: Coroutine[Any, Any, Any]) -> Any:
 
 def book_of(server: Server, loop: asyncio.AbstractEventLoop | None = None) -> TaskBook:
     """The book of a server's tasks on its event loop, by default the running one."""
-    service = server._task_service
+    service = server.service.tasks.service
     assert service is not None
     return service.book(loop or asyncio.get_running_loop())
 

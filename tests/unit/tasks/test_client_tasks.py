@@ -33,8 +33,8 @@ async def client_of(shop: Workshop | Server, era: str, **options: Any) -> Any:
     server = shop.server if isinstance(shop, Workshop) else shop
     async with Client(server, era=era, extensions=[TASKS], **options) as client:
         yield client
-    if server._task_service is not None:
-        await server._task_service.close()
+    if server.service.tasks.service is not None:
+        await server.service.tasks.service.close()
 
 
 def test_a_task_from_its_start_to_its_result(run: Run, era: Any, new_store: MakeStore) -> None:

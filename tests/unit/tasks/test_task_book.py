@@ -573,7 +573,7 @@ def test_options_that_do_not_go_together() -> None:
             server.add_tool(work, **options)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="inline"):
         server.add_tool(plain, inline=True, task="optional")
-    assert not server.tools and server._task_service is None
+    assert not server.tools and server.service.tasks.service is None
 
 
 def test_tasks_are_set_up_once() -> None:
@@ -643,7 +643,7 @@ def test_what_passes_through_sees_one_answer(connect: Any) -> None:
 
     answers: list[Any] = []
     shop = Workshop()
-    shop.server._through = lambda connection, message: connection.dispatch(
+    shop.server.service.middleware.chain = lambda connection, message: connection.dispatch(
         message, Sink(connection, message.ref)
     )
     peer: Peer = connect(shop, "2025-11-25")

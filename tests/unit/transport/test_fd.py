@@ -37,7 +37,7 @@ class Ends:
     async def __aenter__(self) -> Self:
         self.loop = asyncio.get_running_loop()
         self.pool = open_pool(self.loop)
-        self.connection = self.server.connect(
+        self.connection = self.server.service.connect(
             lambda endpoint: FdLink(self.loop, endpoint, self.theirs_in, self.theirs_out),
             loop=self.loop,
             pool=self.pool,
@@ -191,7 +191,7 @@ def test_a_descriptor_that_cannot_be_polled_is_refused(run: Any, tmp_path: Any) 
                 links.append(FdLink(loop, endpoint, file.fileno(), file.fileno()))
                 return links[0]
 
-            connection = server_of().connect(link, loop=loop, pool=pool)
+            connection = server_of().service.connect(link, loop=loop, pool=pool)
             with pytest.raises((OSError, RuntimeError)):
                 links[0].start()
             connection.abort()

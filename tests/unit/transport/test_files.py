@@ -39,7 +39,7 @@ class Files:
     async def __aenter__(self) -> Self:
         self.loop = asyncio.get_running_loop()
         self.pool = open_pool(self.loop)
-        self.connection = self.server.connect(
+        self.connection = self.server.service.connect(
             lambda endpoint: FileLink(self.loop, endpoint, self.theirs_in, self.theirs_out),
             loop=self.loop,
             pool=self.pool,

@@ -87,7 +87,7 @@ def test_closing_the_client_ends_the_server_without_waiting(run: Any) -> None:
             await asyncio.sleep(0.01)
             waiting.cancel()
             await asyncio.wait([waiting])
-        while server._connections:
+        while server.service.connections:
             await asyncio.sleep(0.001)
 
     run(main())
@@ -104,7 +104,7 @@ def test_a_drain_sends_what_is_held_back_and_then_closes(run: Any) -> None:
         await client.open()
         await client.list_tools()  # all that the handshake says has arrived
         calls = [asyncio.create_task(client.call_tool("big", {"size": 300_000})) for _ in range(3)]
-        (connection,) = server._connections
+        (connection,) = server.service.connections
         before = connection.session.counters["messages_in"]
         while connection.session.counters["messages_in"] < before + 3:
             await asyncio.sleep(0)
@@ -125,7 +125,7 @@ def test_a_server_that_is_gone_fails_the_calls(run: Any) -> None:
         await client.open()
         waiting = asyncio.create_task(client.call_tool("hang", {}))
         await asyncio.sleep(0.01)
-        (connection,) = server._connections
+        (connection,) = server.service.connections
         connection.abort()
         with pytest.raises(ConnectionClosed):
             await waiting
@@ -142,6 +142,6 @@ def test_two_clients_of_one_server_do_not_mix(run: Any) -> None:
                 *(c.call_tool("big", {"size": n}) for n in range(50) for c in (one, other))
             )
             assert [len(r.content[0].text) for r in results] == [n // 2 for n in range(100)]
-            assert len(server._connections) == 2
+            assert len(server.service.connections) == 2
 
     run(main())

@@ -366,7 +366,7 @@ def test_who_is_connected(
             found = []
             for fields in (first, second):
                 peer = await Bare.connect(place.port, **fields)
-                (connection,) = server._connections
+                (connection,) = server.service.connections
                 found.append(connection.principal)
                 await peer.close()
                 await place.empty()
@@ -508,13 +508,13 @@ def test_nobody_is_counted_twice_on_the_way_in(run: Run) -> None:
             return True
 
         server = lab_server()
-        connect = server.connect
+        connect = server.service.connect
 
         def counted(*args: Any, **more: Any) -> Any:
             counts.append(place.listener.n_connections)
             return connect(*args, **more)
 
-        server.connect = counted  # type: ignore[method-assign]
+        server.service.connect = counted  # type: ignore[method-assign]
         async with serving(server, max_connections=3, authenticate=authenticate) as place:
             peers = [asyncio.ensure_future(Bare.connect(place.port)) for _ in range(3)]
             await place.until(lambda: place.listener.n_connections == 3)

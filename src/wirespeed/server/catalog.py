@@ -1,10 +1,10 @@
-"""What a server lists: entries by key, and the pages of them, encoded once a revision."""
+"""Catalogs: what a list method shows, by key, and its pages, each encoded once a revision."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 
 import msgspec
 
@@ -12,7 +12,10 @@ from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.protocol.meta import check_json
 from wirespeed.protocol.revisions import Revision
-from wirespeed.server.reply import Body, Whole
+from wirespeed.server.reply import Body
+
+if TYPE_CHECKING:
+    from wirespeed.server.discovery import Discovery
 
 T = TypeVar("T")
 
@@ -21,53 +24,66 @@ Fit = Callable[[dict[str, Any], str], dict[str, Any]]
 _encode = msgspec.json.Encoder().encode
 
 
-class Registry(Generic[T]):
+class LimitOptions(TypedDict, total=False):
+    """How calls of one function are bounded.
+
+    timeout: Seconds after which a call is given up, waiting for other calls included.
+    max_concurrency: Calls that run at a time. See `wirespeed.server.limiter`.
+    queue: Calls that wait beyond these, 100 by default; more are refused with -31000.
+    """
+
+    timeout: float | None
+    max_concurrency: int | None
+    queue: int | None
+
+
+def check_options(where: str, given: Mapping[str, Any], known: type) -> None:
+    """TypeError: an option has a name that none of the known ones has."""
+    names = known.__annotations__
+    for name in given:
+        if name not in names:
+            import difflib
+
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise TypeError(f"{where} got an unexpected keyword argument {name!r}{hint}")
+
+
+class Catalog(Generic[T]):
     """The entries of one list method, in the order of their registration.
 
     Args:
-        member: What the result calls them: ``tools``, ``prompts`` …
+        kind: What one entry is called, for people: ``"tool"``.
+        member: What the result calls the list: ``"tools"``, ``"resourceTemplates"`` …
         fit: Cuts an entry, as built-in types, to a revision.
+        discovery: What the server says of itself; its hints stand on modern pages.
         page_size: Entries on a page; None for all on one.
-        hints: ``ttlMs`` and ``cacheScope`` of the pages (2026-07-28 server/utilities/caching).
-        finish: Makes a whole modern result of the members of one.
-        changed: Called after each change.
+        changed: Called after each change. A ValueError undoes an addition.
 
     Attributes:
         items: What was registered, by key; always the same dict, to be read only.
-    """
 
-    __slots__ = (
-        "_changed",
-        "_entries",
-        "_finish",
-        "_fit",
-        "_hints",
-        "_kind",
-        "_member",
-        "_page_size",
-        "_pages",
-        "items",
-    )
+    Entries may be added and removed from any thread: each step on the dicts is one step.
+    """
 
     def __init__(
         self,
+        kind: str,
         member: str,
         fit: Fit,
         *,
+        discovery: Discovery,
         page_size: int | None,
-        hints: Mapping[str, Any],
-        finish: Callable[[bytes], Whole],
         changed: Callable[[], None],
     ) -> None:
         self.items: dict[str, T] = {}
         self._entries: dict[str, Any] = {}
+        self._kind = kind
         self._member = member
-        self._kind = "resource template" if member == "resourceTemplates" else member[:-1]
         self._fit = fit
+        self._discovery = discovery
         self._page_size = page_size
-        self._hints = hints
-        self._finish = finish
-        self._changed = changed
+        self._report_change = changed
         self._pages: dict[tuple[str, str | None], Body] = {}
 
     def __len__(self) -> int:
@@ -82,10 +98,6 @@ class Registry(Generic[T]):
     def get(self, key: str) -> T | None:
         """What is registered under a key; None if nothing is."""
         return self.items.get(key)
-
-    def entry(self, key: str) -> Any:
-        """The entry that a list shows; KeyError."""
-        return self._entries[key]
 
     def add(self, key: str, entry: Any, item: T) -> None:
         """Register ``item``, shown as ``entry`` (a struct), from any thread.
@@ -121,7 +133,12 @@ class Registry(Generic[T]):
 
     def _change(self) -> None:
         self._pages = {}
-        self._changed()
+        self._report_change()
+
+    @property
+    def n_encoded(self) -> int:
+        """Pages that are kept encoded."""
+        return len(self._pages)
 
     def page(self, revision: Revision, cursor: str | None) -> Body:
         """One page, encoded once (server/utilities/pagination).
@@ -157,7 +174,7 @@ class Registry(Generic[T]):
         if end < len(keys):
             result["nextCursor"] = _cursor(keys[end - 1])
         if revision.modern:
-            page = self._finish(_encode(result | dict(self._hints)))
+            page = self._discovery.finish(_encode(result | self._discovery.hints))
         else:
             page = _encode(result)
         if start % (self._page_size or 1) == 0:

@@ -1,0 +1,213 @@
+"""What one server is made of, and how transports and clients in the same process serve it.
+
+`wirespeed.server.Server` is what authors see of it. Each part has a type of its own; a part that
+needs another finds it here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any
+
+from wirespeed.server.completion import Completions
+from wirespeed.server.connection import ServerConnection
+from wirespeed.server.discovery import Discovery
+from wirespeed.server.extensions import ExtensionCatalog
+from wirespeed.server.middleware import MiddlewareStack
+from wirespeed.server.prompts import PromptCatalog
+from wirespeed.server.resources import ResourceCatalog
+from wirespeed.server.roots import RootsListeners
+from wirespeed.server.tasks import Tasks
+from wirespeed.server.tools import ToolCatalog
+from wirespeed.transport.taskpool import TaskPool
+
+if TYPE_CHECKING:
+    from wirespeed._core.framing.base import Framer
+    from wirespeed.limits import Limits
+    from wirespeed.server.dependencies import Dependencies
+    from wirespeed.server.lifespan import Life, Lifespan
+    from wirespeed.server.mount import Mount
+    from wirespeed.server.server import Server
+    from wirespeed.server.state import Sealer
+    from wirespeed.transport.link import Link
+
+_PROVIDERS = "wirespeed.server.providers"
+
+
+class Mounts:
+    """Which servers are mounted on one server, and on which it is mounted."""
+
+    def __init__(self, service: McpService) -> None:
+        self._service = service
+        self.here: list[Mount] = []
+        self.elsewhere: tuple[Mount, ...] = ()
+
+    def servers(self) -> list[McpService]:
+        """The servers that are mounted here, each once."""
+        return list(dict.fromkeys(mount.inner for mount in self.here))
+
+    def add(self, mount: Mount) -> None:
+        """Show what the mounted server offers; it passes its middleware, and lives as long."""
+        self.here.append(mount)
+        inner = mount.inner
+        inner.mounts.elsewhere = (*inner.mounts.elsewhere, mount)
+        for kind in ("tools", "prompts", "resources"):
+            mount.sync(kind)
+        self._changed(inner)
+        if self._service.life is not None:
+            self._service.life.adopt_soon(inner)
+
+    def remove(self, inner: McpService) -> bool:
+        """Show nothing of a mounted server any more. Whether it was mounted here."""
+        ended = [mount for mount in self.here if mount.inner is inner]
+        for mount in ended:
+            self.here.remove(mount)
+            inner.mounts.elsewhere = tuple(m for m in inner.mounts.elsewhere if m is not mount)
+            mount.end()
+        if ended:
+            self._changed(inner)
+            if self._service.life is not None:
+                self._service.life.disown_soon(inner)
+        return bool(ended)
+
+    def _changed(self, inner: McpService) -> None:
+        from wirespeed.server.mounted import has_middleware
+
+        if has_middleware(inner):
+            self._service.middleware.chain_changed(for_all=True)
+
+
+class McpService:
+    """The parts of one server; see `wirespeed.server.Server` for the arguments.
+
+    Attributes:
+        server: What authors see of it.
+        life: Its life on the event loop that serves it; None while nothing does.
+        connections: Its clients at this moment.
+    """
+
+    # What `wirespeed.transport.service.Service` asks for.
+    subprotocol = "mcp"
+    auth_headers = ("authorization",)
+    refusal_status = 401
+
+    def __init__(
+        self,
+        server: Server,
+        discovery: Discovery,
+        sealer: Sealer,
+        *,
+        limits: Limits,
+        page_size: int | None,
+        shutdown_grace: float,
+        lifespan: Lifespan | None,
+    ) -> None:
+        self.server = server
+        self.name = discovery.name
+        self.discovery = discovery
+        self.sealer = sealer
+        self.limits = limits
+        self.page_size = page_size
+        self.shutdown_grace = shutdown_grace
+        self.connections: set[ServerConnection] = set()
+        self.mounts = Mounts(self)
+        self.middleware = MiddlewareStack(self)
+        self.tools = ToolCatalog(self)
+        self.resources = ResourceCatalog(self)
+        self.prompts = PromptCatalog(self)
+        self.completions = Completions(self)
+        self.roots = RootsListeners(self)
+        self.extensions = ExtensionCatalog(self)
+        self.tasks = Tasks(self)
+        self.lifespan = lifespan
+        self.life: Life | None = None
+        self.dependencies: Dependencies | None = None  # None until something is provided or taken
+        if lifespan is not None:
+            if not callable(lifespan):
+                raise TypeError(f"a lifespan is a function of the server, not {lifespan!r}")
+            self.made_dependencies().provide_state(lifespan)
+
+    def __repr__(self) -> str:
+        return repr(self.server)
+
+    # -- changes ---------------------------------------------------------------------------------
+
+    def list_changed(self, kind: str) -> None:
+        """A list ("tools", "prompts", "resources") changed; from any thread. ValueError: the change
+        does not fit where this server is mounted."""
+        for mount in self.mounts.elsewhere:
+            mount.check(kind)
+        self.discovery.forget()
+        for connection in list(self.connections):
+            if kind == "tools":
+                connection.forget_tools()
+            connection.news.list_changed(kind)
+        for mount in self.mounts.elsewhere:
+            mount.sync(kind)
+
+    def resource_updated(self, uri: str) -> None:
+        """A resource changed; from any thread."""
+        for connection in list(self.connections):
+            connection.news.resource_updated(uri)
+        for mount in self.mounts.elsewhere:
+            mount.outer.resource_updated(mount.uri(uri))
+
+    # -- dependencies ----------------------------------------------------------------------------
+
+    def made_dependencies(self) -> Dependencies:
+        """What knows the dependencies of functions, made now if it must be."""
+        if self.dependencies is None:
+            from wirespeed.server.dependencies import Dependencies
+
+            self.dependencies = Dependencies(self)
+        return self.dependencies
+
+    def injecting(self) -> Dependencies | None:
+        """The same; None while there cannot be any dependency: an annotation with `Depends` loads
+        its module."""
+        if self.dependencies is None and _PROVIDERS in sys.modules:
+            return self.made_dependencies()
+        return self.dependencies
+
+    # -- serving ---------------------------------------------------------------------------------
+
+    async def hold(self) -> Life:
+        """Keep the server alive on the running loop until `release`; the first holder enters the
+        lifespan. RuntimeError: another event loop serves it. StartupError: the lifespan failed."""
+        from wirespeed.server.lifespan import hold
+
+        return await hold(self)
+
+    async def release(self, life: Life) -> None:
+        """End a `hold`; the last one leaves the lifespan."""
+        from wirespeed.server.lifespan import release
+
+        await release(life)
+
+    def running(self) -> AbstractAsyncContextManager[Any]:
+        """`hold` and `release` as a context manager, which gives the state of the lifespan."""
+        from wirespeed.server.lifespan import running
+
+        return running(self)
+
+    def connect(
+        self,
+        make_link: Callable[[ServerConnection], Link],
+        *,
+        loop: asyncio.AbstractEventLoop,
+        pool: TaskPool,
+        framer: Framer | None = None,
+    ) -> ServerConnection:
+        """Serve one more client over the link that ``make_link`` makes for it. ``framer``: how
+        messages lie in the stream; one a line by default."""
+        connection = ServerConnection(self, loop, pool, framer)
+        make_link(connection)
+        self.connections.add(connection)
+        return connection
+
+    def stream_framer(self) -> None:
+        """The framing on a byte stream: one message a line, the default of `connect`."""
+        return None
