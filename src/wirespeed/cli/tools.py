@@ -50,6 +50,8 @@ async def _call(options: Options, tool: str, arguments: bytes, as_json: bool) ->
     watched = sys.stderr.isatty()
     with ProgressLine(tool) as progress:
         async with connected(options) as client:
+            if "tasks" in client.server_capabilities:
+                await client.list_tools()  # says which tools only run as tasks
             result = await client.call_tool(
                 tool, arguments, on_progress=progress.update if watched else None
             )

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
@@ -92,6 +93,8 @@ class Calls:
     """The middleware, if there is some."""
     _checks: OutputChecks | None = None
     """Of structured output; None where there is nothing to check it by."""
+    _task_tools: AbstractSet[str] = frozenset()
+    """Listed tools that only run as tasks (2025-11-25, ``taskSupport: "required"``)."""
 
     async def open(self) -> None:
         """Launch or connect, and agree on a revision."""
@@ -160,7 +163,9 @@ class Calls:
         on_progress: OnProgress | None = None,
         meta: Meta | None = None,
     ) -> CallToolResult:
-        """Call a tool (server/tools). Cancelling the task cancels the call on the server.
+        """Call a tool (server/tools). Cancelling the asyncio task cancels the call on the server.
+        A tool that was listed as one that only runs as a task is run as a task; the call returns
+        the task's result.
 
         Args:
             name: The tool.
@@ -189,6 +194,8 @@ class Calls:
                 self, name, arguments, timeout, on_progress, meta
             )
             return passed
+        if name in self._task_tools:
+            return await self._call_as_task(name, arguments, timeout, on_progress, meta)
         limit = self._seconds(timeout)
         members = None if meta is None else meta_text(meta)
         if on_progress is not None:
@@ -229,6 +236,17 @@ class Calls:
         if check is not None:
             await checks.verify(name, check, result, until)  # type: ignore[union-attr, arg-type]
         return result  # type: ignore[return-value]
+
+    async def _call_as_task(
+        self,
+        name: str,
+        arguments: Any,
+        timeout: Timeout,
+        on_progress: OnProgress | None,
+        meta: Meta | None,
+    ) -> CallToolResult:
+        """`call_tool` of a tool that only runs as a task."""
+        raise NotImplementedError
 
     async def request(
         self,

@@ -181,9 +181,14 @@ class Requests(Calls):
             if self._cache is not None and lists.refuses_cursor(exc, cursor):
                 self._cache.drop(listing.method)
             raise
-        if self._checks is not None and isinstance(page, ListToolsResult):
-            self._checks.learn(page.tools)
+        if isinstance(page, ListToolsResult):
+            self._listed(page.tools)
         return page
+
+    def _listed(self, tools: Iterable[ToolInfo]) -> None:
+        """Learn from a page of tools/list."""
+        if self._checks is not None:
+            self._checks.learn(tools)
 
     # -- resources -------------------------------------------------------------------------------
 

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.client.handshake import Identity
     from wirespeed.client.hub import Hub
+    from wirespeed.client.results import ToolInfo
     from wirespeed.client.task_messages import TaskState
     from wirespeed.client.tasks import ProgressSink, TaskNews, ToolTask
 
@@ -91,6 +92,7 @@ class TaskCalls(Requests, Rounds):
 
     _hub: Hub
     _identity: Identity
+    _task_tools: set[str]
     # of 2025-11-25, as long as somebody has a handle: by id, and by token
     _task_news: WeakValueDictionary[str, TaskNews]
     _task_progress: WeakValueDictionary[str, ProgressSink]
@@ -102,6 +104,7 @@ class TaskCalls(Requests, Rounds):
     ) -> dict[str, Any]:
         """``capabilities`` that declare these extensions, and that what has a handler among *asked*
         may be asked for as tasks. TypeError, ValueError: they are none."""
+        self._task_tools = set()
         self._task_news = WeakValueDictionary()
         self._task_progress = WeakValueDictionary()
         if isinstance(extensions, str):
@@ -220,6 +223,30 @@ class TaskCalls(Requests, Rounds):
             # this tool does not run as a task; nothing has run
             answer = await self._start(plain)
         return ToolTask(self, name, answer, modern=False, check=check, sink=sink)
+
+    async def _call_as_task(
+        self,
+        name: str,
+        arguments: Any,
+        timeout: Timeout,
+        on_progress: OnProgress | None,
+        meta: Meta | None,
+    ) -> CallToolResult:
+        limit = self._seconds(timeout)
+        until = self._until(limit)
+        task = await self.start_tool(
+            name, arguments, timeout=self._rest(until), on_progress=on_progress, meta=meta
+        )
+        task._private = True
+        return await self._wait_for(task, until, limit)
+
+    def _listed(self, tools: Iterable[ToolInfo]) -> None:
+        super()._listed(tools)
+        for tool in tools:
+            if (tool.execution or {}).get("taskSupport") == "required":
+                self._task_tools.add(tool.name)
+            else:
+                self._task_tools.discard(tool.name)
 
     async def get_task(self, task_id: str, *, timeout: Timeout = CLIENT_DEFAULT) -> ToolTask:
         """A task by its id, of this client or of one before it. RemoteError -32602: there is none

@@ -287,6 +287,21 @@ def test_a_server_that_exits_at_once() -> None:
     assert done.stderr.splitlines()[-1].endswith("the server exited with status 7")
 
 
+def test_call_runs_a_tool_as_a_task_where_it_must(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.py"
+    file.write_text(
+        """from wirespeed import Server
+server = Server("crawler")
+
+@server.tool(task="required")
+async def crawl() -> str:
+    return "crawled"
+"""
+    )
+    done = wirespeed("call", "--era", "legacy", str(file), "crawl")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "crawled\n", "")
+
+
 def test_a_server_that_dies_in_a_call(server_file: Path) -> None:
     done = wirespeed("call", str(server_file), "die", "--json", "--quiet-server")
     error = error_of(done)

@@ -376,9 +376,7 @@ def test_the_time_limit_of_the_first_request_is_also_that_of_the_start(
         async with LinePeer(MODERN_PEER | {"server/discover": slow}, tmp_path) as peer:
             async with Client(peer.url, auto_start=False, timeout=None) as client:
                 for n in range(3):
-                    with pytest.raises(
-                        CallTimeout, match=r"could not be sent within 0\.0"
-                    ):
+                    with pytest.raises(CallTimeout, match=r"could not be sent within 0\.0"):
                         await client.call_tool("echo", timeout=0.02 * (n + 1))
                 waiting = asyncio.create_task(client.call_tool("echo"))
                 await turns()

@@ -221,6 +221,37 @@ def test_a_plain_call_that_is_given_up_cancels_its_task(run: Run) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("middleware", [False, True])
+def test_a_tool_that_only_runs_as_a_task_is_called_as_one(run: Run, middleware: bool) -> None:
+    """2025-11-25 basic/utilities/tasks, "Tool-Level Negotiation": once it was listed so."""
+
+    async def main() -> None:
+        shop = Workshop(poll_interval=0.02)
+
+        async def through(request: Any, call_next: Any) -> Any:
+            return await call_next(request)
+
+        options: dict[str, Any] = {"middleware": [through]} if middleware else {}
+        async with client_of(shop, "legacy", **options) as client:
+            with pytest.raises(RemoteError, match="only runs as a task"):
+                await client.call_tool("must", {"n": 3})
+            await client.list_tools()
+            with pytest.raises(CallTimeout):
+                await client.call_tool("must", {"n": 3}, timeout=0.1)
+            while shop.cancelled != ["must"]:
+                await asyncio.sleep(0.001)
+            shop.gate.set()
+            result = await client.call_tool("must", {"n": 3})
+            assert result.structured_content == {"result": 3}
+            assert (await client.call_tool("plain")).text == "plain"
+            assert {state.status for state in await client.list_tasks()} == {
+                "cancelled",
+                "completed",
+            }
+
+    run(main())
+
+
 def test_trap_79_without_the_extension_nothing_is_a_task(run: Run) -> None:
     async def main() -> None:
         shop = Workshop()
