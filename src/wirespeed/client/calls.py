@@ -13,9 +13,11 @@ import msgspec
 
 from wirespeed.client.callbacks import InTurn
 from wirespeed.client.decoding import Unfinished, decode_call_result
+from wirespeed.client.lifecycle import NOT_OPEN
 from wirespeed.client.middleware import Passed
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, seconds_of, shown, timed_out
 from wirespeed.errors import CallTimeout, ConnectionClosed, InvalidResponse
+from wirespeed.protocol.meta import check_json
 from wirespeed.protocol.results import CallToolResult
 from wirespeed.protocol.revisions import (
     META_CLIENT_CAPABILITIES,
@@ -104,7 +106,7 @@ class Calls:
     def _agreed(self) -> Agreement:
         agreement = self._life.agreement
         if agreement is None:
-            raise ConnectionClosed("the client is not open")
+            raise ConnectionClosed(NOT_OPEN)
         return agreement
 
     async def _ready(self, what: str, timeout: float) -> tuple[ClientConnection, float]:
@@ -112,7 +114,7 @@ class Calls:
         if timeout <= 0:
             raise timed_out(what, timeout)
         live = self._life.live
-        if live is not None and live.ready:
+        if live is not None and live.ready and live.loop is asyncio.get_running_loop():
             return live, timeout
         until = self._until(timeout)
         try:
@@ -206,10 +208,19 @@ class Calls:
             check = await checks.of(name, until)
             limit = self._seconds_until(until)
         connection = self._life.live
-        if connection is None or not connection.ready:
+        if (
+            connection is None
+            or not connection.ready
+            or connection.loop is not asyncio.get_running_loop()
+        ):
             connection, limit = await self._ready(f"tool {name}", limit)
         progress = None if on_progress is None else rising(on_progress)
-        waiter = connection.call_tool(name, arguments, limit, progress, members)
+        try:
+            waiter = connection.call_tool(name, arguments, limit, progress, members)
+        except UnicodeEncodeError:
+            given = arguments if isinstance(arguments, Mapping) else {"arguments": arguments}
+            check_json("call_tool", {"name": name, **given})
+            raise
         try:
             result: CallToolResult | Unfinished = await waiter.future
         except asyncio.CancelledError:
@@ -267,7 +278,7 @@ class Calls:
                 raise TypeError(f"params must be a mapping, not {type(params).__name__}")
             if "_meta" in params:
                 raise ValueError("params._meta is what the client writes: see the argument meta")
-            body = encode(dict(params))
+            body = params_text(method, dict(params))
         return await self._call(method, body, decode, timeout, on_progress, meta)
 
     async def _call(
@@ -349,7 +360,16 @@ def meta_text(meta: Meta) -> bytes | None:
             raise TypeError(f"keys of meta must be strings, not {type(key).__name__}")
         if key in _OURS:
             raise ValueError(f"{key} of _meta is what the client writes")
-    return encode(dict(meta))[1:-1] or None
+    return params_text("meta", dict(meta))[1:-1] or None
+
+
+def params_text(owner: str, params: dict[str, Any]) -> bytes:
+    """Params as JSON text. ValueError: a lone surrogate, in the member that the error names."""
+    try:
+        return encode(params)
+    except UnicodeEncodeError:
+        check_json(owner, params)
+        raise
 
 
 def rising(on_progress: OnProgress) -> OnProgress:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from array import array
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -37,6 +38,9 @@ Target: TypeAlias = "Stdio | WebSocket | Socket | Server"
 class Channel(Protocol):
     """One life of a link. A new one is made for each start of the target."""
 
+    probe_was_read: bool
+    """Whether the target may have read what was sent before it ended."""
+
     async def open(self, join: Join, limits: Limits) -> None:
         """Launch or connect, have the connection made (with the framing of this channel; None for
         lines), and join it to the link. TransportError says what failed."""
@@ -56,6 +60,8 @@ class Channel(Protocol):
 
 class StdioChannel:
     """A server that is a child process."""
+
+    probe_was_read = True
 
     def __init__(self, target: Stdio) -> None:
         self.target = target
@@ -119,8 +125,33 @@ class StdioChannel:
         if self.child is None:
             return ConnectionClosed(reason)
         if await self.child.settle():
-            return self.child.error(reason)
+            self.probe_was_read = self._was_read(self.child)
+            return self.child.error(reason, self._hint(self.child))
         return TransportError(self.child.failure(reason))
+
+    def _was_read(self, child: Child) -> bool:
+        """Whether the child, which has exited, read anything."""
+        import fcntl
+        import termios
+
+        if self._connection is None:
+            return False
+        unread = array("i", [0])
+        try:
+            fcntl.ioctl(child.stdin_fd, termios.FIONREAD, unread)
+        except OSError:  # not known here
+            return True
+        return self._connection.wire.bytes_out > unread[0]
+
+    def _hint(self, child: Child) -> str:
+        """What the user can do about the end of the child."""
+        if self._connection is None or self._connection.wire.bytes_in:
+            if self.target.restart:
+                return ""
+            return "; Stdio(restart=…) or client.restart() starts it again"
+        if child.returncode == 0:
+            return "; it ended by itself without an answer: does the file call server.run()?"
+        return ""
 
     async def close(self) -> None:
         if self.child is not None:
@@ -130,6 +161,8 @@ class StdioChannel:
 
 class MemoryChannel:
     """A server in this process."""
+
+    probe_was_read = True
 
     def __init__(self, server: Server) -> None:
         self._service = service_of(server)

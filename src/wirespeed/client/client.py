@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Never, Self
 
 from wirespeed.client.cache import ResponseCache
 from wirespeed.client.calls import Meta, OnProgress
@@ -194,6 +194,16 @@ class Client(TaskCalls, Requests, Handlers):
 
     # -- opening and closing ---------------------------------------------------------------------
 
+    if not TYPE_CHECKING:  # type checkers refuse "with" because these are not there
+
+        def __enter__(self) -> Never:
+            raise TypeError(
+                'Client is an asynchronous context manager: use "async with", or SyncClient'
+            )
+
+        def __exit__(self, *exc: object) -> None:
+            pass
+
     async def __aenter__(self) -> Self:
         if self._auto_start:
             await self.open()
@@ -228,6 +238,8 @@ class Client(TaskCalls, Requests, Handlers):
     async def close(self) -> None:
         """End it: calls that still wait fail with ConnectionClosed, a child process is ended and
         reaped. Safe to call twice, and from another task than `open`."""
+        if self._life.leave_other_loop():
+            return
         self._start_at_use = False
         opening, self._opening = self._opening, None
         if opening is not None and opening.get_loop() is not asyncio.get_running_loop():

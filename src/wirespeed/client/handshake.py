@@ -140,7 +140,8 @@ async def modern(
     not know before ``initialize``. An error without an id can only be about this first request.
     """
     version = LATEST_MODERN
-    for _ in MODERN_VERSIONS:
+    refused: set[str] = set()
+    for _ in range(len(MODERN_VERSIONS) + 1):
         connection.use(REVISIONS[version], identity.meta(version))
         connection.probing = True
         waiter = connection.request(
@@ -151,9 +152,17 @@ async def modern(
         except RemoteError as exc:
             if exc.code == codes.UNSUPPORTED_PROTOCOL_VERSION:
                 supported = _supported(exc)
-                version = _newest(supported, MODERN_VERSIONS, exclude=version)
-                if version:
+                other = _newest(supported, MODERN_VERSIONS, exclude=version)
+                if other:
+                    version = other
                     continue
+                if version in supported:
+                    if version not in refused:  # it contradicts itself: ask once more
+                        refused.add(version)
+                        continue
+                    raise VersionMismatch(
+                        f"the server refuses {version}, which it says that it supports", supported
+                    ) from exc
                 if fall_back and _newest(supported, LEGACY_VERSIONS):
                     raise FallBack from exc
                 raise VersionMismatch(_speaks(supported, MODERN_VERSIONS), supported) from exc

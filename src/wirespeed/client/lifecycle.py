@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 from wirespeed.client import handshake
 from wirespeed.client.channels import Channel, Target, channel_for
 from wirespeed.client.connection import ClientConnection
+from wirespeed.client.timeouts import shown
 from wirespeed.errors import (
     ConnectionClosed,
     InvalidResponse,
@@ -24,6 +25,7 @@ from wirespeed.errors import (
     UpgradeRefused,
     WirespeedError,
 )
+from wirespeed.transport.quiet import Quiet
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -36,6 +38,8 @@ T = TypeVar("T")
 logger = logging.getLogger("wirespeed.client")
 
 Era: TypeAlias = Literal["auto", "legacy", "modern"]
+
+NOT_OPEN = 'the client is not open: use "async with Client(…) as client:", or await client.open()'
 
 # Seconds before the second start in a row; doubled for each further one.
 _RESTART_DELAY = 0.1
@@ -103,7 +107,8 @@ class Lifecycle:
         self._connection: ClientConnection | None = None
         self._channel: Channel | None = None
         self._gone: ClientConnection | None = None  # the last one that was lost
-        self._bad_line: bytes | None = None
+        self._bad_line: str | None = None
+        self._quiet = Quiet(logger)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock: asyncio.Lock | None = None
         self._starting: asyncio.Future[None] | None = None
@@ -118,14 +123,10 @@ class Lifecycle:
     async def open(self) -> None:
         """Open a link and agree on a revision, unless that is so already."""
         loop = asyncio.get_running_loop()
-        if self._loop is not loop:
-            # what is left of another loop, which was closed before this client was, is void
-            if self._channel is not None:
-                self._channel.released()
+        self.leave_other_loop()
+        if self._loop is None:
             self._loop = loop
             self._lock = asyncio.Lock()
-            self.live = self._connection = self._channel = None
-            self._tasks, self._endings = set(), set()
         assert self._lock is not None
         async with self._lock:
             if self.live is not None and self.live.usable:
@@ -147,6 +148,20 @@ class Lifecycle:
             if task.cancelled():
                 raise ConnectionClosed("the client was closed while it was being opened")
             task.result()
+
+    def leave_other_loop(self) -> bool:
+        """Drop what belongs to a loop that was closed before this client was. RuntimeError: the
+        client is open on another loop, which is not closed."""
+        if self._loop is None or self._loop is asyncio.get_running_loop():
+            return False
+        if not self._loop.is_closed():
+            raise RuntimeError("the client is open on another event loop: use and close it there")
+        if self._channel is not None:
+            self._channel.released()
+        self._loop = None
+        self.live = self.agreement = self._connection = self._channel = None
+        self._tasks, self._endings = set(), set()
+        return True
 
     async def close(self, why: str = "the client was closed") -> None:
         """End everything; when this returns, nothing is left behind."""
@@ -170,11 +185,15 @@ class Lifecycle:
         """The connection, when it is open and has room. A crashed server is started again here,
         if it may be, and a lost connection made again: once more even when all attempts are used
         up, for the server may be back. The error that a call fails with is raised."""
+        if self.leave_other_loop():
+            raise ConnectionClosed(
+                "the event loop that the client was opened on is closed: open the client again"
+            )
         tried = False
         while True:
             live = self.live
             if live is None:
-                raise ConnectionClosed("the client is not open")
+                raise ConnectionClosed(NOT_OPEN)
             if live.usable:
                 if not live.full:
                     return live
@@ -227,6 +246,8 @@ class Lifecycle:
         """Connect, and find out the era (2026-07-28 basic/transports/stdio, "Backward
         Compatibility")."""
         await self._connect()
+        probed = self._channel
+        assert probed is not None
         if self._era == "legacy":
             return await self._initialize()
         if self._era == "modern":
@@ -239,9 +260,9 @@ class Lifecycle:
             except handshake.FallBack:
                 pass
             except TransportError:
-                if known:
+                if known or not probed.probe_was_read:
                     raise
-                # no verdict: some legacy servers die of a first message they do not know
+                # no verdict: some legacy servers exit on an unknown first message
                 await self._drop("the server is started again", revive=True)
                 await self._connect()
         try:
@@ -295,9 +316,9 @@ class Lifecycle:
     def _with_bad_line(self, reason: str) -> str:
         if self._bad_line is None:
             return reason
-        if self._elsewhere and self._bad_line.startswith(b"HTTP/"):
+        if self._elsewhere and "HTTP/" in self._bad_line[:7]:
             return f"{reason}; the server speaks HTTP: use ws://"
-        return f"{reason} (it printed what is no message: {self._bad_line!r})"
+        return f"{reason} (it wrote a line that is not a JSON-RPC message: {self._bad_line})"
 
     # -- losing ----------------------------------------------------------------------------------
 
@@ -359,8 +380,9 @@ class Lifecycle:
         row. ``asked``: somebody waits for it, so that it is tried at least once."""
         assert self._lock is not None
         async with self._lock:
+            pause = self._pause(lost.loop.time()) if self._may_revive() else 0.0
             while self.live is lost and (asked or self._may_revive()):
-                if self._may_revive() and (pause := self._pause(lost.loop.time())) > 0:
+                if self._may_revive() and pause > 0:
                     await asyncio.sleep(pause)
                 asked = False
                 await self._drop("the server is started again", revive=True)
@@ -372,8 +394,12 @@ class Lifecycle:
                         self.crashes = max(self.crashes, self._restarts() + 1)
                     self._lost_at = lost.loop.time()
                     lost.lost_error = exc
-                    what = "connected to" if self._elsewhere else "started"
-                    logger.warning("the server cannot be %s again: %s", what, exc)
+                    what = "reconnecting" if self._elsewhere else "starting the server again"
+                    then = "giving up"
+                    if self._may_revive():
+                        pause = self._pause(self._lost_at)
+                        then = f"next try in {shown(pause)}"
+                    logger.warning("%s failed: %s; %s", what, exc, then)
                     if not self._may_revive():
                         self._host.parted(exc)
 
@@ -411,12 +437,13 @@ class Lifecycle:
         task.add_done_callback(self._ended)
 
     def skipped(self, message: Message) -> None:
-        """The server printed what is no message."""
+        """The server wrote a line that is not a JSON-RPC message."""
         raw = message.raw
         text = b"" if raw is None else bytes(memoryview(raw)[:200])
-        logger.warning("skipped what is no message (%s): %r", message.reason, text)
+        line = f"{text!r} ({message.reason})" if text else f"{message.reason}"
+        self._quiet.log(logging.WARNING, "skipped a line that is not a JSON-RPC message: %s", line)
         if self._bad_line is None:
-            self._bad_line = text
+            self._bad_line = line
 
 
 class _Owner:

@@ -63,6 +63,8 @@ class _Reached(Protocol):
 class _Remote:
     """A channel over a connection that this process made."""
 
+    probe_was_read = True
+
     def __init__(self, target: _Reached) -> None:
         self._where = target.where
         self._connection: ClientConnection | None = None

@@ -18,6 +18,7 @@ from wirespeed.client.calls import Meta, any_result, encode
 from wirespeed.client.events import Event, ResourceUpdated, SubscriptionFilter, kind_of
 from wirespeed.client.holds import turn
 from wirespeed.client.hub import Feed, Hub, NotHonoured, declares
+from wirespeed.client.lifecycle import NOT_OPEN
 from wirespeed.client.results import LogMessage
 from wirespeed.client.timeouts import Timeout
 from wirespeed.errors import (
@@ -270,7 +271,7 @@ class News:
     async def _hold_legacy(self, uri: str, timeout: Timeout, meta: Meta | None) -> None:
         agreement = self.life.agreement
         if agreement is None:
-            raise ConnectionClosed("the client is not open")
+            raise ConnectionClosed(NOT_OPEN)
         if not declares(agreement.capabilities, "resources", "subscribe"):
             raise NotHonoured(
                 f"the server does not tell when {uri} changes: it has not declared "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from wirespeed.client import lists
 from wirespeed.client.cache import READ, Keeper, ResponseCache
-from wirespeed.client.calls import Calls, Meta, OnProgress, encode
+from wirespeed.client.calls import Calls, Meta, OnProgress, params_text
 from wirespeed.client.decoding import (
     Unfinished,
     decode_completion,
@@ -321,7 +321,12 @@ class Requests(Calls):
         if arguments is not None:
             params["arguments"] = _strings(arguments, "arguments")
         result: GetPromptResult = await self._call(
-            "prompts/get", encode(params), decode_prompt_result, timeout, on_progress, meta
+            "prompts/get",
+            params_text("prompts/get", params),
+            decode_prompt_result,
+            timeout,
+            on_progress,
+            meta,
         )
         return result
 
@@ -355,7 +360,12 @@ class Requests(Calls):
             await self._modern()  # the revision is known from then on
             params = shapes.fit("CompleteParams", params, self._agreed.revision.version)
         return await self._call(
-            "completion/complete", encode(params), decode_completion, timeout, None, meta
+            "completion/complete",
+            params_text("completion/complete", params),
+            decode_completion,
+            timeout,
+            None,
+            meta,
         )
 
     # -- the server itself -----------------------------------------------------------------------
@@ -388,7 +398,7 @@ class Requests(Calls):
         uri: str | None = None,
     ) -> R:
         """A result from the cache if there is a fresh one, otherwise from the server."""
-        body = encode(params)
+        body = params_text(method, params)
         cache = self._cache
         if cache is None:
             return await self._call(method, body, decode, timeout, on_progress, meta)

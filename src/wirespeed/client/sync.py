@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import functools
+import os
 import threading
 from collections.abc import (
     AsyncGenerator,
@@ -71,6 +72,7 @@ class Blocking(Generic[C]):
 
     def __init__(self, client: C) -> None:
         self._client = client
+        self._pid = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._ending: threading.Thread | None = None  # of the loop before
@@ -94,8 +96,16 @@ class Blocking(Generic[C]):
     ) -> None:
         self.close()
 
+    def _check_process(self) -> None:
+        """The thread of the loop is not there in a forked child, and the lock may be held."""
+        if os.getpid() != self._pid:
+            raise RuntimeError(
+                "this client belongs to the process that forked: make another one after the fork"
+            )
+
     def open(self) -> None:
         """As `Client.open`."""
+        self._check_process()
         if self._ending is not None:
             self._ending.join()
         with self._lock:
@@ -125,7 +135,9 @@ class Blocking(Generic[C]):
             loop.close()
 
     def close(self) -> None:
-        """As `Client.close`."""
+        """As `Client.close`. Does nothing in a forked child."""
+        if os.getpid() != self._pid:
+            return
         with self._lock:
             if threading.current_thread() is self._thread:
                 raise RuntimeError(_FROM_A_CALLBACK)
@@ -142,6 +154,9 @@ class Blocking(Generic[C]):
             thread.join()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if os.getpid() != self._pid:
+            work.close()
+            self._check_process()
         # made before the work is handed over: an interrupt at any moment finds it
         done: concurrent.futures.Future[T] = concurrent.futures.Future()
         try:
@@ -149,7 +164,9 @@ class Blocking(Generic[C]):
                 loop = self._loop
                 if loop is None:
                     work.close()
-                    raise ConnectionClosed("the client is not open")
+                    raise ConnectionClosed(
+                        'the client is not open: use "with SyncClient(…) as client:", or open()'
+                    )
                 if threading.current_thread() is self._thread:
                     work.close()
                     raise RuntimeError(_FROM_A_CALLBACK)

@@ -355,8 +355,8 @@ class Child:
         """The last lines of its stderr (20 lines, 8 KiB); none for ``stderr="inherit"``."""
         return self._stderr.lines() if self._stderr is not None else []
 
-    def failure(self, reason: str) -> str:
-        """An error text: reason, command, directory, exit status and the end of stderr.
+    def failure(self, reason: str, hint: str = "") -> str:
+        """An error text: reason, command, directory, exit status, hint and the end of stderr.
 
         The first line is complete by itself. Call :meth:`settle` before, so that a child
         that is just exiting has done so.
@@ -365,7 +365,7 @@ class Child:
             state = f"the server {describe_status(self.returncode)}"
         else:
             state = f"the server is still running (pid {self.pid})"
-        text = self._describe(reason, state)
+        text = self._describe(reason, state + hint)
         if self._stderr is None:
             return text + "; its stderr was inherited, so look for its messages there"
         lines = self._stderr.lines()
@@ -373,9 +373,9 @@ class Child:
             return text + "; it wrote nothing to stderr"
         return "\n    ".join([text + "; its stderr ends:", *lines])
 
-    def error(self, reason: str) -> ChildExited:
-        """``failure(reason)`` as an exception to raise."""
-        return ChildExited(self.failure(reason), self.returncode)
+    def error(self, reason: str, hint: str = "") -> ChildExited:
+        """``failure(reason, hint)`` as an exception to raise."""
+        return ChildExited(self.failure(reason, hint), self.returncode)
 
     def _describe(self, reason: str, state: str = "") -> str:
         command = self.target.command_line.replace("\n", "\\n")

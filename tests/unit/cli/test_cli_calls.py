@@ -313,7 +313,7 @@ def test_a_server_that_prints_what_is_no_message() -> None:
     done = wirespeed("list", "--timeout", "0.2", "--", "sh", "-c", script)
     assert done.returncode == 5
     first, last = done.stderr.splitlines()
-    assert first.startswith("wirespeed: skipped what is no message")
+    assert first.startswith("wirespeed: skipped a line that is not a JSON-RPC message")
     assert "Welcome!" in last
 
 

@@ -184,7 +184,7 @@ def test_silence_after_the_upgrade(run: Run) -> None:
     async def main() -> None:
         async with WebPeer({}) as peer:
             client = Client(target(peer), era="modern", handshake_timeout=0.05)
-            with pytest.raises(CallTimeout, match=r"no handshake: no answer to server/discover"):
+            with pytest.raises(CallTimeout, match=r"no handshake: server/discover: no answer"):
                 await client.open()
             ended = await peer.talks[0].ended
             assert ended is None  # it was closed in order

@@ -167,7 +167,7 @@ def test_batches_of_a_modern_server_are_ignored(once: Run, fake: Make) -> None:
 def test_lines_that_are_no_messages_are_skipped_and_logged(
     once: Run, fake: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
-    noise = ["Listening…", "", "  ", "{", "[]", "null", "12", '"x"', "{}", "\udcff\udcfe", "\x00"]
+    noise = ["Listening…", "", "  ", "{", "[]", "null", "\udcff\udcfe", "\x00"]
     server = fake(says(*[["raw", text] for text in noise]))
 
     async def main() -> None:
@@ -176,7 +176,11 @@ def test_lines_that_are_no_messages_are_skipped_and_logged(
                 assert (await client.call_tool("echo")).text == "ok"
 
     once(main())
-    records = [r for r in caplog.records if "skipped what is no message" in r.getMessage()]
+    records = [
+        r
+        for r in caplog.records
+        if "skipped a line that is not a JSON-RPC message" in r.getMessage()
+    ]
     assert len(records) == 3 * (len(noise) - 2)  # blank lines are nothing
     assert all(r.levelno == logging.WARNING for r in records)
     assert "Listening" in records[0].getMessage() and "not JSON" in records[0].getMessage()
@@ -199,8 +203,8 @@ def test_a_child_that_prints_and_stays_is_told_with_its_first_line(once: Run, fa
     server = fake({"start": [["raw", "$ "]]})
     with pytest.raises(CallTimeout) as caught:
         once(one_call(server, handshake_timeout=0.3))
-    assert "no answer to initialize" in str(caught.value)
-    assert "it printed what is no message" in str(caught.value)
+    assert "initialize: no answer within" in str(caught.value)
+    assert "it wrote a line that is not a JSON-RPC message" in str(caught.value)
 
 
 def test_carriage_returns_and_a_byte_order_mark(once: Run, fake: Make) -> None:

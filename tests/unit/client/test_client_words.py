@@ -1,0 +1,269 @@
+"""What the client says about wrong use and odd servers, and how often."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from client_lab import LEGACY, MODERN, Fake, Run, alive, failed
+from peer_lab import MODERN_PEER, LinePeer
+
+from wirespeed import Client, Server, Stdio, SyncClient
+from wirespeed.client import VersionMismatch
+from wirespeed.errors import ChildExited, ConnectionClosed, WirespeedError
+
+Make = Callable[..., Fake]
+
+PYTHON = [sys.executable, "-I", "-S", "-c"]
+
+
+def child(code: str, **options: Any) -> Stdio:
+    return Stdio(PYTHON[0], [*PYTHON[1:], code], stderr="discard", **options)
+
+
+# -- wrong use -------------------------------------------------------------------------------------
+
+
+def test_a_client_that_is_not_open_says_how_to_open_it(once: Run) -> None:
+    async def main() -> None:
+        with pytest.raises(ConnectionClosed, match=r"use \"async with Client\(…\) as client:\""):
+            await Client(Server("s")).call_tool("x")
+
+    once(main())
+    with pytest.raises(ConnectionClosed, match=r"use \"with SyncClient\(…\) as client:\""):
+        SyncClient(Server("s")).call_tool("x")
+
+
+def test_with_instead_of_async_with() -> None:
+    with pytest.raises(TypeError, match='use "async with", or SyncClient'), Client(Server("s")):  # type: ignore[attr-defined]
+        pass
+
+
+def test_a_forked_child_is_refused_at_once() -> None:
+    with SyncClient(Server("s")) as client:
+        client.ping()
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                client.ping(timeout=2)
+            except RuntimeError as exc:
+                client.close()
+                status = 0 if "make another one after the fork" in str(exc) else 2
+            os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        client.ping()
+
+
+LEFT = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@LEFT
+def test_a_client_of_a_closed_loop(fake: Make) -> None:
+    client = Client(fake(MODERN).target)
+    asyncio.run(client.open())
+
+    async def again() -> None:
+        with pytest.raises(ConnectionClosed, match=r"the event loop that .* is closed: open"):
+            await client.call_tool("x")
+        await client.close()
+        async with client:
+            await client.call_tool("echo")
+
+    asyncio.run(again())
+
+
+@LEFT
+def test_a_client_of_a_loop_that_was_left(fake: Make) -> None:
+    client = Client(fake(MODERN).target)
+    asyncio.run(client.open())
+    asyncio.run(client.close())  # nothing is raised
+
+
+def test_a_client_of_another_loop_that_runs(fake: Make) -> None:
+    client = Client(fake(MODERN).target)
+    with asyncio.Runner() as runner:
+        runner.run(client.open())
+
+        async def elsewhere() -> None:
+            for work in (client.ping(), client.call_tool("x"), client.close(), client.open()):
+                with pytest.raises(RuntimeError, match="open on another event loop: use and clos"):
+                    await work
+
+        with asyncio.Runner() as other:
+            other.run(elsewhere())
+        runner.run(client.ping())
+        runner.run(client.close())
+
+
+BAD = "caf\udce9"
+
+SURROGATES: dict[str, Callable[[Client], Any]] = {
+    "call_tool: name": lambda client: client.call_tool(BAD),
+    "call_tool: a": lambda client: client.call_tool("t", {"b": 1, "a": [BAD]}),
+    "resources/read: uri": lambda client: client.read_resource(BAD),
+    "prompts/get: name": lambda client: client.get_prompt(BAD),
+    "prompts/get: arguments": lambda client: client.get_prompt("p", {"a": BAD}),
+    "x/y: z": lambda client: client.request("x/y", {"z": BAD}),
+    "meta: com.example/x": lambda client: client.ping(meta={"com.example/x": BAD}),
+    "tools/list: cursor": lambda client: client.list_tools_page(BAD),
+}
+
+
+@pytest.mark.parametrize("field", SURROGATES)
+def test_lone_surrogates_are_refused_where_they_are_given(
+    once: Run, tmp_path: Path, field: str
+) -> None:
+    async def main() -> None:
+        async with LinePeer(MODERN_PEER, tmp_path) as peer, Client(peer.url) as client:
+            before = len(peer.talks[0].messages)
+            with pytest.raises(ValueError, match=f"^{field} is not valid text: .* lone surrogate"):
+                await SURROGATES[field](client)
+            assert len(peer.talks[0].messages) == before
+
+    once(main())
+
+
+# -- odd servers -----------------------------------------------------------------------------------
+
+
+def test_noise_is_logged_a_few_times(
+    run: Run, fake: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    noise = [["raw", "Loading...\n" * 4999 + "Loading..."]]
+    server = fake(MODERN | {"tools/call": [*noise, *MODERN["tools/call"]]})
+
+    async def main() -> None:
+        async with Client(server.target) as client:
+            await client.call_tool("echo")
+
+    run(main())
+    lines = [r.getMessage() for r in caplog.records if "not a JSON-RPC message" in r.getMessage()]
+    assert 1 <= len(lines) <= 25
+    assert "Loading..." in lines[0]
+
+
+def test_an_endless_line_is_named(once: Run, caplog: pytest.LogCaptureFixture) -> None:
+    from wirespeed.limits import Limits
+
+    async def main() -> None:
+        limits = Limits(max_message=65536)
+        code = "import sys; sys.stdout.write('x' * 1000000); sys.stdout.flush()"
+        with pytest.raises(ChildExited) as caught:
+            async with Client(child(code), limits=limits, era="legacy"):
+                pass
+        assert "b''" not in str(caught.value)
+        assert "wrote a line that is not a JSON-RPC message: " in str(caught.value)
+        assert "65536" in str(caught.value)
+
+    once(main())
+
+
+def test_a_child_that_ends_in_order_without_a_word(once: Run) -> None:
+    async def main() -> None:
+        with pytest.raises(ChildExited, match=r"status 0; .*does the file call server.run\(\)\?"):
+            await Client(child("import sys; sys.stdin.readline()")).open()
+
+    once(main())
+
+
+def test_a_child_that_did_not_read_is_not_started_again(run: Run, tmp_path: Path) -> None:
+    """It failed before it knew what it was asked."""
+    log = tmp_path / "starts"
+    code = f"open({str(log)!r}, 'a').write('x'); raise SystemExit(3)"
+
+    async def main() -> None:
+        with pytest.raises(ChildExited, match="status 3"):
+            await Client(child(code)).open()
+
+    run(main())
+    assert log.read_text() == "x"
+
+
+def test_a_child_that_read_may_have_died_of_that(run: Run, fake: Make) -> None:
+    server = fake(LEGACY | {"server/discover": [["exit", 3]]})
+
+    async def main() -> None:
+        async with Client(server.target) as client:
+            assert client.protocol_version == "2025-11-25"
+
+    run(main())
+    assert len(server.pids) == 2 and not any(map(alive, server.pids))
+
+
+@pytest.mark.parametrize(("restart", "hint"), [(0, True), (1, False)])
+def test_a_crash_says_how_to_start_again(once: Run, fake: Make, restart: int, hint: bool) -> None:
+    server = fake(MODERN | {"tools/call": [["exit", 7]]}, restart=restart)
+
+    async def main() -> None:
+        async with Client(server.target) as client:
+            with pytest.raises(ChildExited) as caught:
+                await client.call_tool("echo")
+            said = "Stdio(restart=…) or client.restart() starts it again" in str(caught.value)
+            assert said == hint
+
+    once(main())
+
+
+def test_a_failed_reconnection_says_when_the_next_is(
+    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    from client_lab import until
+
+    from wirespeed.client import Socket
+
+    async def main() -> None:
+        async with (
+            LinePeer(MODERN_PEER, tmp_path) as peer,
+            Client(Socket(peer.url, restart=2)) as client,
+        ):
+            await peer.stop()
+            with pytest.raises(WirespeedError):
+                await client.call_tool("echo")
+                await client.call_tool("echo")
+            await until(lambda: "giving up" in caplog.text)
+
+    run(main())
+    lines = [r.getMessage() for r in caplog.records if "reconnecting failed: " in r.getMessage()]
+    assert "; next try in 0." in lines[0]
+    assert lines[-1].endswith("; giving up")
+
+
+# -- a server that contradicts itself --------------------------------------------------------------
+
+REFUSES = failed(-32022, "no", {"supported": ["2026-07-28"], "requested": "2026-07-28"})
+
+
+@pytest.mark.parametrize("era", ["auto", "modern"])
+def test_a_version_that_is_refused_and_supported_is_asked_for_again(
+    run: Run, fake: Make, era: Any
+) -> None:
+    server = fake(MODERN | {"server/discover#1": REFUSES})
+
+    async def main() -> None:
+        async with Client(server.target, era=era) as client:
+            assert client.protocol_version == "2026-07-28"
+
+    run(main())
+    assert server.methods == ["server/discover", "server/discover"]
+
+
+@pytest.mark.parametrize("era", ["auto", "modern"])
+def test_a_version_that_is_always_refused(run: Run, fake: Make, era: Any) -> None:
+    server = fake(MODERN | {"server/discover": REFUSES})
+
+    async def main() -> None:
+        with pytest.raises(VersionMismatch) as caught:
+            await Client(server.target, era=era).open()
+        assert str(caught.value) == (
+            "the server refuses 2026-07-28, which it says that it supports"
+        )
+        assert caught.value.supported == ["2026-07-28"]
+
+    run(main())
+    assert server.methods == ["server/discover", "server/discover"]
