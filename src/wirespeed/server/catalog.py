@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 
 import msgspec
 
-from wirespeed.errors import ProtocolError
-from wirespeed.protocol import codes
 from wirespeed.protocol.meta import check_json
 from wirespeed.protocol.revisions import Revision
 from wirespeed.server.reply import Body
@@ -141,46 +138,28 @@ class Catalog(Generic[T]):
         return len(self._pages)
 
     def page(self, revision: Revision, cursor: str | None) -> Body:
-        """One page, encoded once (server/utilities/pagination).
-
-        The cursor names the last entry of the page before, so that it needs no state and survives
-        changes elsewhere in the list. ProtocolError -32602 for one that was not given out.
-        """
+        """One page, encoded once; see `wirespeed.server.pagination`. ProtocolError -32602: the
+        cursor was not given out."""
         key = (revision.version, cursor)
         pages = self._pages  # a change meanwhile, in another thread, gives us new ones
-        page = pages.get(key)
-        if page is not None:
-            return page
-        entries = list(self._entries.items())  # one step: other threads may change the dict
-        keys = [name for name, _ in entries]
-        start = 0
-        if cursor is not None and self._page_size is None:
-            raise ProtocolError(codes.INVALID_PARAMS, "Invalid cursor")  # none was given out
-        if cursor is not None:
-            try:
-                last = base64.urlsafe_b64decode(cursor.encode()).decode()
-                start = keys.index(last) + 1
-            except ValueError:
-                raise ProtocolError(codes.INVALID_PARAMS, "Invalid cursor") from None
-            if _cursor(last) != cursor:  # decoding is lenient: one spelling only
-                raise ProtocolError(codes.INVALID_PARAMS, "Invalid cursor")
-        end = len(keys) if self._page_size is None else start + self._page_size
+        encoded = pages.get(key)
+        if encoded is not None:
+            return encoded
+        from wirespeed.server.pagination import page_of
+
+        # one step: other threads may change the dict
+        page = page_of(list(self._entries.items()), cursor, self._page_size)
         result: dict[str, Any] = {
             self._member: [
-                self._fit(msgspec.to_builtins(entry), revision.version)
-                for _, entry in entries[start:end]
+                self._fit(msgspec.to_builtins(entry), revision.version) for entry in page.entries
             ]
         }
-        if end < len(keys):
-            result["nextCursor"] = _cursor(keys[end - 1])
+        if page.next_cursor is not None:
+            result["nextCursor"] = page.next_cursor
         if revision.modern:
-            page = self._discovery.finish(_encode(result | self._discovery.hints))
+            encoded = self._discovery.finish(_encode(result | self._discovery.hints))
         else:
-            page = _encode(result)
-        if start % (self._page_size or 1) == 0:
-            pages[key] = page  # not what is made up between the pages
-        return page
-
-
-def _cursor(key: str) -> str:
-    return base64.urlsafe_b64encode(key.encode()).decode()
+            encoded = _encode(result)
+        if page.is_regular:
+            pages[key] = encoded
+        return encoded

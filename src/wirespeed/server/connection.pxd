@@ -11,7 +11,7 @@ cdef class ServerConnection(Serving):
     cdef bytes modern_version          # its version as JSON text
     cdef public bint pinned_modern     # a modern request succeeded: no handshake any more
     cdef public dict listens           # subscriptions/listen: request's id -> Subscription
-    cdef readonly object news          # what the client is to be told of: subscriptions.News
+    cdef readonly object changes       # what the client is told of: ChangeNotifier
     cdef public object through         # what every request passes first (middleware), or None
     cdef object grace_timer
     cdef readonly object closed        # future: the connection is over

@@ -6,7 +6,7 @@ from wirespeed._core.envelope import Message
 from wirespeed._core.framing.base import Framer
 from wirespeed.server.call import Serving
 from wirespeed.server.service import McpService
-from wirespeed.server.subscriptions import News, Subscription
+from wirespeed.server.subscriptions import ChangeNotifier, Subscription
 from wirespeed.transport.taskpool import TaskPool
 
 @final
@@ -22,7 +22,7 @@ class ServerConnection(Serving):
         framer: Framer | None = None,
     ) -> None: ...
     @property
-    def news(self) -> News: ...
+    def changes(self) -> ChangeNotifier: ...
     @property
     def closed(self) -> Future[None]: ...
     def forget_tools(self) -> None: ...

@@ -50,7 +50,7 @@ from wirespeed.server import methods
 from wirespeed.server.call import SHUTTING_DOWN, input_of
 from wirespeed.server.context import Context
 from wirespeed.server.reply import Whole, finished
-from wirespeed.server.subscriptions import News
+from wirespeed.server.subscriptions import ChangeNotifier
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -73,7 +73,7 @@ cdef class ServerConnection(Serving):
         self.session.null_ids = service.discovery.null_ids
         self.forget_tools()
         self.listens = {}
-        self.news = News(self)
+        self.changes = ChangeNotifier(self)
         self.through = service.middleware.chain
         self.state = methods.State()
         self.closed = loop.create_future()
@@ -433,7 +433,7 @@ cdef class ServerConnection(Serving):
         if self.draining:
             return 0
         self.draining = True
-        self.news.end()
+        self.changes.end()
         if self.link is not None:
             self.wrote()
             self.grace_timer = self.loop.call_later(self.service.shutdown_grace, self._grace_over)

@@ -152,7 +152,7 @@ def initialize(connection: ServerConnection, message: Message, revision: Revisio
     connection.session.null_ids = chosen.null_error_ids
     connection.state.client_info = params.clientInfo
     connection.state.capabilities = params.capabilities
-    connection.news.offered = frozenset(discovery.capabilities(chosen))
+    connection.changes.offered = frozenset(discovery.capabilities(chosen))
     return discovery.initialize_result(chosen)
 
 

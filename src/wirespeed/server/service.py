@@ -144,14 +144,14 @@ class McpService:
         for connection in list(self.connections):
             if kind == "tools":
                 connection.forget_tools()
-            connection.news.list_changed(kind)
+            connection.changes.list_changed(kind)
         for mount in self.mounts.elsewhere:
             mount.sync(kind)
 
     def resource_updated(self, uri: str) -> None:
         """A resource changed; from any thread."""
         for connection in list(self.connections):
-            connection.news.resource_updated(uri)
+            connection.changes.resource_updated(uri)
         for mount in self.mounts.elsewhere:
             mount.outer.resource_updated(mount.uri(uri))
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from .schema import dec_hook, describe_validation_error, one_line
-from .signature import ToolSpec
+
+if TYPE_CHECKING:
+    from .signature import ToolSpec
 
 __all__ = ["ArgumentError", "Slot", "decode_strings", "slots_of", "text_of", "type_text"]
 

@@ -47,7 +47,7 @@ LISTS = {
 encode = msgspec.json.Encoder().encode
 
 
-class News:
+class ChangeNotifier:
     """What one connection's client is to be told of.
 
     Attributes:
@@ -223,7 +223,7 @@ class Subscription:
 
     def _over(self) -> None:
         if self.connection.listens.pop(self.raw_id, None) is self:
-            self.connection.news.give(len(self.uris), self.n_characters)
+            self.connection.changes.give(len(self.uris), self.n_characters)
         if self.on_over is not None:
             self.on_over()
 
@@ -258,7 +258,7 @@ def listen(connection: ServerConnection, message: Message, revision: Revision) -
         if name in wanted
     }
     subscription = Subscription(connection, message, kinds, frozenset(uris), extras)
-    connection.news.take(len(subscription.uris), subscription.n_characters)
+    connection.changes.take(len(subscription.uris), subscription.n_characters)
     connection.listens[subscription.raw_id] = subscription
     connection.session.set_token(message, subscription)
     honoured: dict[str, Any] = {LISTS[kind]: True for kind in LISTS if kind in kinds}
@@ -299,20 +299,20 @@ def subscribe(connection: ServerConnection, message: Message, revision: Revision
     """resources/subscribe of the legacy revisions; a second time changes nothing."""
     uri = params_of(message, _resource).uri
     _check_length(uri)
-    news = connection.news
-    if uri not in news.uris:
-        news.take(1, len(uri))
-        news.uris.add(uri)
+    changes = connection.changes
+    if uri not in changes.uris:
+        changes.take(1, len(uri))
+        changes.uris.add(uri)
     return b"{}"
 
 
 def unsubscribe(connection: ServerConnection, message: Message, revision: Revision) -> bytes:
     """resources/unsubscribe of the legacy revisions; also of what was not subscribed to."""
     uri = params_of(message, _resource).uri
-    news = connection.news
-    if uri in news.uris:
-        news.uris.remove(uri)
-        news.give(1, len(uri))
+    changes = connection.changes
+    if uri in changes.uris:
+        changes.uris.remove(uri)
+        changes.give(1, len(uri))
     return b"{}"
 
 

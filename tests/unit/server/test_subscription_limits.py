@@ -79,7 +79,7 @@ def test_listens_count_their_ids_and_give_back_what_they_kept(
     assert "method" in peer.ask(listen(4, "a://5678901234"))
     peer.send(cancel(3), cancel(4))
     peer.ask(modern("fence", "tools/list"))
-    assert (peer.connection.news.n_uris, peer.connection.news.n_characters) == (0, 0)
+    assert (peer.connection.changes.n_uris, peer.connection.changes.n_characters) == (0, 0)
 
 
 def test_so_many_uris_and_no_more(connect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
