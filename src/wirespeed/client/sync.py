@@ -29,7 +29,6 @@ from typing import (
 )
 
 from wirespeed.client.client import Client
-from wirespeed.client.threads import wait_for
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
 from wirespeed.errors import ConnectionClosed
 from wirespeed.transport.loop import loop_factory
@@ -175,7 +174,7 @@ class Blocking(Generic[C]):
                 except RuntimeError:  # a signal handler closed the client in this very moment
                     work.close()
                     raise ConnectionClosed("the client was closed") from None
-            return wait_for(done)
+            return done.result()
         except concurrent.futures.CancelledError:
             raise ConnectionClosed("the client was closed") from None
         except BaseException:

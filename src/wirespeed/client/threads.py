@@ -6,61 +6,33 @@ import asyncio
 import contextlib
 import contextvars
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
-from wirespeed.errors import LimitExceeded
 from wirespeed.transport.workers import Workers
 
-__all__ = ["MAX_THREADS", "in_thread", "wait_for"]
+__all__ = ["MAX_THREADS", "in_thread"]
 
-T = TypeVar("T")
-
-# Plain handlers at once, of all clients of the process; others wait in line.
+# Plain handlers at once, of all clients of the process; further ones wait.
 MAX_THREADS = 64
-# Seconds that one waits for handlers which all wait themselves.
-PATIENCE = 10.0
 
 _executor: Workers | None = None
-_here = threading.local()  # .handler: whether this thread runs one
 
 
 async def in_thread(function: Callable[[Any], Any], argument: Any) -> Any:
-    """Call it in a thread, in a copy of this context.
+    """Call a function in a thread, in a copy of this context.
 
-    After a cancellation what it gives is dropped, and if it has not begun, it does not. One that
-    has begun keeps its place until it ends, so that a server which asks and cancels in turn cannot
-    pile up work.
-
-    LimitExceeded: every thread has a handler that waits for a call of a client, and none has ended
-    for a while. They may wait for each other: a handler that calls a tool may be asked again by it,
-    and so on, as deep as the server likes.
+    After a cancellation the result is dropped, and a function that has not begun does not begin.
+    One that has begun keeps its thread until it ends, so that a server which asks and cancels in
+    turn cannot pile up work.
     """
     job = _Job(function, argument)
     _line.enter(job)
     try:
-        while _line.waits(job):
-            ended = _line.ended
-            await asyncio.wait((job.waiter,), timeout=PATIENCE)
-            if _line.stuck and _line.ended == ended and _line.waits(job):
-                raise LimitExceeded(
-                    f"{MAX_THREADS} handlers wait for calls of their own, so there is no thread "
-                    "for another one: they are nested too deep (handlers that are coroutine "
-                    "functions take no threads)"
-                )
         return await job.waiter
     except BaseException:
         _line.leave(job)
         raise
-
-
-def wait_for(done: Future[T]) -> T:
-    """The result of a call that another thread works on."""
-    if not getattr(_here, "handler", False):
-        return done.result()
-    with _line.blocked():
-        return done.result()
 
 
 class _Job:
@@ -80,7 +52,6 @@ class _Job:
         """In the thread."""
         value: Any = None
         failure: BaseException | None = None
-        _here.handler = True
         try:
             if not self.abandoned:
                 value = self.context.run(self.function, self.argument)
@@ -88,7 +59,6 @@ class _Job:
             failure = RuntimeError(f"the handler raised {exc!r}")
         except BaseException as exc:
             failure = exc
-        _here.handler = False
         _line.over()
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(self._settle, value, failure)
@@ -103,14 +73,12 @@ class _Job:
 
 
 class _Line:
-    """Who runs and who waits, in the whole process."""
+    """The jobs that run and the jobs that wait, of the whole process."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a finalizer may use a client in any thread
         self._waiting: dict[_Job, None] = {}  # in order
         self._running = 0
-        self._blocked = 0  # of those that run
-        self.ended = 0
 
     def enter(self, job: _Job) -> None:
         """Run a job now, or when there is a thread for it."""
@@ -122,7 +90,7 @@ class _Line:
                 self._waiting[job] = None
 
     def leave(self, job: _Job) -> None:
-        """Nobody wants it any more."""
+        """The caller of a job has gone."""
         job.abandoned = True
         with self._lock:
             self._waiting.pop(job, None)
@@ -130,33 +98,12 @@ class _Line:
     def over(self) -> None:
         """A job has ended: the next one takes its place."""
         with self._lock:
-            self.ended += 1
             if self._waiting:
                 job = next(iter(self._waiting))
                 del self._waiting[job]
                 self._start(job)
             else:
                 self._running -= 1
-
-    def waits(self, job: _Job) -> bool:
-        """Whether it has no thread yet."""
-        return job in self._waiting
-
-    @property
-    def stuck(self) -> bool:
-        """Whether all that run wait themselves."""
-        return self._blocked >= self._running >= MAX_THREADS
-
-    @contextlib.contextmanager
-    def blocked(self) -> Iterator[None]:
-        """While the handler of this thread waits."""
-        with self._lock:
-            self._blocked += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._blocked -= 1
 
     def _start(self, job: _Job) -> None:
         global _executor

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from client_lab import FOREVER, Run, turns, until
 
 from wirespeed.client import threads
 from wirespeed.client.threads import in_thread
-from wirespeed.errors import LimitExceeded
 
 
 def test_it_runs_in_the_callers_context(run: Run) -> None:
@@ -75,66 +73,6 @@ def test_abandoned_work_keeps_its_place(run: Run, monkeypatch: pytest.MonkeyPatc
         handler.go.set()
         assert await late == "done"
         assert handler.begun == 3
-        threads._executor.shutdown()
-
-    run(main())
-
-
-def test_handlers_that_are_at_work_are_waited_for(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However long they take, and also if some of them wait for calls."""
-    monkeypatch.setattr(threads, "MAX_THREADS", 2)
-    monkeypatch.setattr(threads, "PATIENCE", 0.001)
-    monkeypatch.setattr(threads, "_executor", None)
-    call: Future[str] = Future()
-
-    async def main() -> None:
-        handler = Blocking()
-        working = asyncio.create_task(in_thread(handler, None))
-        calling = asyncio.create_task(in_thread(lambda _: threads.wait_for(call), None))
-        late = asyncio.create_task(in_thread(lambda _: "late", None))
-        await until(lambda: threads._line._blocked == 1)
-        await asyncio.sleep(0.02)  # many times as long as it is patient
-        assert not late.done()
-        call.set_result("called")
-        assert [await late, await calling] == ["late", "called"]
-        handler.go.set()
-        assert await working == "done"
-        assert threads._executor is not None
-        threads._executor.shutdown()
-
-    run(main())
-
-
-@pytest.mark.parametrize("cancelled", [False, True])
-def test_handlers_that_all_wait_are_not(
-    run: Run, monkeypatch: pytest.MonkeyPatch, cancelled: bool
-) -> None:
-    monkeypatch.setattr(threads, "MAX_THREADS", 2)
-    monkeypatch.setattr(threads, "PATIENCE", 60.0 if cancelled else 0.001)
-    monkeypatch.setattr(threads, "_executor", None)
-    call: Future[str] = Future()
-
-    async def main() -> None:
-        calling = [
-            asyncio.create_task(in_thread(lambda _: threads.wait_for(call), None)) for _ in "ab"
-        ]
-        await until(lambda: threads._line._blocked == 2)
-        late = asyncio.create_task(in_thread(lambda _: "late", None))
-        if cancelled:
-            await turns()
-            late.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await late
-        else:
-            with pytest.raises(LimitExceeded, match="nested too deep"):
-                await late
-        assert not threads._line._waiting
-        call.set_result("called")
-        assert await asyncio.gather(*calling) == ["called"] * 2
-        assert await in_thread(lambda _: "next", None) == "next"
-        assert threads._executor is not None
         threads._executor.shutdown()
 
     run(main())
