@@ -14,7 +14,7 @@ from client_lab import text_result
 from peer_lab import LinePeer, Rules, Talk
 
 from wirespeed import Context, Server
-from wirespeed.client import ElicitParams, SampleParams, SampleResult, SyncClient, threads
+from wirespeed.client import ElicitParams, SampleParams, SampleResult, SyncClient
 from wirespeed.errors import HandlerFailed, InputNeeded
 
 
@@ -124,14 +124,8 @@ def test_rounds_by_hand_and_roots(aside: Aside, tmp_path: Path) -> None:
     aside.run(peer.stop())
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-def test_handlers_that_are_nested_too_deep(
-    era: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_handlers_that_are_nested_too_deep() -> None:
     """As deep as the server likes: the innermost is refused, and all others end with that."""
-    monkeypatch.setattr(threads, "MAX_THREADS", 4)
-    monkeypatch.setattr(threads, "PATIENCE", 0.02)
-    monkeypatch.setattr(threads, "_executor", None)
     server = Server("deep")
     deepest = 0
 
@@ -149,18 +143,12 @@ def test_handlers_that_are_nested_too_deep(
             text = client.call_tool("dig", {"depth": depth + 1}, timeout=None).text
         return SampleResult(content=text, model="m")
 
-    with SyncClient(server, era=era, on_sample=on_sample) as client:
+    with SyncClient(server, on_sample=on_sample) as client:
         wanted = 4
         assert client.call_tool("dig", {"depth": 1}, timeout=None).text == "gold"
         wanted, deepest = 100, 0
-        if era == "modern":
-            with pytest.raises(HandlerFailed, match="4 handlers wait for calls of their own"):
-                client.call_tool("dig", {"depth": 1}, timeout=None)
-        else:
+        with pytest.raises(HandlerFailed, match="nested in 32 other handlers"):
             client.call_tool("dig", {"depth": 1}, timeout=None)
-            assert "4 handlers wait for calls of their own" in caplog.text
-        assert deepest == 4
+        assert deepest == 32
         wanted = 2
         assert client.call_tool("dig", {"depth": 1}, timeout=None).text == "gold"
-    assert threads._executor is not None
-    threads._executor.shutdown()
