@@ -70,3 +70,13 @@ def test_safe_environment(monkeypatch: Any) -> None:
         "LC_ALL": "C",
     }
     assert Stdio("a", env={"A": "b"}, inherit_env=True).environment() == full | {"A": "b"}
+
+
+@pytest.mark.parametrize("inherit_env", [False, True])
+def test_the_token_of_this_process_is_not_inherited(
+    monkeypatch: pytest.MonkeyPatch, inherit_env: bool
+) -> None:
+    monkeypatch.setenv("WIRESPEED_TOKEN", "s3cret")
+    assert "WIRESPEED_TOKEN" not in Stdio("x", inherit_env=inherit_env).environment()
+    given = Stdio("x", env={"WIRESPEED_TOKEN": "other"}, inherit_env=inherit_env)
+    assert given.environment()["WIRESPEED_TOKEN"] == "other"

@@ -11,8 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from wirespeed.cli.failures import complain, usage
+from wirespeed.transport.address import is_loopback
 
 ENVIRONMENT = "WIRESPEED_TOKEN"
+HOSTS = "WIRESPEED_TOKEN_HOST"
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
 # What can stand behind "Bearer " and is no blank: wider than RFC 6750's b64token, because LiteMCP
@@ -32,6 +34,11 @@ class Secret:
         """Whether an option named it, so that it must not go unused."""
         return self.source != ENVIRONMENT
 
+    def is_for(self, host: str) -> bool:
+        """Whether a server at this host may see it: one that is named may, and this machine."""
+        named = os.environ.get(HOSTS, "").lower().split(",")
+        return self.asked_for or is_loopback(host) or host.lower() in map(str.strip, named)
+
     @property
     def only(self) -> str:
         """The one that a client shows. Failure (2) if there are several."""
@@ -43,8 +50,10 @@ class Secret:
 def find(option: str | None, path: str | None) -> Secret | None:
     """The token of ``--token``, of ``--token-file`` or of the environment; None if there is none.
 
-    Failure (2) for one that cannot be sent, which is not repeated.
+    The variable is taken out of the environment, which children inherit. Failure (2) for a token
+    that cannot be sent, which is not repeated.
     """
+    value = os.environ.pop(ENVIRONMENT, None)
     if option is not None and path is not None:
         raise usage("give --token or --token-file, not both")
     if option is not None:
@@ -62,7 +71,6 @@ def find(option: str | None, path: str | None) -> Secret | None:
         except UnicodeError:
             raise usage(f"the --token-file {path} is not text") from None
         return _checked(tuple(line.strip() for line in lines if line.strip()), path)
-    value = os.environ.get(ENVIRONMENT)
     # empty is how a shell says "not this time"
     return _checked((value,), ENVIRONMENT) if value else None
 

@@ -21,6 +21,14 @@ _STDERR_ENDS = "; its stderr ends:"
 _ELSEWHERE = "; its stderr was inherited, so look for its messages there"
 
 
+_PREFIX = "wirespeed:"
+# What to do about some errors of the library, which knows nothing of this command line.
+_REMEDIES = (
+    ("its certificate is not accepted: ", "; --ca FILE trusts a private authority"),
+    ("refused the WebSocket: 401 ", "; set WIRESPEED_TOKEN or give --token-file"),
+)
+
+
 class Exit(IntEnum):
     """Exit codes that scripts may rely on; ``wirespeed --help`` lists them."""
 
@@ -114,6 +122,7 @@ def describe(exc: BaseException) -> tuple[str, list[str]]:
         text = f"the server answered with error {exc.code}: {exc.message}"
     else:
         text = str(exc) or type(exc).__name__
+    text += next((remedy for words, remedy in _REMEDIES if words in text), "")
     first, *rest = text.split("\n    ")
     # A line of the peer's words is still one line; the stderr is told apart from it.
     if rest and first.endswith(_STDERR_ENDS):
@@ -157,6 +166,8 @@ def report(exc: BaseException, *, json: bool, debug: bool, seen_stderr: bool = F
         print_json(as_object(exc))
         return code
     text, stderr = describe(exc)
+    if seen_stderr and stderr and stderr[-1].startswith(_PREFIX):
+        return code  # a `wirespeed serve` that was started here said why it ended
     if stderr and not seen_stderr:
         complain(text + "; its stderr ends:")
         for line in stderr:
@@ -178,7 +189,7 @@ _COLOURS = {"error": 31, "warning": 33, "note": 36}
 
 def complain(text: str, *, level: str = "error") -> None:
     """One line on stderr; ``level`` is error, warning or note."""
-    prefix = "wirespeed:"
+    prefix = _PREFIX
     if coloured(sys.stderr):
         prefix = f"\x1b[1;{_COLOURS[level]}m{prefix}\x1b[0m"
     sys.stdout.flush()

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from wirespeed.cli import credentials
 from wirespeed.cli.failures import cannot_start, complain, usage
 from wirespeed.cli.serve import title
 from wirespeed.cli.session import show_warnings
@@ -70,8 +69,7 @@ class Listening:
         from wirespeed import run
 
         show_warnings()
-        for name in (credentials.ENVIRONMENT, KEY_PASSWORD):
-            os.environ.pop(name, None)  # not for tools, and what they start
+        os.environ.pop(KEY_PASSWORD, None)  # not for tools, and what they start
         try:
             run(
                 self.url,
@@ -93,10 +91,7 @@ class Listening:
             complain(f"serving {title(service)}{workers} on {url}{end}", level="note")
         if self.scheme == "unix" or is_loopback(self.address.host):
             return
-        if "token" not in self.options:
-            remedy = "set WIRESPEED_TOKEN" if self.has_paths else "tcp: has no tokens"
-            complain(f"whoever can reach this port may call the tools: {remedy}", level="warning")
-        elif self.scheme == "ws":
+        if "token" in self.options and self.scheme == "ws":
             complain(
                 "ws:// is not encrypted, and neither is the token: use wss://", level="warning"
             )

@@ -6,11 +6,13 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import wirespeed
 from wirespeed.cli.failures import cannot_start
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     Routes: TypeAlias = dict[str, Service]
 
 # Which of several servers is meant when none is named.
-USUAL_NAMES = ("server", "mcp", "app")
+USUAL_NAMES = ("server", "mcp", "app", "main")
 
 
 def load(path: str) -> ModuleType:
@@ -43,18 +45,36 @@ def load(path: str) -> ModuleType:
     except SystemExit as exc:
         raise cannot_start(f"{path} ended itself while it was imported: exit({exc.code})") from None
     except Exception as exc:
-        show(exc, loader.path)
+        line = show(exc, loader.path)
         reason = "".join(traceback.format_exception_only(exc)).strip().rpartition("\n")[2]
-        raise cannot_start(f"{path} cannot be imported: {reason}") from exc
+        if type(exc).__module__.startswith("wirespeed."):
+            reason = str(exc)
+        raise cannot_start(f"{path} cannot be imported: {line}{reason}") from exc
     return module
 
 
-def show(exc: BaseException, path: str) -> None:
-    """The traceback on stderr, from the user's file on."""
-    frame: TracebackType | None = exc.__traceback__
-    while frame is not None and frame.tb_frame.f_code.co_filename != path:
-        frame = frame.tb_next
-    traceback.print_exception(type(exc), exc, frame)
+def show(exc: BaseException, path: str) -> str:
+    """The traceback on stderr, with the frames of the user's files alone. Returns "line N: " for
+    the last one in the file, or nothing."""
+    shown = traceback.TracebackException.from_exception(exc)
+    at: int | None = exc.lineno if isinstance(exc, SyntaxError) and exc.filename == path else None
+    at = next((frame.lineno for frame in reversed(shown.stack) if frame.filename == path), at)
+    link: traceback.TracebackException | None = shown
+    while link is not None:
+        link.stack[:] = [frame for frame in link.stack if _of_user(frame.filename)]
+        earlier = link.__cause__ or link.__context__
+        if earlier is not None and not any(_of_user(one.filename) for one in earlier.stack):
+            link.__cause__ = link.__context__ = earlier = None  # what the library met inside
+        link = earlier
+    sys.stderr.write("".join(shown.format()))
+    return "" if at is None else f"line {at}: "
+
+
+def _of_user(file: str) -> bool:
+    libraries = [
+        sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    ]
+    return not file.startswith(("<", os.path.dirname(wirespeed.__file__), *libraries))
 
 
 # -- what is meant --------------------------------------------------------------------------------

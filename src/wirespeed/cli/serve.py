@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from wirespeed.cli import credentials, modules
-from wirespeed.cli.failures import cannot_start, complain, usage
+from wirespeed.cli.failures import cannot_start, usage
 from wirespeed.cli.show import plural
 from wirespeed.cli.targets import check_file, python_file
 
@@ -77,8 +76,6 @@ def serve(word: str, url: str | None, *, lite: bool, settings: Settings) -> int:
     served = modules.pick(module, path, name, lite=lite)
     assert not isinstance(served, dict)
     check(served, path)
-    if sys.stdin.isatty():
-        complain(f"serving {title(served)} on stdio; Ctrl-D ends it", level="note")
     served.run()
     return 0
 

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from wirespeed.cli.credentials import Secret
-from wirespeed.cli.failures import cannot_start, usage
+from wirespeed.cli.credentials import ENVIRONMENT, HOSTS, Secret
+from wirespeed.cli.failures import cannot_start, complain, usage
+from wirespeed.transport.address import parse
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -100,9 +101,14 @@ def find(
 
 
 def _remote(
-    url: str, access: Access, *, headers: Mapping[str, str] | None = None, place: str | None = None
+    url: str,
+    access: Access,
+    *,
+    headers: Mapping[str, str] | None = None,
+    place: str | None = None,
+    shown: str = "",
 ) -> WebSocket | Socket:
-    """The target of a URL; ``headers`` and ``place`` are those of a configuration."""
+    """The target of a URL; ``headers``, ``place`` and ``shown`` are those of a configuration."""
     from wirespeed.client import Socket, WebSocket
 
     scheme = url.partition(":")[0].lower()
@@ -112,7 +118,11 @@ def _remote(
             f"tcp: URLs; TARGET is {KINDS}"
         )
     # One command, one connection: what is lost is told at once.
-    options: dict[str, Any] = {"restart": False, "open_timeout": _patience(access.timeout)}
+    options: dict[str, Any] = {
+        "restart": False,
+        "open_timeout": _patience(access.timeout),
+        "shown": shown,
+    }
     try:
         if scheme in ("unix", "tcp"):
             access.check_unused(f"{scheme}: has no handshake to show them in")
@@ -125,6 +135,12 @@ def _remote(
             merged = {k: v for k, v in merged.items() if k.lower() != "authorization"}
         elif place is not None or "authorization" in typed:
             secret = None  # the variable is for TARGETs that are typed, not for any host's server
+        if secret is not None and not secret.is_for(host := parse(url).host):
+            complain(
+                f"{ENVIRONMENT} is not sent to {host}: set {HOSTS}={host} if it is meant for it",
+                level="note",
+            )
+            secret = None
         if access.ca is not None:
             if scheme != "wss":
                 raise usage("--ca is for wss:// targets; ws:// has no certificates")
@@ -228,11 +244,13 @@ def _entry(server: ServerConfig, path: str, stderr: Any, access: Access) -> Endp
     from wirespeed.client import Stdio
 
     place = f'{path}: the server "{server.name}"'
-    if server.url is None or server.transport == "stdio":
-        access.check_unused("this one is started as a child")
-        target = server.target(stderr=stderr)
-        assert isinstance(target, Stdio)
-        return target
     if server.transport in ("http", "sse"):
         raise cannot_start(f"{place} speaks HTTP, which this version does not")
-    return _remote(server.url, access, headers=server.headers, place=place)
+    if server.transport == "stdio":
+        access.check_unused("this one is started as a child")
+    target = server.target(stderr=stderr)
+    if isinstance(target, Stdio):
+        return target
+    return _remote(
+        target.url, access, headers=server.headers, place=place, shown=target.address.shown
+    )

@@ -34,6 +34,9 @@ SAFE_ENV = (
 )
 SAFE_ENV_PREFIXES = ("LC_",)
 
+# What this process shows to servers elsewhere: it is never inherited.
+_TOKEN = "WIRESPEED_TOKEN"
+
 # What restart=True stands for.
 _RESTARTS = 5
 
@@ -147,6 +150,7 @@ class Stdio:
     def environment(self) -> dict[str, str]:
         """The complete environment of the child, as of now."""
         base = dict(os.environ) if self.inherit_env else safe_environment()
+        base.pop(_TOKEN, None)
         return base | dict(self.env or {})
 
     def __repr__(self) -> str:

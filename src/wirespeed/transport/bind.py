@@ -194,5 +194,7 @@ def _cannot(address: Address, exc: Exception) -> TransportError:
     reason = getattr(exc, "strerror", None) or str(exc)
     if isinstance(exc, UnicodeError):
         reason = "its host is no host name"
+    elif getattr(exc, "errno", None) == errno.EADDRINUSE:
+        reason = f"{os.strerror(errno.EADDRINUSE)}; choose another port, or 0 for any that is free"
     # CPython puts its own words into some: "[Errno 98] error while attempting to bind …"
     return TransportError(f"cannot listen at {address}: {reason[:1].lower()}{reason[1:]}")

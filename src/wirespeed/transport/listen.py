@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
@@ -10,11 +12,13 @@ from typing import Any, TypeAlias
 import msgspec
 
 from wirespeed.transport import bind
-from wirespeed.transport.address import Address, is_name, parse, quote_path
+from wirespeed.transport.address import Address, is_loopback, is_name, parse, quote_path
 from wirespeed.transport.listener import Listener, OnListening
 from wirespeed.transport.options import ListenOptions
 from wirespeed.transport.service import Service, alive, service_of
 from wirespeed.transport.signals import Drainable, signals_drain
+
+logger = logging.getLogger("wirespeed.server")
 
 Obey: TypeAlias = Callable[[asyncio.AbstractEventLoop, Drainable], AbstractContextManager[None]]
 
@@ -51,7 +55,7 @@ async def serve(
         found = await asyncio.get_running_loop().run_in_executor(None, bind.resolve, address)
     else:
         found = bind.resolve(address)
-    await serve_at(address, found, by_path, options, on_listening)
+    await serve_at(address, found, by_path, options, _warning(address, options, on_listening))
 
 
 def run(
@@ -69,19 +73,58 @@ def run(
     ``workers``: Processes that share the port; for ``ws://``, ``wss://`` and ``tcp://``. They are
     forked from this one, so what is there before is there in each of them, and must not need
     threads or an event loop. SIGTERM and SIGINT to this process end them in order; one that dies
-    is replaced.
+    is replaced. Without ``on_listening`` the URLs are told: on stderr if that is a terminal, else
+    in the log.
     """
     if workers < 1:
         raise ValueError("workers must be at least 1")
     address, by_path, options = plan(url, services, options, more)
+    if on_listening is None:
+        on_listening = announce
     if workers > 1:
         from wirespeed.transport.processes import run_workers
 
+        on_listening = _warning(address, options, on_listening)
         run_workers(workers, address, by_path, options, on_listening)
         return
     from wirespeed.transport.loop import run as run_loop
 
     run_loop(serve(url, services, on_listening=on_listening, options=options))
+
+
+def announce(urls: Sequence[str]) -> None:
+    """Tell a person, or else the log, where clients connect."""
+    tell(f"listening at {' and '.join(urls)}; Ctrl-C ends it")
+
+
+def tell(text: str) -> None:
+    """One line on stderr if that is a terminal, else in the log."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        sys.stderr.write(f"wirespeed: {text}\n")
+    else:
+        logger.info("%s", text)
+
+
+def _warning(
+    address: Address, options: ListenOptions, on_listening: OnListening | None
+) -> OnListening | None:
+    """``on_listening`` with a warning before it where anybody may call the tools."""
+    if address.scheme == "unix" or is_loopback(address.host):
+        return on_listening
+    if not address.is_websocket:
+        why = "tcp: has no tokens"
+    elif options.token is None and options.authenticate is None:
+        why = "no token is asked for"
+    else:
+        return on_listening
+
+    def listens(urls: tuple[str, ...]) -> None:
+        places = " and ".join(urls)
+        logger.warning("whoever can reach %s may call the tools: %s", places, why)
+        if on_listening is not None:
+            on_listening(urls)
+
+    return listens
 
 
 async def serve_at(

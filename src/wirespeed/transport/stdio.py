@@ -123,6 +123,11 @@ async def serve_stdio(server: Any) -> None:
 
     StartupError: the lifespan of the server failed.
     """
+    if sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None:
+        name = getattr(server, "name", "the server")
+        sys.stderr.write(
+            f"wirespeed: {name} waits on stdin for the messages of a host; Ctrl-D ends it\n"
+        )
     with claimed() as (read_fd, write_fd):
         service: Service = service_of(server)
         async with alive((service,)):

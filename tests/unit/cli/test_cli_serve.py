@@ -106,9 +106,24 @@ def test_an_exception_shows_the_users_part_of_the_traceback(file: Path) -> None:
     lines = done.stderr.splitlines()
     assert lines[0] == "Traceback (most recent call last):"
     assert lines[1] == f'  File "{file}", line 4, in <module>'
-    assert lines[-1] == f"wirespeed: {file} cannot be imported: KeyError: 'x'"
+    assert lines[-1] == f"wirespeed: {file} cannot be imported: line 2: KeyError: 'x'"
     assert "importlib" not in done.stderr
     assert "cli/serve.py" not in done.stderr
+
+
+def test_frames_of_libraries_are_not_shown(file: Path) -> None:
+    text = "from wirespeed import Server\nserver = Server('x')\n"
+    file.write_text(text + "@server.tool\ndef f(x: 'Foo') -> int:\n    return 1\n")
+    for words in (["serve", str(file)], ["list", str(file)]):
+        done = wirespeed(*words)
+        assert done.returncode == 3
+        lines = done.stderr.splitlines()
+        assert lines[-1] == (
+            f"wirespeed: {file} cannot be imported: line 3: tool 'f' (f): parameter 'x': "
+            "cannot resolve annotation 'Foo': name 'Foo' is not defined"
+        )
+        files = {line for line in lines if line.startswith("  File ")}
+        assert files == {f'  File "{file}", line 3, in <module>'}
 
 
 def test_a_syntax_error_shows_the_line(file: Path) -> None:
@@ -117,7 +132,7 @@ def test_a_syntax_error_shows_the_line(file: Path) -> None:
     assert done.returncode == 3
     assert f'File "{file}", line 1' in done.stderr
     assert done.stderr.splitlines()[-1] == (
-        f"wirespeed: {file} cannot be imported: SyntaxError: invalid syntax"
+        f"wirespeed: {file} cannot be imported: line 1: SyntaxError: invalid syntax"
     )
 
 
@@ -134,4 +149,6 @@ def test_a_terminal_is_told_what_happens(file: Path) -> None:
     file.write_text("from wirespeed import Server\nserver = Server('lonely')\n")
     written, status = on_terminal(["serve", str(file)], typed=b"\x04", NO_COLOR="1")
     assert status == 0
-    assert "wirespeed: serving lonely (0 tools) on stdio; Ctrl-D ends it\r\n" in written
+    assert (
+        "wirespeed: lonely waits on stdin for the messages of a host; Ctrl-D ends it\r\n" in written
+    )

@@ -123,7 +123,7 @@ FOUND = Secret(("found",), "WIRESPEED_TOKEN")
 
 def test_tokens_of_urls() -> None:
     assert websocket("ws://h", secret=TYPED).token == "typed"
-    assert websocket("ws://h", secret=FOUND).token == "found"
+    assert websocket("ws://localhost:1", secret=FOUND).token == "found"
     own = {"authorization": "Bearer own"}
     target = websocket("ws://h", secret=FOUND, headers=own)
     assert (target.token, dict(target.headers)) == (None, own)
@@ -133,6 +133,23 @@ def test_tokens_of_urls() -> None:
     assert "a token is for ws:// and wss:// targets; unix: has" in bad("unix:/s", secret=TYPED)
     assert "--header is for ws://" in bad("tcp://h:1", headers={"a": "b"})
     assert "--ca is for wss:// targets" in bad("tcp://h:1", ca="x")
+
+
+def test_the_token_of_the_environment_stays_on_this_machine(monkeypatch: Any, capsys: Any) -> None:
+    for url in ("ws://127.0.0.1:1", "wss://[::1]:1/x", "ws://app.localhost:1"):
+        assert websocket(url, secret=FOUND).token == "found"
+    assert capsys.readouterr().err == ""
+    for url in ("ws://h", "wss://tools.example/mcp", "ws://127.0.0.1.example:1"):
+        assert websocket(url, secret=FOUND).token is None
+        host = url.split("/")[2].partition(":")[0]
+        assert capsys.readouterr().err == (
+            f"wirespeed: WIRESPEED_TOKEN is not sent to {host}: "
+            f"set WIRESPEED_TOKEN_HOST={host} if it is meant for it\n"
+        )
+    monkeypatch.setenv("WIRESPEED_TOKEN_HOST", "other.example, Tools.Example")
+    assert websocket("wss://tools.example/mcp", secret=FOUND).token == "found"
+    assert websocket("wss://evil.example/mcp", secret=FOUND).token is None
+    assert websocket("wss://evil.example/mcp", secret=TYPED).token == "typed"
 
 
 def test_a_configuration_has_its_own_headers(tmp_path: Path) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 import signal
 import socket
 import stat
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -79,7 +81,10 @@ def test_a_port_that_is_taken(run: Run) -> None:
             before = descriptors()
             with pytest.raises(TransportError) as caught:
                 await lab_server().serve(taken.url)
-            assert str(caught.value) == f"cannot listen at {taken.url}: address already in use"
+            assert str(caught.value) == (
+                f"cannot listen at {taken.url}: address already in use; "
+                "choose another port, or 0 for any that is free"
+            )
             assert descriptors() <= before
 
     run(main())
@@ -420,3 +425,53 @@ def test_a_tool_that_ends_the_process_is_answered(run: Run) -> None:
         assert await process.wait() == 7
 
     run(main())
+
+
+# -- what people are told --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "why"),
+    [
+        ("ws://0.0.0.0:0", {}, "no token is asked for"),
+        ("tcp://0.0.0.0:0", {}, "tcp: has no tokens"),
+        ("ws://0.0.0.0:0", {"token": "t"}, None),
+        ("ws://0.0.0.0:0", {"authenticate": lambda request: True}, None),
+        ("ws://127.0.0.1:0", {}, None),
+        ("tcp://localhost:0", {}, None),
+    ],
+)
+def test_who_can_reach_a_server_without_a_token(
+    url: str, options: dict[str, Any], why: str | None, run: Run, caplog: Any
+) -> None:
+    async def main() -> None:
+        listens = asyncio.get_running_loop().create_future()
+        serving = lab_server().serve(url, on_listening=listens.set_result, **options)
+        task = asyncio.create_task(serving)
+        (found,) = await listens
+        task.cancel()
+        await asyncio.wait([task])
+        said = [r.getMessage() for r in caplog.records if "may call the tools" in r.getMessage()]
+        expected = [f"whoever can reach {found} may call the tools: {why}"]
+        assert said == (expected if why else [])
+
+    run(main())
+
+
+def test_run_says_where_it_listens() -> None:
+    """On a terminal on stderr, else in the log."""
+    code = (
+        "import logging, os, signal, threading, wirespeed\n"
+        "logging.basicConfig(level='INFO', format='log: %(message)s')\n"
+        "threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM)).start()\n"
+        "wirespeed.Server('x').run('ws://127.0.0.1:0/mcp')\n"
+    )
+    words = r"listening at ws://127\.0\.0\.1:[1-9]\d*/mcp; Ctrl-C ends it"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert re.search(f"^log: {words}$", done.stderr, re.MULTILINE)
+    ours, theirs = os.openpty()
+    subprocess.run([sys.executable, "-c", code], stderr=theirs, check=True)
+    os.close(theirs)
+    said = os.read(ours, 4096).decode()
+    os.close(ours)
+    assert re.search(f"^wirespeed: {words}\r$", said, re.MULTILINE)
