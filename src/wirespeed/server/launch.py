@@ -11,6 +11,7 @@ import contextvars
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.transport.workers import Workers
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 Names = tuple[str, ...] | None
 
 _executor: Workers | None = None
+
+# The jobs of threads that the calls of this context started, for who must know when they end.
+jobs: contextvars.ContextVar[list[Future[Any]] | None] = contextvars.ContextVar(
+    "jobs", default=None
+)
 
 
 def is_coroutine_function(function: Callable[..., Any]) -> bool:
@@ -62,7 +68,7 @@ def launcher_of(spec: ToolSpec) -> Callable[..., Coroutine[Any, Any, Any]]:
 
 
 def executor() -> Workers:
-    """The threads for blocking handlers: as many as the interpreter's default."""
+    """The threads for blocking handlers."""
     global _executor
     if _executor is None:
         _executor = Workers()
@@ -74,11 +80,12 @@ async def in_thread(function: Callable[..., Any], values: list[Any], names: Name
 
     A thread cannot be stopped: after a cancellation its result is dropped.
     """
-    loop = asyncio.get_running_loop()
     context = contextvars.copy_context()
-    return await loop.run_in_executor(
-        executor(), functools.partial(context.run, call, function, values, names)
-    )
+    job = executor().submit(context.run, call, function, values, names)
+    started = jobs.get()
+    if started is not None:
+        started.append(job)
+    return await asyncio.wrap_future(job)
 
 
 async def generator(function: Callable[..., Any], values: list[Any], names: Names) -> list[Any]:

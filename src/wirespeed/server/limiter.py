@@ -3,8 +3,9 @@
 ``max_concurrency=8, queue=100``: eight run, a hundred wait in the order of their arrival, and what
 comes then is refused at once: a tool's call with a result that has ``isError`` and says that the
 tool is busy, so that a model can try again later; any other request with error -31000. Waiting
-counts towards ``timeout=``. Who is cancelled while waiting gives up the place. The limit holds for
-all connections of the process; with ``workers`` each process has its own.
+counts towards ``timeout=``. A call that is cancelled while it waits leaves the line. A plain
+function keeps its place until its thread ends, also after a timeout or a cancellation. The limit
+holds for all connections of the process; with ``workers`` each process has its own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeAlias
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
@@ -23,6 +25,7 @@ from wirespeed.server import launch
 if TYPE_CHECKING:
     from wirespeed.server.signature import ToolSpec
 
+T = TypeVar("T")
 Launch: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
 
 logger = logging.getLogger("wirespeed.server")
@@ -95,6 +98,25 @@ class Limiter:
             raise
         return True
 
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await ``work``, which has a place. The place is given back once the work and the threads
+        that it started have ended."""
+        jobs: list[Future[Any]] = []
+        token = launch.jobs.set(jobs)
+        try:
+            return await work
+        finally:
+            launch.jobs.reset(token)
+            self._leave_after(jobs)
+
+    def _leave_after(self, jobs: list[Future[Any]]) -> None:
+        while jobs:
+            job = jobs.pop()
+            if not job.done():
+                job.add_done_callback(lambda _: self._leave_after(jobs))
+                return
+        self.leave()
+
     def leave(self) -> None:
         """Give a place back: to whoever waits longest."""
         with self._lock:
@@ -148,10 +170,7 @@ def limited(limiter: Limiter, inner: Launch) -> Launch:
     async def launcher(function: Callable[..., Any], values: list[Any], names: launch.Names) -> Any:
         if not await limiter.enter():
             raise ProtocolError(codes.OVERLOADED, limiter.refusal)
-        try:
-            return await inner(function, values, names)
-        finally:
-            limiter.leave()
+        return await limiter.run(inner(function, values, names))
 
     return launcher
 
@@ -167,10 +186,7 @@ def limit_tool(
     async def call(*values: Any, **named: Any) -> Any:
         if not await limiter.enter():
             return busy(limiter)
-        try:
-            return await inner(function, [*values, *named.values()], names)
-        finally:
-            limiter.leave()
+        return await limiter.run(inner(function, [*values, *named.values()], names))
 
     spec.replace_function(call)
 
@@ -192,10 +208,7 @@ def limit_raw(
     async def call(*values: Any) -> Any:
         if not await limiter.enter():
             return busy(limiter)
-        try:
-            return await inner(handler, list(values), None)
-        finally:
-            limiter.leave()
+        return await limiter.run(inner(handler, list(values), None))
 
     return call
 

@@ -8,7 +8,6 @@ blocked handler keeps a server alive whose client is long gone. These are daemon
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,6 +18,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _Job = tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+
+# The work of these threads blocks; it does not compute. The number does not follow the processors.
+DEFAULT_SIZE = 40
 
 _numbers = itertools.count(1)
 
@@ -31,11 +33,6 @@ def _unfit(exc: StopIteration) -> RuntimeError:
     return error
 
 
-def _default_size() -> int:
-    """As many threads as the standard library takes by default."""
-    return min(32, (os.cpu_count() or 1) + 4)
-
-
 class Workers(ThreadPoolExecutor):
     """An executor of at most `max_workers` daemon threads, started when they are needed.
 
@@ -43,10 +40,9 @@ class Workers(ThreadPoolExecutor):
     of that class but ``map`` and the context manager is used.
     """
 
-    def __init__(self, max_workers: int | None = None) -> None:
-        size = _default_size() if max_workers is None else max_workers
-        super().__init__(size)
-        self._size = size
+    def __init__(self, max_workers: int = DEFAULT_SIZE) -> None:
+        super().__init__(max_workers)
+        self._size = max_workers
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._guard = threading.Lock()
         self._free = threading.Semaphore(0)  # idle threads that no job is meant for

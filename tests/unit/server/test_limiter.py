@@ -121,6 +121,63 @@ def test_cancelled_while_running_lets_the_next_in(connect: Any, server: Server, 
     assert peer.until(1)[-1]["result"]["structuredContent"] == {"result": 1}
 
 
+@pytest.mark.parametrize("how", ["tool", "generator", "raw", "provider"])
+@pytest.mark.parametrize("end", ["cancelled", "timeout"])
+def test_a_thread_keeps_its_place_until_it_ends(
+    connect: Any, server: Server, how: str, end: str
+) -> None:
+    lock = threading.Lock()
+    release = threading.Event()
+    running: list[int] = []
+    most: list[int] = []
+
+    def work() -> str:
+        with lock:
+            running.append(1)
+            most.append(len(running))
+        release.wait(20)
+        with lock:
+            running.pop()
+        return "done"
+
+    options: Any = {"name": "work", "max_concurrency": 1, "queue": 10}
+    if end == "timeout":
+        options["timeout"] = 0.02
+    if how == "tool":
+        server.add_tool(work, **options)
+    elif how == "generator":
+
+        def words() -> Any:
+            yield work()
+
+        server.add_tool(words, **options)
+    elif how == "raw":
+        del options["name"]
+        server.tool_raw("work", {"type": "object"}, lambda arguments: {"a": work()}, **options)
+    else:
+
+        async def provided(word: str) -> str:
+            return word
+
+        provided.__annotations__["word"] = Annotated[str, Depends(work)]
+        server.add_tool(provided, **options)
+    peer = connect("2025-11-25")
+    peer.send(*(call(n, "work", {}) for n in range(3)))
+    if end == "timeout":
+        assert all(answer["result"]["isError"] for answer in peer.answers(0, 1, 2).values())
+    else:
+        peer.wait_for(lambda: most == [1])
+        peer.send(*(cancel(n) for n in range(3)))
+    peer.fence()
+    peer.send(call(3, "work", {}))
+    peer.fence()
+    assert most == [1]  # the thread of call 0 goes on, so call 3 waits
+    release.set()
+    if end == "cancelled":
+        assert peer.until(3)[-1]["result"].get("isError") is not True
+        assert most == [1, 1]
+
+
 def test_a_timeout_counts_the_waiting(
     connect: Any, server: Server, gate: Gate, caplog: Any
 ) -> None:
