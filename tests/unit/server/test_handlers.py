@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import inspect
 import threading
@@ -405,13 +406,12 @@ def test_trap_62_what_a_cancelled_handler_still_does_is_not_sent(
 
     @server.tool
     async def answer(ctx: Context) -> str:
-        try:
+        with contextlib.suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
-        finally:
-            await ctx.error("late")
-            await asyncio.sleep(0.001)
-            done.append("answer")
-            return "an answer"  # noqa: B012
+        await ctx.error("late")
+        await asyncio.sleep(0.001)
+        done.append("answer")
+        return "an answer"
 
     @server.tool
     async def fail() -> str:
