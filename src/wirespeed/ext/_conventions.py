@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import traceback
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
+from opentelemetry.trace import Status, StatusCode
 
 if TYPE_CHECKING:
     from wirespeed.server.server import Server
+
+# What `wirespeed.server.params.described` returns: method, target, version, JSON text of the id.
+Request: TypeAlias = tuple[str, str | None, str | None, bytes]
 
 CANCELLED = 1  # in the place of an error's code, which is never that
 MAX_TEXT = 1024  # characters that a peer may put into a span, in one place
@@ -32,6 +35,14 @@ def attributes_of(method: str, target: str | None, version: str | None) -> dict[
     return attributes
 
 
+def request_attributes(request: Request) -> dict[str, Any]:
+    """The attributes of a request that a server received."""
+    method, target, version, raw_id = request
+    attributes = attributes_of(method, target, version)
+    attributes["jsonrpc.request.id"] = id_text(raw_id) if len(raw_id) <= MAX_TEXT else ""
+    return attributes
+
+
 def span_name(method: str, target: str | None) -> str:
     if target is not None and method in ("tools/call", "prompts/get"):
         return f"{method} {target}"
@@ -45,6 +56,14 @@ def server_span_name(server: Server, method: str, target: str | None) -> str:
     if method == "prompts/get" and target not in server.service.prompts:
         return method
     return span_name(method, target)
+
+
+def mark_failed(span: Any, code: int, failed: bool, note: str | None) -> None:
+    """Write the failure of a request to its span: an error's code and text, or ``isError``."""
+    error = error_attributes(code, failed)
+    if error:
+        span.set_attributes(error)
+        span.set_status(Status(StatusCode.ERROR, None if note is None else text_of(note)))
 
 
 def error_attributes(code: int, failed: bool) -> dict[str, Any]:
@@ -75,15 +94,3 @@ def strings_of(meta: Any) -> dict[str, str]:
     except msgspec.DecodeError:
         return {}
     return {key: value for key, value in members.items() if isinstance(value, str)}
-
-
-def exception_attributes(exception: BaseException, escaped: bool) -> dict[str, Any]:
-    kind = type(exception)
-    module = kind.__module__
-    name = kind.__qualname__ if module in ("builtins", None) else f"{module}.{kind.__qualname__}"
-    return {
-        "exception.type": name,
-        "exception.message": str(exception),
-        "exception.stacktrace": "".join(traceback.format_exception(exception)),
-        "exception.escaped": str(escaped),
-    }

@@ -93,5 +93,4 @@ cdef class Serving(Endpoint):
 
 
 cdef Series series_of(Observer observer, object service, Message m)
-cdef str name_of(Message m)
 cdef object describe(object exc)

@@ -13,7 +13,7 @@ import threading
 
 import msgspec
 
-from wirespeed._core._simd cimport WS_NAME, WS_PARAMS, WS_URI
+from wirespeed._core._simd cimport WS_NAME, WS_PARAMS
 from wirespeed._core.envelope cimport ERROR, INVALID, RESULT, Message
 from wirespeed._core.session cimport Session
 from wirespeed.server.observer cimport CANCELLED, Observer, Series, now_c
@@ -30,10 +30,11 @@ from wirespeed.errors import (
     ResourceNotFound,
 )
 from wirespeed.protocol import codes
-from wirespeed.protocol.messages import ErrorObject, RoundInput, TaskInput
+from wirespeed.protocol.messages import ErrorObject
 from wirespeed.server import launch as launchers
 from wirespeed.server.context import Context
 from wirespeed.server.methods import HANDLERS
+from wirespeed.server.params import input_of
 from wirespeed.server.reply import finished
 
 logger = logging.getLogger("wirespeed.server")
@@ -47,8 +48,6 @@ cdef str UNKNOWN = "unknown"
 cdef dict METHODS = {
     "prompt": "prompts/get", "resource": "resources/read", "completion": "completion/complete",
 }
-cdef object decode_rounds = msgspec.json.Decoder(RoundInput).decode
-cdef object decode_wish = msgspec.json.Decoder(TaskInput).decode
 cdef object decode_error = msgspec.json.Decoder(ErrorObject).decode
 
 
@@ -481,29 +480,6 @@ cdef Series series_of(Observer observer, object service, Message m):
     if method not in HANDLERS and method not in service.extensions.handlers:
         method = UNKNOWN
     return observer.of_method_c(method)
-
-
-cdef str name_of(Message m):
-    """What a request is for: by its method, for a request may have any other member too."""
-    return m.text_c(WS_URI if m.method.startswith("resources/") else WS_NAME)
-
-
-def input_of(Message message not None, revision not None):
-    """What a request brought of earlier rounds, or its wish for a task, as the revision has them;
-    None for nothing. ProtocolError -32602."""
-    cdef object params = message.params
-    if message.method in revision.input_methods:
-        decode = decode_rounds
-    elif "tasks" in revision.capabilities and message.method == "tools/call":
-        decode = decode_wish
-    else:
-        return None
-    try:
-        found = decode(params.copy()).known()
-    except msgspec.DecodeError as exc:
-        text = str(exc).replace("`$", "`params").replace("$.", "params.")
-        raise ProtocolError(codes.INVALID_PARAMS, f"Invalid params: {text}") from None
-    return found if found.given else None
 
 
 cdef object describe(object exc):

@@ -22,7 +22,6 @@ cdef class ServerConnection(Serving):
     cdef int observe_end_c(self, Message m, int code, str note) except -1
     cdef int serve_c(self, Message m) except -1
     cdef int dispatch_c(self, Message m, object sink) except -1
-    cdef bint is_modern_c(self, Message m) noexcept
     cdef object revision_for_c(self, Message m)
     cdef object modern_revision_c(self, Message m)
     cdef int call_tool_c(self, Message m, object revision) except -1

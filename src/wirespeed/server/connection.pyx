@@ -15,14 +15,12 @@ import msgspec
 
 from wirespeed._core._simd cimport (
     WS_ARGUMENTS,
-    WS_META,
     WS_META_CLIENT_CAPABILITIES,
     WS_META_CLIENT_INFO,
     WS_META_LOG_LEVEL,
     WS_META_PROTOCOL_VERSION,
     WS_METHOD,
     WS_NAME,
-    WS_PARAMS,
 )
 from wirespeed._core.envelope cimport (
     ERROR,
@@ -39,7 +37,7 @@ from wirespeed._core.slab cimport Lease
 from wirespeed._core.span cimport Span, span_equals
 from wirespeed.server.call cimport Call, Serving, series_of
 from wirespeed.server.observer cimport now_c
-from wirespeed.server.spans cimport Tracer
+from wirespeed.server.params cimport has_other_params_c, is_modern
 from wirespeed.server.tool cimport INLINE, Tool
 from wirespeed.transport.taskpool cimport TaskPool
 
@@ -47,8 +45,9 @@ from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LOG_LEVELS
 from wirespeed.server import methods
-from wirespeed.server.call import SHUTTING_DOWN, input_of
+from wirespeed.server.call import SHUTTING_DOWN
 from wirespeed.server.context import Context
+from wirespeed.server.params import input_of
 from wirespeed.server.reply import Whole, finished
 from wirespeed.server.subscriptions import ChangeNotifier
 
@@ -151,10 +150,7 @@ cdef class ServerConnection(Serving):
         self.began = now_c()
         try:
             if self.observer.tracer is not None:
-                if type(self.observer.tracer) is Tracer:
-                    self.span = (<Tracer> self.observer.tracer).begin_c(self, m)
-                else:
-                    self.span = self.observer.tracer.begin(self, m)
+                self.span = self.observer.tracer.begin(m, self.revision)
                 if self.span is not None:
                     self.variables = self.span.entered(self.pool.context)
             if self.through is not None:
@@ -212,10 +208,10 @@ cdef class ServerConnection(Serving):
         if method == "tools/call":          # spelled with escapes
             return self.call_tool_c(m, self.revision_for_c(m))
         handler = self.service.extensions.handlers.get(method)      # of an extension
-        if handler is None or not self.is_modern_c(m):
+        if handler is None or not is_modern(m):
             handler = methods.handler_of(method)
         revision = None
-        if method != "initialize" or self.is_modern_c(m):
+        if method != "initialize" or is_modern(m):
             revision = self.revision_for_c(m)
         methods.check_offered(self.service.discovery, method)
         body = handler(self, m, revision)
@@ -243,18 +239,10 @@ cdef class ServerConnection(Serving):
         self.session.null_ids = False
         return 0
 
-    cdef bint is_modern_c(self, Message m) noexcept:
-        """Whether a request carries any member of the modern envelope."""
-        return (
-            m.scan.poi[WS_META_PROTOCOL_VERSION].len != 0
-            or m.scan.poi[WS_META_CLIENT_CAPABILITIES].len != 0
-            or m.scan.poi[WS_META_CLIENT_INFO].len != 0
-        )
-
     cdef object revision_for_c(self, Message m):
         """The revision to serve a request by. ProtocolError: it cannot be served."""
         cdef object revision
-        if self.is_modern_c(m):
+        if is_modern(m):
             revision = self.modern_revision_c(m)
         else:
             revision = self.revision
@@ -351,7 +339,7 @@ cdef class ServerConnection(Serving):
         self.prepare_c(call, tool, m, revision)
         if call.modern and not self.pinned_modern:
             self.pin_modern_c()
-        if has_more_params(m):
+        if has_other_params_c(m):
             self.spare_call = None     # what is refused from here on is not kept
             call.input = input_of(m, revision)
         if tool.tasks is not None or (call.input is not None and call.input.task is not None):
@@ -472,18 +460,3 @@ cdef class ServerConnection(Serving):
     def _close(self):
         if self.link is not None:
             self.link.end()
-
-
-cdef bint has_more_params(Message m) noexcept:
-    """Whether tools/call has params beside name, arguments and _meta; white space may deceive."""
-    cdef size_t known = 2, n
-    n = span_of(m, WS_NAME).n
-    if n:
-        known += n + 8
-    n = span_of(m, WS_ARGUMENTS).n
-    if n:
-        known += n + 13
-    n = span_of(m, WS_META).n
-    if n:
-        known += n + 9
-    return span_of(m, WS_PARAMS).n >= known + 9     # at least ',"task":{}'

@@ -33,9 +33,10 @@ from wirespeed.server.ahead cimport (
     take_ahead,
     ws_send,
 )
-from wirespeed.server.call cimport Call, Operation, Serving, name_of, series_of
+from wirespeed.server.call cimport Call, Operation, Serving, series_of
 from wirespeed.server.connection cimport ServerConnection
 from wirespeed.server.observer cimport Series
+from wirespeed.server.params cimport is_modern, name_of
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
@@ -207,14 +208,6 @@ cdef class InboundRequest:
     def connection_id(self):
         """A number that no other connection of this process has or had."""
         return self.passage.connection.serial
-
-
-cdef bint is_modern(Message m) noexcept:
-    return (
-        m.scan.poi[WS_META_PROTOCOL_VERSION].len != 0
-        or m.scan.poi[WS_META_CLIENT_CAPABILITIES].len != 0
-        or m.scan.poi[WS_META_CLIENT_INFO].len != 0
-    )
 
 
 @cython.final

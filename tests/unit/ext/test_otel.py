@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import copy
 import gc
 import json
 import logging
@@ -40,7 +39,6 @@ from wirespeed import Client, Context, Server, SyncClient
 from wirespeed.errors import CallTimeout, ProtocolError, RemoteError
 from wirespeed.ext import otel
 from wirespeed.server.passage import InboundRequest
-from wirespeed.server.spans import CallSpan, Tracer
 from wirespeed.transport.link import Link
 from wirespeed.transport.taskpool_choice import open_pool
 
@@ -51,10 +49,20 @@ ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 
 
 class Watching(SpanProcessor):
-    """Wants to see spans begin: these must then be the SDK's own."""
+    """Writes to spans where they begin."""
 
     def on_start(self, span: Any, parent_context: Any = None) -> None:
         span.set_attribute("seen.at.start", True)
+
+
+class Asked(Sampler):
+    """A sampler that is not the SDK's, so that it has to be asked."""
+
+    def should_sample(self, *args: Any, **options: Any) -> Any:
+        return ALWAYS_ON.should_sample(*args, **options)
+
+    def get_description(self) -> str:
+        return ALWAYS_ON.get_description()
 
 
 class Lab:
@@ -120,10 +128,11 @@ class Lab:
         return span
 
 
-@pytest.fixture(params=["light", "plain"])
+@pytest.fixture(params=["late", "watched", "asked"])
 def lab(request: pytest.FixtureRequest) -> Lab:
-    """With spans made late, and with those of the SDK."""
-    return Lab(watching=request.param == "plain")
+    """With spans that are made late, at once by a processor, and at once by the tracer."""
+    provider = TracerProvider(sampler=Asked()) if request.param == "asked" else None
+    return Lab(provider, watching=request.param == "watched")
 
 
 # -- what spans say -------------------------------------------------------------------------------
@@ -528,9 +537,6 @@ def test_a_finished_span_is_a_readable_one(run: Any) -> None:
         span = lab.one("tools/call echo")
         assert isinstance(span, ReadableSpan)
         assert isinstance(span, trace.Span)
-        twin = copy.copy(span)
-        assert type(twin) is ReadableSpan
-        assert twin.to_json() == span.to_json()
         assert dict(span._attributes) == dict(span.attributes)
         with pytest.raises(TypeError):
             span.attributes["mcp.method.name"] = "x"
@@ -592,12 +598,6 @@ def test_a_span_that_is_dropped_has_ids_alone(run: Any) -> None:
         assert span.get_span_context().is_valid
         assert not span.get_span_context().trace_flags.sampled
         assert not span.is_recording()
-        with pytest.raises(AttributeError):
-            span.attributes  # noqa: B018
-        with pytest.raises(AttributeError):
-            span.anything = 1
-        with pytest.raises(TypeError):
-            copy.copy(span)
 
     run(main())
 
@@ -802,29 +802,6 @@ def test_a_batch_is_exported_when_it_is_full(run: Any) -> None:
     provider.shutdown()
 
 
-def test_a_full_queue_drops(run: Any, monkeypatch: Any) -> None:
-    provider = TracerProvider()
-    processor = BatchSpanProcessor(Keeping(), max_export_batch_size=10, max_queue_size=10)
-    processor._batch_processor._export_lock.acquire()
-    provider.add_span_processor(processor)
-    server = traced(provider)
-    emitted: list[Any] = []
-    emit = processor._batch_processor.emit
-    monkeypatch.setattr(
-        processor._batch_processor, "emit", lambda span: (emitted.append(span), emit(span))
-    )
-
-    async def main() -> None:
-        async with Client(server) as client:
-            await asyncio.gather(*(client.call_tool("quick") for _ in range(50)))
-
-    run(main())
-    assert len(emitted) == 51 - 10  # the processor itself drops: it says so, and counts
-    assert len(processor._batch_processor._queue) == 10
-    processor._batch_processor._export_lock.release()
-    provider.shutdown()
-
-
 def test_after_the_providers_shutdown_nothing_fails(run: Any, caplog: Any) -> None:
     provider = TracerProvider()
     provider.add_span_processor(BatchSpanProcessor(Keeping()))
@@ -959,14 +936,6 @@ def test_a_server_is_traced_once() -> None:
         otel.instrument(lab.server, tracer_provider=lab.provider)
 
 
-def test_the_usual_providers_spans_are_made_late() -> None:
-    assert isinstance(Lab().server.observe().tracer, Tracer)
-    assert Lab(watching=True).server.observe().tracer is not None
-    noop = Server("noop")
-    otel.instrument(noop, tracer_provider=trace.NoOpTracerProvider())
-    assert not isinstance(noop.observe().tracer, Tracer)
-
-
 def test_a_provider_that_does_nothing(run: Any) -> None:
     server = Server("noop")
     contexts: list[Any] = []
@@ -1022,8 +991,3 @@ def test_other_propagators_are_asked(run: Any) -> None:
         assert (span.parent.span_id, span.context.trace_id) == (7, 9)
 
     run(main())
-
-
-def test_spans_are_made_by_tracers_only() -> None:
-    with pytest.raises(TypeError):
-        CallSpan()

@@ -1,0 +1,172 @@
+"""The parts of late spans that are the OpenTelemetry SDK's, by its public interfaces.
+
+See `wirespeed.server.tracer`. When something reads or writes a span, the tracer of the SDK makes
+the span, with the ids and the decision that were taken at the start of the request.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+import threading
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry import context as otel_context
+from opentelemetry import propagate, trace
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
+from opentelemetry.sdk.trace import Tracer as SdkTracer
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.sdk.trace.sampling import (
+    ALWAYS_OFF,
+    ALWAYS_ON,
+    Decision,
+    ParentBased,
+    ParentBasedTraceIdRatio,
+    SamplingResult,
+    TraceIdRatioBased,
+)
+from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, TraceFlags
+
+from wirespeed.ext._conventions import (
+    mark_failed,
+    request_attributes,
+    server_span_name,
+    strings_of,
+)
+from wirespeed.server.tracer import LateSpan, Tracer
+
+if TYPE_CHECKING:
+    from wirespeed.server.server import Server
+
+_ALL = 1 << 64  # above every value of 64 bits
+_RANDOM = 2
+_FLAGS = [TraceFlags(value) for value in range(4)]
+# The key of the current span in a context: the only one of a context that has nothing else.
+(_KEY,) = trace.set_span_in_context(trace.INVALID_SPAN, Context())
+
+_SIMPLE = (type(ALWAYS_ON), TraceIdRatioBased)
+_PARENT_BASED = re.compile(
+    r"ParentBased\{root:(.*),remoteParentSampled:(.*),remoteParentNotSampled:(.*),"
+    r"localParentSampled:.*\}"
+)
+_RATIO = re.compile(r"TraceIdRatioBased\{(.*)\}")
+
+
+def late_tracer(server: Server, tracer: Any) -> Tracer | None:
+    """None: not all parts of the tracer are the SDK's own."""
+    if type(tracer) is not SdkTracer or type(tracer.id_generator) is not RandomIdGenerator:
+        return None
+    bounds = bounds_of(tracer.sampler)
+    return None if bounds is None else Tracer(Sdk(server, tracer), bounds)
+
+
+class Sdk:
+    """What a `Tracer` leaves to the SDK."""
+
+    attach = staticmethod(otel_context.attach)
+    context_type = Context
+    key = _KEY
+
+    def __init__(self, server: Server, tracer: SdkTracer) -> None:
+        self._server = server
+        self._tracer = tracer
+        self.processor = tracer.span_processor
+        self.span_type = _KeptSpan
+
+    def extract(self, meta: Any) -> tuple[Context, SpanContext | None]:
+        """The context that a request brought, and the remote parent in it."""
+        context = propagate.extract(strings_of(meta), Context())
+        parent = trace.get_current_span(context).get_span_context()
+        return context, parent if parent.is_valid else None
+
+    def ids(self, span: LateSpan) -> SpanContext:
+        """The ids of a span."""
+        parent = span.parent_ids
+        state = None if parent is None else parent.trace_state
+        return SpanContext(span.trace_id, span.span_id, False, _FLAGS[span.flags], state)
+
+    def made(self, span: LateSpan) -> Any:
+        """A span as the SDK has it: of an ended one as it ended."""
+        if span.request is None:
+            return NonRecordingSpan(span.context)
+        tracer: Any = copy.copy(self._tracer)
+        tracer.id_generator = tracer.sampler = _Given(span.context)
+        tracer.span_processor = SpanProcessor()  # they are told of the late span
+        method, target = span.request[:2]
+        made = tracer.start_span(
+            server_span_name(self._server, method, target),
+            span.above,
+            SpanKind.SERVER,
+            request_attributes(span.request),
+            start_time=span.started,
+        )
+        if span.finished:
+            self.close(span, made)
+        return made
+
+    def close(self, span: LateSpan, made: Any) -> None:
+        """End the SDK's span as the request ended."""
+        with _closing:
+            if made.is_recording():
+                mark_failed(made, span.code, span.failed, span.note)
+                made.end(span.finished)
+
+
+_closing = threading.Lock()
+
+
+class _KeptSpan(LateSpan, ReadableSpan):
+    """A span that exporters get: the attributes behind the properties of a `ReadableSpan` are the
+    SDK's span's."""
+
+    __slots__ = ()
+
+
+trace.Span.register(LateSpan)
+
+
+class _Given:
+    """Ids and a decision that were made before, in place of the SDK's generator and sampler."""
+
+    def __init__(self, ids: SpanContext) -> None:
+        self._ids = ids
+
+    def generate_trace_id(self) -> int:
+        return self._ids.trace_id
+
+    def generate_span_id(self) -> int:
+        return self._ids.span_id
+
+    def is_trace_id_random(self) -> bool:
+        return self._ids.trace_flags & _RANDOM != 0
+
+    def should_sample(
+        self, context: Any, trace_id: int, name: str, kind: Any, attributes: Any, links: Any
+    ) -> SamplingResult:
+        return SamplingResult(Decision.RECORD_AND_SAMPLE, attributes, self._ids.trace_state)
+
+
+def bounds_of(sampler: Any) -> tuple[int, int, int] | None:
+    """What a sampler decides by, if that is the trace's id alone; see `Tracer`."""
+    texts = [sampler.get_description()] * 3
+    if type(sampler) in (ParentBased, ParentBasedTraceIdRatio):
+        match = _PARENT_BASED.fullmatch(texts[0])
+        # a subclass may describe itself as its base does
+        if match is None or not all(type(part) in _SIMPLE for part in vars(sampler).values()):
+            return None
+        texts = [match[1], match[2], match[3]]
+    elif type(sampler) not in _SIMPLE:
+        return None
+    root, sampled, unsampled = map(_bound, texts)
+    if root is None or sampled is None or unsampled is None:
+        return None
+    return root, sampled, unsampled
+
+
+def _bound(text: str) -> int | None:
+    ratio = _RATIO.fullmatch(text)
+    if ratio is not None:
+        return TraceIdRatioBased.get_bound_for_rate(float(ratio[1]))
+    fixed = {ALWAYS_ON.get_description(): _ALL, ALWAYS_OFF.get_description(): 0}
+    return fixed.get(text)
