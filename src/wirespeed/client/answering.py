@@ -41,7 +41,7 @@ from wirespeed.protocol.asking_rules import (
     missing_capability,
 )
 from wirespeed.protocol.shapes import fit_struct
-from wirespeed.server.launch import is_coroutine_function
+from wirespeed.transport.workers import is_coroutine_function
 
 __all__ = ["Answering", "Question", "answer_text", "question_of"]
 

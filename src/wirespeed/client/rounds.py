@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from wirespeed.client.answering import Answering, Question
     from wirespeed.client.handshake import Identity
 
-__all__ = ["MAX_INPUT_REQUESTS", "MAX_ROUNDS", "PATIENCE", "Paused", "Rounds"]
+__all__ = ["MAX_ROUNDS", "AskedInput", "Paused", "Rounds", "end_handlers", "refuse_many"]
 
 INPUT_REQUIRED = "input_required"
 
@@ -41,20 +41,22 @@ MAX_INPUT_REQUESTS = 1000
 # Seconds before the second of two rounds in which nothing was asked for; doubled for each further.
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 2.0
-# Seconds for handlers that were cancelled.
-PATIENCE = 1.0
+# Seconds that cancelled handlers have to end.
+HANDLER_GRACE = 1.0
 
 encode = msgspec.json.Encoder().encode
 _members = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class _InputRequest(msgspec.Struct):
+class AskedInput(msgspec.Struct):
+    """One of the ``inputRequests`` of a result or a task."""
+
     method: str
     params: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _InputRequired(msgspec.Struct, rename="camel"):
-    input_requests: dict[str, _InputRequest] | None = None
+    input_requests: dict[str, AskedInput] | None = None
     request_state: msgspec.Raw = msgspec.Raw(b"null")
 
 
@@ -287,9 +289,7 @@ class Rounds(Calls):
         return result
 
     def _asked(self, answer: Unfinished) -> _Asked:
-        """What an answer asks for. InvalidResponse: that is wrong, or was not declared."""
-        from wirespeed.client.answering import question_of
-
+        """What an answer asks for. InvalidResponse: it is malformed, or was not declared."""
         try:
             result = _input_required(answer.text)
         except (msgspec.DecodeError, RecursionError) as exc:
@@ -306,15 +306,18 @@ class Rounds(Calls):
                     " requestState"
                 )
             return _Asked(None, state)
-        if len(result.input_requests) > MAX_INPUT_REQUESTS:
-            raise LimitExceeded(
-                f"the server asks for {len(result.input_requests)} things at once "
-                f"(the limit is {MAX_INPUT_REQUESTS})"
-            )
+        refuse_many(len(result.input_requests))
+        return _Asked(self._questions(result.input_requests), state)
+
+    def _questions(self, requests: Mapping[str, AskedInput]) -> dict[str, Question]:
+        """The questions in ``inputRequests``. InvalidResponse: the client did not declare that it
+        can be asked one of them."""
+        from wirespeed.client.answering import question_of
+
         version = self._agreed.revision.version
         capabilities = self._identity.declared(version)
         questions: dict[str, Question] = {}
-        for key, one in result.input_requests.items():
+        for key, one in requests.items():
             params = None if bytes(one.params) == b"null" else one.params
             try:
                 questions[key] = question_of(one.method, params, capabilities, version)
@@ -322,7 +325,7 @@ class Rounds(Calls):
                 raise InvalidResponse(
                     f"the server asks for what it must not ({key}): {exc.message}"
                 ) from None
-        return _Asked(questions, state)
+        return questions
 
     async def _answer_all(
         self, answering: Answering, questions: Mapping[str, Question]
@@ -345,7 +348,7 @@ class Rounds(Calls):
                         raise outcome
                     answers[tasks[task]] = outcome
         finally:
-            await _end(waiting)
+            await end_handlers(waiting)
         return answers
 
 
@@ -356,12 +359,20 @@ async def _outcome(answering: Answering, question: Question) -> bytes | Exceptio
         return exc
 
 
-async def _end(tasks: Iterable[asyncio.Future[Any]]) -> None:
-    """Cancel handlers, and give them some time to clean up."""
+def refuse_many(count: int) -> None:
+    """LimitExceeded: so many questions at once are too many."""
+    if count > MAX_INPUT_REQUESTS:
+        raise LimitExceeded(
+            f"the server asks for {count} things at once (the limit is {MAX_INPUT_REQUESTS})"
+        )
+
+
+async def end_handlers(tasks: Collection[asyncio.Future[Any]]) -> None:
+    """Cancel handlers, and wait a moment for their cleanup."""
     for task in tasks:
         task.cancel()
     if tasks:
-        await asyncio.wait(tasks, timeout=PATIENCE)
+        await asyncio.wait(tasks, timeout=HANDLER_GRACE)
 
 
 def _needed(why: str, request: Request, asked: _Asked) -> InputNeeded:

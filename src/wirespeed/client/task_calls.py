@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from wirespeed.client.hub import Hub
     from wirespeed.client.results import ToolInfo
     from wirespeed.client.task_messages import TaskState
-    from wirespeed.client.tasks import ProgressSink, TaskNews, ToolTask
+    from wirespeed.client.tasks import ProgressSink, TaskHandles, ToolTask
 
 __all__ = ["TASKS", "TaskCalls"]
 
@@ -94,7 +94,7 @@ class TaskCalls(Requests, Rounds):
     _identity: Identity
     _task_tools: set[str]
     # of 2025-11-25, as long as somebody has a handle: by id, and by token
-    _task_news: WeakValueDictionary[str, TaskNews]
+    _task_handles: WeakValueDictionary[str, TaskHandles]
     _task_progress: WeakValueDictionary[str, ProgressSink]
 
     def _set_up_tasks(
@@ -105,7 +105,7 @@ class TaskCalls(Requests, Rounds):
         """``capabilities`` that declare these extensions, and that what has a handler among *asked*
         may be asked for as tasks. TypeError, ValueError: they are none."""
         self._task_tools = set()
-        self._task_news = WeakValueDictionary()
+        self._task_handles = WeakValueDictionary()
         self._task_progress = WeakValueDictionary()
         if isinstance(extensions, str):
             raise TypeError("extensions are several names, or a mapping of them to settings")
@@ -372,7 +372,7 @@ class TaskCalls(Requests, Rounds):
                 seen = seen_of(b"{}" if raw is None else raw)
             except msgspec.DecodeError:
                 return  # polling will tell
-            news = self._task_news.get(seen.task_id)
+            news = self._task_handles.get(seen.task_id)
             for task in () if news is None else tuple(news.handles):
                 task._hear(seen)
         elif message.method == "notifications/progress":

@@ -7,19 +7,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
-from wirespeed.client.rounds import MAX_INPUT_REQUESTS, PATIENCE
+from wirespeed.client.rounds import AskedInput, end_handlers, refuse_many
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
-from wirespeed.errors import (
-    InputNeeded,
-    InvalidResponse,
-    LimitExceeded,
-    ProtocolError,
-)
+from wirespeed.errors import InputNeeded
 
 if TYPE_CHECKING:
     from wirespeed.client.answering import Question
     from wirespeed.client.rounds import Paused, Rounds
-    from wirespeed.client.task_messages import Asked
 
 __all__ = ["Helper"]
 
@@ -70,28 +64,13 @@ class Helper:
         """Whether `look` has something to raise."""
         return self._error is not None
 
-    def questions(self, asked: Mapping[str, Asked]) -> dict[str, Question]:
-        """What the task asks. InvalidResponse: it must not. LimitExceeded: so much at once."""
-        from wirespeed.client.answering import question_of
+    def questions(self, asked: Mapping[str, AskedInput]) -> dict[str, Question]:
+        """The questions of the task. InvalidResponse: one of them is not allowed. LimitExceeded:
+        too many at once."""
+        refuse_many(len(asked))
+        return self._client._questions(asked)
 
-        if len(asked) > MAX_INPUT_REQUESTS:
-            raise LimitExceeded(
-                f"the task asks for {len(asked)} things at once (the limit is {MAX_INPUT_REQUESTS})"
-            )
-        version = self._client._agreed.revision.version
-        capabilities = self._client._identity.declared(version)
-        questions: dict[str, Question] = {}
-        for key, one in asked.items():
-            params = None if bytes(one.params) == b"null" else one.params
-            try:
-                questions[key] = question_of(one.method, params, capabilities, version)
-            except ProtocolError as exc:
-                raise InvalidResponse(
-                    f"the task asks for what it must not ({key}): {exc.message}"
-                ) from None
-        return questions
-
-    def look(self, asked: Mapping[str, Asked]) -> None:
+    def look(self, asked: Mapping[str, AskedInput]) -> None:
         """Have the handlers answer what is new, and stop those that are asked for nothing any more.
 
         What a handler failed with is raised, or what sending its answers did; InputNeeded for what
@@ -110,11 +89,7 @@ class Helper:
         new = asked.keys() - self._answered - under_way
         if not new:
             return
-        if len(new) + len(under_way) > MAX_INPUT_REQUESTS:
-            raise LimitExceeded(
-                f"the task asks for {len(new) + len(under_way)} things at once"
-                f" (the limit is {MAX_INPUT_REQUESTS})"
-            )
+        refuse_many(len(new) + len(under_way))
         questions = self.questions({key: one for key, one in asked.items() if key in new})
         answering = self._client._identity.answering
         if answering is None or not all(map(answering.can, questions.values())):
@@ -126,7 +101,7 @@ class Helper:
         self._batches.add(batch)
         batch.task = self._client._life.spawn(self._answer(batch, questions))
 
-    def _needed(self, why: str, asked: Mapping[str, Asked]) -> InputNeeded:
+    def _needed(self, why: str, asked: Mapping[str, AskedInput]) -> InputNeeded:
         """What was not answered yet; handlers that are at work are stopped with this."""
         open_ = self.questions(
             {key: one for key, one in asked.items() if key not in self._answered}
@@ -163,7 +138,4 @@ class Helper:
         self._rounds = 0
         tasks = [batch.task for batch in self._batches]
         self._batches.clear()
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=PATIENCE)
+        await end_handlers(tasks)

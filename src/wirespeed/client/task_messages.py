@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
+from wirespeed.client.rounds import AskedInput
 from wirespeed.protocol.messages import ErrorObject
 
-__all__ = ["FINAL", "Asked", "Seen", "TaskState", "list_of", "seen_of"]
+__all__ = ["FINAL", "Seen", "TaskState", "list_of", "seen_of"]
 
 FINAL = frozenset({"completed", "failed", "cancelled"})
 
@@ -40,13 +41,6 @@ class TaskState(msgspec.Struct, frozen=True):
         return self.status in FINAL
 
 
-class Asked(msgspec.Struct):
-    """One of a task's ``inputRequests``."""
-
-    method: str
-    params: msgspec.Raw = msgspec.Raw(b"null")
-
-
 class Seen(msgspec.Struct, rename="camel"):
     """A task as either form shows it."""
 
@@ -59,7 +53,7 @@ class Seen(msgspec.Struct, rename="camel"):
     ttl_ms: float | None = None
     poll_interval: float | None = None
     poll_interval_ms: float | None = None
-    input_requests: dict[str, Asked] = {}
+    input_requests: dict[str, AskedInput] = {}
     result: msgspec.Raw = msgspec.Raw(b"")
     error: ErrorObject | None = None
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from wirespeed.client.task_calls import TaskCalls
     from wirespeed.client.validation import Check
 
-__all__ = ["ProgressSink", "TaskNews", "ToolTask"]
+__all__ = ["ProgressSink", "TaskHandles", "ToolTask"]
 
 logger = logging.getLogger("wirespeed.client")
 
@@ -58,7 +58,7 @@ POLL_WHILE_TOLD = 30.0
 _progress = msgspec.json.Decoder(Progress).decode
 
 
-class TaskNews:
+class TaskHandles:
     """The handles of one task of 2025-11-25, which hear of its changes together. They hold this,
     and nobody else does: news of tasks whose handles are gone find nobody."""
 
@@ -133,7 +133,7 @@ class ToolTask:
         self._modern = modern
         self._check = check  # of its result
         self._sink = sink
-        self._news: TaskNews | None = None
+        self._news: TaskHandles | None = None
         self._private = False  # nobody else holds it but the call that has become this task
         self._wake = asyncio.Event()
         self._helper = Helper(
@@ -156,7 +156,7 @@ class ToolTask:
             raise InvalidResponse(f"the task that the server made is not valid: {exc}") from exc
         self.state = TaskState(seen.task_id, "working")
         if not modern:
-            self._news = client._task_news.setdefault(seen.task_id, TaskNews())
+            self._news = client._task_handles.setdefault(seen.task_id, TaskHandles())
             self._news.handles.add(self)
         self._take(seen)
 

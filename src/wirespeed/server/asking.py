@@ -1,13 +1,12 @@
-"""How a question of a handler reaches the client, and the answer the handler.
+"""How a question of a handler reaches the client, and how the answer reaches the handler.
 
-In the legacy eras a question is a request of ours, and the handler waits for its response
-(`Direct`).
-In 2026-07-28 a server makes no requests: the client's own request is answered with the questions,
-the handler is cancelled, and when the client repeats the request with the answers the handler runs
-again from its start (`Rounds`; basic/patterns/mrtr). What it has asked before it gets at once, from
-the sealed ``requestState``; so it goes on where it was, and asks the next thing.
+In the legacy eras a question is a request of the server, and the handler waits for the response
+(`DirectAsker`). In 2026-07-28 a server sends no requests (basic/patterns/mrtr, `RoundsAsker`): it
+answers the client's own request with the questions and cancels the handler. The client repeats the
+request with the answers, and the handler runs again from its start. It gets the answers to its
+earlier questions at once, from the sealed ``requestState``, and so reaches its next question.
 
-A handler that works on a task asks by way of the task (`call.asker`), in every era.
+A handler that works on a task asks through the task (`call.asker`), in every era.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from wirespeed.server.progress import OnProgress
     from wirespeed.server.signature import ToolSpec
 
-__all__ = ["MAX_ROUNDS", "Asker", "Direct", "How", "Rounds", "asker_of", "explicit"]
+__all__ = ["MAX_ROUNDS", "Asker", "DirectAsker", "How", "RoundsAsker", "asker_of", "explicit"]
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -168,14 +167,14 @@ class Asker:
         }
 
 
-class Direct(Asker):
+class DirectAsker(Asker):
     """By requests to the client: the legacy eras."""
 
     async def put(self, question: InputRequest, params: bytes, how: How) -> Any:
         return question.answer(await self._request(question, params, how))
 
 
-class Rounds(Asker):
+class RoundsAsker(Asker):
     """By answering the request with the questions: 2026-07-28.
 
     The first question without an answer waits for one turn of the loop, so that questions asked
@@ -347,10 +346,10 @@ class Rounds(Asker):
 
 
 def asker_of(context: Context, call: Call) -> Asker:
-    """How questions of this call are asked. ProtocolError -32602: see `Rounds`."""
+    """How questions of this call are asked. ProtocolError -32602: see `RoundsAsker`."""
     if call.revision.modern:
-        return Rounds(context, call, context._params)
-    return Direct(context, call)
+        return RoundsAsker(context, call, context._params)
+    return DirectAsker(context, call)
 
 
 def explicit(spec: ToolSpec, where: str) -> None:

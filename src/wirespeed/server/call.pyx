@@ -36,6 +36,7 @@ from wirespeed.server.context import Context
 from wirespeed.server.methods import HANDLERS
 from wirespeed.server.params import input_of
 from wirespeed.server.reply import finished
+from wirespeed.transport.workers import is_coroutine_function
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -87,7 +88,7 @@ cdef class Feature(Operation):
         self.timeout = timeout
         self.wants_context = wants_context
         self.launch = launch
-        if launch is None and not launchers.is_coroutine_function(function):
+        if launch is None and not is_coroutine_function(function):
             self.launch = launchers.in_thread
 
     def __repr__(self):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from wirespeed.server import launch
 from wirespeed.server.call import Feature
 from wirespeed.server.limiter import Limiter, limited
+from wirespeed.transport.workers import is_coroutine_function
 
 if TYPE_CHECKING:
     from wirespeed.protocol.revisions import Revision
@@ -38,7 +39,7 @@ def make_feature(
     timeout = options.get("timeout")
     check_timeout(timeout)
     max_concurrency, queue = options.get("max_concurrency"), options.get("queue")
-    launcher = None if launch.is_coroutine_function(spec.function) else launch.launcher_of(spec)
+    launcher = None if is_coroutine_function(spec.function) else launch.launcher_of(spec)
     if max_concurrency is not None or queue is not None:
         limiter = Limiter(f"{kind} {spec.name}", max_concurrency, queue)
         launcher = limited(limiter, launch.launcher_of(spec))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
-import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
@@ -27,15 +26,6 @@ _executor: Workers | None = None
 jobs: contextvars.ContextVar[list[Future[Any]] | None] = contextvars.ContextVar(
     "jobs", default=None
 )
-
-
-def is_coroutine_function(function: Callable[..., Any]) -> bool:
-    """Whether calling it gives a coroutine: partials and callable objects are looked through."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004
-    )
 
 
 def call(function: Callable[..., Any], values: list[Any], names: Names) -> Any:

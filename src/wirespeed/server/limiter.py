@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.server import launch
+from wirespeed.transport.workers import is_coroutine_function
 
 if TYPE_CHECKING:
     from wirespeed.server.signature import ToolSpec
@@ -202,7 +203,7 @@ def limit_raw(
     """The same for the handler of a raw tool."""
     limiter = Limiter(f"tool {name}", max_concurrency, queue)
     inner: Launch = launch.at_once if inline else launch.in_thread
-    if launch.is_coroutine_function(handler):
+    if is_coroutine_function(handler):
         inner = launch.coroutine
 
     async def call(*values: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from wirespeed.errors import CallTimeout, ConnectionClosed, InvalidResponse, RemoteError
 from wirespeed.server import launch
+from wirespeed.transport.workers import is_coroutine_function
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -153,7 +154,7 @@ class RootsListeners:
 
 
 async def _tell(handler: Callable[[RootsChange], Any], change: RootsChange) -> None:
-    start = launch.coroutine if launch.is_coroutine_function(handler) else launch.in_thread
+    start = launch.coroutine if is_coroutine_function(handler) else launch.in_thread
     try:
         await start(handler, [change], None)
     except (RemoteError, InvalidResponse, CallTimeout) as exc:

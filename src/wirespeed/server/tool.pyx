@@ -29,6 +29,7 @@ from wirespeed.server import launch as launchers
 from wirespeed.server.content import RawResult, ResultKind, error_content
 from wirespeed.server.reply import Whole, merged_meta
 from wirespeed.server.schema import describe_validation_error
+from wirespeed.transport.workers import is_coroutine_function
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -87,7 +88,7 @@ cdef class Tool(Operation):
             self.raw = True
             self.wants_context = wants_context
             self.encode = encode
-            if not launchers.is_coroutine_function(function):
+            if not is_coroutine_function(function):
                 self.how = INLINE if inline else LAUNCHED
                 self.launch = launchers.in_thread
             return

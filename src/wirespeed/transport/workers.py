@@ -7,6 +7,8 @@ blocked handler keeps a server alive whose client is long gone. These are daemon
 
 from __future__ import annotations
 
+import functools
+import inspect
 import itertools
 import threading
 from collections.abc import Callable
@@ -31,6 +33,15 @@ def _unfit(exc: StopIteration) -> RuntimeError:
     error = RuntimeError("function raised StopIteration")
     error.__cause__ = exc
     return error
+
+
+def is_coroutine_function(function: Callable[..., Any]) -> bool:
+    """Whether a call returns a coroutine, also for partials and callable objects."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004
+    )
 
 
 class Workers(ThreadPoolExecutor):

@@ -217,7 +217,7 @@ def test_dropped_handles_leave_nothing(run: Run, tmp_path: Path) -> None:
             for _ in range(20):
                 await client.start_tool("crawl", on_progress=Callback())
             gc.collect()
-            assert not client._task_news and not client._task_progress and not Callback.alive
+            assert not client._task_handles and not client._task_progress and not Callback.alive
 
     run(main())
 
@@ -241,7 +241,7 @@ def test_a_handle_that_is_kept_hears_on(run: Run, tmp_path: Path) -> None:
             gc.collect()
             await talk.send(method="notifications/tasks/status", params=old("completed"))
             await until(lambda: task.state.over)
-            assert not client._task_news and not client._task_progress
+            assert not client._task_handles and not client._task_progress
 
     run(main())
 
@@ -267,7 +267,7 @@ def test_a_failed_start_leaves_nothing(run: Run, tmp_path: Path) -> None:
             with pytest.raises(RemoteError):
                 await client.start_tool("crawl", on_progress=lambda *_: None)
             gc.collect()
-            assert not client._task_news and not client._task_progress
+            assert not client._task_handles and not client._task_progress
 
     run(main())
 
