@@ -6,20 +6,15 @@ A token is wanted by a server, and shown by a client, in the opening handshake o
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from wirespeed.cli.failures import complain, usage
 from wirespeed.transport.address import is_loopback
+from wirespeed.transport.options import check_headers, is_token
 
 ENVIRONMENT = "WIRESPEED_TOKEN"
 HOSTS = "WIRESPEED_TOKEN_HOST"
-
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
-# What can stand behind "Bearer " and is no blank: wider than RFC 6750's b64token, because LiteMCP
-# says nothing of the form.
-_TOKEN = re.compile(r"[!-~]+")
 
 
 @dataclass(frozen=True)
@@ -78,7 +73,7 @@ def find(option: str | None, path: str | None) -> Secret | None:
 def _checked(tokens: tuple[str, ...], source: str) -> Secret:
     if not any(tokens):
         raise usage(f"the token of {source} is empty")
-    if not all(map(_TOKEN.fullmatch, tokens)):
+    if not all(map(is_token, tokens)):
         raise usage(f"the token of {source} has blanks or characters that are not ASCII")
     return Secret(tokens, source)
 
@@ -89,8 +84,10 @@ def headers(lines: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for number, line in enumerate(lines, start=1):
         name, colon, value = line.partition(":")
-        if not colon or not _NAME.fullmatch(name):
-            raise usage(f'--header number {number} is not of the form "Name: value"')
+        try:
+            check_headers({name if colon else "": ""}, ())
+        except ValueError:
+            raise usage(f'--header number {number} is not of the form "Name: value"') from None
         if name in found:
             raise usage(f"--header {name} is there twice")
         found[name] = value.strip(" \t")

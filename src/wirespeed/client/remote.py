@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from wirespeed.transport.address import Address, is_loopback, parse
+from wirespeed.transport.options import check_headers, is_token
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -22,11 +22,6 @@ RECONNECTS = 8
 _WEBSOCKET = ("ws", "wss")
 _STREAM = ("unix", "tcp")
 
-_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")  # RFC 9110 section 5.6.2
-_VALUE = re.compile(r"[\t\x20-\x7e]*\Z")  # section 5.5
-_TOKEN = re.compile(r"[\x21-\x7e]+\Z")
-# What the opening handshake itself says, or would change where the request ends.
-_RESERVED = ("host", "connection", "upgrade", "content-length", "transfer-encoding")
 # Those that say who the caller is.
 _CREDENTIALS = ("authorization", "authentication", "proxy-authorization", "cookie")
 
@@ -93,7 +88,7 @@ class WebSocket:
         address = _address("WebSocket", url, _WEBSOCKET, shown)
         set_(self, "url", url)
         set_(self, "address", address)
-        set_(self, "headers", _headers(headers))
+        set_(self, "headers", check_headers({} if headers is None else headers))
         set_(self, "token", _token(token))
         if token is not None and "authorization" in (name.lower() for name in self.headers):
             raise ValueError("token and the header Authorization say the same; leave one out")
@@ -238,33 +233,6 @@ def _address(what: str, url: str, schemes: tuple[str, ...], shown: str) -> Addre
     return address
 
 
-def _headers(headers: Mapping[str, str] | None) -> dict[str, str]:
-    if headers is None:
-        return {}
-    if not isinstance(headers, Mapping):
-        raise TypeError(f"headers must be a mapping of strings, not {type(headers).__name__}")
-    seen: set[str] = set()
-    for name, value in headers.items():
-        if not isinstance(name, str):
-            raise TypeError(f"headers has a name that is not a string but {type(name).__name__}")
-        if not _NAME.match(name):
-            raise ValueError(f"headers has a bad name {name!r}")
-        low = name.lower()
-        if low in _RESERVED or low.startswith("sec-websocket-"):
-            raise ValueError(f"the header {name} is what the handshake writes")
-        if low in seen:
-            raise ValueError(f"headers has {name} twice, in different letters")
-        seen.add(low)
-        if not isinstance(value, str):
-            raise TypeError(f"headers[{name!r}] must be a string, not {type(value).__name__}")
-        if not _VALUE.match(value):
-            raise ValueError(
-                f"headers[{name!r}] has a line break or another character that is not allowed "
-                "(printable ASCII is)"
-            )
-    return {name: value.strip(" \t") for name, value in headers.items()}
-
-
 def _token(token: str | None) -> str | None:
     if token is None:
         return None
@@ -272,7 +240,7 @@ def _token(token: str | None) -> str | None:
         raise TypeError(f"token must be a string, not {type(token).__name__}")
     if not token:
         raise ValueError("token is empty; leave it out for none")
-    if not _TOKEN.match(token):
+    if not is_token(token):
         raise ValueError(
             "token has a space, a line break or another character that is not allowed "
             "(printable ASCII is)"

@@ -262,8 +262,8 @@ def test_a_folder_that_is_not_there(run: Run, tmp_path: Path) -> None:
         ("ws://h:1", {"ping_timeout": float("inf")}, "ping_timeout"),
         ("ws://h:1", {"headers": {"Upgrade": "x"}}, "Upgrade"),
         ("ws://h:1", {"headers": {"Sec-WebSocket-Accept": "x"}}, "Sec-WebSocket-Accept"),
-        ("ws://h:1", {"headers": {"X": "s3cret\r\nY: z"}}, "one line"),
-        ("ws://h:1", {"headers": {"X Y": "z"}}, "no name"),
+        ("ws://h:1", {"headers": {"X": "s3cret\r\nY: z"}}, "has a line break"),
+        ("ws://h:1", {"headers": {"X Y": "z"}}, "a bad name"),
         ("http://h", {}, "use ws://"),
     ],
 )
