@@ -12,52 +12,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from wirespeed import core
-    from wirespeed.client import Client, Socket, Stdio, SyncClient, WebSocket
-    from wirespeed.limits import Limits
-    from wirespeed.server import Context, Server
-    from wirespeed.transport.listen import run, serve
-    from wirespeed.transport.options import ListenOptions, Refusal, UpgradeRequest
+if TYPE_CHECKING:  # isort: off
+    from wirespeed import core as core
+    from wirespeed.client import (
+        Client as Client,
+        Socket as Socket,
+        Stdio as Stdio,
+        SyncClient as SyncClient,
+        WebSocket as WebSocket,
+    )
+    from wirespeed.limits import Limits as Limits
+    from wirespeed.server import (
+        Context as Context,
+        Server as Server,
+    )
+    from wirespeed.transport.listen import (
+        run as run,
+        serve as serve,
+    )
+    from wirespeed.transport.options import (
+        ListenOptions as ListenOptions,
+        Refusal as Refusal,
+        UpgradeRequest as UpgradeRequest,
+    )
 
+# isort: on
 __version__ = "0.1.0"
 
-__all__ = [
-    "Client",
-    "Context",
-    "Limits",
-    "ListenOptions",
-    "Refusal",
-    "Server",
-    "Socket",
-    "Stdio",
-    "SyncClient",
-    "UpgradeRequest",
-    "WebSocket",
-    "__version__",
-    "core",
-    "get_include",
-    "run",
-    "serve",
-]
 
-_HOMES = {
-    "Client": "wirespeed.client",
-    "Context": "wirespeed.server",
-    "Limits": "wirespeed.limits",
-    "ListenOptions": "wirespeed.transport.options",
-    "Refusal": "wirespeed.transport.options",
-    "Server": "wirespeed.server",
-    "Socket": "wirespeed.client",
-    "Stdio": "wirespeed.client",
-    "SyncClient": "wirespeed.client",
-    "UpgradeRequest": "wirespeed.transport.options",
-    "WebSocket": "wirespeed.client",
-    "run": "wirespeed.transport.listen",
-    "serve": "wirespeed.transport.listen",
-}
+def _exports(package: str, homes: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any]]:
+    """The ``__all__`` and the ``__getattr__`` of a package whose names are loaded when they are
+    first used. ``homes``: by module, the names that it defines, with blanks between. The modules
+    themselves are loaded as attributes of the package, too."""
+    home_of = {name: home for home, names in homes.items() for name in names.split()}
+
+    def load(name: str) -> Any:
+        import importlib
+
+        home = home_of.get(name)
+        if home is None:
+            if f"{package}.{name}" in homes:
+                return importlib.import_module(f"{package}.{name}")
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(home), name)
+        setattr(importlib.import_module(package), name, value)
+        return value
+
+    return sorted(home_of), load
+
+
+_names, __getattr__ = _exports(
+    __name__,
+    {
+        "wirespeed.client": "Client Socket Stdio SyncClient WebSocket",
+        "wirespeed.config": "",
+        "wirespeed.core": "",
+        "wirespeed.errors": "",
+        "wirespeed.limits": "Limits",
+        "wirespeed.server": "Context Server",
+        "wirespeed.transport.listen": "run serve",
+        "wirespeed.transport.options": "ListenOptions Refusal UpgradeRequest",
+    },
+)
+__all__ = [*_names, "__version__", "core", "get_include"]
 
 
 def get_include() -> str:
@@ -72,19 +92,6 @@ def get_include() -> str:
     if os.path.isdir(include):
         return include
     return os.path.join(os.path.dirname(package), "csrc")  # an editable install
-
-
-def __getattr__(name: str) -> Any:
-    import importlib
-
-    if name in ("core", "config", "errors", "server", "client"):
-        return importlib.import_module(f"wirespeed.{name}")
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'wirespeed' has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
 
 
 def __dir__() -> list[str]:

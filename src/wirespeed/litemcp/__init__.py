@@ -6,56 +6,38 @@ needs is loaded when it is first used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from wirespeed.litemcp.client import LiteClient
-    from wirespeed.litemcp.messages import (
-        CallResult,
-        Content,
-        Parameter,
-        Response,
-        Tool,
-        VersionTuple,
+from wirespeed import _exports
+
+if TYPE_CHECKING:  # isort: off
+    from wirespeed.litemcp.client import (
+        LiteClient as LiteClient,
     )
-    from wirespeed.litemcp.server import LiteServer, run, serve
-    from wirespeed.litemcp.sync import SyncLiteClient
+    from wirespeed.litemcp.messages import (
+        CallResult as CallResult,
+        Content as Content,
+        Parameter as Parameter,
+        Response as Response,
+        Tool as Tool,
+        VersionTuple as VersionTuple,
+    )
+    from wirespeed.litemcp.server import (
+        LiteServer as LiteServer,
+        run as run,
+        serve as serve,
+    )
+    from wirespeed.litemcp.sync import (
+        SyncLiteClient as SyncLiteClient,
+    )
 
-__all__ = [
-    "CallResult",
-    "Content",
-    "LiteClient",
-    "LiteServer",
-    "Parameter",
-    "Response",
-    "SyncLiteClient",
-    "Tool",
-    "VersionTuple",
-    "run",
-    "serve",
-]
-
-_HOMES = {
-    "CallResult": "messages",
-    "Content": "messages",
-    "LiteClient": "client",
-    "LiteServer": "server",
-    "Parameter": "messages",
-    "Response": "messages",
-    "SyncLiteClient": "sync",
-    "Tool": "messages",
-    "VersionTuple": "messages",
-    "run": "server",
-    "serve": "server",
-}
-
-
-def __getattr__(name: str) -> Any:
-    import importlib
-
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'wirespeed.litemcp' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"wirespeed.litemcp.{home}"), name)
-    globals()[name] = value
-    return value
+# isort: on
+__all__, __getattr__ = _exports(
+    __name__,
+    {
+        "wirespeed.litemcp.client": "LiteClient",
+        "wirespeed.litemcp.messages": "CallResult Content Parameter Response Tool VersionTuple",
+        "wirespeed.litemcp.server": "LiteServer run serve",
+        "wirespeed.litemcp.sync": "SyncLiteClient",
+    },
+)
