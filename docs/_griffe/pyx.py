@@ -55,11 +55,42 @@ def one_each(group: re.Match[str]) -> str:
     return "\n".join([*head, f"{indent}{first}:{group[3]}"])
 
 
+def _name_options(place: griffe.Module | griffe.Class) -> None:
+    """``**options: Unpack[Options]`` becomes a parameter for each member of Options."""
+    for member in place.members.values():
+        if member.is_alias:
+            continue
+        if isinstance(member, griffe.Function):
+            for function in (member, *(member.overloads or ())):
+                _name_options_of(function)
+        elif isinstance(member, (griffe.Module, griffe.Class)):
+            _name_options(member)
+
+
+def _name_options_of(function: griffe.Function) -> None:
+    last = list(function.parameters)[-1:]
+    if not last or last[0].kind is not griffe.ParameterKind.var_keyword:
+        return
+    given = last[0].annotation
+    if not isinstance(given, griffe.ExprSubscript) or given.canonical_path != "typing.Unpack":
+        return
+    assert isinstance(given.slice, griffe.Expr)
+    options = function.modules_collection[given.slice.canonical_path]
+    del function.parameters[last[0].name]
+    kind = griffe.ParameterKind.keyword_only
+    for name, member in options.all_members.items():
+        if member.is_attribute:
+            function.parameters.add(
+                griffe.Parameter(name, annotation=member.annotation, kind=kind, default="...")
+            )
+
+
 class PyxDocstrings(griffe.Extension):
     """Puts them where the stubs have none."""
 
     def on_package(self, *, pkg: griffe.Module, **kwargs: Any) -> None:
         self._visit(pkg)
+        _name_options(pkg)
 
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
         self._plain(obj)

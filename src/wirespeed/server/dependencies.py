@@ -41,7 +41,7 @@ import logging
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from wirespeed.errors import ConnectionClosed
 from wirespeed.server import launch
@@ -68,6 +68,14 @@ logger = logging.getLogger("wirespeed.server")
 # What JSON decodes to: whoever annotates with these wants an argument.
 _PLAIN = (str, int, float, complex, bool, bytes, bytearray, list, dict, tuple, set, frozenset)
 _PLAIN_TYPES = {*_PLAIN, object, None, type(None), Any}
+
+
+class ProviderOptions(TypedDict, total=False):
+    """Options of a provider: see `Server.provide`."""
+
+    scope: ScopeName
+    provides: Any
+    inline: bool
 
 
 class Dependencies:

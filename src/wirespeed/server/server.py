@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from wirespeed.limits import Limits
 from wirespeed.protocol.blocks import Icon
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import os
 
     from wirespeed.server.catalog import LimitOptions
+    from wirespeed.server.dependencies import ProviderOptions
     from wirespeed.server.extensions import Extension
     from wirespeed.server.lifespan import Lifespan
     from wirespeed.server.middleware import AskMiddleware, Middleware
@@ -451,13 +452,12 @@ class Server:
         self,
         function: None = None,
         /,
-        *,
-        scope: Literal["request", "connection", "server"] = "request",
-        provides: Any = None,
-        inline: bool = False,
+        **options: Unpack[ProviderOptions],
     ) -> Callable[[F], F]: ...
 
-    def provide(self, function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
+    def provide(
+        self, function: F | None = None, /, **options: Unpack[ProviderOptions]
+    ) -> F | Callable[[F], F]:
         """Make a function the provider of the type that it returns or yields.
 
         ::

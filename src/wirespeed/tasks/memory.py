@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import heapq
-from typing import Any
+from typing import Unpack
 
 from wirespeed.tasks.model import Task, TaskLimit
-from wirespeed.tasks.store import SMALL, Page, TaskStore
+from wirespeed.tasks.store import SMALL, Page, StoreLimits, TaskStore
 
 
 class MemoryTaskStore(TaskStore):
     """The default store: fast, and lost with the process."""
 
-    def __init__(self, **limits: Any) -> None:
+    def __init__(self, **limits: Unpack[StoreLimits]) -> None:
         super().__init__(**limits)
         self._tasks: dict[str, Task] = {}
         self._owned: dict[bytes, dict[str, int]] = {}  # task ids and numbers, by creation

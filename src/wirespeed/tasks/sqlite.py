@@ -11,12 +11,12 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import msgspec
 
 from wirespeed.tasks.model import Task, TaskLimit
-from wirespeed.tasks.store import SMALL, Page, TaskStore, now_ms
+from wirespeed.tasks.store import SMALL, Page, StoreLimits, TaskStore, now_ms
 from wirespeed.transport.workers import Workers
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ class SQLiteTaskStore(TaskStore):
     shared = True
 
     def __init__(
-        self, path: str | os.PathLike[str], *, durable: bool = True, **limits: Any
+        self, path: str | os.PathLike[str], *, durable: bool = True, **limits: Unpack[StoreLimits]
     ) -> None:
         super().__init__(**limits)
         name = os.fspath(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import TypedDict
 
 import msgspec
 
@@ -28,6 +29,14 @@ class Page(msgspec.Struct):
 
     tasks: list[Task]
     next: int | None
+
+
+class StoreLimits(TypedDict, total=False):
+    """Options of every store: see `TaskStore`."""
+
+    max_tasks: int
+    max_tasks_per_owner: int
+    max_bytes: int
 
 
 class TaskStore(ABC):
