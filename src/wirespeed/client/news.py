@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import inspect
 import logging
+import math
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,9 @@ _SETTLED = 10.0
 # The same for a list that changed and cannot be got.
 _FETCHES = 5
 _FETCH_DELAY = 0.25
+# Seconds between two requests for a list that keeps changing, doubled each time.
+_FIRST_GAP = 0.05
+_LONGEST_GAP = 5.0
 
 
 class Watch:
@@ -66,17 +70,26 @@ class Watch:
         self._fetch = fetch
         self._stale = False
         self._fetching: asyncio.Future[None] | None = None
+        self._gap = 0.0
+        self._next_at = -math.inf  # the loop's time of the next request, at the earliest
 
     def changed(self) -> None:
         """Get the new list: one request at a time, so that lists come in order, and once for
-        changes in a row."""
+        changes in a row. While changes keep coming, as from a server that announces one with each
+        list, the gap between two requests grows."""
         self._stale = True
         if self._fetching is None or self._fetching.done():
             self._fetching = self._news.life.spawn(self._work())
 
     async def _work(self) -> None:
         failed = 0
+        now = asyncio.get_running_loop().time
         while self._stale:
+            if (pause := self._next_at - now()) > 0:
+                await asyncio.sleep(pause)
+            began = now()
+            quiet = began - self._next_at > max(self._gap, _FIRST_GAP)
+            self._gap = 0.0 if quiet else min(max(_FIRST_GAP, 2 * self._gap), _LONGEST_GAP)
             self._stale = False
             crashes = self._news.life.crashes
             try:
@@ -91,6 +104,7 @@ class Watch:
                     await asyncio.sleep(_FETCH_DELAY * 2.0 ** (failed - 1))
                 continue
             failed = 0
+            self._next_at = now() + self._gap
             # only what the user asks for proves the server well
             self._news.life.crashes = crashes
             await self._tell(items)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -389,3 +390,31 @@ def test_closing_forgets_what_was_subscribed_to(run: Run, tmp_path: Path, era: A
                 await client.close()
 
     run(main())
+
+
+def test_a_server_that_announces_a_change_with_each_list(
+    run: Run, tmp_path: Path, era: Any
+) -> None:
+    """It is asked more and more slowly, and the last list is not missed."""
+    times: list[float] = []
+
+    async def give(talk: Talk, message: Message) -> None:
+        times.append(asyncio.get_running_loop().time())
+        if len(times) < 6:
+            await changed(talk, "tools")
+        tools = [{"name": f"t{len(times)}", "inputSchema": {"type": "object"}}]
+        await talk.result(message, {"tools": tools, "resultType": "complete"})
+
+    server = peer(tmp_path, era, {"tools/list": give})
+    told = Told()
+
+    async def main() -> None:
+        async with server, Client(server.url, era=era, **told.consumers) as client:
+            await client.ping()
+            await changed(server.talks[0], "tools")
+            await until(lambda: told.got[-1:] == [("tools", ["t6"])])
+
+    run(main())
+    gaps = [after - before for before, after in itertools.pairwise(times)]
+    # at least, after the first two that may be asked for in a row
+    assert all(gap > least for gap, least in zip(gaps[1:], (0.04, 0.09, 0.19), strict=False)), gaps
