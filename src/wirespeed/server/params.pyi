@@ -1,4 +1,3 @@
-from typing import Any
 
 from wirespeed._core.envelope import Message
 from wirespeed.protocol.messages import RoundInput, TaskInput
