@@ -49,6 +49,7 @@ Exit codes:
    70  a fault of wirespeed itself; --debug shows where
    74  the output cannot be written
   130  interrupted (Ctrl-C); 128 + N for another signal N
+       ("serve" ends in order then: 0)
 
 \b
 With --json, stdout has the result or {"error": {"type", "message", …}}.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -193,7 +194,27 @@ def complain(text: str, *, level: str = "error") -> None:
     if coloured(sys.stderr):
         prefix = f"\x1b[1;{_COLOURS[level]}m{prefix}\x1b[0m"
     sys.stdout.flush()
+    if sys.stderr.isatty():
+        text = _wrapped(text)
     sys.stderr.write(f"{prefix} {text}\n")
+
+
+def _wrapped(text: str) -> str:
+    """The text broken at words, for a terminal that would break it anywhere."""
+    import textwrap
+
+    with contextlib.suppress(OSError):
+        width = os.get_terminal_size(sys.stderr.fileno()).columns
+        if len(_PREFIX) + 1 + len(text) > width > 40:
+            return textwrap.fill(
+                text,
+                width - 1,
+                initial_indent=" " * (len(_PREFIX) + 1),
+                subsequent_indent="  ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            ).lstrip()
+    return text
 
 
 def print_json(value: Any) -> None:

@@ -8,9 +8,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_lab import CALCULATOR, CONTROLS, environment, error_of, one_line, wirespeed
+from cli_lab import (
+    CALCULATOR,
+    CONTROLS,
+    environment,
+    error_of,
+    on_terminal,
+    one_line,
+    wirespeed,
+)
 
 from wirespeed import __version__
+from wirespeed.cli import targets
 from wirespeed.cli.app import LOG_LEVELS
 from wirespeed.cli.failures import Exit, Failure
 from wirespeed.cli.tools import read_arguments
@@ -208,3 +217,15 @@ def test_json_is_utf8_in_any_locale(server_file: Path) -> None:
     )
     assert json.loads(done.stdout)["content"] == [{"type": "text", "text": "é"}]
     assert "é" in done.stdout
+
+
+def test_long_failures_are_broken_at_words_on_a_terminal(tmp_path: Path) -> None:
+    path = tmp_path / ("a" * 30 + ".py")
+    path.write_text("")
+    written, status = on_terminal(["list", f"{path}x"], NO_COLOR="1")
+    assert status == 3
+    lines = written.rstrip().split("\r\n")
+    assert len(lines) > 1
+    words = f"wirespeed: there is no file {path}x; TARGET is {targets.KINDS}".split()
+    assert " ".join(line.strip() for line in lines).split() == words
+    assert all(line.startswith("  ") for line in lines[1:])
