@@ -92,9 +92,10 @@ typedef struct {
     /* Validate the JSON text [p, p+n), n <= UINT32_MAX, and note the points of interest, in one
      * pass. The whole text must be one value with whitespace around it. On any status but WS_OK
      * and WS_DEPTH only `error_at` is meaningful. On WS_DEPTH `end` is `error_at`, and the points
-     * of interest are those whose values end before it. Where params or _meta occur twice, only
-     * the first is looked into. max_depth: how many levels of arrays and objects
-     * may be open at once, 1..1024 (a scalar has depth 0). */
+     * of interest are those whose values end before it; the member of the message whose value does
+     * not has its `off`, and a `len` of 0. Where params or _meta occur twice, only the first is
+     * looked into. max_depth: how many levels of arrays and objects may be open at once, 1..1024
+     * (a scalar has depth 0). */
     ws_status (*json)(const uint8_t *p, size_t n, uint32_t max_depth, ws_scan *out);
 
     /* The same for the one value that starts at p after optional whitespace: whatever follows the

@@ -363,8 +363,11 @@ static ws_status read_value(cursor *c, uint32_t max_depth, ws_scan *out)
             if (tracked)
                 t.start[t.object] = (uint32_t)c->i;
             if (b == '{' || b == '[') {
-                if (depth == max_depth)
+                if (depth == max_depth) {
+                    if (t.object >= WS_IN_ROOT && t.member[WS_IN_ROOT] != WS_NO_POI)
+                        out->poi[t.member[WS_IN_ROOT]].off = t.start[WS_IN_ROOT];
                     return WS_DEPTH;
+                }
                 const uint64_t bit = UINT64_C(1) << depth % 64;
                 is_object[depth / 64] &= ~bit;
                 is_object[depth / 64] |= b == '{' ? bit : 0;

@@ -36,6 +36,7 @@ class Envelope:
     id: bytes | None = None  # its JSON text, when it may be echoed
     points: dict[str, bytes] = field(default_factory=dict)
     reason: str = ""
+    begins: str = ""  # of a text that is too deep: the member whose value does not end
 
     def string(self, point: str) -> str | None:
         """The string at a point of interest, decoded."""
@@ -70,7 +71,33 @@ def read(text: bytes, max_depth: int) -> Envelope:
     try:
         return classify(Reader(text, max_depth).whole())
     except Fault as fault:
-        return Envelope("invalid", "request" if fault.what == "depth" else "parse", text)
+        if fault.what == "depth":
+            return begun(text, max_depth)
+        return Envelope("invalid", "parse", text)
+
+
+def begun(text: bytes, max_depth: int) -> Envelope:
+    """What a text is that is too deep, or not all there: by the members before its fault."""
+    message = Envelope("invalid", "request", text)
+    reader = Reader(text, max_depth)
+    try:
+        reader.whole()
+    except Fault as fault:
+        if fault.what != "depth":
+            return message
+    known = [(name, value) for name, value in reader.begun if name in MEMBERS]
+    values = dict(known)
+    if len(values) != len(known):
+        return message
+    message.begins = next((name for name, value in known if value is None), "")
+    message.points = {name: value.text for name, value in known if value is not None}
+    id_value = values.get("id")
+    if id_value is not None and id_value.kind in ("string", "integer"):
+        message.id = id_value.text
+    is_call = "method" in message.points or "params" in values
+    if not is_call and values.keys() & {"result", "error"}:
+        message.fault = "response"
+    return message
 
 
 def classify(root: Value) -> Envelope:

@@ -48,6 +48,8 @@ class Reader:
         self.text = text
         self.max_depth = max_depth
         self.at = 0
+        # members of the root object so far; None for a value that has not ended
+        self.begun: list[tuple[str, Value | None]] = []
 
     def whole(self) -> Value:
         """The value that the whole text is."""
@@ -133,7 +135,11 @@ class Reader:
             key = json.loads(self.text[start : self.at])
             self.blanks()
             self.expect(b":")
+            if depth == 1:
+                self.begun.append((key, None))
             members.append((key, self.value(depth)))
+            if depth == 1:
+                self.begun[-1] = members[-1]
             self.blanks()
             if self.peek() != b",":
                 break

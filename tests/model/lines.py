@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-OVERSIZE = None
+
+class Oversize(bytes):
+    """The first bytes of a line that is too long."""
 
 
-def frames(stream: bytes, eof: bool, max_frame: int) -> list[bytes | None]:
-    """The lines that are not blank, without what surrounds them; OVERSIZE for one too long.
+def frames(stream: bytes, eof: bool, max_frame: int) -> list[bytes]:
+    """The lines that are not blank, without what surrounds them; an Oversize for one too long.
 
     A line too long counts as soon as it is, and the last line counts at the end of the stream.
     """
     *lines, rest = stream.split(b"\n")
-    found: list[bytes | None] = []
+    found: list[bytes] = []
     for i, line in enumerate([*lines, rest]):
         finished = i < len(lines)
         # a carriage return before the newline is not part of the message
         allowed = max_frame + 1 if line.endswith(b"\r") else max_frame
         if len(line) > allowed:
-            found.append(OVERSIZE)
+            found.append(Oversize(line[:max_frame]))
             continue
         if not finished and not eof:
             continue

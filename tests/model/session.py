@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from model.envelope import Envelope, read, split
-from model.lines import OVERSIZE, frames
+from model.envelope import Envelope, begun, read, split
+from model.lines import Oversize, frames
 from wirespeed.limits import Limits
 
 IN_BATCH = "initialize cannot be part of a batch"
@@ -144,10 +144,14 @@ class ModelSession:
             if event is not None:
                 return event
 
-    def line(self, text: bytes | None) -> Event | None:
-        if text is OVERSIZE:
-            reason = f"longer than the limit of {self.limits.max_message} bytes"
-            return self.take_in(Envelope("invalid", "request", reason=reason), None)
+    def line(self, text: bytes) -> Event | None:
+        if isinstance(text, Oversize):
+            message = begun(text, 1)
+            message.reason = f"longer than the limit of {self.limits.max_message} bytes"
+            message.text = b""
+            if message.id is not None and len(message.id) > self.limits.max_id:
+                message.id = None
+            return self.take_in(message, None)
         if self.batches and text.startswith(b"["):
             parts = split(text, self.limits.max_batch, self.limits.max_depth)
             if isinstance(parts, Envelope):
@@ -258,8 +262,9 @@ class ModelSession:
         return Event(message, token=self.outstanding.pop(our_id(message.id)))
 
     def faulty(self, message: Envelope, batch: Batch | None) -> Event:
+        is_call = "method" in message.points or message.begins == "params"
         answers_nothing = message.fault == "response" or (
-            message.fault == "request" and "method" not in message.points
+            message.fault == "request" and not is_call
         )
         if answers_nothing and message.id and our_id(message.id) in self.outstanding:
             message.fault = "response"

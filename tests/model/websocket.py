@@ -74,11 +74,11 @@ def _read(stream: bytes, rules: Rules, found: Reading) -> None:
             return
         if wide:
             length = int.from_bytes(stream[2 : 2 + wide], "big")
-            if length >= 1 << 63:
+            if length >= 1 << 63 or length < (126 if wide == 2 else 65536):
                 raise Fault(1002)
         if kind < CLOSE and sum(map(len, parts)) + length > rules.max_message:
             raise Fault(1009)
-        if kind == 0 and len(parts) == rules.max_fragments:
+        if kind == 0 and len(parts) >= rules.max_fragments + sum(map(len, parts)) // 64:
             raise Fault(1008)
         if len(stream) < head + length:
             return

@@ -5,7 +5,7 @@ from libc.stdint cimport uint8_t, uint32_t
 
 from wirespeed._core._simd cimport WS_OK, kernels, ws_status
 from wirespeed._core.envelope cimport FAULT_PARSE, FAULT_REQUEST, Message
-from wirespeed._core.framing.base cimport Framer
+from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.outbox cimport Outbox
 
 
@@ -21,17 +21,37 @@ cdef class BatchReply:
         return reply
 
     cdef int begin_answer_c(self) except -1:
-        self.out.text_c(b"," if self.n_answers else b"[")
+        self.out.mark_c(&self.mark, 0)
         self.n_answers += 1
+        return self.out.text_c(b"[" if self.n_answers == 1 else b",")
+
+    cdef int answer_c(self, bytes text) except -1:
+        """Add a whole answer."""
+        cdef bint done = False
+        try:
+            self.begin_answer_c()
+            self.out.text_c(text)
+            done = True
+        finally:
+            if not done:
+                self.abort_answer_c()
         return 0
 
-    cdef int finish_c(self, Framer framer) except -1:
+    cdef int abort_answer_c(self) except -1:
+        """Remove the answer that was begun last."""
+        self.n_answers -= 1
+        return self.out.rewind_c(&self.mark)
+
+    cdef int finish_c(self, FrameWriter writer) except -1:
         """Send the array, once nothing is open; a batch without answers sends nothing."""
         if self.n_open == 0 and self.n_answers:
-            framer.open_c()
-            framer.out.absorb_c(self.out)
-            framer.close_c(c']')
-            self.n_answers = 0
+            try:
+                writer.open_c()
+                writer.out.absorb_c(self.out)
+                self.n_answers = 0
+                writer.close_c(c']')
+            finally:
+                writer.abort_c()
             return 1
         return 0
 

@@ -37,7 +37,8 @@ cdef class Message:
 
     @staticmethod
     cdef Message new()
-    cdef int lost_c(self, str reason) except -1
+    cdef int lost_c(self, Span begin, uint32_t max_id, str reason) except -1
+    cdef bint is_call_c(self) noexcept
     cdef int hold_c(self, Slab slab, const uint8_t *p, size_t n) except -1
     cdef int read_c(self, Slab slab, const uint8_t *p, size_t n, uint32_t max_depth) except -1
     cdef int refuse_c(self, ws_status status, uint32_t max_depth, size_t at) except -1

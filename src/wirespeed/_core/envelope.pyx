@@ -33,6 +33,7 @@ from wirespeed._core._simd cimport (
     WS_UTF8,
     kernels,
     ws_scan,
+    ws_span,
     ws_status,
 )
 from wirespeed._core.slab cimport Lease, Slab
@@ -109,12 +110,33 @@ cdef class Message:
         self.reason = reason
         return 0
 
-    cdef int lost_c(self, str reason) except -1:
-        """Be an invalid message whose text was not kept."""
+    cdef int lost_c(self, Span begin, uint32_t max_id, str reason) except -1:
+        """Become an invalid message whose text is not kept, except for its id where that stands in
+        the first bytes, before any array or object."""
+        cdef ws_span id
+        cdef uint8_t id_kind
+        cdef bint is_call
         self.drop_c()
         self.n = 0
+        # at a depth of 1 the scan ends at the first value that is an array or object
+        if kernels.json(begin.p, begin.n, 1, &self.scan) != WS_DEPTH:
+            memset(&self.scan, 0, sizeof(ws_scan))
+            return self.invalid_c(FAULT_REQUEST, reason)
+        self.refuse_c(WS_DEPTH, 1, 0)
+        self.reason = reason
+        id = self.scan.poi[WS_ID]
+        id_kind = self.scan.id_kind
+        is_call = self.is_call_c()
         memset(&self.scan, 0, sizeof(ws_scan))
-        return self.invalid_c(FAULT_REQUEST, reason)
+        self.scan.poi[WS_PARAMS].off = is_call
+        if 0 < id.len <= max_id:
+            # a copy, so that the rest of a long message is not pinned
+            self.slab = Slab.borrow((<const char *> begin.p)[id.off:id.off + id.len])
+            self.slab.n_leases += 1
+            self.p = self.slab.base
+            self.scan.poi[WS_ID].len = id.len
+            self.scan.id_kind = id_kind
+        return 0
 
     cdef int hold_c(self, Slab slab, const uint8_t *p, size_t n) except -1:
         """Pin the text [p, p+n) of the slab, unread."""
@@ -169,15 +191,27 @@ cdef class Message:
         return 1
 
     cdef int refuse_c(self, ws_status status, uint32_t max_depth, size_t at) except -1:
+        """The text is not JSON, or too deep; then `scan` holds what came before."""
+        cdef Fault fault = FAULT_REQUEST
+        if status == WS_DEPTH:
+            if self.scan.root != WS_ROOT_OBJECT or self.scan.duplicates & ENVELOPE_BITS:
+                memset(&self.scan, 0, sizeof(ws_scan))
+            elif not self.is_call_c() and (
+                self.scan.poi[WS_RESULT].off or self.scan.poi[WS_ERROR].off
+            ):
+                fault = FAULT_RESPONSE
+            return self.invalid_c(fault, f"nested deeper than {max_depth} levels")
         memset(&self.scan, 0, sizeof(ws_scan))
         self.scan.error_at = <uint32_t> at
-        if status == WS_DEPTH:
-            return self.invalid_c(FAULT_REQUEST, f"nested deeper than {max_depth} levels")
         if status == WS_UTF8:
             return self.invalid_c(FAULT_PARSE, f"not UTF-8 at byte {at}")
         if status == WS_EMPTY:
             return self.invalid_c(FAULT_PARSE, "an empty message")
         return self.invalid_c(FAULT_PARSE, f"not JSON at byte {at}")
+
+    cdef bint is_call_c(self) noexcept:
+        """Whether a message, perhaps not read to its end, is a request or a notification."""
+        return self.scan.poi[WS_METHOD].len != 0 or self.scan.poi[WS_PARAMS].off != 0
 
     cdef int classify_c(self) except -1:
         cdef bint has_method = self.scan.poi[WS_METHOD].len != 0
@@ -325,7 +359,7 @@ cdef class Message:
     @property
     def raw(self):
         """A lease of the whole message; None for one that was too long to be kept."""
-        if self.slab is None:
+        if self.slab is None or (self.n == 0 and self.scan.poi[WS_ID].len):
             return None
         return Lease.of(self.slab, self.p, self.n)
 

@@ -82,8 +82,11 @@ cdef class FrameStream(Wire):
             n = <size_t> (<Payload> data).view.len
         if n == 0:
             raise ValueError("an empty frame")
-        self.framer.open_c()
-        self.outbox.write_part_c(data, p, n - 1)
-        self.framer.close_c(<char> p[n - 1])
+        try:
+            self.writer.open_c()
+            self.outbox.write_part_c(data, p, n - 1)
+            self.writer.close_c(<char> p[n - 1])
+        finally:
+            self.writer.abort_c()      # of a frame that could not be finished
         self.frames_out += 1
         return 0

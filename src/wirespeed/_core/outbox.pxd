@@ -22,11 +22,12 @@ cdef struct Segment:
     void *owner                  # a strong reference: a Block, or a Payload that is sent as it is
 
 
-cdef struct Mark:                # a place in an outbox: where a frame began
+cdef struct Mark:                # a place in an outbox: where a frame begins
     size_t segments              # closed before it, the sent ones not counted
     size_t open_at               # of the block then in use
     size_t used
-    size_t size
+    size_t size                  # bytes queued before it
+    size_t room                  # bytes kept for the head
 
 
 cdef class Payload:
@@ -54,6 +55,7 @@ cdef class Outbox:
     cdef int text_c(self, bytes text) except -1
     cdef int write_object_c(self, object data) except -1
     cdef int write_part_c(self, object data, const uint8_t *p, size_t n) except -1
+    cdef int ensure_segments_c(self, size_t wanted) except -1
     cdef int push_c(self, const uint8_t *p, size_t n, object owner) except -1
     cdef int close_segment_c(self) except -1
     cdef int gather_c(self, iovec *vectors, int room) except -1
@@ -61,13 +63,15 @@ cdef class Outbox:
     cdef int absorb_c(self, Outbox other) except -1
     cdef int clear_c(self) noexcept
 
-    # a frame whose head is known only when its end is
+    # A frame whose head is known only when its end is. `mark_c(&mark, room)` keeps `room` bytes
+    # for the head; these count in `size` at once, so the payload has `marked_size_c(&mark)` bytes.
+    # Write the payload, then call `head_c` with a head of at most `room` bytes, or `rewind_c`.
+    # With a room of 0 a mark only remembers the place for `rewind_c`.
     cdef int mark_c(self, Mark *mark, size_t room) except -1
+    cdef size_t marked_size_c(self, const Mark *mark) noexcept
     cdef int rewind_c(self, const Mark *mark) except -1
-    cdef bint piece_c(
-        self, const Mark *mark, size_t room, size_t i, uint8_t **p, size_t *n) noexcept
-    cdef bytes since_c(self, const Mark *mark, size_t room)
-    cdef int mask_c(self, const Mark *mark, size_t room, const uint8_t *key) except -1
+    cdef bint piece_c(self, const Mark *mark, size_t i, uint8_t **p, size_t *n) noexcept
+    cdef bytes since_c(self, const Mark *mark)
+    cdef int mask_c(self, const Mark *mark, const uint8_t *key) except -1
     cdef int own_c(self, size_t index, Block block) except -1
-    cdef int head_c(
-        self, const Mark *mark, size_t room, const uint8_t *head, size_t n_head) except -1
+    cdef int head_c(self, const Mark *mark, const uint8_t *head, size_t n_head) except -1

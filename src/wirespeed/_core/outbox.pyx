@@ -17,7 +17,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport uint8_t
-from libc.string cimport memcpy, memmove, memset
+from libc.string cimport memcpy, memmove
 
 from wirespeed._core._simd cimport kernels
 
@@ -185,23 +185,28 @@ cdef class Outbox:
         self.size += n
         return 0
 
-    cdef int push_c(self, const uint8_t *p, size_t n, object owner) except -1:
+    cdef int ensure_segments_c(self, size_t wanted) except -1:
+        """Room for `wanted` further segments."""
         cdef size_t room
         cdef Segment *grown
-        if self.count == self.room:
-            if self.first:
-                # forget the sent ones
-                self.count -= self.first
-                for room in range(self.count):
-                    self.segments[room] = self.segments[room + self.first]
-                self.first = 0
-        if self.count == self.room:
-            room = max(<size_t> 16, 2 * self.room)
+        if self.first and self.room - self.count < wanted:
+            # forget the sent ones
+            self.count -= self.first
+            for room in range(self.count):
+                self.segments[room] = self.segments[room + self.first]
+            self.first = 0
+        if self.room - self.count < wanted:
+            room = max(<size_t> 16, 2 * self.room, self.count + wanted)
             grown = <Segment *> PyMem_RawRealloc(self.segments, room * sizeof(Segment))
             if grown is NULL:
                 raise MemoryError("no memory for the outgoing gather list")
             self.segments = grown
             self.room = room
+        return 0
+
+    cdef int push_c(self, const uint8_t *p, size_t n, object owner) except -1:
+        if self.count == self.room:
+            self.ensure_segments_c(1)
         self.segments[self.count].p = p
         self.segments[self.count].n = n
         self.segments[self.count].owner = <void *> owner
@@ -218,11 +223,12 @@ cdef class Outbox:
         return 0
 
     cdef int absorb_c(self, Outbox other) except -1:
-        """Append everything of another outbox, which is empty afterwards; nothing is copied."""
+        """Append all bytes of another outbox, which is empty afterwards; nothing is copied."""
         cdef size_t i
         cdef Segment *s
         self.close_segment_c()
         other.close_segment_c()
+        self.ensure_segments_c(other.count - other.first)      # from here on nothing can fail
         for i in range(other.first, other.count):
             s = &other.segments[i]
             self.push_c(s.p, s.n, <object> s.owner)
@@ -250,22 +256,23 @@ cdef class Outbox:
     cdef int consume_c(self, size_t n) except -1:
         """The first n bytes were sent."""
         cdef Segment *s
+        cdef void *owner
         if n > self.size:
             raise ValueError("more bytes consumed than were queued")
+        if n == self.size:
+            return self.clear_c()      # an idle connection holds no memory
         self.close_segment_c()
         self.size -= n
-        while n:
+        while n and self.first < self.count:
             s = &self.segments[self.first]
             if n < s.n:
                 s.p += n
                 s.n -= n
                 break
             n -= s.n
+            owner = s.owner
             self.first += 1
-            Py_DECREF(<object> s.owner)
-        if self.first == self.count:
-            # all was sent: an idle connection holds no memory
-            self.clear_c()
+            Py_DECREF(<object> owner)      # may run any code, so `s` is not used after it
         return 0
 
     def take(self):
@@ -289,50 +296,63 @@ cdef class Outbox:
         return chunks
 
     cdef int clear_c(self) noexcept:
-        cdef size_t i
-        for i in range(self.first, self.count):
-            Py_DECREF(<object> self.segments[i].owner)
-        self.first = self.count = 0
+        cdef Segment *segments = self.segments
+        cdef size_t i, first = self.first, count = self.count, room = self.room
+        # The list is taken out before its owners are dropped: their destructors may run any code.
+        self.segments = NULL
+        self.first = self.count = self.room = 0
         self.size = 0
         self.block = None
         self.open_at = 0
-        if self.room > MAX_IDLE_ROOM:
-            PyMem_RawFree(self.segments)
-            self.segments = NULL
-            self.room = 0
+        for i in range(first, count):
+            Py_DECREF(<object> segments[i].owner)
+        if self.segments is NULL and room <= MAX_IDLE_ROOM:
+            self.segments = segments
+            self.room = room
+        else:
+            PyMem_RawFree(segments)
         return 0
 
     # -- a frame whose head is known only when its end is --------------------------------------
 
     cdef int mark_c(self, Mark *mark, size_t room) except -1:
-        """Keep `room` bytes for the head of a frame and remember where; nothing may be sent
-        until `head_c` or `rewind_c`."""
-        cdef uint8_t *p = self.reserve_c(room)
-        memset(p, 0, room)
+        """Keep `room` bytes for the head of a frame, whose content is undefined, and remember the
+        place. Nothing may be sent until `head_c` or `rewind_c`."""
+        self.reserve_c(room)
         mark.segments = self.count - self.first
         mark.open_at = self.open_at
         mark.used = self.block.used
         mark.size = self.size
+        mark.room = room
         return self.commit_c(room)
 
+    cdef size_t marked_size_c(self, const Mark *mark) noexcept:
+        """Bytes written since the mark, without the room for the head."""
+        return self.size - mark.size - mark.room
+
     cdef int rewind_c(self, const Mark *mark) except -1:
-        """Forget the mark and all that was written since."""
+        """Remove the mark and all that was written since."""
         cdef size_t kept = self.first + mark.segments
-        if self.count > kept:
-            # the first segment since is what was written to the block that the mark is in
-            self.block = <Block> self.segments[kept].owner
-            while self.count > kept:
-                self.count -= 1
-                Py_DECREF(<object> self.segments[self.count].owner)
-        self.block.used = mark.used
-        self.open_at = mark.open_at
+        cdef void *owner
+        if mark.room == 0 and mark.used == mark.open_at:
+            # No segment tells which block the mark is in: begin another one.
+            self.block = None
+            self.open_at = 0
+        else:
+            if self.count > kept:
+                # the first segment since is what was written to the block that the mark is in
+                self.block = <Block> self.segments[kept].owner
+            self.block.used = mark.used
+            self.open_at = mark.open_at
         self.size = mark.size
+        while self.count > kept:
+            self.count -= 1
+            owner = self.segments[self.count].owner
+            Py_DECREF(<object> owner)
         return 0
 
-    cdef bint piece_c(
-        self, const Mark *mark, size_t room, size_t i, uint8_t **p, size_t *n
-    ) noexcept:
-        """The i-th run of bytes written since the mark, the kept room left out."""
+    cdef bint piece_c(self, const Mark *mark, size_t i, uint8_t **p, size_t *n) noexcept:
+        """The i-th run of bytes written since the mark, without the room for the head."""
         cdef size_t index = self.first + mark.segments + i
         cdef size_t skipped
         if index < self.count:
@@ -344,30 +364,30 @@ cdef class Outbox:
         else:
             return False
         if i == 0:
-            skipped = mark.used - mark.open_at + room
+            skipped = mark.used - mark.open_at + mark.room
             p[0] += skipped
             n[0] -= skipped
         return True
 
-    cdef bytes since_c(self, const Mark *mark, size_t room):
+    cdef bytes since_c(self, const Mark *mark):
         """A copy of what was written since the mark."""
         cdef uint8_t *p = NULL
         cdef size_t n = 0, done = 0, i = 0
         cdef bytes joined
-        joined = PyBytes_FromStringAndSize(NULL, <Py_ssize_t> (self.size - mark.size - room))
-        while self.piece_c(mark, room, i, &p, &n):
+        joined = PyBytes_FromStringAndSize(NULL, <Py_ssize_t> self.marked_size_c(mark))
+        while self.piece_c(mark, i, &p, &n):
             memcpy(PyBytes_AS_STRING(joined) + done, p, n)
             done += n
             i += 1
         return joined
 
-    cdef int mask_c(self, const Mark *mark, size_t room, const uint8_t *key) except -1:
-        """Mask what was written since the mark (RFC 6455, section 5.3); what does not belong to
-        us is copied."""
+    cdef int mask_c(self, const Mark *mark, const uint8_t *key) except -1:
+        """Mask the bytes written since the mark (RFC 6455, section 5.3). Payloads of others are
+        copied first."""
         cdef uint8_t *p = NULL
         cdef size_t n = 0, done = 0, i = 0, index
         cdef Block block
-        while self.piece_c(mark, room, i, &p, &n):
+        while self.piece_c(mark, i, &p, &n):
             index = self.first + mark.segments + i
             if index < self.count and type(<object> self.segments[index].owner) is not Block:
                 block = Block.allocate(n)
@@ -380,7 +400,7 @@ cdef class Outbox:
         return 0
 
     cdef int own_c(self, size_t index, Block block) except -1:
-        """A segment's bytes are in this block now, instead of where they lay."""
+        """The bytes of a segment lie in this block now."""
         cdef Segment *s = &self.segments[index]
         cdef object gone = <object> s.owner
         Py_INCREF(block)
@@ -390,16 +410,14 @@ cdef class Outbox:
         Py_DECREF(gone)
         return 0
 
-    cdef int head_c(
-        self, const Mark *mark, size_t room, const uint8_t *head, size_t n_head
-    ) except -1:
-        """Write the head into the room kept for it; what is left of that is not sent."""
-        cdef size_t gap = room - n_head
+    cdef int head_c(self, const Mark *mark, const uint8_t *head, size_t n_head) except -1:
+        """Write the head into the room kept for it; the rest of the room is not sent."""
+        cdef size_t gap = mark.room - n_head
         cdef size_t index = self.first + mark.segments
         cdef size_t before = mark.used - mark.open_at     # bytes in one run with it
         cdef uint8_t *p = NULL
         cdef size_t n = 0
-        self.piece_c(mark, room, 0, &p, &n)
+        self.piece_c(mark, 0, &p, &n)
         if before == 0 or (index == self.count and n >= MOVE_BELOW):
             # the gap lies between two segments
             memcpy(p - n_head, head, n_head)
@@ -411,10 +429,10 @@ cdef class Outbox:
                     self.push_c(self.block.base + mark.open_at, before, self.block)
                 self.open_at = mark.used + gap
         else:
-            p -= room
+            p -= mark.room
             memcpy(p, head, n_head)
             if gap:
-                memmove(p + n_head, p + room, n)
+                memmove(p + n_head, p + mark.room, n)
             if index < self.count:
                 self.segments[index].n -= gap
             else:

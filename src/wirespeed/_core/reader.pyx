@@ -64,7 +64,7 @@ cdef class MessageReader:
 
         Of kind BATCH only when its elements are now in `self.elements`.
         """
-        cdef Span frame
+        cdef Span frame = Span(NULL, 0)
         cdef int got
         cdef Message m = self.spare
         # two in turn: while an iteration still holds one, the other is free
@@ -83,7 +83,10 @@ cdef class MessageReader:
                 self.spare = None
             return None
         if got == FRAME_OVERSIZE:
-            m.lost_c(f"longer than the limit of {self.limits.max_message} bytes")
+            m.lost_c(
+                frame, self.limits.max_id,
+                f"longer than the limit of {self.limits.max_message} bytes",
+            )
         elif frame.p[0] == c'[' and self.batches:
             m.hold_c(self.framer.slab, frame.p, frame.n)
             m.kind_c = BATCH

@@ -45,6 +45,8 @@ cdef class Session(Wire):
     cdef int settle_batch_c(self, BatchReply batch, Py_ssize_t n_done) except -1
     cdef Outbox open_reply_c(self, uint64_t ref)
     cdef int close_reply_c(self, uint64_t ref) except -1
+    cdef int abort_reply_c(self, uint64_t ref) except -1
+    cdef int reply_c(self, uint64_t ref, bytes member, object payload) except -1
     cdef int result_c(self, uint64_t ref, object body) except -1
     cdef int error_c(self, uint64_t ref, int code, str message, object data) except -1
     cdef int write_error_c(
@@ -54,5 +56,7 @@ cdef class Session(Wire):
     cdef int cancelled_done_c(self) except -1
     cdef Outbox open_request_c(self, int64_t id)
     cdef int close_request_c(self) except -1
-    cdef int write_call_c(self, bytes method, object params) except -1
+    cdef int abort_request_c(self, int64_t id) except -1
+    cdef int call_c(self, bytes head, object params) except -1
+    cdef int write_c(self, bytes head, object payload) except -1
     cdef int set_token_c(self, uint64_t ref, object token) except -1

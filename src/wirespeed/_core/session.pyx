@@ -240,7 +240,7 @@ cdef class Session(Wire):
         """So many requests of a batch are done: send its answers when none is open, and count the
         bytes that are held."""
         batch.n_open -= n_done
-        batch.finish_c(self.framer)
+        batch.finish_c(self.writer)
         self.n_batch_bytes = self.n_batch_bytes - batch.n_counted + batch.out.size
         batch.n_counted = batch.out.size
         return 0
@@ -390,7 +390,7 @@ cdef class Session(Wire):
         if not valid_id(m):
             raw.n = 0
         self.faults += 1
-        if m.fault_c == FAULT_REQUEST and raw.n and m.scan.poi[WS_METHOD].len == 0:
+        if m.fault_c == FAULT_REQUEST and raw.n and not m.is_call_c():
             id = self.pending.find_c(raw)
         elif m.fault_c == FAULT_RESPONSE and raw.n:
             id = self.pending.find_c(raw)
@@ -412,9 +412,10 @@ cdef class Session(Wire):
     # -- answering the peer --------------------------------------------------------------------
 
     cdef Outbox open_reply_c(self, uint64_t ref):
-        """Begin the answer to a request, up to behind its id: the caller writes
-        ``"result":...`` or ``"error":...`` and then calls `close_reply_c`, running no other code
-        in between. None when the request is in flight no more."""
+        """Begin the answer to a request, up to and including its id. The caller writes
+        ``"result":...`` or ``"error":...``, then calls `close_reply_c`, and runs no other code
+        in between; when anything fails, it calls `abort_reply_c`. None when the request is no
+        longer in flight."""
         cdef InFlightSlot *slot = self.inflight.slot_c(ref)
         cdef Outbox out = self.outbox
         cdef uint8_t *p
@@ -424,7 +425,7 @@ cdef class Session(Wire):
             (<BatchReply> slot.batch).begin_answer_c()
             out = (<BatchReply> slot.batch).out
         else:
-            self.framer.open_c()
+            self.writer.open_c()
         p = out.reserve_c(HEAD_LEN + slot.id_len + 1)
         memcpy(p, HEAD, HEAD_LEN)
         memcpy(p + HEAD_LEN, inflight_id(slot).p, slot.id_len)
@@ -433,61 +434,63 @@ cdef class Session(Wire):
         return out
 
     cdef int close_reply_c(self, uint64_t ref) except -1:
+        """End the answer, which takes the request out of flight even if the framing fails."""
         cdef InFlightSlot *slot = self.inflight.slot_c(ref)
         self.messages_out += 1
-        if slot.batch is NULL:
-            self.framer.close_c(c'}')
+        if slot.batch is not NULL:
+            (<BatchReply> slot.batch).out.text_c(b"}")
+            return self.drop_inbound_c(ref)
+        try:
+            self.writer.close_c(c'}')
+        finally:
             self.inflight.remove_c(ref)
-            return 0
-        (<BatchReply> slot.batch).out.text_c(b"}")
-        return self.drop_inbound_c(ref)
+        return 0
+
+    cdef int abort_reply_c(self, uint64_t ref) except -1:
+        """Remove an answer that could not be finished. The request stays in flight."""
+        cdef InFlightSlot *slot = self.inflight.slot_c(ref)
+        if slot is not NULL and slot.batch is not NULL:
+            return (<BatchReply> slot.batch).abort_answer_c()
+        return self.writer.abort_c()
+
+    cdef int reply_c(self, uint64_t ref, bytes member, object payload) except -1:
+        # payload: bytes or a Payload, which cannot fail any more
+        cdef bint done = False
+        cdef Outbox out
+        try:
+            out = self.open_reply_c(ref)
+            if out is not None:
+                out.text_c(member)
+                out.write_object_c(payload)
+                self.close_reply_c(ref)
+            done = True
+        finally:
+            if not done:
+                self.abort_reply_c(ref)
+        return out is not None
 
     cdef int result_c(self, uint64_t ref, object body) except -1:
         """Answer with a result, the JSON text of an object. 0: the request is gone."""
-        cdef object payload = payload_of(body)
-        cdef Outbox out = self.open_reply_c(ref)
-        if out is None:
-            return 0
-        out.text_c(b'"result":')
-        out.write_object_c(payload)
-        self.close_reply_c(ref)
-        return 1
+        return self.reply_c(ref, b'"result":', payload_of(body))
 
     cdef int error_c(self, uint64_t ref, int code, str message, object data) except -1:
         """Answer with an error. 0: the request is gone."""
-        cdef bytes body = error_body(code, message, data)
-        cdef Outbox out = self.open_reply_c(ref)
-        if out is None:
-            return 0
-        out.text_c(b'"error":')
-        out.write_object_c(body)
-        self.close_reply_c(ref)
-        return 1
+        return self.reply_c(ref, b'"error":', error_body(code, message, data))
 
     cdef int write_error_c(
         self, BatchReply batch, Span id, int code, str message, object data
     ) except -1:
         """An error that answers no request in flight."""
-        cdef bytes body = error_body(code, message, data)
-        cdef Outbox out = self.outbox
-        if batch is not None:
-            batch.begin_answer_c()
-            out = batch.out
-        else:
-            self.framer.open_c()
-        out.text_c(b'{"jsonrpc":"2.0",')
+        cdef bytes head = b'{"jsonrpc":"2.0",'
         if id.n:
-            out.text_c(b'"id":')
-            out.write_c(id.p, id.n)
-            out.text_c(b",")
+            head += b'"id":%b,' % (<const char *> id.p)[:id.n]
         elif self.null_ids:
-            out.text_c(b'"id":null,')
-        out.text_c(b'"error":')
-        out.write_object_c(body)
-        self.messages_out += 1
+            head += b'"id":null,'
+        head += b'"error":'
         if batch is None:
-            return self.framer.close_c(c'}')
-        out.text_c(b"}")
+            return self.write_c(head, error_body(code, message, data))
+        batch.answer_c(head + error_body(code, message, data) + b"}")
+        self.messages_out += 1
         return self.settle_batch_c(batch, 0)
 
     cdef int set_token_c(self, uint64_t ref, object token) except -1:
@@ -534,14 +537,12 @@ cdef class Session(Wire):
 
     def send_reserved(self, int64_t id, str method not None, params=None, /):
         """Send the request that an id was reserved for. `params`: JSON text, or None."""
-        cdef bytes name = encode(method)
-        cdef object payload = None if params is None else json_line(params)
-        self.open_request_c(id)
-        self.write_call_c(name, payload)
+        self.call_c(b'{"jsonrpc":"2.0","id":%d,"method":%b' % (id, encode(method)), params)
 
     cdef Outbox open_request_c(self, int64_t id):
-        """Begin a request, up to behind its id: the caller writes ``"method":...`` and all the
-        rest but the closing brace, runs no other code in between, and calls `close_request_c`."""
+        """Begin a request, up to and including its id. The caller writes ``"method":...`` and the
+        rest without the closing brace, then calls `close_request_c`, and runs no other code in
+        between; when anything fails, it calls `abort_request_c`."""
         cdef char digits[24]
         cdef char *p = digits + sizeof(digits)
         cdef Outbox out = self.outbox
@@ -553,14 +554,19 @@ cdef class Session(Wire):
             id //= 10
             if id == 0:
                 break
-        self.framer.open_c()
+        self.writer.open_c()
         out.write_c(HEAD, HEAD_LEN)
         out.write_c(p, <size_t> (digits + sizeof(digits)) - <size_t> p)
         self.messages_out += 1
         return out
 
     cdef int close_request_c(self) except -1:
-        return self.framer.close_c(c'}')
+        return self.writer.close_c(c'}')
+
+    cdef int abort_request_c(self, int64_t id) except -1:
+        """Remove a request that could not be finished; its id is no longer outstanding."""
+        self.pending.take_c(id)
+        return self.writer.abort_c()
 
     def send_request(self, str method not None, params=None, /, *, token, double deadline=INFINITY):
         """Send a request; returns its id. Its response becomes an event with this token."""
@@ -574,22 +580,25 @@ cdef class Session(Wire):
 
     def send_notification(self, str method not None, params=None, /):
         """Send a notification. `params`: JSON text, or None."""
-        cdef bytes name = encode(method)
-        cdef object payload = None if params is None else json_line(params)
-        self.framer.open_c()
-        self.outbox.text_c(b'{"jsonrpc":"2.0",')
-        self.write_call_c(name, payload)
-        self.messages_out += 1
+        self.call_c(b'{"jsonrpc":"2.0","method":' + encode(method), params)
 
-    cdef int write_call_c(self, bytes method, object params) except -1:
-        # params: None, bytes or a Payload, which cannot fail any more
-        cdef Outbox out = self.outbox
-        out.text_c(b'"method":')
-        out.write_c(<const char *> method, len(method))
-        if params is not None:
-            out.text_c(b',"params":')
-            out.write_object_c(params)
-        return self.framer.close_c(c'}')
+    cdef int call_c(self, bytes head, object params) except -1:
+        if params is None:
+            return self.write_c(head, b"")
+        return self.write_c(head + b',"params":', json_line(params))
+
+    cdef int write_c(self, bytes head, object payload) except -1:
+        """Send a message, all of it or nothing: the beginning of a JSON object and the value of its
+        last member, bytes or a Payload."""
+        try:
+            self.writer.open_c()
+            self.outbox.text_c(head)
+            self.outbox.write_object_c(payload)
+            self.writer.close_c(c'}')
+        finally:
+            self.writer.abort_c()      # of a frame that could not be finished
+        self.messages_out += 1
+        return 0
 
     def cancel(self, int64_t id, str reason=None, /):
         """Give up a request of ours and tell the peer. Returns its token, None if it was not

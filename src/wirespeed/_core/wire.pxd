@@ -1,12 +1,14 @@
 from libc.stdint cimport uint8_t
 
 from wirespeed._core.framing.base cimport Framer
+from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.outbox cimport Outbox
 
 
 cdef class Wire:
     cdef readonly object limits
     cdef readonly Framer framer          # how frames lie in the stream, both ways
+    cdef FrameWriter writer              # of the framer
     cdef readonly Outbox outbox
     cdef size_t output_high
     cdef readonly long long bytes_in, bytes_out

@@ -45,13 +45,16 @@ cdef class Wire:
 
     cdef int join_c(self, object limits, Framer framer) except -1:
         """Take up the framing; it writes to our outbox."""
-        if framer.out is not None:
+        if framer.writer is None:
+            raise TypeError("a framing without a writer")
+        if framer.writer.out is not None:
             raise ValueError("this framing is in use already")
         self.limits = limits
         self.output_high = limits.output_high
         self.outbox = Outbox()
         self.framer = framer
-        framer.out = self.outbox
+        self.writer = framer.writer
+        self.writer.out = self.outbox
         if tap is not None:
             tap(self, "made", b"")
         return 0
@@ -97,6 +100,11 @@ cdef class Wire:
             show_received_c(self, <size_t> n)
         self.framer.take_back_c(n)
         self.bytes_in += n
+
+    def reclaim_buffer(self):
+        """Nothing was read into what `get_buffer` lent, and nothing is for now: an idle connection
+        holds no memory. Another `get_buffer` may follow, but no `buffer_updated`."""
+        self.framer.reclaim_c()
 
     def receive_eof(self):
         """No more bytes will come. What stands unfinished is the last frame, where the framing

@@ -167,6 +167,7 @@ cdef class ClientConnection(Endpoint):
         cdef Waiter waiter
         cdef Outbox out
         cdef object name_json = self.names.get(name)
+        cdef bint sent = False
         cdef object body
         if not timeout > 0:
             raise timed_out(f"tool {name}", timeout)
@@ -184,15 +185,20 @@ cdef class ClientConnection(Endpoint):
         if self.meta:
             # a modern server may answer that the same is to be sent once more (basic/patterns/mrtr)
             waiter.arguments = body
-        out = self.session.open_request_c(waiter.id)
-        out.text_c(b'"method":"tools/call","params":{"name":')
-        out.write_object_c(name_json)
-        if body is not None:
-            out.text_c(b',"arguments":')
-            out.write_object_c(body)
-        self.write_meta_c(waiter, False, meta)
-        out.text_c(b"}")
-        self.session.close_request_c()
+        try:
+            out = self.session.open_request_c(waiter.id)
+            out.text_c(b'"method":"tools/call","params":{"name":')
+            out.write_object_c(name_json)
+            if body is not None:
+                out.text_c(b',"arguments":')
+                out.write_object_c(body)
+            self.write_meta_c(waiter, False, meta)
+            out.text_c(b"}")
+            self.session.close_request_c()
+            sent = True
+        finally:
+            if not sent:
+                self.session.abort_request_c(waiter.id)
         self.link.wrote_c()
         return waiter
 
@@ -209,16 +215,23 @@ cdef class ClientConnection(Endpoint):
             decode if self.revision is None or self.revision.modern else legacy_form(decode),
             on_progress, cancellable, timeout,
         )
-        cdef Outbox out = self.session.open_request_c(waiter.id)
-        out.text_c(b'"method":')
-        out.write_object_c(method_json)
-        if params is not None or self.meta or meta or on_progress is not None:
-            params = b"{}" if params is None else params
-            out.text_c(b',"params":')
-            out.write_object_c(params[:len(params) - 1])
-            self.write_meta_c(waiter, len(params) == 2, meta)
-            out.text_c(b"}")
-        self.session.close_request_c()
+        cdef Outbox out
+        cdef bint sent = False
+        try:
+            out = self.session.open_request_c(waiter.id)
+            out.text_c(b'"method":')
+            out.write_object_c(method_json)
+            if params is not None or self.meta or meta or on_progress is not None:
+                params = b"{}" if params is None else params
+                out.text_c(b',"params":')
+                out.write_object_c(params[:len(params) - 1])
+                self.write_meta_c(waiter, len(params) == 2, meta)
+                out.text_c(b"}")
+            self.session.close_request_c()
+            sent = True
+        finally:
+            if not sent:
+                self.session.abort_request_c(waiter.id)
         self.link.wrote_c()
         return waiter
 

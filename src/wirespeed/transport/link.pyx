@@ -7,9 +7,6 @@ the bytes between the wire and a stream. Links report to endpoints what happened
 endpoints report to links that output is queued.
 """
 
-from wirespeed._core.wire cimport Wire
-
-
 cdef enum:
     LINGER = 2        # seconds that the peer has for closing after both sides said goodbye
 

@@ -143,7 +143,8 @@ def test_the_depth_limit_is_exact(depth: int) -> None:
         if kind == "invalid":
             assert message.fault == "request"
             assert message.reason == f"nested deeper than {depth} levels"
-            assert message.raw_id is None
+            # the id stands before the fault
+            assert message.raw_id == b"1"
 
 
 def test_what_comes_first_decides() -> None:

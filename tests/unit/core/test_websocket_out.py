@@ -152,7 +152,7 @@ def test_a_failure_of_randomness_loses_only_that_message() -> None:
     given = iter([b"abcd", b"", b"efgh"])
     peer = Peer("client", random=lambda n: next(given))
     peer.stream.send(b"one")
-    with pytest.raises(ValueError, match="no random bytes"):
+    with pytest.raises(ValueError, match="returned no bytes"):
         peer.stream.send(b"two")
     peer.stream.send(b"three")
     assert peer.sent() == [Sent(BINARY, b"one"), Sent(BINARY, b"three")]
@@ -234,7 +234,7 @@ def test_a_reason_is_cut_between_characters(reason: str, kept: bytes) -> None:
 @pytest.mark.parametrize("code", [0, 999, 1004, 1005, 1006, 1015, 2999, 5000, -1])
 def test_codes_that_may_not_be_sent(code: int) -> None:
     peer = Peer()
-    with pytest.raises(ValueError, match=f"{code} is no close code"):
+    with pytest.raises(ValueError, match=f"{code} is not a close code"):
         peer.framer.goodbye(code)
     assert peer.raw() == b""
 
@@ -258,7 +258,7 @@ def test_what_cannot_be_sent() -> None:
 def test_a_framer_needs_a_stream_and_only_one() -> None:
     framer = WebSocketFramer("server", max_message=10)
     for say in (framer.ping, framer.goodbye, lambda: framer.send_text("x")):
-        with pytest.raises(RuntimeError, match="not part of a connection"):
+        with pytest.raises(RuntimeError, match="not joined to a connection"):
             say()
     FrameStream(framer)
     with pytest.raises(ValueError, match="in use"):

@@ -1,18 +1,12 @@
-from typing import Self
-
 from typing_extensions import disjoint_base
 
+from wirespeed._core.framing.inlet import Inlet
+
 @disjoint_base
-class Framer:
-    eof: bool
-    def __new__(cls, max_frame: int) -> Self: ...
+class Framer(Inlet):
     @property
     def max_frame(self) -> int: ...
     @property
     def needs_goodbye(self) -> bool: ...
     @property
     def over(self) -> bool: ...
-    @property
-    def bytes_moved(self) -> int: ...
-    @property
-    def buffered(self) -> int: ...

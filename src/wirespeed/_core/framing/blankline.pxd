@@ -1,4 +1,9 @@
 from wirespeed._core.framing.base cimport Framer
+from wirespeed._core.framing.writer cimport FrameWriter
+
+
+cdef class BlankLineWriter(FrameWriter):
+    pass
 
 
 cdef class BlankLineFramer(Framer):

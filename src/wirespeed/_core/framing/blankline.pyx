@@ -13,6 +13,7 @@ from libc.string cimport memcmp
 
 from wirespeed._core._simd cimport kernels
 from wirespeed._core.framing.base cimport FRAME_MORE, FRAME_OVERSIZE, FRAME_READY, Framer
+from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.span cimport Span
 
 cdef enum:
@@ -22,6 +23,19 @@ cdef enum:
 
 cdef inline bint is_blank(uint8_t c) noexcept:
     return c == 0x20 or c == 0x09 or c == 0x0A or c == 0x0D
+
+
+@cython.final
+@cython.no_gc
+cdef class BlankLineWriter(FrameWriter):
+    """Writes frames that three newlines end. The payload must not hold three in a row."""
+
+    cdef int finish_c(self, char last) except -1:
+        cdef uint8_t *p = self.out.reserve_c(1 + TERMINATOR)
+        p[0] = <uint8_t> last
+        p[1] = p[2] = p[3] = 0x0A
+        self.out.commit_c(1 + TERMINATOR)
+        return 0
 
 
 @cython.final
@@ -38,6 +52,7 @@ cdef class BlankLineFramer(Framer):
     """
 
     def __cinit__(self, size_t max_frame, *, bint lenient=False):
+        self.setup_c(max_frame, BlankLineWriter())
         self.at_start = True
         self.lenient = lenient
 
@@ -187,6 +202,8 @@ cdef class BlankLineFramer(Framer):
                     stop -= 1
             n = stop - self.start
             if n > self.max_frame:
+                frame.p = self.slab.base + self.start
+                frame.n = self.max_frame
                 self.start = self.scanned
                 self.in_frame = self.discarding = not whole
                 return FRAME_OVERSIZE
@@ -203,10 +220,3 @@ cdef class BlankLineFramer(Framer):
             frame.p = p
             frame.n = n
             return FRAME_READY
-
-    cdef int close_c(self, char last) except -1:
-        cdef uint8_t *p = self.out.reserve_c(1 + TERMINATOR)
-        p[0] = <uint8_t> last
-        p[1] = p[2] = p[3] = 0x0A
-        self.out.commit_c(1 + TERMINATOR)
-        return 0

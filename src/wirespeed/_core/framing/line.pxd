@@ -1,4 +1,9 @@
 from wirespeed._core.framing.base cimport Framer
+from wirespeed._core.framing.writer cimport FrameWriter
+
+
+cdef class LineWriter(FrameWriter):
+    pass
 
 
 cdef class LineFramer(Framer):

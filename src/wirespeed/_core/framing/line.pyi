@@ -1,6 +1,10 @@
 from typing import final
 
 from wirespeed._core.framing.base import Framer
+from wirespeed._core.framing.writer import FrameWriter
+
+@final
+class LineWriter(FrameWriter): ...
 
 @final
 class LineFramer(Framer):

@@ -13,8 +13,23 @@ from libc.string cimport memcmp, memcpy
 
 from wirespeed._core._simd cimport kernels
 from wirespeed._core.framing.base cimport FRAME_MORE, FRAME_OVERSIZE, FRAME_READY, Framer
+from wirespeed._core.framing.inlet cimport Inlet
+from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.slab cimport Slab
 from wirespeed._core.span cimport Span
+
+
+@cython.final
+@cython.no_gc
+cdef class LineWriter(FrameWriter):
+    """Writes one frame a line. The payload must not hold a raw newline."""
+
+    cdef int finish_c(self, char last) except -1:
+        cdef uint8_t *p = self.out.reserve_c(2)
+        p[0] = <uint8_t> last
+        p[1] = 0x0A
+        self.out.commit_c(2)
+        return 0
 
 
 @cython.final
@@ -23,6 +38,7 @@ cdef class LineFramer(Framer):
     """Cuts a byte stream into lines of at most `max_frame` bytes."""
 
     def __cinit__(self, size_t max_frame):
+        self.setup_c(max_frame, LineWriter())
         self.at_start = True
         self.chunks = []
 
@@ -39,7 +55,7 @@ cdef class LineFramer(Framer):
     cdef int get_buffer_c(self, uint8_t **p, size_t *n) except -1:
         if self.chunks:
             raise RuntimeError("get_buffer() before the chunks fed were taken")
-        return Framer.get_buffer_c(self, p, n)
+        return Inlet.get_buffer_c(self, p, n)
 
     cdef Py_ssize_t feed_c(self, object data) except -1:
         """Take in a chunk, which is framed where it lies; returns its length in bytes."""
@@ -119,6 +135,8 @@ cdef class LineFramer(Framer):
             if n > self.max_frame:
                 # a line within the limit may still carry one '\r' more
                 if n > self.max_frame + 1 or self.slab.base[at - 1] != 0x0D:
+                    frame.p = self.slab.base + self.start
+                    frame.n = self.max_frame
                     if at < self.end:
                         self.start = self.scanned = at + 1
                     else:
@@ -146,10 +164,3 @@ cdef class LineFramer(Framer):
             frame.p = p
             frame.n = n
             return FRAME_READY
-
-    cdef int close_c(self, char last) except -1:
-        cdef uint8_t *p = self.out.reserve_c(2)
-        p[0] = <uint8_t> last
-        p[1] = 0x0A
-        self.out.commit_c(2)
-        return 0

@@ -1,12 +1,12 @@
-"""WebSocket (RFC 6455): messages out of frames and back, both roles, without the opening handshake.
+"""WebSocket (RFC 6455): messages in frames, in both roles, without the opening handshake.
 
-A message that came in one frame stays where it was read: it is unmasked there, as it comes. Further
-fragments are moved down behind the first. Ping and close are answered here. A text message that is
-JSON for somebody else is not checked for UTF-8 twice: see `check_utf8`.
+A message that arrives in one frame stays where it was read, and is unmasked there. Further
+fragments are moved down behind the first. Pings and close frames are answered here. A text message
+that a session reads as JSON is not checked for UTF-8 twice: see `check_utf8`.
 
 permessage-deflate (RFC 7692): `deflate` is an object with two methods, which both take `bytes`.
-``encode(data)`` gives a message compressed. ``decode(data, max_size)`` gives it as it was, None
-when that is longer than max_size bytes, and raises ValueError when it is not deflated data.
+``encode(data)`` returns a message compressed. ``decode(data, max_size)`` returns it decompressed,
+or None when that is longer than max_size bytes; ValueError when it is not deflated data.
 """
 
 cimport cython
@@ -19,6 +19,7 @@ import os
 
 from wirespeed._core._simd cimport kernels
 from wirespeed._core.framing.base cimport FRAME_MORE, FRAME_READY, Framer
+from wirespeed._core.framing.inlet cimport MIN_READ, Inlet
 from wirespeed._core.framing.rfc6455 cimport (
     BAD_TEXT,
     BINARY,
@@ -26,7 +27,6 @@ from wirespeed._core.framing.rfc6455 cimport (
     CONTINUATION,
     FIN,
     MAX_CONTROL,
-    MAX_HEAD,
     NO_CODE,
     PING,
     POLICY,
@@ -39,42 +39,42 @@ from wirespeed._core.framing.rfc6455 cimport (
     UNSUPPORTED,
     VANISHED,
     is_close_code,
-    write_head,
 )
-from wirespeed._core.outbox cimport Payload, payload_of
+from wirespeed._core.framing.websocket_writer cimport WebSocketWriter
+from wirespeed._core.outbox cimport Payload
 from wirespeed._core.slab cimport Slab
 from wirespeed._core.span cimport Span
 
 cdef enum:
-    MIN_READ = 32768          # room a read should find
-    GROWTH = 16               # memory for a frame that is announced: so many times what came of it
+    GROWTH = 16               # memory for an announced frame: this many times what has arrived
     FRONT = 64                # bytes in front of a message that are not worth a move
-    KEYS = 4096               # bytes of masking keys made at a time
+    MIN_FRAGMENT = 64         # bytes: larger fragments are not limited in number
     PONG_HIGH = 1048576       # with more bytes unsent, only the latest ping is answered (5.5.3)
 
-cdef const uint8_t *NOTHING = b""      # where an empty message is: it may be looked at
+cdef const uint8_t *NOTHING = b""      # the text of an empty message
 
 
 @cython.final
 @cython.no_gc
 cdef class WebSocketFramer(Framer):
-    """The frames of one WebSocket connection, from behind its opening handshake.
+    """The frames of one WebSocket connection, after its opening handshake.
 
-    A peer that breaks the protocol is told so by a close frame, and `over` becomes true.
+    A peer that breaks the protocol gets a close frame that says how, and `over` becomes true.
 
     Args:
         role: "server" or "client", which masks what it sends.
         max_message: Bytes of a message, decompressed; a longer one ends the connection (1009).
-        max_fragments: Frames of a message; more end it (1008).
+        max_fragments: Frames of a message that may be smaller than 64 bytes on average; more end
+            the connection (1008). Larger fragments are limited by `max_message` alone.
         max_control: Control frames that may come before the next whole message or the next
-            `allow_control`; more end it (1008).
-        binary: Whether messages are taken and given as they are, binary ones too. Else they are
-            JSON texts: binary messages end the connection (1003), whitespace around the text is
-            left out, and `FrameStream.send` sends text.
-        check_utf8: Whether text messages are checked to be UTF-8 here (1007). By default they are
-            where `binary` is set; a session does it in the same pass as it reads the JSON.
+            `allow_control`; more end the connection (1008).
+        binary: Whether messages are opaque, binary ones included. Else they are JSON texts: a
+            binary message ends the connection (1003), white space around the text is left out,
+            and `FrameStream.send` sends text.
+        check_utf8: Whether text messages are checked to be UTF-8 here (1007). The default is
+            `binary`: a session checks UTF-8 in the same pass as JSON.
         deflate: permessage-deflate as negotiated; see the module.
-        random: Gives so many unpredictable bytes (a client's masking keys, section 10.3).
+        random: Returns n unpredictable bytes (a client's masking keys, section 10.3).
     """
 
     def __cinit__(
@@ -93,25 +93,24 @@ cdef class WebSocketFramer(Framer):
             raise ValueError('role must be "server" or "client"')
         if max_message < 1 or max_fragments < 1 or max_control < 1:
             raise ValueError("limits must be at least 1")
-        self.max_frame = max_message
         self.server = role == "server"
+        self.output = WebSocketWriter(not self.server, binary, deflate, random)
+        self.setup_c(max_message, self.output)
         self.raw = binary
         self.checks_utf8 = binary if check_utf8 is None else check_utf8
         self.max_fragments = max_fragments
         self.max_control = max_control
         self.deflate = deflate
-        self.random = random
-        self.keys = b""
         self.peer_reason = ""
         self.needs_goodbye = True     # section 7.1.5: an end without a close frame is 1006
 
     # -- bytes in ------------------------------------------------------------------------------
 
-    cdef int come_home_c(self) except -1:
-        """The last message was looked at: bytes are read to our own slab again."""
-        if self.home is not None:
-            self.slab = self.home
-            self.home = None
+    cdef int drop_inflated_c(self) except -1:
+        """The last message was taken: bytes are read to the input slab again."""
+        if self.input_slab is not None:
+            self.slab = self.input_slab
+            self.input_slab = None
         return 0
 
     cdef int shifted_c(self, size_t by) noexcept:
@@ -125,18 +124,18 @@ cdef class WebSocketFramer(Framer):
         if pending:
             free = self.slab.capacity - self.end
             if self.left > free and free < 2 * pending:
-                # the whole rest of the frame, but not on the peer's mere word
+                # the whole rest of the frame, but not merely because the peer announced it
                 wanted = max(wanted, min(self.left, GROWTH * pending))
             if (
                 free < wanted and 0 < self.start <= FRONT
                 and self.slab.n_leases == 0 and not self.slab.foreign
             ):
-                # as the base does where nothing stands before it
+                # as the base does for a message at the start of the slab
                 return self.slab.grow_c(self.end + max(wanted, pending))
-        return Framer.ensure_room_c(self, wanted)
+        return Inlet.ensure_room_c(self, wanted)
 
     cdef int get_buffer_c(self, uint8_t **p, size_t *n) except -1:
-        self.come_home_c()
+        self.drop_inflated_c()
         if self.slab is None or self.left == 0 or self.slab.capacity - self.end < self.left:
             self.ensure_room_c(MIN_READ)
         p[0] = self.slab.base + self.end
@@ -144,21 +143,21 @@ cdef class WebSocketFramer(Framer):
         return 0
 
     cdef int commit_c(self, size_t n) except -1:
-        self.come_home_c()
-        return Framer.commit_c(self, n)
+        self.drop_inflated_c()
+        return Inlet.commit_c(self, n)
 
     cdef Py_ssize_t feed_c(self, object data) except -1:
-        self.come_home_c()
+        self.drop_inflated_c()
         if self.over:
             self.check_feed_c()
-            return memoryview(data).nbytes       # nobody will look at it
-        return Framer.feed_c(self, data)
+            return memoryview(data).nbytes       # the stream is over: ignored
+        return Inlet.feed_c(self, data)
 
     # -- messages out of them ------------------------------------------------------------------
 
     cdef int next_frame_c(self, Span *frame) except -1:
         """FRAME_READY with the next message, or FRAME_MORE."""
-        self.come_home_c()
+        self.drop_inflated_c()
         if self.held_pong is not None:
             self.allow_pong_c()
         while not self.over:
@@ -173,13 +172,13 @@ cdef class WebSocketFramer(Framer):
         return FRAME_MORE
 
     cdef int settle_c(self) except -1:
-        """All that is there was looked at: keep as little of it as can be."""
+        """All input was framed: keep as little of it as possible."""
         if self.over:
             self.start = self.at = self.message_end = self.end
         if self.lent is not None or self.slab is None:
             return 0
         if self.opcode and self.message_end < self.at:
-            # what lay between the fragments is gone; a header or control frame may have begun
+            # close the gap between the fragments; a header or control frame may have begun
             memmove(
                 self.slab.base + self.message_end, self.slab.base + self.at, self.end - self.at
             )
@@ -192,7 +191,8 @@ cdef class WebSocketFramer(Framer):
         return 0
 
     cdef int take_payload_c(self) except -1:
-        """Unmask what is there of the data frame, behind what came before. 1: it is whole."""
+        """Unmask the input that belongs to the data frame, behind the message so far. 1: the frame
+        is whole."""
         cdef size_t n = min(self.left, self.end - self.at)
         cdef uint8_t *to
         cdef const uint8_t *p
@@ -215,7 +215,7 @@ cdef class WebSocketFramer(Framer):
         return 1
 
     cdef int take_header_c(self) except -1:
-        """Look at the next frame's header, and at all of a control frame. 0: it is not whole."""
+        """Take the header of the next frame, and all of a control frame. 0: it is not whole."""
         cdef size_t n = self.end - self.at
         cdef size_t size, length, i
         cdef int first, opcode
@@ -226,7 +226,7 @@ cdef class WebSocketFramer(Framer):
         first = p[0]
         opcode = first & 15
         length = p[1] & 127
-        # what two bytes tell is judged at once
+        # whatever the first two bytes can tell is checked at once
         if (p[1] >= 128) != self.server:
             return self.fail_c(
                 PROTOCOL_ERROR, "a frame without mask" if self.server else "a masked frame"
@@ -257,12 +257,16 @@ cdef class WebSocketFramer(Framer):
             return 0
         if length == 126:
             length = <size_t> p[2] << 8 | p[3]
+            if length < 126:
+                return self.fail_c(PROTOCOL_ERROR, "a length that is not the shortest form")
         elif length == 127:
             if p[2] & 128:
                 return self.fail_c(PROTOCOL_ERROR, "a length with its highest bit set")
             length = 0
             for i in range(2, 10):
                 length = length << 8 | p[i]
+            if length < 65536:
+                return self.fail_c(PROTOCOL_ERROR, "a length that is not the shortest form")
         if self.server:
             size += 4
         if opcode >= CLOSE:
@@ -280,12 +284,14 @@ cdef class WebSocketFramer(Framer):
         return 1
 
     cdef int begin_frame_c(self, int first, size_t length, const uint8_t *key) except -1:
-        """A data frame of this length begins."""
+        """A data frame of `length` bytes begins."""
         cdef size_t before = self.message_end - self.start if self.opcode else 0
         if length > self.max_frame - before:
             return self.fail_c(TOO_BIG, f"a message of more than {self.max_frame} bytes")
-        if self.opcode and self.n_fragments == self.max_fragments:
-            return self.fail_c(POLICY, f"a message of more than {self.max_fragments} fragments")
+        if self.opcode and self.n_fragments >= self.max_fragments + before // MIN_FRAGMENT:
+            return self.fail_c(
+                POLICY, f"more than {self.max_fragments} fragments of less than {MIN_FRAGMENT} bytes"
+            )
         if not self.opcode:
             self.opcode = first & 15
             self.compressed = first & RSV1 != 0
@@ -299,7 +305,7 @@ cdef class WebSocketFramer(Framer):
         return 0
 
     cdef int message_c(self, Span *frame) except -1:
-        """The message is whole. 1: it is to be given out."""
+        """The message is whole. 1: `frame` is to be returned."""
         cdef const uint8_t *p = self.slab.base + self.start
         cdef size_t n = self.message_end - self.start
         cdef object data
@@ -308,7 +314,7 @@ cdef class WebSocketFramer(Framer):
         self.start = self.at
         self.n_control = 0
         if self.compressed:
-            # also when nobody wants it: later ones build on it
+            # even if it is dropped afterwards: later messages build on its window
             try:
                 data = self.deflate.decode(
                     PyBytes_FromStringAndSize(<const char *> p, <Py_ssize_t> n), self.max_frame
@@ -319,17 +325,17 @@ cdef class WebSocketFramer(Framer):
             if data is None:
                 self.fail_c(TOO_BIG, f"a message of more than {self.max_frame} bytes")
                 return 0
-            self.home = self.slab
+            self.input_slab = self.slab
             self.slab = Slab.borrow(data)
             p = self.slab.base
             n = self.slab.capacity
         if not self.is_binary and self.checks_utf8 and not kernels.utf8_valid(p, n):
-            self.come_home_c()
+            self.drop_inflated_c()
             self.fail_c(BAD_TEXT, "not UTF-8")
             return 0
-        if self.said_goodbye:
-            # its answer could not be sent any more
-            self.come_home_c()
+        if self.output.said_goodbye:
+            # an answer to it could not be sent any more
+            self.drop_inflated_c()
             return 0
         if not self.raw:
             while n and (p[n - 1] == 0x20 or 0x09 <= p[n - 1] <= 0x0A or p[n - 1] == 0x0D):
@@ -350,7 +356,7 @@ cdef class WebSocketFramer(Framer):
     # -- control frames ------------------------------------------------------------------------
 
     cdef int control_c(self, int opcode, size_t n) except -1:
-        """A control frame, whose payload begins at `at`. 1: go on."""
+        """Handle a control frame, whose payload begins at `at`. 1: go on."""
         cdef uint8_t payload[MAX_CONTROL]
         if self.server:
             kernels.mask(payload, self.slab.base + self.at, n, self.slab.base + self.at - 4, 0)
@@ -368,24 +374,24 @@ cdef class WebSocketFramer(Framer):
             self.n_pongs_in += 1
             return 1
         self.n_pings_in += 1
-        if self.out is not None and self.out.size >= PONG_HIGH:
+        if self.output.out is not None and self.output.out.size >= PONG_HIGH:
             self.held_pong = PyBytes_FromStringAndSize(<const char *> payload, <Py_ssize_t> n)
         else:
-            self.write_control_c(PONG, payload, n)
+            self.output.write_control_c(PONG, payload, n)
         return 1
 
     cdef int allow_pong_c(self) except -1:
         cdef bytes payload = self.held_pong
-        if self.out.size < PONG_HIGH:
+        if self.output.out.size < PONG_HIGH:
             self.held_pong = None
-            self.write_control_c(
+            self.output.write_control_c(
                 PONG, <const uint8_t *> PyBytes_AS_STRING(payload),
                 <size_t> PyBytes_GET_SIZE(payload),
             )
         return 0
 
     cdef int close_frame_c(self, const uint8_t *p, size_t n) except -1:
-        """The peer says goodbye (section 5.5.1)."""
+        """The peer's close frame (section 5.5.1)."""
         cdef int code = NO_CODE
         if n == 1:
             return self.fail_c(PROTOCOL_ERROR, "a close frame of one byte")
@@ -399,18 +405,18 @@ cdef class WebSocketFramer(Framer):
                 <const char *> p + 2, <Py_ssize_t> n - 2, NULL
             )
         self.peer_code = code
-        self.write_close_c(code, b"")
+        self.output.write_close_c(code, b"")
         return self.finish_c()
 
     cdef int fail_c(self, int code, str reason) except -1:
-        """End the connection for the peer's fault (section 7.1.7). Gives 0."""
+        """End the connection because of a fault of the peer (section 7.1.7). Returns 0."""
         if self.failure is None:
             self.failure = (code, reason)
-        self.write_close_c(code, reason.encode())
+        self.output.write_close_c(code, reason.encode())
         return self.finish_c()
 
     cdef int finish_c(self) except -1:
-        """Nothing more is read. Gives 0."""
+        """Read no more. Returns 0."""
         self.over = True
         self.in_frame = False
         self.left = 0
@@ -418,128 +424,29 @@ cdef class WebSocketFramer(Framer):
         self.held_pong = None
         return 0
 
-    # -- frames written ------------------------------------------------------------------------
-
-    cdef const uint8_t *next_key_c(self, uint8_t *key) except? NULL:
-        """A fresh masking key, written to `key`; NULL where we do not mask."""
-        if self.server:
-            return NULL
-        if self.keys_at + 4 > PyBytes_GET_SIZE(self.keys):
-            self.keys = self.random(KEYS)
-            self.keys_at = 0
-            if self.keys is None or PyBytes_GET_SIZE(self.keys) < 4:
-                self.keys = b""
-                raise ValueError("no random bytes were given")
-        memcpy(key, PyBytes_AS_STRING(self.keys) + self.keys_at, 4)
-        self.keys_at += 4
-        return key
-
-    cdef int write_frame_c(self, int first, object owner, const uint8_t *p, size_t n) except -1:
-        """A whole frame; its payload belongs to `owner`: bytes or a Payload."""
-        cdef uint8_t key[4]
-        cdef const uint8_t *masking = self.next_key_c(key)
-        cdef uint8_t *to = self.out.reserve_c(MAX_HEAD)
-        self.out.commit_c(write_head(to, first, n, masking))
-        if self.server:
-            return self.out.write_part_c(owner, p, n)
-        to = self.out.reserve_c(n)
-        kernels.mask(to, p, n, key, 0)
-        self.out.commit_c(n)
-        self.out.bytes_copied += <long long> n
-        return 0
-
-    cdef int write_control_c(self, int opcode, const uint8_t *p, size_t n) except -1:
-        """A control frame of at most 125 bytes; none behind our close frame."""
-        cdef uint8_t key[4]
-        cdef const uint8_t *masking
-        cdef uint8_t *to
-        cdef size_t size
-        if self.out is None or self.said_goodbye:
-            return 0
-        masking = self.next_key_c(key)
-        to = self.out.reserve_c(MAX_HEAD + n)
-        size = write_head(to, FIN | opcode, n, masking)
-        if self.server:
-            memcpy(to + size, p, n)
-        else:
-            kernels.mask(to + size, p, n, key, 0)
-        return self.out.commit_c(size + n)
-
-    cdef int write_close_c(self, int code, bytes reason) except -1:
-        cdef bytes payload = b""
-        if code != NO_CODE:
-            payload = code.to_bytes(2, "big") + reason[:MAX_CONTROL - 2]
-        self.write_control_c(
-            CLOSE, <const uint8_t *> PyBytes_AS_STRING(payload),
-            <size_t> PyBytes_GET_SIZE(payload),
-        )
-        self.said_goodbye = True
-        return 0
-
-    cdef int open_c(self) except -1:
-        self.masking = self.next_key_c(self.new_key)      # may fail, so it comes first
-        return self.out.mark_c(&self.mark, MAX_HEAD)
-
-    cdef int close_c(self, char last) except -1:
-        cdef uint8_t head[MAX_HEAD]
-        cdef int first = FIN | (BINARY if self.raw else TEXT)
-        cdef size_t n
-        cdef uint8_t *p
-        cdef object data
-        if self.said_goodbye:
-            return self.out.rewind_c(&self.mark)      # nothing may follow our close frame
-        p = self.out.reserve_c(1)
-        p[0] = <uint8_t> last
-        self.out.commit_c(1)
-        if self.deflate is not None:
-            data = self.out.since_c(&self.mark, MAX_HEAD)
-            self.out.rewind_c(&self.mark)
-            return self.send_c(first & 15, data)
-        n = self.out.size - self.mark.size - MAX_HEAD
-        if self.masking is not NULL:
-            self.out.mask_c(&self.mark, MAX_HEAD, self.masking)
-        n = write_head(head, first, n, self.masking)
-        return self.out.head_c(&self.mark, MAX_HEAD, head, n)
-
-    cdef int send_c(self, int opcode, object data) except -1:
-        """A message as a frame of its own; `data`: bytes-like."""
-        cdef Payload payload
-        cdef int first = FIN | opcode
-        if self.deflate is not None:
-            data = self.deflate.encode(data if type(data) is bytes else bytes(data))
-            first |= RSV1
-        data = payload_of(data)
-        if type(data) is bytes:
-            return self.write_frame_c(
-                first, data, <const uint8_t *> PyBytes_AS_STRING(data),
-                <size_t> PyBytes_GET_SIZE(data),
-            )
-        payload = <Payload> data
-        return self.write_frame_c(
-            first, payload, <const uint8_t *> payload.view.buf, <size_t> payload.view.len
-        )
+    # -- goodbye -------------------------------------------------------------------------------
 
     cdef bint goodbye_c(self, int code, str reason) except -1:
         cdef bytes text
-        if not self.said_goodbye:
+        if not self.output.said_goodbye:
             text = reason.encode("utf-8", "replace")
             if len(text) > MAX_CONTROL - 2:
                 text = text[:MAX_CONTROL - 2].decode("utf-8", "ignore").encode()
-            self.write_close_c(code, text)
+            self.output.write_close_c(code, text)
         return True
 
     # -- for Python ----------------------------------------------------------------------------
 
     cdef int check_joined_c(self) except -1:
-        if self.out is None:
-            raise RuntimeError("this framing is not part of a connection yet")
+        if self.output.out is None:
+            raise RuntimeError("this framer is not joined to a connection yet")
         return 0
 
     def send_text(self, data, /):
         """Send a text message: a str, or bytes-like UTF-8 (else ValueError); it may be empty.
 
-        Longer ones are sent from where they lie, where they can, and must not change until then.
-        Nothing is sent once we said goodbye.
+        A server sends long messages without a copy: they must not change until they are sent.
+        Nothing is sent after `goodbye`.
         """
         cdef Payload payload
         self.check_joined_c()
@@ -549,28 +456,28 @@ cdef class WebSocketFramer(Framer):
             payload = Payload(data)
             if not kernels.utf8_valid(<const uint8_t *> payload.view.buf, payload.view.len):
                 raise ValueError("a text message that is not UTF-8")
-        if not self.said_goodbye:
-            self.send_c(TEXT, data)
+        if not self.output.said_goodbye:
+            self.output.send_c(TEXT, data)
 
     def send_binary(self, data, /):
         """Send a binary message: a bytes-like object, which may be empty. See `send_text`."""
         self.check_joined_c()
-        if not self.said_goodbye:
-            self.send_c(BINARY, data)
+        if not self.output.said_goodbye:
+            self.output.send_c(BINARY, data)
 
     def ping(self, payload=b"", /):
-        """Send a ping with up to 125 bytes of payload (ValueError for more): the peer answers,
-        and `n_pongs_in` grows."""
+        """Send a ping with up to 125 bytes of payload (ValueError for more). The peer answers with
+        a pong, which `n_pongs_in` counts."""
         cdef bytes data = bytes(payload)
         self.check_joined_c()
         if len(data) > MAX_CONTROL:
             raise ValueError("a ping carries at most 125 bytes")
-        self.write_control_c(
+        self.output.write_control_c(
             PING, <const uint8_t *> PyBytes_AS_STRING(data), <size_t> PyBytes_GET_SIZE(data)
         )
 
     def goodbye(self, int code=1000, str reason="", /):
-        """Send a close frame, once: nothing can be sent behind it, and messages that still come
+        """Send a close frame, once. Nothing can be sent after it, and messages that still arrive
         are dropped. `over` becomes true when the peer has answered.
 
         A reason of more than 123 bytes is cut. ValueError for a code that may not be sent
@@ -578,21 +485,22 @@ cdef class WebSocketFramer(Framer):
         """
         self.check_joined_c()
         if not is_close_code(code):
-            raise ValueError(f"{code} is no close code that can be sent")
+            raise ValueError(f"{code} is not a close code that can be sent")
         self.goodbye_c(code, reason)
 
     def allow_control(self):
-        """Fill up the allowance of control frames: time has passed."""
+        """Reset the count that `max_control` limits: call it at intervals."""
         self.n_control = 0
 
     @property
     def close_code(self):
-        """What the peer closed with: 1005 without a code, 1006 when it vanished; None before."""
+        """The peer's close code: 1005 for none, 1006 when the stream ended without a close frame;
+        None while it is open."""
         if self.peer_code:
             return self.peer_code
         return VANISHED if self.eof else None
 
     @property
     def close_reason(self):
-        """The reason that came with the peer's close code, or an empty string."""
+        """The reason beside the peer's close code, or an empty string."""
         return self.peer_reason

@@ -1,0 +1,6 @@
+from typing import final
+
+from wirespeed._core.framing.writer import FrameWriter
+
+@final
+class WebSocketWriter(FrameWriter): ...
