@@ -33,6 +33,8 @@ cdef class ClientConnection(Endpoint):
     cdef object room_waiters           # deque of futures
     cdef public bint probing           # the only request is server/discover, the first one
     cdef object quiet                  # logs what the server can cause as often as it likes
+    cdef str skipped                   # why a message without a readable id was skipped last
+    cdef double skipped_at
     cdef bint reported                 # requests that nobody answers were logged
     cdef public object answerer        # answers the server's requests (legacy); None: nobody does
     cdef public bint gone              # nothing is sent any more, though the link may still linger
@@ -45,4 +47,5 @@ cdef class ClientConnection(Endpoint):
     cdef int refuse_c(self, Message m) except -1
     cdef int progress_c(self, Waiter waiter, Message m) except -1
     cdef int arm_c(self, double at) except -1
+    cdef str note_c(self, Waiter waiter)
     cdef int write_meta_c(self, Waiter waiter, bint first, bytes more) except -1

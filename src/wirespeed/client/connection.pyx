@@ -25,6 +25,7 @@ from wirespeed._core._simd cimport (
 )
 from wirespeed._core.envelope cimport (
     ERROR,
+    FAULT_REQUEST,
     INVALID,
     NOTIFICATION,
     REQUEST,
@@ -345,11 +346,17 @@ cdef class ClientConnection(Endpoint):
                 self.link.wrote_c()
             if not waiter.future.done():
                 waiter.future.set_exception(
-                    timed_out(waiter.what_c(), waiter.limit, self.exit_note)
+                    timed_out(waiter.what_c(), waiter.limit, self.note_c(waiter))
                 )
         at = self.session.next_deadline()
         if at is not None:
             self.arm_c(at)
+
+    cdef str note_c(self, Waiter waiter):
+        """What else is known about an answer that did not come."""
+        if self.skipped is None or self.skipped_at < waiter.deadline - waiter.limit:
+            return self.exit_note
+        return f"{self.exit_note}; a message of the server was skipped meanwhile: {self.skipped}"
 
     # -- what the link tells -------------------------------------------------------------------
 
@@ -409,6 +416,10 @@ cdef class ClientConnection(Endpoint):
                     "the server reports an error: %r", bytes(memoryview(m.error)[:500]),
                 )
             else:
+                if m.fault_c == FAULT_REQUEST and m.reason is not None:
+                    # an answer whose id was not read looks like this, too
+                    self.skipped_at = <double> self.loop.time()
+                    self.skipped = m.reason
                 self.owner.on_bad_line(m)
             return 0
         waiter = <Waiter> m.token

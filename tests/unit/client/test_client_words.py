@@ -15,7 +15,7 @@ from peer_lab import MODERN_PEER, LinePeer
 
 from wirespeed import Client, Server, Stdio, SyncClient
 from wirespeed.client import VersionMismatch
-from wirespeed.errors import ChildExited, ConnectionClosed, WirespeedError
+from wirespeed.errors import CallTimeout, ChildExited, ConnectionClosed, WirespeedError
 
 Make = Callable[..., Fake]
 
@@ -267,3 +267,31 @@ def test_a_version_that_is_always_refused(run: Run, fake: Make, era: Any) -> Non
 
     run(main())
     assert server.methods == ["server/discover", "server/discover"]
+
+
+@pytest.mark.parametrize("kind", ["deep", "long"])
+def test_an_answer_that_was_skipped_is_named(run: Run, tmp_path: Path, kind: str) -> None:
+    from peer_lab import Talk
+
+    from wirespeed.limits import Limits
+
+    async def give(talk: Talk, message: dict[str, Any]) -> None:
+        value = "[" * 200 + "]" * 200 if kind == "deep" else f'"{"x" * 100_000}"'
+        await talk.write(f'{{"jsonrpc":"2.0","result":{{"x":{value}}},"id":{message["id"]}}}')
+
+    limits = Limits(max_message=65536)
+    why = {"deep": "nested deeper than 128 levels", "long": "65536 bytes"}[kind]
+
+    async def main() -> None:
+        async with (
+            LinePeer(MODERN_PEER | {"tools/call": give}, tmp_path) as peer,
+            Client(peer.url, limits=limits) as client,
+        ):
+            with pytest.raises(WirespeedError, match=why) as caught:
+                await client.call_tool("echo", timeout=0.1)
+            assert "echo" in str(caught.value)
+            with pytest.raises(CallTimeout) as later:
+                await client.request("x/y", timeout=0.02)
+            assert why not in str(later.value)
+
+    run(main())
