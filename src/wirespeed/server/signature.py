@@ -97,33 +97,6 @@ class ToolSpec:
     injection           what is injected beside the arguments; None: nothing
     """
 
-    __slots__ = (
-        "context_index",
-        "context_param",
-        "decoder",
-        "description",
-        "fields",
-        "function",
-        "injection",
-        "input_schema",
-        "input_schema_json",
-        "is_async",
-        "is_async_generator",
-        "is_generator",
-        "kwnames",
-        "lenient",
-        "name",
-        "output_schema",
-        "output_schema_json",
-        "positional",
-        "result",
-        "returns",
-        "struct",
-        "title",
-        "warned",
-        "wraps_async",
-    )
-
     function: Callable[..., Any]
     name: str
     title: str | None

@@ -7,11 +7,14 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from caller_lab import Caller
 
 from wirespeed import Server
+from wirespeed.protocol.revisions import REVISIONS
 from wirespeed.server import Extension, Icon, SignatureError
+from wirespeed.server.discovery import Discovery
 
 LONE = "caf\udce9"  # what os.listdir makes of the bytes "caf\xe9"
 
@@ -162,6 +165,18 @@ def test_tools_without_description_are_named_when_the_server_starts(
     assert "1 of 2 tools have no description, by which models choose: nothing" in caplog.text
 
 
+def test_an_option_that_there_is_not_names_the_nearest_one(server: Server) -> None:
+    with pytest.raises(TypeError, match=r"add_tool\(\) .*'descripton'; did you mean 'description'"):
+        server.add_tool(nothing, descripton="x")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"add_resource\(\) .*'mimetype'; did you mean 'mime_type'"):
+        server.add_resource("a://b", "x", mimetype="text/plain")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"add_prompt\(\) .*'structured'$"):
+        server.add_prompt(nothing, structured=True)  # type: ignore[call-arg]
+    assert not server.tools
+    assert not server.resources
+    assert not server.prompts
+
+
 # -- changes from other threads -------------------------------------------------------------------
 
 
@@ -208,3 +223,21 @@ def test_only_one_of_several_threads_registers_a_name(server: Server) -> None:
         thread.join()
     assert len(server.resources) == 200
     assert len(refused) == 600
+
+
+def test_a_change_while_discovery_is_answered_is_not_lost() -> None:
+    discovery = Discovery("lab", "1")
+    revision = REVISIONS["2026-07-28"]
+    prompts: dict[str, Any] = {}
+
+    def offered_meanwhile() -> dict[str, Any]:
+        discovery.offers["prompts"] = lambda: prompts  # as another thread does
+        discovery.forget()
+        return {}
+
+    discovery.offers["tools"] = offered_meanwhile
+    discovery.offers["prompts"] = lambda: None
+    discovery.discover_result(revision)
+    discovery.offers["tools"] = dict
+    answer = msgspec.json.decode(discovery.discover_result(revision).data)
+    assert "prompts" in answer["capabilities"]
