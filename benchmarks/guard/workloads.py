@@ -1,0 +1,208 @@
+"""The work that the guard counts instructions of, and the program that runs it under callgrind.
+
+``workloads.py NAME=NUMBER …`` runs each workload in a process of its own, forked from one that has
+imported everything. Only public interfaces are used, so that older commits run the same work. The
+client and the server of a workload share one loop and one thread: nothing depends on timing.
+"""
+
+import asyncio
+import gc
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from wirespeed import Client, Server, core
+
+IN_FLIGHT = 64
+NUMBERS = range(1000, 1000 + IN_FLIGHT)
+MODERN = (
+    b'"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",'
+    b'"io.modelcontextprotocol/clientCapabilities":{}},'
+)
+INITIALIZE = (
+    b'{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25",'
+    b'"capabilities":{},"clientInfo":{"name":"guard","version":"1"}}}'
+)
+INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+UPGRADE = (
+    b"GET / HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Protocol: mcp\r\n\r\n"
+)
+
+
+def call_text(number: int, meta: bytes = b"") -> bytes:
+    return (
+        b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{%s"name":"echo",'
+        b'"arguments":{"text":"number %d of a few words"}}}' % (number, meta, number)
+    )
+
+
+def make_server(*, middleware: bool = False) -> Server:
+    server = Server("guard", version="1")
+
+    @server.tool
+    async def echo(text: str) -> str:
+        return text
+
+    if middleware:
+
+        @server.add_middleware
+        async def passes_on(request: Any, call_next: Any) -> Any:
+            return await call_next(request)
+
+    return server
+
+
+class Peer:
+    """A raw client in the loop of the server that it calls."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def ask(self, data: bytes, mark: bytes, n: int) -> None:
+        """Send, and read until ``mark`` has come ``n`` times."""
+        self.writer.write(data)
+        seen = b""
+        while (count := seen.count(mark)) < n:
+            more = await self.reader.read(1 << 20)
+            if not more:
+                raise EOFError(seen[-200:])
+            if b'"error":' in more or b'"isError":true' in more:
+                raise ValueError(more[:500])
+            seen += more
+        if count != n:
+            raise ValueError(f"{count} answers to {n} requests")
+
+    async def calls(self, number: int, batch: bytes) -> None:
+        """Send a batch of `IN_FLIGHT` calls again and again: once to warm up, then ``number``."""
+        for _ in range(0, number + IN_FLIGHT, IN_FLIGHT):
+            await self.ask(batch, b'"result":', IN_FLIGHT)
+
+
+async def stop(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def over_unix(server: Server, number: int, *, modern: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/s"
+        serving = asyncio.ensure_future(server.serve(f"unix:{path}"))
+        while not os.path.exists(path):
+            await asyncio.sleep(0.01)
+        peer = Peer(*await asyncio.open_unix_connection(path))
+        if not modern:
+            await peer.ask(INITIALIZE + b"\n", b'"result":', 1)
+            peer.writer.write(INITIALIZED + b"\n")
+        meta = MODERN if modern else b""
+        await peer.calls(number, b"".join(call_text(n, meta) + b"\n" for n in NUMBERS))
+        await stop(serving)
+
+
+async def server_legacy(number: int) -> None:
+    await over_unix(make_server(), number, modern=False)
+
+
+async def server_modern(number: int) -> None:
+    await over_unix(make_server(), number, modern=True)
+
+
+async def middleware(number: int) -> None:
+    await over_unix(make_server(middleware=True), number, modern=False)
+
+
+def frame(text: bytes) -> bytes:
+    """A masked text frame (RFC 6455) of up to 64 KiB."""
+    key = b"\x11\x22\x33\x44"
+    size = len(text)
+    head = bytes([0x81, 0x80 | size]) if size < 126 else b"\x81\xfe" + size.to_bytes(2, "big")
+    return head + key + bytes(byte ^ key[i & 3] for i, byte in enumerate(text))
+
+
+async def websocket(number: int) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    serving = asyncio.ensure_future(make_server().serve(f"ws://127.0.0.1:{port}/"))
+    while True:
+        try:
+            peer = Peer(*await asyncio.open_connection("127.0.0.1", port))
+        except ConnectionRefusedError:
+            await asyncio.sleep(0.01)
+        else:
+            break
+    await peer.ask(UPGRADE % port, b"\r\n\r\n", 1)
+    await peer.ask(frame(INITIALIZE), b'"result":', 1)
+    peer.writer.write(frame(INITIALIZED))
+    await peer.calls(number, b"".join(frame(call_text(n)) for n in NUMBERS))
+    await stop(serving)
+
+
+async def client(number: int) -> None:
+    async def calls(client: Client, first: int, n: int) -> None:
+        for i in range(first, first + n):
+            result = await client.call_tool("echo", {"text": f"number {i:06}"})
+            if result.is_error:
+                raise ValueError(result)
+
+    async with Client(make_server()) as one:
+        await one.list_tools()
+        await calls(one, 0, 8)
+        await asyncio.gather(*(calls(one, i * number, number // 8) for i in range(8)))
+
+
+async def scan(number: int) -> None:
+    chunk = b"".join(call_text(n) + b"\n" for n in NUMBERS)
+    reader = core.MessageReader(limits=core.Limits())
+    for _ in range(0, number, IN_FLIGHT):
+        reader.receive_data(chunk)
+        if sum(1 for message in reader if message.method == "tools/call") != IN_FLIGHT:
+            raise ValueError("messages are missing")
+
+
+WORKLOADS: dict[str, tuple[Callable[[int], Awaitable[None]], int]] = {
+    "scan": (scan, 25600),
+    "server, 2025-11-25": (server_legacy, 640),
+    "server, 2026-07-28": (server_modern, 640),
+    "middleware": (middleware, 640),
+    "WebSocket server": (websocket, 640),
+    "client": (client, 320),
+}
+
+
+def run(name: str, number: int) -> None:
+    gc.collect()
+    gc.disable()
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        runner.run(WORKLOADS[name][0](number))  # type: ignore[arg-type]
+
+
+def main(arguments: list[str]) -> int:
+    run("client", 8)  # imports what a first use imports
+    failed = 0
+    for argument in arguments:
+        name, _, number = argument.rpartition("=")
+        print(name, number, end=" ", flush=True)
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                run(name, int(number))
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+        print(pid, flush=True)
+        failed |= os.waitpid(pid, 0)[1]
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
