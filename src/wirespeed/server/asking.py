@@ -40,13 +40,13 @@ __all__ = ["MAX_ROUNDS", "Asker", "DirectAsker", "How", "RoundsAsker", "asker_of
 logger = logging.getLogger("wirespeed.server")
 
 MAX_ROUNDS = 10
-"""How often a handler of the explicit form may ask for one request of a legacy client."""
+"""How often a handler that returns `InputRequired` may ask during one request (legacy eras)."""
 
-# Operations whose requests may be answered with questions, by their methods.
+# The methods of operations whose requests may be answered with questions.
 _METHODS = {"tool": "tools/call", "prompt": "prompts/get", "resource": "resources/read"}
 
-# In a request state a mark begins with the method's letter: capital in the explicit form, whose
-# answers go to the handler as they are.
+# In a request state a mark begins with a letter for the method. It is a capital letter for
+# questions of `InputRequired`.
 _LETTERS = {ELICIT: "e", CREATE_MESSAGE: "s", LIST_ROOTS: "r"}
 _OF_LETTER = {letter: method for method, letter in _LETTERS.items()}
 
@@ -54,7 +54,7 @@ _encode = msgspec.json.Encoder(enc_hook=enc_hook).encode
 
 
 class _Target(msgspec.Struct):
-    """What of a request's params a request state is bound to."""
+    """The members of params that a request state is bound to."""
 
     name: Any = None
     uri: Any = None
@@ -65,14 +65,14 @@ _target = msgspec.json.Decoder(_Target).decode
 
 
 class _Unfit(InvalidResponse, ProtocolError):
-    """An answer of ``inputResponses`` that does not fit its question: a fault of the request."""
+    """An answer in ``inputResponses`` that does not fit its question: an invalid request."""
 
     def __init__(self, message: str) -> None:
         ProtocolError.__init__(self, codes.INVALID_PARAMS, message)
 
 
 class How(NamedTuple):
-    """How to ask, beside what: see `Context.elicit`."""
+    """How a question is asked: see `Context.elicit`."""
 
     timeout: float | None = None
     on_progress: OnProgress | None = None
@@ -90,7 +90,7 @@ class Asker:
         self._rounds = 0
 
     async def ask(self, question: InputRequest, how: How) -> Any:
-        """The client's answer, typed. MissingCapability: it cannot be asked this, and is not."""
+        """The client's answer, typed. MissingCapability: the client cannot be asked this."""
         params = question.encoded(self.capabilities, self.version)
         self._check_running()
         if self.call.asker is not None:
@@ -114,19 +114,19 @@ class Asker:
         )
 
     async def put(self, question: InputRequest, params: bytes, how: How) -> Any:
-        """Ask, in the way of the era."""
+        """Ask in the form of the era."""
         raise NotImplementedError
 
     async def require(self, required: InputRequired) -> bool:
-        """Ask what a handler of the explicit form has given back. Whether to call it again."""
+        """Ask the questions of an `InputRequired`. Returns whether to call the handler again."""
         return await self._drive(required)
 
     async def _drive(self, required: InputRequired) -> bool:
-        """Ask all of it here and now, and keep the answers for the handler."""
+        """Ask all questions at once, and keep the answers for the handler."""
         self._rounds += 1
         if self._rounds > MAX_ROUNDS:
             raise LimitExceeded(f"the handler asked more than {MAX_ROUNDS} times")
-        if not required.requests:  # it only wants to be called again
+        if not required.requests:  # the handler polls
             await asyncio.sleep(min(1.0, 0.05 * 2 ** (self._rounds - 1)))
         encoded = self._encoded(required)
         self._check_running()
@@ -137,7 +137,7 @@ class Asker:
         try:
             answers = await asyncio.gather(*waiting)
         finally:
-            for one in waiting:  # after an error the others are not waited for
+            for one in waiting:  # after an error the others are withdrawn
                 one.cancel()
         self.responses = dict(zip(encoded, answers, strict=True))
         self.state = None if required.state is None else _as_json(required.state)
@@ -151,7 +151,7 @@ class Asker:
         return question.plain_answer(data)
 
     async def _request(self, question: InputRequest, params: bytes, how: How) -> bytes:
-        """The result of a request of ours (legacy eras)."""
+        """The result of a request of the server (legacy eras)."""
         connection, method = self.call.connection, question.method
         if how.on_progress is not None:
             from wirespeed.server.progress import heard
@@ -168,21 +168,21 @@ class Asker:
 
 
 class DirectAsker(Asker):
-    """By requests to the client: the legacy eras."""
+    """Asks by requests to the client: the legacy eras."""
 
     async def put(self, question: InputRequest, params: bytes, how: How) -> Any:
         return question.answer(await self._request(question, params, how))
 
 
 class RoundsAsker(Asker):
-    """By answering the request with the questions: 2026-07-28.
+    """Asks by answering the request with the questions: 2026-07-28.
 
-    The first question without an answer waits for one turn of the loop, so that questions asked
-    side by side (`asyncio.gather`) go together. Each has a key (its kind, and how many of that kind
-    were asked before) and a mark (a digest of what is asked); an answer counts only for the same
-    key and mark, so a handler that asks something else this time does not get a wrong answer.
+    The first question without an answer waits for one turn of the loop, so that concurrent
+    questions (`asyncio.gather`) are sent together. A question has a key (its kind and a number) and
+    a mark (a digest of the question). An answer is valid for the same key and mark only, so a
+    handler that asks another question in this round does not get a wrong answer.
 
-    ProtocolError -32602: what the request brought of an earlier round is not valid.
+    ProtocolError -32602: the request has an invalid ``requestState`` or ``inputResponses``.
     """
 
     def __init__(self, context: Context, call: Call, params: Any) -> None:
@@ -199,7 +199,7 @@ class RoundsAsker(Asker):
         if brought is not None and brought.requestState is not None:
             self._take(brought.requestState, brought.inputResponses or {})
 
-    # -- what earlier rounds left ----------------------------------------------------------------
+    # -- earlier rounds --------------------------------------------------------------------------
 
     @property
     def _sealer(self) -> Sealer:
@@ -207,7 +207,7 @@ class RoundsAsker(Asker):
         return sealer
 
     def _bound(self) -> str:
-        """What a request state of this request is bound to."""
+        """The binding of the request states of this request."""
         if self._binding is None:
             call = self.call
             target = _target(b"{}" if self._params is None else self._params)
@@ -229,11 +229,11 @@ class RoundsAsker(Asker):
             for key, (mark, data) in known.items():
                 self._know(key, mark, data)
         for key, mark in held.asked.items():
-            if key in responses:  # otherwise it will be asked again
+            if key in responses:  # otherwise the question is asked again
                 self._know(key, mark, responses[key])
 
     def _know(self, key: str, mark: str, data: Raw) -> None:
-        """Keep an answer. ProtocolError: it is none."""
+        """Keep an answer. ProtocolError: it is malformed."""
         try:
             answer = answer_of(_OF_LETTER[mark[0].lower()], data)
         except (msgspec.DecodeError, RecursionError) as exc:
@@ -261,7 +261,7 @@ class RoundsAsker(Asker):
                 except InvalidResponse as exc:
                     raise _Unfit(str(exc)) from exc
             logger.warning(
-                "%s %s: question %s is not the one of the round before, so it is asked anew",
+                "%s %s: question %s differs from the one of the round before, so it is asked again",
                 self.call.operation.kind,
                 self.call.operation.name,
                 key,
@@ -275,10 +275,10 @@ class RoundsAsker(Asker):
         self._asked[key] = (question, mark, params)
         waiting: asyncio.Future[bytes] = loop.create_future()
         self._waiting.append(waiting)
-        return question.answer(await waiting)  # ends with the handler's cancellation, mostly
+        return question.answer(await waiting)  # usually cancelled with the handler
 
     def _finish(self) -> None:
-        """All questions of this turn are there: answer the request with them."""
+        """The turn is over: answer the request with its questions."""
         waiting, self._waiting = self._waiting, []
         asked, self._asked = self._asked, {}
         if self.call.asker is not None and not self.call.ended:
@@ -290,7 +290,7 @@ class RoundsAsker(Asker):
                 _connect(relayed, one)
             return
         if not self.call.ended:
-            # a handler of the explicit form sees what it saw in this round
+            # in the next round, a handler that also returns InputRequired sees the same answers
             state = RequestState(
                 asked={key: mark for key, (_, mark, _) in asked.items()},
                 answers=self._answers,
@@ -346,17 +346,17 @@ class RoundsAsker(Asker):
 
 
 def asker_of(context: Context, call: Call) -> Asker:
-    """How questions of this call are asked. ProtocolError -32602: see `RoundsAsker`."""
+    """The asker of a call. ProtocolError -32602: see `RoundsAsker`."""
     if call.revision.modern:
         return RoundsAsker(context, call, context._params)
     return DirectAsker(context, call)
 
 
 def explicit(spec: ToolSpec, where: str) -> None:
-    """Make a function that may give `InputRequired` one that is called again with the answers."""
+    """Call the function of a spec again, with the answers, when it returns `InputRequired`."""
     if spec.context_index < 0:
         raise SignatureError(
-            f"{where}: what gives InputRequired must take a Context, to see the answers"
+            f"{where}: a function that returns InputRequired must take a Context for the answers"
         )
     function, names = spec.function, spec.kwnames
     start = None if spec.is_async else launcher_of(spec)
@@ -371,13 +371,13 @@ def explicit(spec: ToolSpec, where: str) -> None:
             if type(value) is not InputRequired:
                 return value
             if not await context._asking().require(value):
-                return None  # answered already
+                return None  # the request was answered
 
     spec.replace_function(rounds)
 
 
 def _connect(source: asyncio.Future[bytes], target: asyncio.Future[bytes]) -> None:
-    """Let one end as the other does: its result, its error, a cancellation both ways."""
+    """Give the outcome of one future to another one, and cancellations both ways."""
 
     def ended(_: Any) -> None:
         if target.done():
@@ -397,10 +397,10 @@ def _connect(source: asyncio.Future[bytes], target: asyncio.Future[bytes]) -> No
 
 
 def _object(members: Mapping[str, bytes]) -> bytes:
-    """A JSON object of members that are JSON text already."""
+    """A JSON object of members that are JSON text."""
     return b"{%b}" % b",".join(b"%b:%b" % (_encode(key), text) for key, text in members.items())
 
 
 def _as_json(value: Any) -> Any:
-    """What a value is after a round trip, as in the other era."""
+    """A value after a round trip through JSON, as in the modern era."""
     return msgspec.json.decode(_encode(value))

@@ -1,6 +1,6 @@
-"""Typed classes as forms that a client shows to its user (client/elicitation, "Form Mode").
+"""Classes as forms that a client shows to its user (client/elicitation, "Form Mode").
 
-A form is a flat object. The rules, type -> field:
+A form is a flat object. Types and their fields:
 
 =======================================  ==========================================================
 ``str``, ``UUID``, ``Decimal``, ``time`` text; `Email` and `Uri` with their format; ``date`` and
@@ -13,13 +13,13 @@ of those
 ``T | None``                             the same, and may be left empty
 =======================================  ==========================================================
 
-The class is a struct, dataclass, attrs class, ``TypedDict`` or pydantic model. One of the types
-above on its own makes a form with the one field "value". None makes a form without fields, which
-only asks for consent.
+The class is a struct, dataclass, attrs class, ``TypedDict`` or pydantic model. A single type of
+the table is a form with the one field "value". None is a form without fields, which only asks for
+consent.
 
-Titles, descriptions, lengths, bounds and defaults reach the user; what a form cannot express
-(a pattern for clients before 2025-11-25, ``multiple_of``, validators) is checked when the answer
-comes. Anything else is refused: `SignatureError` names the field.
+Titles, descriptions, lengths, bounds and defaults are sent with the form. Rules that a form cannot
+express (a pattern for clients before 2025-11-25, ``multiple_of``, validators) are checked against
+the answer. Other types are refused: `SignatureError` names the field.
 """
 
 from __future__ import annotations
@@ -51,38 +51,38 @@ T = TypeVar("T")
 Email = Annotated[
     str, msgspec.Meta(pattern=r"^[^@\s]+@[^@\s]+$", extra_json_schema={"format": "email"})
 ]
-"""Text that a form asks for as a mail address; the answer must look like one."""
+"""A mail address in a form. The answer must look like one."""
 
 Uri = Annotated[
     str, msgspec.Meta(pattern=r"^[A-Za-z][A-Za-z0-9+.-]*:\S+$", extra_json_schema={"format": "uri"})
 ]
-"""Text that a form asks for as a URI; the answer must look like one."""
+"""A URI in a form. The answer must look like one."""
 
 _DEFS = "#/$defs/"
 _FORMATS = ("email", "uri", "date", "date-time")
-_MAX_FORMS = 256  # classes whose forms are kept
+_MAX_FORMS = 256  # forms in the cache
 
 
 def titles(names: Mapping[str, str]) -> msgspec.Meta:
-    """Names for people, by option, to stand in ``Annotated`` beside a ``Literal`` or ``Enum``::
+    """Titles of options, for ``Annotated`` beside a ``Literal`` or ``Enum``::
 
         size: Annotated[Literal["s", "m"], titles({"s": "Small", "m": "Medium"})]
 
-    All options need one. For a field of a pydantic model give ``json_schema_extra`` what this
-    holds as ``extra_json_schema``.
+    Every option needs a title. For a field of a pydantic model, pass the ``extra_json_schema`` of
+    the returned value as ``json_schema_extra``.
     """
     options = [{"const": option, "title": title} for option, title in names.items()]
     return msgspec.Meta(extra_json_schema={"oneOf": options})
 
 
 class Form(Generic[T]):
-    """What is asked, and the class that answers become.
+    """A form, and the class of its answers.
 
     Attributes:
-        name: What to call the form in messages.
+        name: The name of the form in messages.
         schema: ``requestedSchema`` for 2025-11-25 and later.
-        plain_schema: The same for 2025-06-18, or None where ``unplain`` names the first field
-            that revision has no form for.
+        plain_schema: The same for 2025-06-18; None if that revision cannot express the field that
+            ``unplain`` names.
     """
 
     def __init__(self, tp: Any) -> None:
@@ -126,8 +126,8 @@ class Form(Generic[T]):
             self.plain_schema = self.schema | {"properties": plain}
 
     def decode(self, content: Mapping[str, Any] | None) -> T:
-        """An accepted form as the class. `InvalidResponse`: it does not fit; the text names the
-        field. Members that were not asked for are ignored."""
+        """The content of an accepted form as the class. `InvalidResponse`: it does not fit; the
+        text names the field. Members that the form does not have are ignored."""
         if self._decode is None:
             return None  # type: ignore[return-value]
         values = dict(content or {})
@@ -146,7 +146,7 @@ class Form(Generic[T]):
 
 
 def form_of(tp: Any) -> Form[Any]:
-    """The `Form` of a class, made once. `SignatureError`: it is none."""
+    """The `Form` of a class, cached. `SignatureError`: the class is not a form."""
     try:
         hash(tp)
     except TypeError:
@@ -163,7 +163,7 @@ _NO_FIELDS: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 def _root(tp: Any) -> dict[str, Any] | None:
-    """The schema of an object, with the definitions that it uses; None for another type."""
+    """The schema of an object with its definitions; None for another type."""
     (schema,), components = build_schemas([tp])
     if "$ref" in schema:
         schema = components[schema["$ref"][len(_DEFS) :]]
@@ -171,12 +171,12 @@ def _root(tp: Any) -> dict[str, Any] | None:
 
 
 def _hints(tp: Any) -> dict[str, Any]:
-    """Annotations by the fields' names on the wire, for what the schema does not keep: the order
-    of options, and that a text is a time. Where they cannot be had, the schema alone counts."""
+    """Annotations by the names of fields on the wire, for facts that the schema lacks: the order
+    of options, and that a text is a time. Empty if the annotations cannot be resolved."""
     try:
         found = typing.get_type_hints(tp, include_extras=True)
         fields = getattr(msgspec.inspect.type_info(tp), "fields", ())
-    except Exception:  # names that only the author's scope knows
+    except Exception:  # names of the author's local scope
         return {}
     return {field.encode_name: found.get(field.name) for field in fields}
 
@@ -220,7 +220,7 @@ class _Field:
             self.schema["default"] = default
 
     def _resolve(self, schema: Any) -> dict[str, Any]:
-        """References followed. What a definition says about itself is not about the field."""
+        """Follow references. Title and description of a definition are not those of the field."""
         resolved: dict[str, Any] = dict(schema)
         while "$ref" in resolved:
             target = self.defs[resolved.pop("$ref")[len(_DEFS) :]]
@@ -273,7 +273,7 @@ class _Field:
         return result
 
     def _ordered(self, values: list[Any]) -> list[Any]:
-        """Options in their author's order; msgspec sorts them."""
+        """Options in the order of the class; msgspec sorts them."""
         declared: list[Any] = []
         for part in self.hints:
             if typing.get_origin(part) is Literal:
@@ -292,7 +292,7 @@ class _Field:
                 schema[key] = source[key]
         form = source.get("format")
         if form is None and datetime.datetime in self.hints and not self._naive():
-            form = "date-time"  # msgspec says so only where a time zone is demanded
+            form = "date-time"  # msgspec only writes it if a time zone is required
         if form in _FORMATS:
             schema["format"] = form
         elif "pattern" in source:
@@ -332,7 +332,7 @@ def _number(source: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain(schema: dict[str, Any]) -> dict[str, Any]:
-    """One property as 2025-06-18 has it: ``enumNames``, defaults of booleans alone."""
+    """One property in 2025-06-18: ``enumNames``, and defaults of booleans only."""
     plain = dict(schema)
     if named := plain.pop("oneOf", None):
         plain["enum"] = [option["const"] for option in named]

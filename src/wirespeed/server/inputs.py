@@ -1,4 +1,4 @@
-"""The explicit form of asking the client: a handler gives its questions back as its result."""
+"""`InputRequired`: a handler returns its questions as its result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["InputRequired", "split_annotation"]
 
 
 class InputRequired:
-    """What a handler gives when it cannot go on without the client (2026-07-28 basic/patterns/mrtr,
+    """What a handler returns when it needs input of the client (2026-07-28 basic/patterns/mrtr,
     "InputRequiredResult")::
 
         @server.tool
@@ -24,17 +24,17 @@ class InputRequired:
                 return InputRequired({"seat": ElicitRequest("Which seat?", Seat)}, state={"to": to})
             return f"booked {answer.as_form(Seat)}"
 
-    The handler is called again with the same arguments; ``ctx.input_responses`` has the answers of
-    the last round by the same keys (one may be missing: ask again), ``ctx.request_state`` the
-    value. Clients of older revisions are asked by requests in between: the handler sees no
-    difference. Its return annotation must name this class, and it must take a `Context`.
+    The handler is called again with the same arguments. ``ctx.input_responses`` has the answers of
+    the last round by the same keys (an answer may be missing: ask again), ``ctx.request_state`` the
+    state. Clients of older revisions get the questions as requests; the handler sees no difference.
+    Its return annotation must name this class, and it must take a `Context`.
 
     Args:
-        requests: Questions by keys of one's own: `ElicitRequest`, `SampleRequest`, `RootsRequest`.
-        state: Any JSON value for the next round. The client carries it: it cannot change it, but
-            it can read it. None for none.
+        requests: `ElicitRequest`, `SampleRequest` and `RootsRequest` by keys of your choice.
+        state: A JSON value for the next round. The client keeps it: it can read the value, but not
+            change it. None for no state.
 
-    ValueError: neither is given. TypeError: a request is none.
+    ValueError: neither is given. TypeError: a value of *requests* is not a request.
     """
 
     __slots__ = ("requests", "state")
@@ -47,7 +47,7 @@ class InputRequired:
         self.requests: dict[str, InputRequest] = dict(requests or {})
         for key, question in self.requests.items():
             if not isinstance(key, str) or not hasattr(question, "encoded"):
-                raise TypeError(f"{key!r}: {question!r} is no question with a key")
+                raise TypeError(f"{key!r}: {question!r} is not a request with a string key")
         self.state = state
 
     def __repr__(self) -> str:
@@ -55,8 +55,8 @@ class InputRequired:
 
 
 def split_annotation(returns: Any) -> tuple[bool, Any]:
-    """Whether a return annotation names `InputRequired`, and what it says else; None for nothing
-    else."""
+    """Whether a return annotation names `InputRequired`, and the rest of the annotation; None if
+    there is no other type."""
     if returns is InputRequired:
         return True, None
     if typing.get_origin(returns) not in (typing.Union, types.UnionType):

@@ -1,4 +1,3 @@
-
 from wirespeed._core.envelope import Message
 from wirespeed.protocol.messages import RoundInput, TaskInput
 from wirespeed.protocol.revisions import Revision

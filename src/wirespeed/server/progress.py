@@ -1,5 +1,5 @@
-"""How far a client is with what this server asked of it (basic/utilities/progress of the legacy
-revisions; in 2026-07-28 only servers tell of progress)."""
+"""Progress of a client with a request of the server (basic/utilities/progress of the legacy
+revisions; in 2026-07-28 only servers report progress)."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ _decode = msgspec.json.Decoder(_Progress).decode
 
 
 def checked(on_progress: OnProgress) -> None:
-    """TypeError: it cannot be called with progress."""
+    """TypeError: *on_progress* is not a plain function."""
     if not callable(on_progress) or inspect.iscoroutinefunction(on_progress):
         raise TypeError("on_progress must be a plain function")
 
 
 @contextlib.contextmanager
 def heard(connection: Serving, params: bytes, on_progress: OnProgress) -> Iterator[bytes]:
-    """*params*, the JSON text of an object without ``_meta``, with a progress token. While this
-    lasts ``on_progress`` is called with what the client tells; only with progress that rises."""
+    """*params*, the JSON text of an object without ``_meta``, with a progress token. Within the
+    block ``on_progress`` is called with the client's notifications whose progress rises."""
     last = -math.inf
 
     def risen(progress: float, total: float | None, message: str | None) -> None:
@@ -71,7 +71,7 @@ def heard(connection: Serving, params: bytes, on_progress: OnProgress) -> Iterat
 
 
 def _told(waiting: dict[int | str, OnProgress], message: Message) -> None:
-    """notifications/progress. What is malformed, or of no question under way, is ignored."""
+    """notifications/progress. Malformed notifications and unknown tokens are ignored."""
     raw = message.params
     try:
         told = _decode(b"{}" if raw is None else raw)
@@ -83,4 +83,4 @@ def _told(waiting: dict[int | str, OnProgress], message: Message) -> None:
     try:
         on_progress(told.progress, told.total, told.message)
     except Exception:
-        logger.exception("a function for the progress of a question failed")
+        logger.exception("on_progress failed")

@@ -1,7 +1,8 @@
-"""What a handler may ask its client, and what it gets: typed questions and answers.
+"""The requests that a handler may make of its client, and their answers, typed: elicitation,
+sampling, roots.
 
-client/elicitation, client/sampling, client/roots of each revision; what a revision does not have
-is left out or refused here, by the tables of `wirespeed.protocol.asking_rules`.
+Sources: client/elicitation, client/sampling, client/roots of each revision. Members that a revision
+lacks are left out or refused by the tables of `wirespeed.protocol.asking_rules`.
 """
 
 from __future__ import annotations
@@ -64,10 +65,9 @@ class Elicited(msgspec.Struct, Generic[T], frozen=True):
     """What the user did with a form or a link.
 
     Attributes:
-        action: "accept": sent the form, or agreed to open the link (what happens there is another
-            matter); "decline": said no; "cancel": closed it without a choice.
-        content: What a form was filled in with, as the class that was asked for; None unless it
-            was accepted.
+        action: "accept": the user sent the form, or agreed to open the link (not that anything was
+            done there); "decline": the user refused; "cancel": the user closed it without a choice.
+        content: The content of an accepted form, as the class that was asked for; otherwise None.
     """
 
     action: Literal["accept", "decline", "cancel"]
@@ -79,8 +79,8 @@ class Elicited(msgspec.Struct, Generic[T], frozen=True):
         return self.action == "accept"
 
     def as_form(self, form: type[U]) -> U | None:
-        """The content as this class, for answers of the explicit form, whose content is a dict.
-        InvalidResponse: it does not fit."""
+        """The content as this class, for answers to `InputRequired`, whose content is a dict.
+        InvalidResponse: the content does not fit."""
         if self.action != "accept":
             return None
         content: Any = self.content
@@ -89,13 +89,13 @@ class Elicited(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Sampled(msgspec.Struct, frozen=True):
-    """What the client's model said.
+    """The message that the client's model generated.
 
     Attributes:
-        role: Nearly always "assistant".
-        content: One block, or a list of blocks where tools were offered.
-        model: The model's name.
-        stop_reason: "endTurn", "stopSequence", "maxTokens", "toolUse", or another one, or None.
+        role: "assistant", with rare exceptions.
+        content: One block, or a list of blocks if tools were offered.
+        model: The name of the model.
+        stop_reason: "endTurn", "stopSequence", "maxTokens", "toolUse", another reason, or None.
     """
 
     role: Literal["user", "assistant"]
@@ -115,7 +115,7 @@ class Sampled(msgspec.Struct, frozen=True):
 
     @property
     def message(self) -> SamplingMessage:
-        """The same as a message, to go on with the conversation."""
+        """The answer as a message, to continue the conversation."""
         return SamplingMessage(self.role, self.content)
 
 
@@ -125,7 +125,7 @@ _listed = msgspec.json.Decoder(ListRootsResult).decode
 
 
 def answer_of(method: str, data: Any) -> Elicited[dict[str, Any]] | Sampled | list[Root]:
-    """A result as the client sent it. `msgspec.DecodeError`: it is none of that method's."""
+    """A result as the client sent it. `msgspec.DecodeError`: it is not a result of that method."""
     if method == ELICIT:
         result = _elicited(data)
         content = (result.content or {}) if result.action == "accept" else None
@@ -136,35 +136,35 @@ def answer_of(method: str, data: Any) -> Elicited[dict[str, Any]] | Sampled | li
     return _listed(data).roots
 
 
-# -- questions ------------------------------------------------------------------------------------
+# -- requests -------------------------------------------------------------------------------------
 
 
 def missing(required: dict[str, Any], version: str, text: str | None = None) -> MissingCapability:
-    """The error for a question that a client cannot be asked, with the code of its era."""
+    """The error for a request that the client did not declare, with the code of its era."""
     modern = REVISIONS[version].modern
     code = codes.MISSING_CLIENT_CAPABILITY if modern else codes.INTERNAL_ERROR
     return MissingCapability(required, text, code=code)
 
 
 class InputRequest:
-    """Something to ask the client."""
+    """A request to the client (``InputRequest`` of 2026-07-28)."""
 
     __slots__ = ()
 
     method: ClassVar[str]
     kind: ClassVar[str]
-    """What its key begins with where the engine chooses it."""
+    """The beginning of its key, if the engine chooses the key."""
 
     def params(self) -> Params:
         """The parameters, as the newest revision has them."""
         raise NotImplementedError
 
     def fit(self, params: Params, version: str, capabilities: Mapping[str, Any]) -> Params:
-        """*params* as another revision and this client have them."""
+        """*params* in the form of another revision and of this client."""
         return params
 
     def encoded(self, capabilities: Mapping[str, Any], version: str) -> bytes:
-        """The parameters as JSON text for a client. MissingCapability: it cannot be asked this."""
+        """The parameters as JSON text for a client. MissingCapability: it did not declare this."""
         params = self.params()
         required = missing_capability(self.method, params, capabilities, version)
         if required is not None:
@@ -172,11 +172,11 @@ class InputRequest:
         return _encode(self.fit(params, version, capabilities))
 
     def answer(self, data: bytes) -> Any:
-        """The client's result, as whoever asked wants it. InvalidResponse: it is none."""
+        """The client's result, typed. InvalidResponse: it does not fit."""
         return self.plain_answer(data)
 
     def plain_answer(self, data: bytes) -> Elicited[dict[str, Any]] | Sampled | list[Root]:
-        """The client's result, whatever the form was. InvalidResponse: it is none."""
+        """The client's result without the form's type. InvalidResponse: it is malformed."""
         try:
             return answer_of(self.method, data)
         except (msgspec.DecodeError, RecursionError) as exc:
@@ -187,9 +187,9 @@ class InputRequest:
 class ElicitRequest(InputRequest):
     """Ask the user to fill in a form, or with *url* to open a link.
 
-    *form* is a class with flat fields (see `wirespeed.server.forms`), or None for mere consent.
-    *elicitation_id* names the elicitation in 2025-11-25, the only revision that has it; by default
-    it is random.
+    *form* is a class with flat fields (see `wirespeed.server.forms`); None only asks for consent.
+    *elicitation_id* identifies the elicitation in 2025-11-25, the only revision that has it. It is
+    random by default.
     """
 
     __slots__ = ("elicitation_id", "form", "message", "url")
@@ -245,7 +245,7 @@ class ElicitRequest(InputRequest):
 def links_required(
     links: Sequence[ElicitRequest], capabilities: Mapping[str, Any], version: str
 ) -> ProtocolError:
-    """Error -32042 with these links, or `MissingCapability` for a client that does not know it."""
+    """Error -32042 with these links. `MissingCapability` for a client of another revision."""
     encoded = [link.encoded(capabilities, version) for link in links]
     if not RULES[version].elicitation_id:
         return missing(
@@ -258,7 +258,7 @@ def links_required(
 
 
 class SampleRequest(InputRequest):
-    """Ask the client's model; the arguments are those of `Context.sample`."""
+    """Ask the client's model. The arguments are those of `Context.sample`."""
 
     __slots__ = ("_params",)
 
@@ -311,7 +311,7 @@ class SampleRequest(InputRequest):
         rules, fitted = RULES[version], self._params
         declared = capabilities.get("sampling") or {}
         if rules.tools and "context" not in declared and fitted.include_context != "none":
-            # a wish that the client may ignore anyway, and should not get undeclared
+            # not declared, so it should not be sent; a client may ignore it anyway
             fitted = msgspec.structs.replace(fitted, include_context=None)
         messages = [fit_message(message, version) for message in fitted.messages]
         tools = fitted.tools
@@ -327,7 +327,7 @@ class SampleRequest(InputRequest):
 
 
 def _tool(tool: Any) -> dict[str, Any]:
-    """A tool to offer to a model: an object as tools/list has it, or a server's own tool."""
+    """A tool to offer to a model: an object of tools/list, or a tool of this server."""
     if isinstance(tool, Mapping):
         return dict(tool)
     entry: dict[str, Any] = msgspec.to_builtins(getattr(tool, "entry", tool), enc_hook=enc_hook)
@@ -335,7 +335,7 @@ def _tool(tool: Any) -> dict[str, Any]:
 
 
 class RootsRequest(InputRequest):
-    """Ask which directories and files the client considers relevant."""
+    """Ask for the directories and files that the client considers relevant."""
 
     __slots__ = ()
 

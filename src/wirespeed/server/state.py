@@ -1,22 +1,22 @@
-"""``requestState``: what a server must remember between two rounds, kept by its client.
+"""``requestState``: the state of a server between two rounds, kept by its client.
 
 basic/patterns/mrtr of 2026-07-28 ("Server Requirements"): the client echoes the text of the last
-round, and the server takes it for attacker-controlled input. Ours is readable but cannot be made
-or changed by others: compact JSON behind its HMAC-SHA256, as base64url without padding::
+round, which the server treats as attacker-controlled input. The text can be read by the client, but
+not be made or changed: compact JSON behind its HMAC-SHA256, as base64url without padding::
 
     base64url( mac[32] + [1, expires, nonce, binding, asked, answers, given, state?] )
 
-* The key is derived from the server's secret and its name, so a secret shared by several servers
-  does not make their states interchangeable. Of several secrets the first seals and all open.
+* The key is derived from the server's secret and name, so servers that share a secret do not accept
+  each other's states. With several secrets the first seals, and all open.
 * ``binding`` is a digest of the client's principal and of the request (method, name or URI,
-  arguments in canonical form): another user, another tool, other arguments are refused.
-  Clients without credentials are one user, as far as can be told.
+  arguments in canonical form). A state is refused for another user, tool or other arguments.
+  Clients without credentials count as the same user.
 * ``expires`` is wall-clock time, so that all processes of a server agree.
-* Every refusal is error -32602 with the same few words; the reason is logged at level debug.
+* Every refusal is error -32602 with the same text. The reason is logged at level debug.
 
-A state may be presented again while it lives: a client whose connection broke repeats its retry.
-What must happen at most once must be made sure where it happens, or with ``single_use``: then a
-state opens once in this process (other processes do not know), also if that request is lost.
+A state may be used again while it lives: a client repeats its request after a broken connection.
+An effect that must happen once needs a check of its own, or ``single_use``: then each process opens
+a state once, also if that request is lost.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ _sorted = msgspec.json.Encoder(order="sorted").encode
 
 
 class RequestState(msgspec.Struct):
-    """What a request state remembers.
+    """The content of a request state.
 
     Attributes:
-        asked: Questions of the last round that wait for an answer: key -> mark of the question.
-        answers: Answers of all earlier rounds: key -> mark of the question, result as JSON.
-        given: The same, of the handler's own keys in the explicit form (`InputRequired`).
-        state: The handler's own value as JSON, of the explicit form.
+        asked: The open questions of the last round: key -> mark of the question.
+        answers: The answers of all earlier rounds: key -> mark of the question, result as JSON.
+        given: The same for the keys of `InputRequired`.
+        state: The state of `InputRequired`, as JSON.
     """
 
     asked: dict[str, str] = msgspec.field(default_factory=dict)
@@ -83,10 +83,10 @@ _decode = msgspec.json.Decoder(_Payload).decode
 
 
 def state_secrets(secret: bytes | Iterable[bytes] | None) -> tuple[bytes, ...]:
-    """Secrets as given to a server: one, or several for rotation; None gives a random one.
+    """The secrets of a server: one, or several for rotation. None makes a random secret.
 
-    ValueError: one is shorter than 16 bytes. A random one lives as long as its process and the
-    processes forked from it; servers behind one address need a common one.
+    ValueError: a secret is shorter than 16 bytes. A random secret lives as long as its process and
+    the processes forked from it; servers behind one address need a common secret.
     """
     if secret is None:
         return (os.urandom(32),)
@@ -99,7 +99,7 @@ def state_secrets(secret: bytes | Iterable[bytes] | None) -> tuple[bytes, ...]:
 
 
 def digest(*parts: bytes | None) -> str:
-    """A short digest of byte strings, unambiguous where one ends and the next begins."""
+    """A short digest of byte strings and of their lengths."""
     import hashlib
 
     hashed = hashlib.sha256()
@@ -110,7 +110,7 @@ def digest(*parts: bytes | None) -> str:
 
 
 def canonical(data: bytes | None) -> bytes:
-    """JSON text in one form: members sorted, no spaces. What cannot be decoded stays as it is."""
+    """JSON text in canonical form: sorted members, no spaces. Malformed text stays as it is."""
     if data is None:
         return b"{}"
     try:
@@ -120,23 +120,23 @@ def canonical(data: bytes | None) -> bytes:
 
 
 def binding_of(principal: bytes | None, method: str, target: str, arguments: bytes | None) -> str:
-    """What ties a state to its user and its request.
+    """The binding of a state to its user and its request.
 
-    *principal*: the digest of the client's credential, None where it has none; *target*: the
-    tool's or prompt's name, or the URI; *arguments*: JSON text, None is ``{}``.
+    *principal* is the digest of the client's credential, or None; *target* the name of the tool or
+    prompt, or the URI; *arguments* JSON text, None for ``{}``.
     """
     return digest(principal, method.encode(), target.encode(), canonical(arguments))
 
 
 class Sealer:
-    """Makes and opens the request states of one server.
+    """Seals and opens the request states of one server.
 
     Args:
-        secrets: From `state_secrets`; the first one seals.
+        secrets: From `state_secrets`. The first secret seals.
         name: The server's name.
-        ttl: Seconds that a state lives, at most one more.
-        single_use: Whether a state opens once only, in this process.
-        max_bytes: The longest text; reaching it fails the call that would need more.
+        ttl: The seconds that a state lives, rounded up.
+        single_use: Whether this process opens a state only once.
+        max_bytes: The longest text. A call that needs more fails.
         clock: Wall-clock seconds.
     """
 
@@ -165,7 +165,7 @@ class Sealer:
         self._used: dict[tuple[bytes, int], tuple[int, int]] | None = {} if single_use else None
 
     def _macs(self, payload: bytes) -> Iterable[bytes]:
-        import hmac  # most servers never get here
+        import hmac  # most servers never need it
 
         if self._keys is None:
             context = b"wirespeed requestState 1\0" + self._name
@@ -174,7 +174,7 @@ class Sealer:
             yield hmac.digest(key, payload, "sha256")
 
     def seal(self, state: RequestState, binding: str) -> str:
-        """The text for the client. `LimitExceeded`: what was answered so far is too much."""
+        """The text for the client. `LimitExceeded`: the text would be too long."""
         if self._pid != os.getpid():
             self._pid, self._series = os.getpid(), os.urandom(8)
         nonce = base64.b64encode(
@@ -193,16 +193,16 @@ class Sealer:
         return text.decode()
 
     def open(self, text: str, binding: str) -> RequestState:
-        """What `seal` was given for the same user and request. ProtocolError: refused."""
+        """The state that was sealed for the same user and request. ProtocolError: refused."""
         payload = self._verified(text)
         if payload is None:
-            raise _refused("it was not made here, or was changed")
+            raise _refused("it was not sealed here, or was changed")
         try:
             held = _decode(payload)
         except msgspec.DecodeError:
-            raise _refused("it was made by another version") from None
+            raise _refused("another version sealed it") from None
         if held.version != _VERSION:
-            raise _refused("it was made by another version")
+            raise _refused("another version sealed it")
         if self._clock() >= held.expires:
             raise _refused("it has expired")
         if held.binding != binding:
@@ -224,8 +224,8 @@ class Sealer:
             return None
         mac, payload = sealed[:_MAC], sealed[_MAC:]
         if base64.urlsafe_b64encode(sealed).rstrip(b"=") != text.encode():
-            return None  # a second spelling of the same bytes
-        # all of them, so that the time taken does not tell which key fits
+            return None  # another spelling of the same bytes
+        # all keys, so that the time does not reveal which one fits
         fits = [hmac.compare_digest(mac, own) for own in self._macs(payload)]
         return payload if any(fits) else None
 

@@ -1,4 +1,4 @@
-"""A call that goes on as a task: its request is answered with the task, its handler works on."""
+"""Calls that become tasks: the request is answered with the task, and the handler goes on."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _error = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class TaskForm(Protocol):
-    """What the two forms of tasks do differently while a handler works."""
+    """The differences between the two forms of tasks while a handler works."""
 
     def created(self, connection: ServerConnection, task: Task) -> Body:
         """The answer to the request that has become a task."""
 
     def started(self, book: TaskBook, connection: ServerConnection, task: Task) -> None:
-        """The answer has left."""
+        """The answer was sent."""
 
     def tagged(self, task_id: str, method: str, params: bytes) -> bytes | None:
-        """The params of a notification that the handler sends; None: there is none in tasks."""
+        """The params of a notification that the handler sends; None: tasks send none."""
 
 
 class _Result(msgspec.Struct):
-    """What is read of a tool's result when a task is shown or its result fetched."""
+    """The members of a tool's result that a task needs."""
 
     isError: bool = False  # noqa: N815
     content: list[dict[str, Any]] = []
@@ -53,7 +53,7 @@ _result = msgspec.json.Decoder(_Result).decode
 
 
 class TaskSink:
-    """Where the end of a task's handler goes: see `Call.detach`."""
+    """Receives the end of a task's handler: see `Call.detach`."""
 
     __slots__ = ("_book", "_form", "_name", "_task_id", "_worker")
 
@@ -65,7 +65,7 @@ class TaskSink:
         self._task_id = worker.task_id
 
     def result(self, data: bytes) -> None:
-        """The handler ended with this result. One that is no tool's result fails the task."""
+        """The handler ended with this result. A result that is not a tool's fails the task."""
         try:
             found = _result(data)
         except (msgspec.DecodeError, RecursionError) as exc:
@@ -90,7 +90,7 @@ class TaskSink:
         self._book.done(self._worker, lambda task, now: task.failed(text, message, now))
 
     def cancelled(self) -> None:
-        """The handler ended because its task did."""
+        """The handler was cancelled because its task had ended."""
         self._book.done(self._worker, None)
 
     def tagged(self, method: str, params: bytes) -> bytes | None:
@@ -99,7 +99,7 @@ class TaskSink:
 
 
 class TaskAsker:
-    """How a handler that works on a task asks the client: by way of the task."""
+    """Asks the client through a task, for the handler that works on it."""
 
     __slots__ = ("_book", "_connection", "_task_id")
 
@@ -109,10 +109,10 @@ class TaskAsker:
         self._task_id = task_id
 
     async def ask(self, kind: str, method: str, params: bytes | None) -> bytes:
-        """The JSON text of the client's result for a request that a server may make.
+        """The JSON text of the client's result for a request that a server may send.
 
-        RemoteError: it refused. CancelledError: the task is over. ProtocolError: the question
-        cannot be kept, and why is in the log.
+        RemoteError: the client refused. CancelledError: the task has ended. ProtocolError: the
+        question cannot be stored; the log has the reason.
         """
         request = b'{"method":%b%b}' % (
             _encode(method),
@@ -136,10 +136,10 @@ class TaskAsker:
         except (ProtocolError, RemoteError):
             raise
         except Exception:
-            logger.exception("the store of tasks failed")
+            logger.exception("the task store failed")
             raise ProtocolError(codes.INTERNAL_ERROR, "Internal error") from None
         finally:
-            # answered or not, nobody wants this any more; the task may be over or gone
+            # the handler has the answer, or has given up; the task may have ended
             self._book.spawn(self._withdraw(key))
 
     async def _answer(self, key: str) -> bytes:
@@ -160,12 +160,12 @@ class TaskAsker:
             )
 
 
-# In front of an answer that is an error object: no JSON text begins so.
+# Marks a stored answer that is an error object. No JSON text begins like this.
 REFUSAL = b"!"
 
 
 def refusal(exc: RemoteError | ProtocolError) -> bytes:
-    """An error as an answer that the handler's side turns into `RemoteError` again."""
+    """An error as a stored answer, which `TaskAsker` raises as `RemoteError`."""
     error: dict[str, Any] = {"code": exc.code, "message": exc.message}
     if exc.data is not None:
         error["data"] = exc.data
@@ -186,7 +186,7 @@ async def run_now(
     call: Call,
     work: Coroutine[Any, Any, Any],
 ) -> Any:
-    """The handler of a call as a task from its start: it starts once the task is kept."""
+    """Run the handler of a call as a task. The handler starts once the task is stored."""
     connection: Any = call.connection
     try:
         task = await book.create(connection, call.operation.name, ttl)
@@ -207,7 +207,7 @@ async def run_soon(
     call: Call,
     work: Coroutine[Any, Any, Any],
 ) -> Any:
-    """The handler of a call that becomes a task if it is not over after some seconds."""
+    """Run the handler of a call that becomes a task after some seconds."""
     over = False
 
     async def become() -> None:
@@ -215,7 +215,7 @@ async def run_soon(
         try:
             task = await book.create(connection, call.operation.name)
         except ProtocolError:
-            return  # too many tasks: it stays a call
+            return  # too many tasks: the call stays a call
         if over or call.ended or _asks(call):
             book.drop(task)
         elif _become(book, form, call, task).stopped:
@@ -231,8 +231,8 @@ async def run_soon(
 
 
 async def _worked(call: Call, work: Coroutine[Any, Any, Any]) -> Any:
-    """What the handler gives. Of a task whose handler is cancelled from outside, by neither its
-    client nor its time limit, it is said that the server ended."""
+    """The result of the handler. A handler that is cancelled by neither its client nor its time
+    limit fails its task, because the server ends."""
     try:
         return await work
     except asyncio.CancelledError:
@@ -243,8 +243,8 @@ async def _worked(call: Call, work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _asks(call: Call) -> bool:
-    """Whether the request is about to be answered with questions (2026-07-28 basic/patterns/mrtr):
-    it ends with them, and comes again."""
+    """Whether the request is about to be answered with questions (2026-07-28 basic/patterns/mrtr).
+    Then it ends, and the client repeats it."""
     asker = getattr(call.context, "_asker", None)
     return bool(getattr(asker, "_asked", None))
 

@@ -1,4 +1,4 @@
-"""Tools whose calls may become tasks: the part of a server that nobody else needs to load.
+"""Tools whose calls may become tasks, the part that is loaded with every server.
 
 Two forms of tasks share it: `tasks_legacy` (2025-11-25 basic/utilities/tasks, where the client asks
 for a task) and `tasks_extension` (``io.modelcontextprotocol/tasks`` of 2026-07-28, where the server
@@ -27,7 +27,7 @@ AsTask: TypeAlias = Callable[["Call", Coroutine[Any, Any, Any]], Coroutine[Any, 
 
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
 
-# Seconds that a call of a tool with `task="optional"` has before a modern server makes it a task.
+# Seconds after which a modern server makes a call of a tool with `task="optional"` a task.
 TASK_AFTER = 2.0
 
 _CAPABILITY: dict[str, Any] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}

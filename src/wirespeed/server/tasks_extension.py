@@ -1,8 +1,9 @@
-"""The extension ``io.modelcontextprotocol/tasks`` of 2026-07-28: the server decides what is a task.
+"""The extension ``io.modelcontextprotocol/tasks`` of 2026-07-28: the server decides which calls
+become tasks.
 
 Source: the extension's specification (repository modelcontextprotocol/ext-tasks,
-specification/2026-07-28/tasks). What a task asks, it asks in the answer to tasks/get, and
-tasks/update brings the answers.
+specification/2026-07-28/tasks). The answer to tasks/get contains the questions of a task, and
+tasks/update their answers.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from wirespeed.server.task_news import Listener
     from wirespeed.server.tasks import AsTask, TaskTool
 
-# Task ids that one subscription may name, and how long they may be: ours are shorter.
+# The most task ids of one subscription, and the longest id (those of this server are shorter).
 MAX_LISTENED = 1000
 MAX_TASK_ID = 64
 
@@ -50,7 +51,7 @@ class TaskParams(msgspec.Struct):
 
 
 class UpdateParams(msgspec.Struct):
-    """tasks/update: results of what ``inputRequests`` asked for, by the same keys."""
+    """tasks/update: the results for ``inputRequests``, by the same keys."""
 
     taskId: str  # noqa: N815
     inputResponses: dict[str, msgspec.Raw]  # noqa: N815
@@ -61,7 +62,7 @@ _update_params = msgspec.json.Decoder(UpdateParams)
 
 
 def detailed(task: Task) -> dict[str, Any]:
-    """A ``DetailedTask``: with what it asks, or what came of it."""
+    """A ``DetailedTask``: a task with its questions, its result or its error."""
     shown = view(task, modern=True)
     if task.status is TaskStatus.INPUT_REQUIRED:
         shown["inputRequests"] = {key: msgspec.Raw(text) for key, text in task.requests.items()}
@@ -81,7 +82,7 @@ class _Form:
         return Whole(_encode(whole))
 
     def started(self, book: TaskBook, connection: ServerConnection, task: Task) -> None:
-        """Nobody is told who does not listen."""
+        """Only subscribers are told."""
 
     def tagged(self, task_id: str, method: str, params: bytes) -> bytes | None:
         return None  # "not supported on tasks in general" ("Task Status Notifications")
@@ -91,8 +92,8 @@ _FORM = _Form()
 
 
 def as_task_if_declared(book: TaskBook, support: TaskTool, message: Message) -> AsTask | None:
-    """How a call becomes a task, at once or after a while; None: its client knows no tasks.
-    ProtocolError -32021: so it cannot be served at all."""
+    """How a call becomes a task, at once or after a while. None: its client did not declare the
+    extension. ProtocolError -32021: the tool only runs as a task."""
     if not declares(message, TASKS_EXTENSION):
         if support.required:
             raise missing(TASKS_EXTENSION)
@@ -107,7 +108,7 @@ def as_task_if_declared(book: TaskBook, support: TaskTool, message: Message) -> 
 
 
 def tasks_extension(service: TaskService) -> Extension:
-    """The extension, for the tasks of one server."""
+    """The extension for the tasks of one server."""
     extension = Extension(
         TASKS_EXTENSION,
         result_types=["task"],
@@ -135,14 +136,14 @@ async def _get(book: TaskBook, connection: ServerConnection, params: TaskParams)
 
 
 async def _update(book: TaskBook, connection: ServerConnection, params: UpdateParams) -> Body:
-    """Answers to questions that nobody waits for are ignored ("Task Update Requests")."""
+    """Answers to unknown questions are ignored ("Task Update Requests")."""
     task = await book.find(connection, params.taskId)
     await book.answer(task.id, {key: bytes(raw) for key, raw in params.inputResponses.items()})
     return b"{}"
 
 
 async def _cancel(book: TaskBook, connection: ServerConnection, params: TaskParams) -> Body:
-    """A task that is over stays as it is; the wish is acknowledged nevertheless."""
+    """A task that has ended stays as it is. The request is acknowledged all the same."""
     task = await book.find(connection, params.taskId)
     with contextlib.suppress(TaskStateError):
         await book.cancel(task)
@@ -152,8 +153,8 @@ async def _cancel(book: TaskBook, connection: ServerConnection, params: TaskPara
 class _Listening:
     """``taskIds`` of subscriptions/listen: notifications/tasks for each change of these tasks.
 
-    What is honoured says nothing of whether there is such a task; of one that there is, and that
-    the client may see, its state is told at once, so that no change is missed in between.
+    The acknowledgement names every requested id, also of unknown tasks. The state of each task
+    that the client may see is sent at once, so that the client misses no change.
     """
 
     def __init__(self, service: TaskService) -> None:
@@ -185,14 +186,14 @@ class _Listening:
 
 
 class _Following:
-    """The tasks that one subscription is told of, from its start to its end."""
+    """The tasks of one subscription, from its start to its end."""
 
     def __init__(self, book: TaskBook, subscription: Subscription) -> None:
         self._book = book
         self._subscription = subscription
         self._connection = subscription.connection
         self._listeners: list[Listener] = []
-        self._late: dict[str, Task] = {}  # to be told when the client reads again
+        self._late: dict[str, Task] = {}  # states to send when the client reads again
         subscription.on_over = self._end
         book.spawn(self._start())
 
@@ -210,7 +211,7 @@ class _Following:
 
     @property
     def _over(self) -> bool:
-        """Whether the subscription is, or its connection."""
+        """Whether the subscription or its connection has ended."""
         subscription = self._subscription
         return self._connection.listens.get(subscription.raw_id) is not subscription
 
@@ -225,7 +226,7 @@ class _Following:
                 self._send(task)
                 return
             self._book.spawn(self._tell_late(room))
-        # the last state of each alone: who does not read must not make us grow
+        # only the last state of each task, so that a slow client does not fill the memory
         self._late[task.id] = task
 
     async def _tell_late(self, room: asyncio.Future[None] | None) -> None:

@@ -1,7 +1,7 @@
-"""Tasks of 2025-11-25 (basic/utilities/tasks, experimental): the client asks for them.
+"""Tasks of 2025-11-25 (basic/utilities/tasks, experimental): the client requests them.
 
-A task that is asked for its result while it waits for input gets that from whoever asks: the
-questions go out as requests of the server, marked with the task they belong to.
+The questions of a task are requests of the server, marked with the task. They are sent to a client
+that waits in tasks/result, or that polls with tasks/get.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _FORM = _Form()
 
 
 def as_task(book: TaskBook, wish: Mapping[str, Any]) -> AsTask:
-    """How a call becomes the task that its client wishes for. ProtocolError: the wish is none."""
+    """How a call becomes the task that its client requests. ProtocolError: it is malformed."""
     try:
         ttl = ttl_of(wish)
     except ValueError as exc:
@@ -108,7 +108,7 @@ def _book(connection: ServerConnection) -> TaskBook:
 def get(
     connection: ServerConnection, message: Message, revision: Revision
 ) -> Coroutine[Any, Any, Body]:
-    """tasks/get: how far a task is."""
+    """tasks/get: the state of a task."""
     return _get(connection, params_of(message, _task_params).taskId, revision.version)
 
 
@@ -127,7 +127,7 @@ async def _get(connection: ServerConnection, task_id: str, version: str) -> Body
 def cancel(
     connection: ServerConnection, message: Message, revision: Revision
 ) -> Coroutine[Any, Any, Body]:
-    """tasks/cancel: the task as it is after that; -32602 for one that is over."""
+    """tasks/cancel: the state after that; -32602 for a task that has ended."""
     return _cancel(connection, params_of(message, _task_params).taskId)
 
 
@@ -137,7 +137,7 @@ async def _cancel(connection: ServerConnection, task_id: str) -> Body:
     try:
         return _encode(view(await book.cancel(task)))
     except TaskStateError:
-        task = await book.find(connection, task_id)  # as it is now
+        task = await book.find(connection, task_id)
         raise ProtocolError(
             codes.INVALID_PARAMS,
             f"Cannot cancel task: already in terminal status '{status_of(task)}'",
@@ -147,7 +147,7 @@ async def _cancel(connection: ServerConnection, task_id: str) -> Body:
 def list_page(
     connection: ServerConnection, message: Message, revision: Revision
 ) -> Coroutine[Any, Any, Body]:
-    """tasks/list: the tasks of this principal, or without one of this connection."""
+    """tasks/list: the tasks of the principal, or of the connection if it has no principal."""
     cursor = page_asked_for(message)
     return _list(connection, 0 if cursor is None else _place(cursor))
 
@@ -174,8 +174,8 @@ def _place(cursor: str) -> int:
 def result(
     connection: ServerConnection, message: Message, revision: Revision
 ) -> Coroutine[Any, Any, Body]:
-    """tasks/result: waits until the task is over, and gives what the request itself would have
-    been answered with ("Result Retrieval")."""
+    """tasks/result: wait until the task has ended; then the answer that the request itself would
+    have had ("Result Retrieval")."""
     return _result(connection, params_of(message, _task_params).taskId, revision.version)
 
 
@@ -185,7 +185,7 @@ async def _result(connection: ServerConnection, task_id: str, version: str) -> B
     async with contextlib.aclosing(book.changes(connection, task_id)) as changes:
         async for task in changes:
             for key in asked.keys() - task.requests.keys():
-                asked.pop(key).cancel()  # nobody waits for it any more
+                asked.pop(key).cancel()  # the question was withdrawn
             for key, request in task.requests.items():
                 if (
                     key not in asked
@@ -199,13 +199,13 @@ async def _result(connection: ServerConnection, task_id: str, version: str) -> B
     if task.result is None:
         raise ProtocolError(codes.TASK_CANCELLED, task.message or CANCELLED)
     members = _members(task.result)
-    members.pop("resultType", None)  # of a task that a modern client made
+    members.pop("resultType", None)  # of a task that a modern client started
     return with_related(_encode(members), task_id)
 
 
 def _may_ask(connection: ServerConnection, request: bytes, version: str) -> bool:
-    """Whether the client of this connection declared what a question needs: it need not be the one
-    that the task was made for."""
+    """Whether the client of this connection declared the capability that a question needs. Another
+    client may have started the task."""
     found = _request(request)
     params = msgspec.json.decode(found.params, type=PARAMS[found.method])
     capabilities = connection.state.capabilities
@@ -231,7 +231,7 @@ async def _ask_while_wanted(
 async def _ask(
     connection: ServerConnection, book: TaskBook, task_id: str, key: str, request: bytes
 ) -> None:
-    """Ask this connection's client what a task waits for."""
+    """Send one question of a task to this connection's client, and store its answer."""
     try:
         found = _request(request)
         params = with_related(bytes(found.params), task_id)
@@ -242,7 +242,7 @@ async def _ask(
         except InvalidResponse as exc:
             answer = refusal(ProtocolError(codes.INTERNAL_ERROR, str(exc)))
         except LocalError:
-            return  # whoever asks for the result next is asked
+            return  # the next tasks/get or tasks/result sends the question again
         await book.answer(task_id, {key: answer})
     finally:
         book.unclaim(task_id, key)

@@ -1,7 +1,7 @@
 """Tasks: calls that outlive their request, kept in a store.
 
-`Task` is the state machine, `TaskStore` what keeps tasks; `MemoryTaskStore` forgets them when the
-process ends, `SQLiteTaskStore` does not. Which messages carry them over the wire is the business of
+`Task` is the state machine, `TaskStore` the interface of stores. `MemoryTaskStore` loses its tasks
+with the process, `SQLiteTaskStore` keeps them in a file. The messages about tasks are in
 `wirespeed.server` and `wirespeed.client`.
 """
 

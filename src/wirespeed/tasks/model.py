@@ -1,9 +1,9 @@
-"""A task as a value, and the ways in which it may change.
+"""A task as a value, and the changes that it allows.
 
 Source: basic/utilities/tasks of 2025-11-25 ("Task Status Lifecycle") and the extension
-``io.modelcontextprotocol/tasks`` of 2026-07-28 ("Task Status"): both have one state machine. What
-differs is how a tool's ``isError`` is called, ``failed`` there and ``completed`` here, so a task
-keeps the fact itself (`Task.is_error`) and each form gives it its own name.
+``io.modelcontextprotocol/tasks`` of 2026-07-28 ("Task Status"). Both have the same state machine.
+They differ in the status of a tool's ``isError``: ``failed`` in 2025-11-25, ``completed`` in the
+extension. A task stores the fact itself (`Task.is_error`), and each form derives its status.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_STATUS_MESSAGE = 1000  # characters; a status is polled again and again
 
 
 class TaskStatus(StrEnum):
-    """Where a task is. The last three are final."""
+    """The status of a task. The last three are final."""
 
     WORKING = "working"
     INPUT_REQUIRED = "input_required"
@@ -33,7 +33,7 @@ class TaskStatus(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether nothing can follow."""
+        """Whether the status is final."""
         return not TRANSITIONS[self]
 
 
@@ -47,44 +47,44 @@ TRANSITIONS: dict[TaskStatus, frozenset[TaskStatus]] = {
 
 
 class TaskStateError(WirespeedError):
-    """A task cannot change so: it is in a final state."""
+    """A task cannot change: it is in a final state."""
 
 
 class TaskLimit(LimitExceeded):
-    """A store of tasks is full."""
+    """A task store is full."""
 
 
 def new_task_id() -> str:
-    """An id that nobody can guess: 192 random bits in 32 characters of a URL."""
+    """An unguessable id: 192 random bits in 32 characters that a URL may contain."""
     return base64.urlsafe_b64encode(os.urandom(24)).decode()
 
 
 def timestamp(ms: int) -> str:
-    """Milliseconds since 1970 as ISO 8601 in UTC, as both forms of tasks want their times."""
+    """Milliseconds since 1970 as ISO 8601 in UTC, the format of times in both forms of tasks."""
     moment = datetime.fromtimestamp(ms / 1000, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one task at one moment. Methods give the task as it is after a change.
+    """The state of one task at one moment. Methods return the task after a change.
 
     Attributes:
-        id: Unguessable; whoever knows it may ask for the task, unless it has another principal.
-        owner: Whose it is, for lists and limits: the digest of a credential, or a connection.
-        principal: Whether `owner` is a credential's digest; then nobody else gets the task.
-        method, name: The request that it stands for: ``tools/call`` and the tool.
-        status: Where it is.
-        message: For people: what it does, or why it ended so.
-        created, updated: Milliseconds since 1970, of the wall clock.
+        id: Unguessable. Who knows it may ask for the task, unless the task has a principal.
+        owner: The owner, for lists and limits: stands for a credential or a connection.
+        principal: Whether `owner` stands for a credential. Then no other client gets the task.
+        method, name: The request that the task runs: ``tools/call`` and the tool.
+        status: The status.
+        message: For people: what the task does, or why it ended.
+        created, updated: Milliseconds since 1970, by the wall clock.
         ttl: Milliseconds from `created` after which the task may be forgotten; None for never.
-        poll: Milliseconds that whoever asks should let pass between two looks; None for no advice.
-        result: JSON text of the result object, of a completed task.
-        is_error: The result is that of a tool that failed (``isError``).
-        error: JSON text of the JSON-RPC error object, of a failed task.
-        requests: What the task waits for: key to the JSON text of ``{"method", "params"}``.
-        answers: What came for it and was not taken yet: key to JSON text.
-        asked: How many keys were given out so far; none is given out twice.
-        revision: Counts the changes, so that a store can tell whether somebody was faster.
+        poll: The advised polling interval in milliseconds; None for no advice.
+        result: JSON text of the result object of a completed task.
+        is_error: Whether the result says that the tool failed (``isError``).
+        error: JSON text of the JSON-RPC error object of a failed task.
+        requests: The open questions: key to the JSON text of ``{"method", "params"}``.
+        answers: The answers that the handler has not taken yet: key to JSON text.
+        asked: The number of keys given out so far. No key is given out twice.
+        revision: The number of changes, by which a store detects concurrent changes.
     """
 
     id: str
@@ -108,23 +108,23 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def expires(self) -> int | None:
-        """When it may be forgotten, in milliseconds since 1970; None for never."""
+        """When the task may be forgotten, in milliseconds since 1970; None for never."""
         return None if self.ttl is None else self.created + self.ttl
 
     @property
     def size(self) -> int:
-        """Bytes of what the task holds for others: outcome, questions, answers."""
+        """The bytes of result, error, questions and answers."""
         held = (self.result, self.error, *self.requests.values(), *self.answers.values())
         return sum(len(part) for part in held if part is not None)
 
     def expired(self, now: int) -> bool:
-        """Whether its time is over at `now`."""
+        """Whether the time to live is over at `now`."""
         return self.ttl is not None and now >= self.created + self.ttl
 
     def visible_to(self, owner: bytes, principal: bool) -> bool:
-        """Whether a requestor may know of it. With a principal on either side both must have the
-        same one; a task without belongs to whoever knows its id (2025-11-25 basic/utilities/tasks,
-        "Task Isolation and Access Control")."""
+        """Whether a requestor may see the task (2025-11-25 basic/utilities/tasks, "Task Isolation
+        and Access Control"). A task of a principal is for that principal alone. A principal sees
+        no other tasks. All other tasks are for everyone who knows the id."""
         if self.principal or principal:
             return self.principal and principal and self.owner == owner
         return True
@@ -146,12 +146,12 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def noted(self, message: str | None, now: int) -> Self:
-        """With another status message."""
+        """The task with another status message."""
         return self._to(self.status, now, message)
 
     def asking(self, request: bytes, now: int) -> tuple[Self, str]:
-        """Waiting for one more answer; and the key that the answer will have. `request` is the JSON
-        text of ``{"method", "params"}``."""
+        """The task with one more question, and the key of the question. `request` is the JSON text
+        of ``{"method", "params"}``."""
         key = f"input-{self.asked + 1}"
         after = self._to(
             TaskStatus.INPUT_REQUIRED,
@@ -163,15 +163,16 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         return after, key
 
     def answered(self, answers: Mapping[str, bytes], now: int) -> Self:
-        """With these answers. Those that nobody waits for are ignored; when none is left the task
-        itself is given, unchanged. It works on when everything asked was answered."""
+        """The task with these answers. Answers to other questions are ignored; without any other
+        answer the task itself is returned. The task is working again when every question has its
+        answer."""
         known = {key: text for key, text in answers.items() if key in self.requests}
         if not known or self.status.terminal:
             return self
         return self._without(known.keys(), now, answers={**self.answers, **known})
 
     def withdrawing(self, key: str, now: int) -> Self:
-        """Without a question that nobody wants answered any more, and without its answer."""
+        """The task without a question, and without its answer."""
         if key not in self.requests and key not in self.answers:
             return self
         answers = {other: text for other, text in self.answers.items() if other != key}
@@ -186,15 +187,15 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     def completed(
         self, result: bytes, now: int, *, is_error: bool = False, message: str | None = None
     ) -> Self:
-        """Ended with a result, the JSON text of an object."""
+        """The task ended with a result, the JSON text of an object."""
         return self._end(TaskStatus.COMPLETED, now, message, result=result, is_error=is_error)
 
     def failed(self, error: bytes, message: str, now: int) -> Self:
-        """Ended with a JSON-RPC error, the JSON text of the error object."""
+        """The task ended with a JSON-RPC error, the JSON text of the error object."""
         return self._end(TaskStatus.FAILED, now, message, error=error)
 
     def cancelled(self, message: str, now: int) -> Self:
-        """Ended because somebody wanted so."""
+        """The task ended by a cancellation."""
         return self._end(TaskStatus.CANCELLED, now, message)
 
     def _end(self, status: TaskStatus, now: int, message: str | None, **outcome: object) -> Self:

@@ -1,5 +1,5 @@
-"""How a task of 2025-11-25 looks to others (basic/utilities/tasks, "Data Types"): for both sides,
-since clients may run tasks for servers, too."""
+"""Tasks on the wire: `Task` objects, cursors and the requested time to live. Servers use them, and
+clients that run tasks for servers of 2025-11-25 (basic/utilities/tasks, "Data Types")."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def status_of(task: Task) -> TaskStatus:
-    """The status by its name here: a tool's ``isError`` is a failure ("Task Status")."""
+    """The status in 2025-11-25, where a tool's ``isError`` is a failure ("Task Status")."""
     return TaskStatus.FAILED if task.is_error else task.status
 
 
@@ -41,7 +41,7 @@ def view(task: Task, *, modern: bool = False) -> dict[str, Any]:
 
 
 def with_related(text: bytes, task_id: str) -> bytes:
-    """The JSON text of an object, with ``_meta`` that says which task it belongs to ("Associating
+    """The JSON text of an object, with the task that it belongs to in ``_meta`` ("Associating
     Task-Related Messages")."""
     members = _members(text)
     own = _members(members["_meta"]) if "_meta" in members else {}
@@ -51,7 +51,7 @@ def with_related(text: bytes, task_id: str) -> bytes:
 
 
 def ttl_of(wish: Mapping[str, Any]) -> float | None:
-    """The time to live that ``params.task`` wishes for, in milliseconds. ValueError: it is none."""
+    """The time to live that ``params.task`` requests, in milliseconds. ValueError: not valid."""
     ttl = wish.get("ttl")
     if ttl is None:
         return None
@@ -61,12 +61,12 @@ def ttl_of(wish: Mapping[str, Any]) -> float | None:
 
 
 def cursor_of(place: int) -> str:
-    """The cursor of tasks/list for a place in a store (`Page.next`)."""
+    """The tasks/list cursor of a place in a store (`Page.next`)."""
     return base64.urlsafe_b64encode(b"task:%d" % place).decode()
 
 
 def place_of(cursor: str) -> int:
-    """The place that a cursor names. ValueError: it was not given out."""
+    """The place of a cursor. ValueError: the cursor was not made by `cursor_of`."""
     with contextlib.suppress(ValueError):
         kind, _, digits = base64.urlsafe_b64decode(cursor.encode()).decode().partition(":")
         if kind == "task" and digits.isdecimal() and len(digits) < 19:

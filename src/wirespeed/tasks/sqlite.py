@@ -1,4 +1,4 @@
-"""Tasks in a SQLite file: they outlive the process, and several processes may share them."""
+"""Tasks in a SQLite file. They outlive the process, and several processes may share the file."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ class SQLiteTaskStore(TaskStore):
     """Keeps tasks in a SQLite file on a local disk, in WAL mode.
 
     Args:
-        path: The file; made when it is not there, readable for its owner only. Beside it lie
-            SQLite's own files and one lock file for each process that works on tasks.
-        durable: Whether a change must survive a loss of power too (``synchronous = FULL``). What
-            was written always survives the end of the process, however it ends.
+        path: The file. A new file is readable for its owner only. SQLite's own files, and one lock
+            file for each process that works on tasks, are in the same folder.
+        durable: Whether changes survive a loss of power, too (``synchronous = FULL``). Changes
+            always survive the end of the process, also by SIGKILL.
         max_tasks, max_tasks_per_owner, max_bytes: As of `TaskStore`.
 
-    Each open store is a runner: the tasks that it created are worked on by its process. A runner
-    holds a lock on a file of its own, which the system takes away when the process ends, also by
-    SIGKILL. The next `open` or `expire` in any process finds the lock free, and marks the tasks
-    that this runner left unfinished as failed.
+    Each open store is a runner: its process works on the tasks that it created. A runner holds a
+    lock on a file of its own, which the system releases when the process ends, also by SIGKILL.
+    The next `open` or `expire` in any process finds the lock free, and marks the unfinished tasks
+    of this runner as failed.
 
     The file holds no principal: the owner of a task is an HMAC-SHA256 of the principal's digest,
     with a key that is random for each file.
@@ -83,7 +83,7 @@ class SQLiteTaskStore(TaskStore):
             raise ValueError("a SQLiteTaskStore needs the path of a file")
         self.path = Path(name).absolute()
         self._synchronous = "FULL" if durable else "NORMAL"
-        self._runner = ""  # from `open` on: a store may be made before workers are forked
+        self._runner = ""  # from `open` on: a store may be created before a fork
         self._lock: int | None = None
         self._database: sqlite3.Connection | None = None
         self._secret = b""  # from `open` on
@@ -179,9 +179,9 @@ class SQLiteTaskStore(TaskStore):
             raise
 
     def _close(self) -> None:
-        """The tasks of this runner that are not over yet will never be."""
+        """Fail the unfinished tasks of this runner, then close the file."""
         if self._database is None:
-            return  # it could not be opened
+            return  # the file could not be opened
         try:
             with _writing(self._db):
                 self._fail_tasks_of(self._runner)
@@ -228,7 +228,7 @@ class SQLiteTaskStore(TaskStore):
     def _get(self, task_id: str) -> Task | None:
         try:
             row = self._db.execute("SELECT body FROM tasks WHERE id = ?", (task_id,)).fetchone()
-        except UnicodeEncodeError:  # a lone surrogate: no id of ours
+        except UnicodeEncodeError:  # a lone surrogate
             return None
         return None if row is None else _decode(row[0])
 
@@ -309,7 +309,7 @@ class SQLiteTaskStore(TaskStore):
         # the transaction is rolled back, so no task is lost
         raise TaskLimit(f"tasks hold {held} of at most {self.max_bytes} bytes")
 
-    # -- runners that are gone ---------------------------------------------------------------------
+    # -- dead runners -----------------------------------------------------------------------------
 
     def _fail_abandoned(self) -> None:
         rows = self._db.execute(
@@ -340,7 +340,7 @@ def _ended(task: Task) -> int | None:
 
 
 def _use_wal(database: sqlite3.Connection) -> None:
-    """For this statement alone SQLite does not wait while others hold the file."""
+    """Retry: for this statement SQLite does not wait while other processes lock the file."""
     until = time.monotonic() + BUSY_TIMEOUT
     while True:
         try:
@@ -354,7 +354,8 @@ def _use_wal(database: sqlite3.Connection) -> None:
 
 @contextlib.contextmanager
 def _writing(database: sqlite3.Connection) -> Iterator[None]:
-    """A transaction that may write, from its start: so it never has to be tried again."""
+    """A transaction that locks the file for writing from its start, so that it never has to be
+    retried."""
     database.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -366,12 +367,12 @@ def _writing(database: sqlite3.Connection) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _lock_of_the_dead(path: Path) -> Iterator[bool]:
-    """Whether the runner that this lock file belongs to is gone. If so it is held meanwhile, so
-    that only one of several processes cleans up, and then removed."""
+    """Whether the runner of this lock file is dead. If so the lock is held for the block, so that
+    only one process cleans up, and the file is removed afterwards."""
     try:
         lock = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
-        yield True  # it closed its store, or was cleaned up after
+        yield True  # it closed its store, or another process cleaned up
         return
     try:
         try:

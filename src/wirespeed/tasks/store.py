@@ -1,4 +1,4 @@
-"""What keeps tasks: the interface that stores implement."""
+"""The interface of task stores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wirespeed.tasks.model import Task
 MAX_TASKS = 10_000
 MAX_TASKS_PER_OWNER = 100
 MAX_BYTES = 256 * 1024 * 1024
-# What a change may add however full the store is: so that a task can always be ended.
+# The bytes that a change may add to a full store, so that a task can always be ended.
 SMALL = 4096
 
 
@@ -24,7 +24,7 @@ def now_ms() -> int:
 
 
 class Page(msgspec.Struct):
-    """Some tasks of one owner, the oldest first; ``next`` is what to ask for more with, None at
+    """Some tasks of one owner, the oldest first. ``next`` is the place to continue from; None at
     the end."""
 
     tasks: list[Task]
@@ -67,7 +67,7 @@ class TaskStore(ABC):
         max_bytes: int = MAX_BYTES,
     ) -> None:
         if min(max_tasks, max_tasks_per_owner, max_bytes) < 1:
-            raise ValueError("the limits of a store of tasks must be at least 1")
+            raise ValueError("the limits of a task store must be at least 1")
         self.max_tasks = max_tasks
         self.max_tasks_per_owner = max_tasks_per_owner
         self.max_bytes = max_bytes
@@ -95,33 +95,34 @@ class TaskStore(ABC):
 
     @abstractmethod
     async def get(self, task_id: str) -> Task | None:
-        """A task, expired or not; None if there is none of this id."""
+        """The task with this id, expired or not; None if there is none."""
 
     @abstractmethod
     async def replace(self, old: Task, new: Task) -> bool:
-        """Put `new` in the place of `old`, if the task is still as `old` has it (the same
-        ``revision``); whether it was. TaskLimit: `new` is too much to keep."""
+        """Replace `old` by `new`, unless the task has changed since `old` (another ``revision``).
+        Returns whether it was replaced. TaskLimit: `new` is too large to keep."""
 
     @abstractmethod
     async def page(self, owner: bytes, after: int = 0, limit: int = 100) -> Page:
-        """Tasks of an owner, the oldest first: those behind the place that an earlier page's
-        ``next`` names, at most `limit` of them."""
+        """At most `limit` tasks of an owner, the oldest first, from the place `after` on, which an
+        earlier page returned as ``next``."""
 
     @abstractmethod
     async def delete(self, task_id: str) -> bool:
-        """Forget a task; whether there was one."""
+        """Forget a task. Returns whether there was one."""
 
     @abstractmethod
     async def expire(self, now: int) -> list[str]:
-        """Forget all tasks whose time to live is over; their ids."""
+        """Forget all tasks whose time to live is over, and return their ids."""
 
     # -- what follows from it ----------------------------------------------------------------------
 
     async def update(self, task_id: str, change: Callable[[Task], Task]) -> Task | None:
-        """Change a task, however many try at once; the task after that, None if there is none.
+        """Change a task, also against concurrent changes. Returns the changed task; None if there
+        is none with this id.
 
-        ``change`` makes the new task of the old one; it may be called several times, and what it
-        raises goes to the caller. When it gives the old task itself, nothing is written.
+        ``change`` returns the new task for the old one. It may be called several times, and its
+        exceptions are raised here. When it returns the old task itself, nothing is written.
         """
         while True:
             old = await self.get(task_id)
@@ -134,7 +135,7 @@ class TaskStore(ABC):
     async def put_result(
         self, task_id: str, result: bytes, *, is_error: bool = False
     ) -> Task | None:
-        """A task has ended with a result, the JSON text of an object. TaskStateError: it ended
+        """End a task with a result, the JSON text of an object. TaskStateError: it has ended
         before. TaskLimit: the result is too large to keep."""
         now = now_ms()
         return await self.update(
@@ -142,12 +143,12 @@ class TaskStore(ABC):
         )
 
     async def put_error(self, task_id: str, error: bytes, message: str) -> Task | None:
-        """A task has ended with a JSON-RPC error, the JSON text of the error object.
-        TaskStateError: it ended before."""
+        """End a task with a JSON-RPC error, the JSON text of the error object. TaskStateError: it
+        has ended before."""
         now = now_ms()
         return await self.update(task_id, lambda task: task.failed(error, message, now))
 
     async def cancel(self, task_id: str, message: str) -> Task | None:
-        """A task is wanted no more. TaskStateError: it ended before."""
+        """Cancel a task. TaskStateError: it has ended before."""
         now = now_ms()
         return await self.update(task_id, lambda task: task.cancelled(message, now))

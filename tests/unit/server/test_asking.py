@@ -275,7 +275,7 @@ def test_a_question_that_changed_is_asked_anew(
     first = peer.result(message)
     second = peer.result(again(2, message, first, {"elicit-1": ACCEPT}))
     assert second["inputRequests"]["elicit-1"]["params"]["message"] == "Question 2?"
-    assert "asked anew" in caplog.text
+    assert "asked again" in caplog.text
     nine = {"action": "accept", "content": {"row": 9}}
     last = peer.result(again(3, message, second, {"elicit-1": nine}))
     assert text_of(last) == "Seat(row=9, window=False)"

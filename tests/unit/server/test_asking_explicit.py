@@ -131,7 +131,7 @@ def test_trap_64_questions_or_state_or_both(connect: Any, server: Server) -> Non
     with pytest.raises(ValueError, match="requests, or state"):
         InputRequired()
     for requests in ({1: RootsRequest()}, {"r": "roots/list"}):
-        with pytest.raises(TypeError, match="no question"):
+        with pytest.raises(TypeError, match="is not a request"):
             InputRequired(requests)  # type: ignore[arg-type]
 
 
