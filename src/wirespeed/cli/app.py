@@ -44,7 +44,7 @@ Exit codes:
     1  the tool failed (isError), or the demo got a wrong answer
     2  the command line is wrong
     3  the server cannot be started or reached, or ended too early
-    4  the server answered with an error, or with what is no valid answer
+    4  the server answered with an error, or its answer is not valid
     5  timed out
    70  a fault of wirespeed itself; --debug shows where
    74  the output cannot be written
@@ -66,7 +66,7 @@ Shell completion:
 
 
 class Command(click.Command):
-    """A command that gives its exit code; failures of its work are told here."""
+    """A command that returns its exit code; failures of its work are told here."""
 
     def invoke(self, ctx: click.Context) -> Any:
         json = bool(ctx.params.get("as_json"))
@@ -142,7 +142,9 @@ class Group(click.Group):
 def run(argv: Sequence[str]) -> int:
     """Run the command line and give its exit code."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a locale that lacks a character is no failure
+        if isinstance(
+            stream, io.TextIOWrapper
+        ):  # a character that the locale lacks is not a failure
             stream.reconfigure(errors="backslashreplace")
     try:
         status = cli.main(list(argv), prog_name="wirespeed", standalone_mode=False)
@@ -262,7 +264,7 @@ def _target_only(words: tuple[str, ...], command: list[str] | None, name: str) -
     if not words:
         raise usage("TARGET is missing")
     if len(words) > 1:
-        if "://" in words[0]:  # what follows is no program, and may be meant for --token
+        if "://" in words[0]:  # what follows is not a program, and may be meant for --token
             raise usage("one TARGET is enough; there are further words behind it")
         line = " ".join(words)
         raise usage(f"one TARGET is enough; to start a program: wirespeed {name} -- {line}")
@@ -311,7 +313,7 @@ def cli(ctx: click.Context) -> None:
     type=click.IntRange(1, 1024),
     default=1,
     metavar="N",
-    help="So many processes on the one port.",
+    help="The number of processes that share the port.",
 )
 @click.option("--certfile", metavar="FILE", help="wss://: the certificate and its chain (PEM).")
 @click.option(
@@ -341,7 +343,7 @@ def cli(ctx: click.Context) -> None:
     "--max-connections",
     type=click.IntRange(1, 10_000_000),
     metavar="N",
-    help="Refuse connections above so many (of each worker).",
+    help="The highest number of connections of each process.",
 )
 @_debug_option
 def serve(file: str, url: str | None, lite: bool, **settings: Any) -> int:

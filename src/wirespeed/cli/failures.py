@@ -232,7 +232,7 @@ def print_json(value: Any) -> None:
 def output_lost(exc: OSError) -> int | None:
     """The exit code if it says that stdout takes no more; None for any other failure.
 
-    A reader that is gone is no failure: it ends us as SIGPIPE would, without a word.
+    A reader that is gone is not a failure: it ends this process as SIGPIPE would, without a word.
     """
     if exc.errno not in _OUTPUT_ERRORS or exc.filename is not None:
         return None

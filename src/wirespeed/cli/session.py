@@ -128,7 +128,7 @@ def show_warnings() -> None:
 
 
 class _Warnings(logging.Handler):
-    """What the library has to say, such as that the server printed what is no message."""
+    """What the library has to say, such as lines of the server that are not messages."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

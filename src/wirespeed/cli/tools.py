@@ -119,7 +119,7 @@ def read_json(text: str, kinds: tuple[type, ...], expected: str, example: str) -
                 data = file.read().decode("utf-8-sig")
         else:
             data = text
-            data.encode()  # bytes of argv that are no UTF-8 came as surrogates
+            data.encode()  # bytes of argv that are not UTF-8 came as surrogates
     except OSError as exc:
         raise usage(f"cannot read {source or 'the file behind @'}: {exc.strerror}") from None
     except UnicodeError:

@@ -1,4 +1,4 @@
-"""The servers of ``wirespeed demo`` behind one port, for whoever starts it as a child.
+"""The servers of ``wirespeed demo`` behind one port, started as a child.
 
 ``python -m wirespeed.demo.network`` listens at a free port of 127.0.0.1 with the calculator at
 ``/mcp`` and the LiteMCP tool at ``/lite``, writes their URLs as lines on stdout, and ends when its

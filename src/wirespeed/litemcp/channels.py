@@ -28,7 +28,7 @@ def as_target(
     if isinstance(target, WebSocket):
         return _with_credentials(target, token, headers, both_headers)
     if token is not None or headers or both_headers:
-        raise ValueError("token and headers are for WebSocket: there is nobody to tell them to")
+        raise ValueError("token and headers are for WebSocket only")
     from wirespeed.client.remote import Socket
     from wirespeed.client.target import Stdio
 

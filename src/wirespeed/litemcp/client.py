@@ -247,7 +247,7 @@ class LiteClient:
         self, connection: LiteClientConnection, channel: Channel, reason: str
     ) -> None:
         if connection.noise is not None and not connection.answers:
-            reason += f" (it wrote what is no message: {connection.noise!r})"
+            reason += f" (it wrote a line that is not a message: {connection.noise!r})"
         try:
             error = await channel.failure(reason)
             connection.fail(error)

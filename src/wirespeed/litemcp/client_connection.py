@@ -193,7 +193,7 @@ class LiteClientConnection(Endpoint):
             except BadMessage as exc:
                 self._fault(str(exc), frame)
             except (msgspec.DecodeError, RecursionError) as exc:
-                self._fault(f"no message of LiteMCP ({exc})", frame)
+                self._fault(f"not a message of LiteMCP ({exc})", frame)
             else:
                 self._receive(message, raw_id)
 
@@ -226,7 +226,7 @@ class LiteClientConnection(Endpoint):
         if self.noise is None:
             self.noise = text
         if self.faults <= MAX_LOGGED_FAULTS:
-            logger.warning("skipped what is no message (%s): %r", reason, text)
+            logger.warning("skipped a line that is not a message (%s): %r", reason, text)
 
     # -- the end ---------------------------------------------------------------------------------
 

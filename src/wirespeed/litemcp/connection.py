@@ -1,7 +1,7 @@
 """One client of a LiteMCP server: its requests in, its answers out.
 
-What gets no answer, because the protocol has none for it, is logged: what is no message, a repeated
-id, a type that no client sends. Everything else about a call is answered by a result of the same
+The protocol has no answer for a frame that is not a message, a repeated id, and a type that no
+client sends: these are logged. Everything else about a call is answered by a result of the same
 shape with ``"error": true``.
 """
 
@@ -144,7 +144,7 @@ class LiteConnection(Endpoint):
         self.drain()
 
     def on_lost(self, exc: BaseException | None) -> None:
-        """Nobody reads the answers any more."""
+        """The client is gone."""
         if self._grace_timer is not None:
             self._grace_timer.cancel()
             self._grace_timer = None
@@ -199,7 +199,7 @@ class LiteConnection(Endpoint):
         if kind in ("call", "get"):
             self._receive(message, raw_id, frame)
         else:
-            self._fault(f"no message of LiteMCP ({exc})", frame)
+            self._fault(f"not a message of LiteMCP ({exc})", frame)
 
     def _call_tool(self, message: IOBasic, raw_id: bytes) -> None:
         try:
@@ -222,14 +222,14 @@ class LiteConnection(Endpoint):
         self._running.add(call)
         try:
             call.running = self.pool.start(started, call.done)
-        except (RuntimeError, TypeError) as exc:  # the pool is closed, or it is no coroutine
+        except (RuntimeError, TypeError) as exc:  # the pool is closed, or it is not a coroutine
             self.finish(call, None, exc)
             return
         if call.running is None:
             return  # it has ended
         if tool.timeout is not None:
             call.timer = self.loop.call_later(tool.timeout, call.expire)
-        # while so many are worked on, nothing is read
+        # at the limit nothing is read
         self.stream.paused = len(self._running) >= self._limits.max_in_flight
 
     def _read_call(self, message: IOBasic) -> list[str]:
@@ -257,11 +257,11 @@ class LiteConnection(Endpoint):
         try:
             call = _loose_call(data)
         except (msgspec.DecodeError, RecursionError) as exc:
-            raise ArgumentError(f"data is no ToolCall: {_reason(exc)}") from None
+            raise ArgumentError(f"data is not a ToolCall: {_reason(exc)}") from None
         arguments = []
         for at, raw in enumerate(call.arguments or ()):
             if bytes(raw)[:1] != b'"' and self._strict:
-                raise ArgumentError(f"arguments[{at}] is no string")
+                raise ArgumentError(f"arguments[{at}] is not a string")
             try:
                 arguments.append(text_of(_any(raw)) if bytes(raw)[:1] == b'"' else _json(raw))
             except (msgspec.DecodeError, RecursionError) as exc:
@@ -321,7 +321,7 @@ class LiteConnection(Endpoint):
         try:
             shown = _encode(response)
         except (UnicodeEncodeError, TypeError, RecursionError):
-            logger.error("tool %s: its result is no valid text", self._tool.name)
+            logger.error("tool %s: its result is not valid text", self._tool.name)
             shown = _encode(_failure("the result cannot be sent: it holds a lone surrogate"))
         self._send(
             b'%b%b%b%b,"response":%b}}' % (self._head, raw_id, self._middle, _encode(params), shown)

@@ -20,7 +20,7 @@ from wirespeed._core.slab cimport Lease
 
 
 class BadMessage(ValueError):
-    """A frame that is no message; the text says why. It cannot be answered."""
+    """A frame that is not a message; the text says why. It cannot be answered."""
 
 
 def id_of(FrameStream stream not None, Lease frame not None, uint32_t max_depth, /):
@@ -28,7 +28,7 @@ def id_of(FrameStream stream not None, Lease frame not None, uint32_t max_depth,
 
     The whole frame is checked in one pass: it is one JSON value (RFC 8259) in UTF-8, an object, no
     deeper than `max_depth`, whose ``id`` is one integer of any length. BadMessage: it is not. The
-    framing is told of what is no JSON (WebSocket closes where it is no UTF-8).
+    framing is told of a frame that is not JSON (WebSocket closes for one that is not UTF-8).
     """
     cdef ws_scan scan
     cdef ws_status status
@@ -44,11 +44,11 @@ def id_of(FrameStream stream not None, Lease frame not None, uint32_t max_depth,
             raise BadMessage(f"not UTF-8 (byte {scan.error_at})")
         raise BadMessage(f"not one JSON value (byte {scan.error_at})")
     if scan.root != WS_ROOT_OBJECT:
-        raise BadMessage("no JSON object")
+        raise BadMessage("not a JSON object")
     if scan.id_kind != WS_ID_INTEGER:
         if scan.id_kind == WS_ID_ABSENT:
             raise BadMessage("without an id")
-        raise BadMessage("its id is no integer")
+        raise BadMessage("its id is not an integer")
     if scan.duplicates & (1 << WS_ID):
         raise BadMessage("it has two ids")
     return (<const char *> frame.p + scan.poi[WS_ID].off)[:scan.poi[WS_ID].len]

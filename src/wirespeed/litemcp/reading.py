@@ -98,7 +98,7 @@ def _invalid(message: IOBasic, exc: BaseException) -> InvalidResponse:
 
 
 def info_reader(strict: bool) -> Callable[[IOBasic], Tool]:
-    """What decodes ``info``. A version that is not ours is no fault: the answer tells it."""
+    """What decodes ``info``. Another version is not a fault: the answer names it."""
 
     def read(message: IOBasic) -> Tool:
         found = _decode(_info, None if strict else _loose_info, message)

@@ -32,7 +32,7 @@ class LiteServer:
         name: What the tool is called; by default as its function.
         version: Of LiteMCP, as it announces it; calls of another major version are refused.
         description, example: Of the tool; by default what its docstring says.
-        strict: Refuse arguments that are no strings, and calls whose ``data`` has no version.
+        strict: Refuse arguments that are not strings, and calls whose ``data`` has no version.
             Otherwise such arguments are taken as their JSON.
         limits: What one connection may take: ``max_message``, ``max_depth``, ``max_in_flight``,
             ``output_high`` and ``output_low``.

@@ -77,7 +77,7 @@ def parse(url: str, shown: str = "") -> Address:
     scheme, colon, rest = url.partition(":")
     scheme = scheme.lower()
     if not colon or scheme not in ("ws", "wss", "tcp", "unix"):
-        raise ValueError(f"{name!r} is no URL to listen at or connect to: use {FORMS}")
+        raise ValueError(f"{name!r} is not a URL to listen at or connect to: use {FORMS}")
     if scheme == "unix":
         return _unix(rest, shown)
     if any(c <= " " or c == "\x7f" for c in url):
@@ -117,12 +117,12 @@ def parse(url: str, shown: str = "") -> Address:
 
 def quote_path(path: str) -> str:
     """A path as it stands in a request: what has no place there is percent-encoded. ValueError for
-    what is no path of a URL."""
+    what is not the path of a URL."""
     bad = not isinstance(path, str) or any(c <= " " or c in "?#\x7f" for c in path)
     if bad or not path.startswith("/"):
         raise ValueError(
-            f"{path!r} is no path of a URL: it begins with a slash and has neither query nor "
-            "fragment nor spaces"
+            f"{path!r} is not the path of a URL: a path begins with a slash and has neither query "
+            "nor fragment nor spaces"
         )
     return _quoted(path)
 
@@ -151,12 +151,12 @@ def _host(host: str, *, bracketed: bool, name: str) -> str:
         try:
             ipaddress.IPv6Address(host)
         except ValueError:
-            raise ValueError(f"{name!r}: its host is no IPv6 address") from None
+            raise ValueError(f"{name!r}: its host is not an IPv6 address") from None
         return host
     try:
         return host if host.isascii() else host.encode("idna").decode("ascii")
     except UnicodeError:
-        raise ValueError(f"{name!r}: its host is no host name") from None
+        raise ValueError(f"{name!r}: its host is not a host name") from None
 
 
 def _public(url: str) -> str:

@@ -155,7 +155,7 @@ def _make_way(path: str, address: Address) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(found.st_mode):
-        raise TransportError(f"cannot listen at {address}: there is a file that is no socket")
+        raise TransportError(f"cannot listen at {address}: the file there is not a socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(PROBE_TIMEOUT)
         try:
@@ -193,7 +193,7 @@ def _is_local(sock: socket.socket) -> bool:
 def _cannot(address: Address, exc: Exception) -> TransportError:
     reason = getattr(exc, "strerror", None) or str(exc)
     if isinstance(exc, UnicodeError):
-        reason = "its host is no host name"
+        reason = "its host is not a host name"
     elif getattr(exc, "errno", None) == errno.EADDRINUSE:
         reason = f"{os.strerror(errno.EADDRINUSE)}; choose another port, or 0 for any that is free"
     # CPython puts its own words into some: "[Errno 98] error while attempting to bind …"

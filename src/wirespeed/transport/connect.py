@@ -99,7 +99,7 @@ async def connect_websocket(
 
     Raises:
         UpgradeRefused: The server answered with an HTTP status instead.
-        TransportError: The server was not reached, or what answers is no WebSocket server. No
+        TransportError: The server was not reached, or the server does not speak WebSocket. No
             error holds a header's value or the URL's query.
     """
     from wirespeed.transport.upgrade import ClientHandshake
@@ -157,7 +157,7 @@ async def _open(stream: Stream, handshake: ClientHandshake, address: Address) ->
             del head[end + len(END) :]
             break
         if len(head) > MAX_HEAD:
-            raise _Failure("the answer is no opening handshake")
+            raise _Failure("the answer is not an opening handshake")
     try:
         answer = handshake.receive(bytes(head))
         if answer is None and not opens(bytes(head)):
@@ -170,9 +170,9 @@ async def _open(stream: Stream, handshake: ClientHandshake, address: Address) ->
                 if not data:
                     break
     except BadAnswer as exc:
-        raise _Failure(f"what answers is no WebSocket server: {exc}") from None
+        raise _Failure(f"the server does not speak WebSocket: {exc}") from None
     if answer is None:
-        raise _Failure("what answers is no WebSocket server")
+        raise _Failure("the server does not speak WebSocket")
     if answer.status == 101:
         return ConnectedWebSocket(stream, rest, answer)
     text = f"{address} refused the WebSocket: {answer.status} {answer.reason}".rstrip()
@@ -243,7 +243,7 @@ async def _explained(
     except OSError as exc:
         raise TransportError(f"cannot connect to {address}: {reason_of(exc)}") from exc
     except UnicodeError:
-        raise TransportError(f"cannot connect to {address}: its host is no host name") from None
+        raise TransportError(f"cannot connect to {address}: its host is not a host name") from None
 
 
 def reason_of(exc: OSError) -> str:

@@ -70,7 +70,7 @@ class Gate:
     # -- Origin ------------------------------------------------------------------------------------
 
     def check_origin(self, request: UpgradeRequest) -> None:
-        """Refused for a web page that may not connect (RFC 6455 section 10.2). Programs that are no
+        """Refused for a web page that may not connect (RFC 6455 section 10.2). Programs other than
         browsers send no Origin, and pass."""
         origin = request.headers.get("origin")
         if origin is None:
@@ -107,8 +107,8 @@ class Gate:
     ) -> bytes | None:
         """Refused for a missing or wrong token (RFC 6750), and for what the callback says no to.
 
-        Gives a digest of who came: the user that the callback named, or else the token; None for
-        nobody in particular.
+        Returns a digest of the user that the callback named, or else of the token; None without
+        either.
         """
         if not self.tokens and self.authenticate is None:
             return None
@@ -143,7 +143,7 @@ class Gate:
         return None if token is None else _digest("token", token)
 
     async def _ask(self, request: UpgradeRequest) -> Verdict:
-        """What the owner's callback says. A forgotten return lets nobody in."""
+        """What the owner's callback says. A forgotten return refuses the client."""
         assert self.authenticate is not None
         try:
             verdict = self.authenticate(request)
@@ -192,7 +192,7 @@ def _rule(host: str) -> tuple[str, str]:
     if found is None and _is_address(host):
         return host.lower(), ""  # IPv6 without brackets
     if found is None:
-        raise ValueError(f"{host!r} is no host name: use a name, name:port or *")
+        raise ValueError(f"{host!r} is not a host name: use a name, name:port or *")
     return _normal_host(found["host"]), found["port"] or ""
 
 

@@ -120,7 +120,7 @@ def _warning(
 
     def listens(urls: tuple[str, ...]) -> None:
         places = " and ".join(urls)
-        logger.warning("whoever can reach %s may call the tools: %s", places, why)
+        logger.warning("every client that reaches %s may call the tools: %s", places, why)
         if on_listening is not None:
             on_listening(urls)
 
@@ -182,7 +182,7 @@ def _check_options(address: Address, options: ListenOptions) -> None:
         raise ValueError(f"ssl is for wss:// only, not for {address.scheme}:")
     if address.is_websocket:
         return
-    # nobody shall think that these protect anything
+    # these options would protect nothing there
     for name in ("token", "authenticate", "origins", "hosts"):
         if getattr(options, name) is not None:
             raise ValueError(f"{name} is for ws:// and wss:// only, not for {address.scheme}:")

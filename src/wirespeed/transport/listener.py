@@ -42,8 +42,8 @@ OUT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 OnListening = Callable[[tuple[str, ...]], object]
 
 
-class _Nobody(Exception):
-    """The client said nothing at all: a look at the port."""
+class _Silent(Exception):
+    """The client closed the connection without a byte."""
 
 
 class Served(Watched):
@@ -236,7 +236,7 @@ class Listener:
             self._log_refusal(peer, f"{refusal.status} {refusal.reason}")
             stream.say(self._words(refusal))
             await _linger(stream)
-        except _Nobody:
+        except _Silent:
             pass
         except OSError as exc:
             self._log_refusal(peer, f"the connection broke in the opening handshake ({exc})")
@@ -277,7 +277,7 @@ class Listener:
                 return Refusal(408, "the opening handshake took too long")
             logger.warning("authenticate took more than %g s", self.options.open_timeout)
             return Refusal(503, "the opening handshake could not be finished")
-        except (OSError, _Nobody):
+        except (OSError, _Silent):
             raise
         except Exception:
             logger.exception("internal error in an opening handshake")
@@ -313,7 +313,7 @@ class Listener:
         self, head: bytes, peer: str, full: bool
     ) -> tuple[Service, ServerHandshake, str | None, bytes | None]:
         """Whether a request is let in: the service that it is for, the subprotocol, and a digest of
-        who came. Refused."""
+        the client's credentials. Refused."""
         from wirespeed.transport.upgrade import Refused, ServerHandshake
 
         assert self._gate is not None
@@ -451,7 +451,7 @@ async def _read_head(stream: Stream) -> tuple[bytes, bytes]:
         if not data:
             if head:
                 raise ConnectionResetError("the client closed it")
-            raise _Nobody
+            raise _Silent
         searched = max(0, len(head) - len(END) + 1)
         head += data
         check_opening(head)

@@ -105,7 +105,7 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
             `Refusal`; may be a coroutine function. It runs on the event loop.
         origins: Web pages that may connect, as ``https://app.example``; ``http://localhost:*`` for
             any port, ``*`` for all. None: pages of this machine when the server listens only there,
-            and pages that come from the server's own address. Programs that are no browsers send
+            and pages that come from the server's own address. Programs other than browsers send
             no Origin and are not held up by this.
         hosts: Names that the server is known by, as ``example.com`` or ``example.com:8443``; ``*``
             for all. None: this machine's names when the server listens only there (against DNS
@@ -213,7 +213,7 @@ def is_token(token: object) -> bool:
 
 def check_headers(headers: object, reserved: Sequence[str] = HANDSHAKE) -> dict[str, str]:
     """The header fields (RFC 9110 section 5), without blanks around their values. TypeError or
-    ValueError for what is none, and for names that are ``reserved``; no text holds a value."""
+    ValueError for a field that is not valid or is ``reserved``; no text holds a value."""
     if not isinstance(headers, Mapping):
         raise TypeError(f"headers must be a mapping of strings, not {type(headers).__name__}")
     seen: set[str] = set()

@@ -65,7 +65,7 @@ class _Process:
         self.pid = 0
         self.ended = False  # the leader was reaped
         self.gone = True  # no process of the group is left
-        self.abandoned = False  # nobody wants it any more, though it may yet be launched
+        self.abandoned = False  # it is to be killed as soon as it is launched
         self.status: int | None = None
         self.stdin_fd = -1
         self.stdout_fd = -1
@@ -97,7 +97,7 @@ class _Process:
             self.signal(signal.SIGKILL)
 
     def release(self) -> None:
-        """Kills the group; no guard is needed for it any more."""
+        """Kills the group, and takes it from the guard."""
         with self.lock:
             self.abandoned = True
         self.signal(signal.SIGKILL)
@@ -208,7 +208,7 @@ def _work(
     try:
         loop.call_soon_threadsafe(_on_launched, launched, error)
     except RuntimeError:
-        process.signal(signal.SIGKILL)  # the loop was closed: nobody will ever use this child
+        process.signal(signal.SIGKILL)  # the loop was closed before the launch ended
     if error is not None:
         return
     guard.start()

@@ -1,8 +1,8 @@
 """Several processes that serve at one port (SO_REUSEPORT): started, watched, replaced, ended.
 
 The workers are forked before there is an event loop, so each has what the program set up, and
-nothing has to be imported or pickled again. The parent serves nobody: it holds the port, so that it
-cannot be lost between two workers, and passes on signals.
+nothing has to be imported or pickled again. The parent itself does not serve: it holds the port, so
+that it cannot be lost between two workers, and passes on signals.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def run_workers(
     options: ListenOptions,
     on_listening: OnListening | None,
 ) -> None:
-    """Serve in so many processes until SIGTERM or SIGINT comes; to be called in the main thread.
+    """Serve in ``n`` processes until SIGTERM or SIGINT comes; to be called in the main thread.
 
     ``on_listening`` is called in this process, as soon as all of them listen.
 

@@ -18,7 +18,7 @@ class Connection(Protocol):
     """One client of a service, as a transport sees it: an Endpoint with an end.
 
     Attributes:
-        principal: A digest of who the client is, None for nobody in particular; the transport
+        principal: A digest of the client's credentials, None without any; the transport
             says it.
     """
 

@@ -78,7 +78,7 @@ class _Lines:
         partial = self._partial
         while len(partial) > MAX_LINE:
             end = MAX_LINE
-            # At most three steps back, so that bytes that are no UTF-8 still make progress.
+            # At most three steps back, so that bytes that are not UTF-8 still make progress.
             for _ in range(3):
                 end -= partial[end] & 0xC0 == 0x80
             self._emit(partial[:end])

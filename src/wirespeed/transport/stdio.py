@@ -1,4 +1,4 @@
-"""The stdio transport of a server: descriptors 0 and 1 become the wire, and nobody else's.
+"""The stdio transport of a server: descriptors 0 and 1 become the wire of the server alone.
 
 MCP basic/transports/stdio: a server writes nothing but messages to its stdout. The real descriptors
 are duplicated and 0 and 1 diverted, so that ``print()`` in a tool, or a child process that inherits

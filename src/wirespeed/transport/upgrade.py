@@ -45,7 +45,7 @@ _ABSOLUTE = re.compile(r"(?:https?|wss?)://(?P<authority>[^/?]*)(?P<target>.*)\Z
 _NO_REQUEST = "this is not an HTTP/1.1 request for a WebSocket"
 
 # websockets logs every handshake, header fields and all where that is asked for.
-_silent = logging.Logger("wirespeed.handshake")  # noqa: LOG001 (nobody can switch it on)
+_silent = logging.Logger("wirespeed.handshake")  # noqa: LOG001 (it cannot be switched on)
 _silent.disabled = True
 
 
@@ -79,7 +79,7 @@ def refusal_bytes(refusal: Refusal) -> bytes:
 
 
 class ServerHandshake:
-    """A client's request, read and found to be an upgrade. Refused: it is none.
+    """A client's request, read and judged. Refused: it does not ask for an upgrade.
 
     Args:
         head: The request up to the empty line.
@@ -189,7 +189,7 @@ def _no_upgrade(exc: Exception | None) -> Refusal:
 
 
 class BadAnswer(Exception):
-    """The server's answer is no answer to an opening handshake; the text says why."""
+    """The answer does not belong to an opening handshake; the text says why."""
 
 
 class Answer:

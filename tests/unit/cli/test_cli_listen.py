@@ -309,7 +309,7 @@ def test_what_everybody_can_reach_is_told(server_file: Path, tmp_path: Path) -> 
     with serving(str(server_file), "--on", "ws://0.0.0.0:0/") as running:
         (line,) = warned(running)
         assert re.fullmatch(
-            r"wirespeed: whoever can reach ws://0\.0\.0\.0:[1-9]\d*/ may call the tools: "
+            r"wirespeed: every client that reaches ws://0\.0\.0\.0:[1-9]\d*/ may call the tools: "
             "no token is asked for",
             line,
         )
@@ -349,7 +349,7 @@ def test_sockets_that_cannot_be(server_file: Path, tmp_path: Path) -> None:
     url = f"unix:{file}"
     done = wirespeed("serve", str(server_file), "--on", url)
     assert (done.returncode, file.exists()) == (3, True)
-    assert one_line(done) == f"cannot listen at {url}: there is a file that is no socket"
+    assert one_line(done) == f"cannot listen at {url}: the file there is not a socket"
     url = f"unix:{tmp_path}/none/s"
     done = wirespeed("serve", str(server_file), "--on", url)
     assert done.returncode == 3

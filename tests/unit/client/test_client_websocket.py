@@ -248,7 +248,7 @@ def test_what_answers_is_no_websocket_server(run: Run) -> None:
     async def main() -> None:
         server = await asyncio.start_server(greet, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        with pytest.raises(TransportError, match="what answers is no WebSocket server"):
+        with pytest.raises(TransportError, match="the server does not speak WebSocket"):
             await Client(f"ws://127.0.0.1:{port}").open()
         server.close()
 

@@ -330,7 +330,7 @@ def test_noise_is_skipped_and_logged(run: Run, tmp_path: Path, noise: bytes, cap
             assert (await client.call("x")).text == "ok"
 
     run(main())
-    assert "skipped what is no message" in caplog.text
+    assert "skipped a line that is not a message" in caplog.text
     assert max(map(len, caplog.messages)) < 1000
 
 

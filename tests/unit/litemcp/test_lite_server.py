@@ -148,13 +148,13 @@ def test_the_name_of_the_tool_is_exact(once: Run) -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (None, "data is no ToolCall"),
-        ([], "data is no ToolCall"),
-        ({}, "data is no ToolCall: Object missing required field `tool`"),
-        ({"tool": 1}, "data is no ToolCall"),
+        (None, "data is not a ToolCall"),
+        ([], "data is not a ToolCall"),
+        ({}, "data is not a ToolCall: Object missing required field `tool`"),
+        ({"tool": 1}, "data is not a ToolCall"),
         (
             {"version": VERSION, "tool": "Calculator", "arguments": {"a": "1"}},
-            "data is no ToolCall",
+            "data is not a ToolCall",
         ),
         ({"tool": "Calculator", "arguments": ["1", "2"]}, "data: the version is missing"),
         ({"version": [1], "tool": "Calculator", "arguments": []}, "data: a version is"),
@@ -218,7 +218,7 @@ def test_arguments_that_are_no_strings(once: Run) -> None:
         given = [1, {"x": [True, None]}, "s\u00e9"]
         async with served(server) as peer:
             answer = await peer.ask(call(1, "show", given))
-            assert failure(answer) == "arguments[0] is no string"
+            assert failure(answer) == "arguments[0] is not a string"
         async with served(loose) as peer:
             answer = await peer.ask(call(1, "show", given))
             assert content(answer) == [("text", '1|{"x":[true,null]}|s\u00e9')]
@@ -268,7 +268,7 @@ def test_other_ids_are_logged_and_not_answered(once: Run, id: Any, caplog: Any) 
             assert peer.connection.faults == 2
 
     once(main())
-    assert caplog.text.count("its id is no integer") == 2
+    assert caplog.text.count("its id is not an integer") == 2
 
 
 def test_trap_90_a_repeated_id_gets_no_answer_and_runs_nothing(run: Run, caplog: Any) -> None:
@@ -342,13 +342,13 @@ def test_a_server_of_another_version_says_so_everywhere(once: Run) -> None:
         (b"nonsense", "not one JSON value"),
         (b'{"id":1,"type":"get"}\n{"id":2,"type":"get"}', "not one JSON value"),
         (b'{"id":1,"type":"get"', "not one JSON value"),
-        (b"[]", "no JSON object"),
-        (b'"get"', "no JSON object"),
+        (b"[]", "not a JSON object"),
+        (b'"get"', "not a JSON object"),
         (b'{"id":1,"type":"get","x":"\xff"}', "not UTF-8"),
         (b'{"type":"get"}', "without an id"),
-        (b'{"id":1}', "no message of LiteMCP (Object missing required field `type`)"),
-        (b'{"id":1,"type":5}', "no message of LiteMCP"),
-        (b'{"id":1,"type":"\\ud800"}', "no message of LiteMCP"),
+        (b'{"id":1}', "not a message of LiteMCP (Object missing required field `type`)"),
+        (b'{"id":1,"type":5}', "not a message of LiteMCP"),
+        (b'{"id":1,"type":"\\ud800"}', "not a message of LiteMCP"),
         (b'{"id":1,"type":"list"}', "its type 'list' is unknown"),
         (b'{"id":1,"type":"info","data":{}}', "its type 'info' is for clients"),
         (b'{"id":1,"type":"result","data":{}}', "its type 'result' is for clients"),

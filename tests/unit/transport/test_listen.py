@@ -215,7 +215,7 @@ def test_a_live_server_is_not_pushed_aside(run: Run, tmp_path: Path) -> None:
 def test_a_file_that_is_no_socket_is_left_alone(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "s"
     path.write_text("precious")
-    with pytest.raises(TransportError, match="there is a file that is no socket"):
+    with pytest.raises(TransportError, match="the file there is not a socket"):
         run(lab_server().serve(f"unix:{path}"))
     assert path.read_text() == "precious"
 
@@ -452,7 +452,7 @@ def test_who_can_reach_a_server_without_a_token(
         task.cancel()
         await asyncio.wait([task])
         said = [r.getMessage() for r in caplog.records if "may call the tools" in r.getMessage()]
-        expected = [f"whoever can reach {found} may call the tools: {why}"]
+        expected = [f"every client that reaches {found} may call the tools: {why}"]
         assert said == (expected if why else [])
 
     run(main())

@@ -185,12 +185,12 @@ def test_refused(
         (b"HTTP/1.0 200 OK\r\n\r\n", "not HTTP/1.1"),
         (b"", "closed the connection during the opening handshake"),
         (b"HTTP/1.1 101", "closed the connection during the opening handshake"),
-        (b"x" * 20_000, "no opening handshake"),
+        (b"x" * 20_000, "not an opening handshake"),
         (GOOD.replace(b"KEY", b"wrong") + b"\r\n", "Sec-WebSocket-Accept"),
         (GOOD.replace(b"Upgrade: websocket\r\n", b"") + b"\r\n", "Upgrade"),
         (GOOD + b"Sec-WebSocket-Protocol: other\r\n\r\n", "unsupported subprotocol"),
         (GOOD + b"Sec-WebSocket-Extensions: x\r\n\r\n", "extension"),
-        (b"HTTP/1.1 500 Broken\r\nContent-Length: 900\r\n\r\nshort", "WebSocket server"),
+        (b"HTTP/1.1 500 Broken\r\nContent-Length: 900\r\n\r\nshort", "does not speak WebSocket"),
     ],
 )
 def test_no_websocket_server(answer: bytes, words: str, run: Run) -> None:
