@@ -69,14 +69,14 @@ class _Expression(NamedTuple):
 
 
 def check_uri(uri: str) -> None:
-    """Refuse what is no URI with a scheme (RFC 3986): ValueError says what is wrong with it."""
+    """Check that a text is a URI with a scheme (RFC 3986): ValueError says what is wrong."""
     if not isinstance(uri, str):
         raise TypeError(f"a URI is a string, not {type(uri).__name__}")
     if not _SCHEME.match(uri):
-        raise ValueError(f"{uri!r} is no URI: it begins with no scheme, such as 'file:'")
+        raise ValueError(f"{uri!r} is not a URI: it does not begin with a scheme, such as 'file:'")
     if bad := _NOT_URI.search(uri):
         raise ValueError(
-            f"{uri!r} is no URI: percent-encode {bad[0]!r} as {quote(bad[0], safe='')}"
+            f"{uri!r} is not a URI: percent-encode {bad[0]!r} as {quote(bad[0], safe='')}"
         )
 
 
@@ -145,7 +145,7 @@ class UriTemplate:
         for spec in body[len(operator) :].split(","):
             found = _VARIABLE.fullmatch(spec)
             if found is None:
-                raise self._error(f"{spec!r} is no variable")
+                raise self._error(f"{spec!r} is not a variable")
             length = found["length"]
             variables.append(
                 _Variable(found["name"], int(length) if length else None, bool(found["explode"]))
@@ -159,7 +159,7 @@ class UriTemplate:
         is missing, None, or an empty list or mapping is undefined and leaves nothing behind.
 
         Raises:
-            ValueError: A prefix (``{var:3}``) of a list or mapping, or text that is no UTF-8.
+            ValueError: A prefix (``{var:3}``) of a list or mapping, or text that is not UTF-8.
             TypeError: A value of another kind.
         """
         given = {**(values or {}), **more}

@@ -171,14 +171,14 @@ def test_expansion_beyond_the_examples(template: str, values: Any, uri: str) -> 
         ("x}", "'}' may not stand outside"),
         ("{}", "an expression without a variable"),
         ("{+}", "an expression without a variable"),
-        ("{a,}", "'' is no variable"),
-        ("{a b}", "'a b' is no variable"),
-        ("{a-b}", "'a-b' is no variable"),
-        ("{.a.}", "'a.' is no variable"),
-        ("{a:0}", "'a:0' is no variable"),
-        ("{a:10000}", "'a:10000' is no variable"),
-        ("{a:3*}", "is no variable"),
-        ("{a{b}}", "is no variable"),
+        ("{a,}", "'' is not a variable"),
+        ("{a b}", "'a b' is not a variable"),
+        ("{a-b}", "'a-b' is not a variable"),
+        ("{.a.}", "'a.' is not a variable"),
+        ("{a:0}", "'a:0' is not a variable"),
+        ("{a:10000}", "'a:10000' is not a variable"),
+        ("{a:3*}", "is not a variable"),
+        ("{a{b}}", "is not a variable"),
         ("{=a}", "operator '=' is reserved"),
         ("{|a}", "operator '|' is reserved"),
         ("a b", "' ' may not stand outside"),
@@ -450,9 +450,9 @@ def test_uris(uri: str) -> None:
 @pytest.mark.parametrize(
     ("uri", "why"),
     [
-        ("", "begins with no scheme"),
-        ("/a/b", "begins with no scheme"),
-        ("1a:b", "begins with no scheme"),
+        ("", "does not begin with a scheme"),
+        ("/a/b", "does not begin with a scheme"),
+        ("1a:b", "does not begin with a scheme"),
         ("file:///my file", "percent-encode ' ' as %20"),
         ("a:é", "percent-encode 'é' as %C3%A9"),
         ("a:100%", "percent-encode '%' as %25"),
@@ -461,7 +461,7 @@ def test_uris(uri: str) -> None:
     ],
 )
 def test_what_is_no_uri(uri: str, why: str) -> None:
-    with pytest.raises(ValueError, match="is no URI") as caught:
+    with pytest.raises(ValueError, match="is not a URI") as caught:
         check_uri(uri)
     assert why in str(caught.value)
 

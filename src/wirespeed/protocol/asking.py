@@ -100,7 +100,7 @@ class ToolUseContent(
 class ToolResultContent(
     msgspec.Struct, tag_field="type", tag="tool_result", omit_defaults=True, rename="camel"
 ):
-    """What the tool gave, for the `ToolUseContent` with that id (2025-11-25)."""
+    """The result of the tool, for the `ToolUseContent` with that id (2025-11-25)."""
 
     tool_use_id: str
     content: list[Block]
@@ -150,7 +150,7 @@ class SampleParams(msgspec.Struct, omit_defaults=True, rename="camel"):
         max_tokens: The client must respect it.
         system_prompt: The client may change or omit it.
         include_context: The last two values are deprecated and need ``sampling.context``.
-        tools: `Tool` objects as tools/list gives them; needs ``sampling.tools`` (2025-11-25).
+        tools: `Tool` objects as in tools/list; needs ``sampling.tools`` (2025-11-25).
         task: 2025-11-25 only: the client may run it as a task.
     """
 
@@ -170,7 +170,7 @@ class SampleParams(msgspec.Struct, omit_defaults=True, rename="camel"):
 
 class CreateMessageResult(msgspec.Struct, omit_defaults=True, rename="camel"):
     """What the model said. ``stop_reason`` is an open set: "endTurn", "stopSequence",
-    "maxTokens", "toolUse" or what the client's model gives."""
+    "maxTokens", "toolUse" or another word of the client's model."""
 
     role: Literal["user", "assistant"]
     content: SamplingBlock | list[SamplingBlock]
@@ -203,7 +203,7 @@ class Root(msgspec.Struct, omit_defaults=True):
 
 
 class ListRootsResult(msgspec.Struct, omit_defaults=True):
-    """What roots/list gives."""
+    """The result of roots/list."""
 
     roots: list[Root]
     meta: dict[str, Any] | None = field(default=None, name="_meta")

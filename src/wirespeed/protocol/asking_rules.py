@@ -1,4 +1,4 @@
-"""What a server may ask of a client of each revision, and of one that has declared so much.
+"""What a server may ask of a client, by its revision and the capabilities that it declared.
 
 `missing_capability` says which capability a request needs, to the side that asks (it may not send)
 and to the side that is asked (it must refuse). Sources: client/elicitation, client/sampling,

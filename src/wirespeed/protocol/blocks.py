@@ -153,7 +153,7 @@ class UnknownContent(msgspec.Struct):
     data: dict[str, Any]
 
     def describe(self) -> str:
-        """What somebody is told to whom it is passed on: no revision is known to have it."""
+        """The text that stands for it when it is passed on: no revision is known to have it."""
         return f"[{self.data.get('type', 'unknown')}]"
 
 

@@ -12,8 +12,8 @@ import msgspec
 
 
 class Implementation(msgspec.Struct, omit_defaults=True):
-    """Who speaks: `Implementation` of the schemas. ``title`` from 2025-06-18 on,
-    ``description``, ``websiteUrl`` and ``icons`` from 2025-11-25 on."""
+    """The name and version of a client or server: `Implementation` of the schemas. ``title`` from
+    2025-06-18 on, ``description``, ``websiteUrl`` and ``icons`` from 2025-11-25 on."""
 
     name: str
     version: str

@@ -13,7 +13,7 @@ __all__ = ["META_PREFIX", "check_json", "check_meta", "is_reserved", "passed_on"
 
 META_PREFIX = "io.modelcontextprotocol/"
 
-# Who answered, to which subscription, for which task: true of one connection alone.
+# The answering server, the subscription, the task: true of one connection alone.
 _OF_ONE_HOP = frozenset(
     META_PREFIX + name for name in ("serverInfo", "subscriptionId", "related-task")
 )
@@ -30,10 +30,10 @@ _KEY = re.compile(
 
 def is_reserved(key: str) -> bool:
     """Whether a member's name belongs to MCP: ``dev.mcp/x`` does, ``com.example.mcp/x`` does not.
-    ValueError if it is no name for a member at all."""
+    ValueError: it is not a valid name of a member."""
     found = _KEY.fullmatch(key)
     if found is None:
-        raise ValueError(f"{key!r} is no name for a member of _meta: [prefix/]name")
+        raise ValueError(f"{key!r} is not the name of a member of _meta: [prefix/]name")
     prefix = found["prefix"]
     if prefix is None:
         return key in _BARE

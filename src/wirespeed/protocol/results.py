@@ -130,11 +130,11 @@ class ReadResourceResult(msgspec.Struct, rename="camel"):
 
 
 WHOLE = (CallToolResult, GetPromptResult, ReadResourceResult)
-"""What is a result of one method, and of no other."""
+"""Whole results, each of one method."""
 
 
 class Completion(msgspec.Struct, rename="camel"):
-    """Suggestions: the result of completion/complete, and what a completer may give instead of
+    """Suggestions: the result of completion/complete, and what a completer may return instead of
     strings.
 
     Attributes:

@@ -21,8 +21,8 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
         batches: A line may be an array of messages, which must be accepted.
         null_error_ids: An error whose request's id could not be read carries ``"id": null``;
             from 2025-11-25 on the member is left out.
-        argument_errors_in_results: Arguments that break a tool's schema give a result with
-            ``isError``; before, error -32602 (SEP-1303).
+        argument_errors_in_results: Arguments that break a tool's schema are answered by a result
+            with ``isError``; before, by error -32602 (SEP-1303).
         structured_any: ``structuredContent`` may be any JSON value; before, an object.
         progress_message: Progress notifications have ``message``.
         resource_not_found: The error code for a resource that there is not.

@@ -122,7 +122,7 @@ class Catalog(Generic[T]):
             raise
 
     def remove(self, key: str) -> T:
-        """Take an item away. KeyError if there is none under this key."""
+        """Remove an item. KeyError: there is none under this key."""
         item = self.items.pop(key)
         del self._entries[key]
         self._change()
@@ -141,7 +141,7 @@ class Catalog(Generic[T]):
         """One page, encoded once; see `wirespeed.server.pagination`. ProtocolError -32602: the
         cursor was not given out."""
         key = (revision.version, cursor)
-        pages = self._pages  # a change meanwhile, in another thread, gives us new ones
+        pages = self._pages  # a change in another thread, meanwhile, replaces the dict
         encoded = pages.get(key)
         if encoded is not None:
             return encoded

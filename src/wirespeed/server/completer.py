@@ -7,7 +7,7 @@ parameter, the arguments that have their values already; a context if it asks fo
     def languages(value: str, others: dict[str, str]) -> list[str]:
         return [name for name in LANGUAGES if name.startswith(value)]
 
-It gives strings, the best first, or a `Completion`. Arguments of type ``bool``, ``Literal`` and
+It returns strings, the best first, or a `Completion`. Arguments of type ``bool``, ``Literal`` and
 `Enum`, also ``| None``, complete by themselves. A known argument without a completer gets no
 values; an unknown one is an error.
 """
@@ -101,7 +101,7 @@ class Completer:
 
 
 def _encode(value: Any, revision: Revision) -> bytes:
-    """The result object. ResultError: a completer gave something else than strings."""
+    """The result object. ResultError: a completer did not return strings."""
     total: int | None = None
     has_more: bool | None = None
     if isinstance(value, Completion):
@@ -112,7 +112,7 @@ def _encode(value: Any, revision: Revision) -> bytes:
     if value is None:
         value = ()
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
-        raise ResultError(f"a completer gives strings, not {type(value).__name__}")
+        raise ResultError(f"a completer returns strings, not {type(value).__name__}")
     if total is None and has_more is None and isinstance(value, Sized):
         total = len(value)
     values: list[str] = []
@@ -121,7 +121,7 @@ def _encode(value: Any, revision: Revision) -> bytes:
             has_more = True
             break
         if not isinstance(item, str):
-            raise ResultError(f"a completer gives strings, not {type(item).__name__}")
+            raise ResultError(f"a completer returns strings, not {type(item).__name__}")
         values.append(item)
     if has_more is None:
         has_more = total is not None and total > len(values)

@@ -15,7 +15,7 @@ any other type                    its JSON              ``{"result": value}``   
 none, or ``Any``                  by run-time type      objects only               none
 ================================  ====================  =========================  ================
 
-* ``structured=True`` gives ``str`` and ``None`` a wrapped structured result; ``structured=False``
+* ``structured=True`` wraps ``str`` and ``None`` as a structured result; ``structured=False``
   takes structured content and output schema away from every type.
 * "Its JSON" is compact.  A value whose JSON is a string (enum, date, UUID) is shown without quotes.
 * A list that holds a content block is a list of blocks; strings in it are text blocks, anything
@@ -30,9 +30,9 @@ none, or ``Any``                  by run-time type      objects only            
 * A lone surrogate cannot be sent as UTF-8: `ResultError`.
 
 Availability: audio from 2025-03-26; ``structuredContent`` and resource links from 2025-06-18; a
-``structuredContent`` that is no object from 2026-07-28.  For an older peer a newer block becomes a
-text block that says what it was; newer members of blocks (`wirespeed.protocol.shapes`) and newer
-structured content are left out.
+``structuredContent`` that is not an object from 2026-07-28.  For an older peer a newer block
+becomes a text block that says what it was; newer members of blocks (`wirespeed.protocol.shapes`)
+and newer structured content are left out.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ class ResultKind(IntEnum):
 class ResultPlan:
     """How one tool's results are encoded; made once, when the tool is registered.
 
-    ``encode(value, revision=LATEST)`` gives an `Encoded` tuple or raises `ResultError`.  It is an
+    ``encode(value, revision=LATEST)`` returns an `Encoded` tuple or raises `ResultError`.  It is an
     attribute, not a method: the caller may keep it.  A caller that wants no call at all for the
     commonest case tests ``kind == ResultKind.TEXT and type(value) is str`` and writes `TEXT_HEAD`,
     the JSON of the string and `TEXT_TAIL`.

@@ -1,4 +1,4 @@
-"""What reading a resource gives, as the ``contents`` of a resources/read result.
+"""The ``contents`` of a resources/read result.
 
 ================================  =============================================================
 value                             contents (server/resources, "Resource Contents")
@@ -111,7 +111,7 @@ class ContentsPlan:
     def encode(self, uri: str, value: Any, revision: Revision, *, retried: bool = False) -> Body:
         """The result object. `ResourceNotFound` for None, `ResultError` for what is not JSON.
 
-        *retried*: input of the client's went in, so that nobody may keep the result.
+        *retried*: the client's answers went in, so that the result must not be cached.
         """
         hints: Mapping[str, Any] = self._hints
         meta = None

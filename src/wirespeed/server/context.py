@@ -64,7 +64,7 @@ class Context:
         async def crawl(url: str, ctx: Context) -> int:
             await ctx.progress(0, total=3)
 
-    `progress` and `log` queue at once and may be called from a worker thread too; what they give
+    `progress` and `log` queue at once and may be called from a worker thread too; what they return
     may be awaited, and then waits while the client is slow to read. After the tool has ended they
     do nothing.
 
@@ -78,7 +78,7 @@ class Context:
       and do what must happen once (pay, write, send) after the last question.
     * Questions should be the same when they are asked again: one whose text has changed meanwhile
       is asked anew. Questions asked side by side, with `asyncio.gather`, go in one round.
-    * Nobody promises that the client comes back. What came so far is kept by the client itself,
+    * The client may never come back. What came so far is kept by the client itself,
       sealed (`wirespeed.server.state`), for ``Server(state_ttl=…)`` seconds.
 
     The same handler serves both eras. For another way to write it see
@@ -121,7 +121,7 @@ class Context:
 
     @property
     def request_id(self) -> int | str:
-        """The id that the client gave the request."""
+        """The id of the request."""
         decoded: int | str = msgspec.json.decode(self._raw_id or b"null", type=int | str)
         return decoded
 
@@ -139,7 +139,7 @@ class Context:
             return {}
         try:
             return _decode(self._params).meta
-        except msgspec.DecodeError:  # no object: of a legacy client, where nobody has looked
+        except msgspec.DecodeError:  # not an object: of a legacy client, where it is not checked
             return {}
 
     @property
@@ -172,7 +172,7 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the client wants no answer any more. A tool in a thread looks here; one on the
+        """Whether the client cancelled the request. A tool in a thread looks here; one on the
         loop is cancelled."""
         return self._call.ended
 
@@ -303,7 +303,7 @@ class Context:
 
         Raises:
             MissingCapability: The client cannot be asked this; nothing was sent.
-            SignatureError: The class is no form.
+            SignatureError: The class is not a form.
             InvalidResponse: The answer does not fit.
             RemoteError: The client answered with an error.
             CallTimeout, ConnectionClosed: There is no answer.
@@ -392,7 +392,7 @@ class Context:
 
         Args:
             messages: The conversation: `SamplingMessage`; a string is a message of the user.
-            max_tokens: The most that the model may give.
+            max_tokens: The most tokens that the model may return.
             system, temperature, stop_sequences, metadata: For the model; the client may change or
                 drop them.
             model_preferences: ``hints``, ``cost_priority`` …, as `ModelPreferences` or a dict with

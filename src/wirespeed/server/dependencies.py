@@ -11,10 +11,10 @@
     async def rows(table: str, db: Database) -> int: ...
 
 A parameter whose annotation is a provided type, or ``Annotated[T, Depends(function)]``, is no
-argument of the tool (prompt, resource, completion): clients neither see nor set it. Providers come
-before whatever takes what they give. Everything that can be wrong about them (nobody provides a
-type, a cycle, a wider scope that takes from a narrower one) is said at registration, and about
-providers that nothing takes at the start of the server.
+argument of the tool (prompt, resource, completion): clients neither see nor set it. Providers are
+registered before the functions that use them. Errors of providers (a type without a provider, a
+cycle, a wider scope that takes from a narrower one) are raised at registration; for providers that
+nothing uses, at the start of the server.
 
 * A provider is a coroutine function, a plain function or class (called in a worker thread, unless
   ``inline=True``), or a generator of one value, async or not: what follows its ``yield`` is the
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wirespeed.server")
 
-# What JSON decodes to: whoever annotates with these wants an argument.
+# What JSON decodes to: parameters of these types are arguments.
 _PLAIN = (str, int, float, complex, bool, bytes, bytearray, list, dict, tuple, set, frozenset)
 _PLAIN_TYPES = {*_PLAIN, object, None, type(None), Any}
 
@@ -90,7 +90,7 @@ class Dependencies:
         self._server_class = Server
         self._by_type: dict[Any, Provider] = {}
         self._by_function: dict[tuple[Any, Scope | None], Provider] = {}
-        self.state: Provider | None = None  # what the lifespan gives
+        self.state: Provider | None = None  # what the lifespan yields
         self._connections: dict[ServerConnection, Shared] = {}
         self.endings: set[asyncio.Task[None]] = set()
 
@@ -149,9 +149,9 @@ class Dependencies:
             raise DependencyError(f"{provider} cannot provide {type_name(tp)}: {why}")
 
     def find(self, annotation: Any, parameter: inspect.Parameter, where: str) -> Provider | None:
-        """Who provides what a parameter takes; None for an argument.
+        """The provider of what a parameter takes; None for an argument.
 
-        DependencyError: nobody can.
+        DependencyError: it cannot be provided.
         """
         provider = self._found(annotation, parameter, where)
         if provider is not None:
@@ -229,17 +229,17 @@ class Dependencies:
     # -- what lives longer than a request ----------------------------------------------------------
 
     def server_scope(self) -> Shared:
-        """What lives as long as the server is served. RuntimeError: it is not."""
+        """The values of the server. RuntimeError: the server is not served."""
         life = self.service.life
         if life is None:
             raise RuntimeError(
-                f"{self.service!r} is not served, so nothing can live as long: serve it, or enter "
-                "`server.running()`"
+                f"{self.service!r} is not served, so it has no values of scope 'server': "
+                "serve it, or enter `server.running()`"
             )
         return life.shared
 
     def connection_scope(self, connection: ServerConnection) -> Shared:
-        """What lives as long as the connection; ConnectionClosed when it is over."""
+        """The values of a connection; ConnectionClosed when it is over."""
         shared = self._connections.get(connection)
         if shared is None:
             if connection.link is None:
@@ -265,7 +265,7 @@ class Dependencies:
         task.add_done_callback(self.endings.discard)
 
     async def connections_over(self) -> None:
-        """Wait until what lived as long as a connection is torn down."""
+        """Wait until the values of all connections are torn down."""
         await asyncio.sleep(0)  # those that were lost in this turn
         if self.endings:
             timeout = self.service.shutdown_grace + LAST_WAIT
@@ -273,7 +273,7 @@ class Dependencies:
             for task in late:
                 task.cancel()
             if late:
-                logger.error("what lived as long as %d connections is left behind", len(late))
+                logger.error("the values of %d connections were not torn down in time", len(late))
                 await asyncio.wait(late, timeout=LAST_WAIT)
 
 
@@ -319,7 +319,7 @@ class Injection:
         spec.context_param, spec.context_index = "context", len(spec.fields)
 
     def run_inline(self) -> bool:
-        """Call it on the loop's thread; False if it is no plain function."""
+        """Call it on the loop's thread; False if it is not a plain function."""
         if self._plain:
             self._launch = launch.at_once
         return self._plain
@@ -332,7 +332,7 @@ class Injection:
             try:
                 result = await self._work(values, context, exits)
             except GeneratorExit:
-                raise  # nothing can be awaited any more
+                raise  # nothing can be awaited now
             except BaseException as exc:
                 await exits.unwind(exc)
                 raise

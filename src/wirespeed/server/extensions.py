@@ -74,15 +74,15 @@ class Extension:
         settings: What the server says of it; ``{}`` is "supported".
         requests: Methods that a client may call, and the functions that serve them. A function
             gets the params in the type of its first parameter (a msgspec struct, or a dict; without
-            ``_meta``), and a `Context` where a second parameter is annotated so; it gives a mapping
-            or a struct, or an `ExtensionResult`. A plain function runs in a worker thread.
+            ``_meta``), and a `Context` where a second parameter is annotated so; it returns a
+            mapping or a struct, or an `ExtensionResult`. A plain function runs in a worker thread.
         notifications: Methods that a client may notify the server by, and functions that get the
             params of each, as a dict, on the loop's thread. Notifications carry no capabilities,
             so nothing is checked; what a function raises is logged.
         result_types: Values of ``resultType`` that its results may have besides ``"complete"``.
         listening: Members that it adds to ``notifications`` of subscriptions/listen.
 
-    ValueError: the name is none, or a method is one of MCP's own.
+    ValueError: the name is not valid, or a method is one of MCP's own.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Extension:
         listening: Mapping[str, Listening] | None = None,
     ) -> None:
         if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no name for an extension: vendor-prefix/name")
+            raise ValueError(f"{name!r} is not the name of an extension: vendor-prefix/name")
         self.name = name
         self.settings: dict[str, Any] = dict(settings or {})
         check_json(f"extension {name}", {"settings": self.settings})

@@ -22,7 +22,7 @@ __all__ = ["check_timeout", "invoke", "make_feature"]
 
 
 def check_timeout(timeout: float | None) -> None:
-    """ValueError: it is no number of seconds that something may take."""
+    """ValueError: it is not a positive number of seconds."""
     if timeout is not None and not timeout > 0:
         raise ValueError(f"timeout must be a positive number of seconds, not {timeout!r}")
 
@@ -35,7 +35,7 @@ def make_feature(
     options: LimitOptions,
 ) -> Feature:
     """The operation of a function that is registered at a server, its owner. ValueError: the
-    timeout is none, or a limit is."""
+    timeout or a limit is not valid."""
     timeout = options.get("timeout")
     check_timeout(timeout)
     max_concurrency, queue = options.get("max_concurrency"), options.get("queue")

@@ -91,7 +91,7 @@ class Folder:
         hidden: Whether names that begin with a dot are there.
         max_size: Bytes of the longest file.
 
-    NotADirectoryError if *root* is no folder.
+    NotADirectoryError: *root* is not a folder.
     """
 
     __slots__ = ("hidden", "max_size", "root")
@@ -106,7 +106,7 @@ class Folder:
             raise NotADirectoryError(errno.ENOTDIR, "not a folder", os.fspath(root))
 
     def read(self, path: PurePosixPath) -> FolderFile | None:
-        """A file's bytes; None if there is no such file, or none that may be seen.
+        """A file's bytes; None if there is no such file, or it must not be seen.
 
         Links are followed as long as they stay below the root. OSError: reading failed, or the file
         is longer than `max_size` (EFBIG).
@@ -206,7 +206,7 @@ class Folder:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a file's name is text: a lone surrogate stands for a byte that is no UTF-8."""
+    """Whether a file's name is text: a lone surrogate stands for a byte that is not UTF-8."""
     try:
         name.encode()
     except UnicodeEncodeError:

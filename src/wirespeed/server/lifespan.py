@@ -30,7 +30,7 @@ logger = logging.getLogger("wirespeed.server")
 
 @contextlib.asynccontextmanager
 async def running(service: McpService) -> AsyncIterator[Any]:
-    """Hold a server alive on the running loop; gives the state of its lifespan.
+    """Hold a server alive on the running loop; returns the state of its lifespan.
 
     StartupError: the lifespan failed, its own exception is the cause.
     """
@@ -49,7 +49,7 @@ async def hold(service: McpService) -> Life:
             break
         if life.loop is loop:
             await asyncio.wait((life.task,))
-        elif life.loop.is_closed():  # nothing can be ended there any more
+        elif life.loop.is_closed():  # nothing can be ended there
             service.life = None
         else:
             raise RuntimeError(
@@ -69,7 +69,7 @@ async def hold(service: McpService) -> Life:
 
 
 async def release(life: Life) -> None:
-    """Hold it no longer. The last holder waits until everything is torn down."""
+    """End a `hold`. The last holder waits until everything is torn down."""
     life.n_holders -= 1
     if not life.n_holders:
         await life.end()
@@ -176,8 +176,8 @@ class Life:
             return contextlib.asynccontextmanager(lambda: made)()
         if not hasattr(made, "__aenter__"):
             raise TypeError(
-                "a lifespan is an async generator function, or one that gives an async context "
-                f"manager; this one gave {type(made).__name__}"
+                "a lifespan is an async generator function, or returns an async context manager; "
+                f"this one returned {type(made).__name__}"
             )
         manager: AbstractAsyncContextManager[Any] = made
         return manager
@@ -201,7 +201,7 @@ class Life:
             error = StartupError(f"server {self.service.name!r} cannot be started: {why}")
             error.__cause__ = exc
         self.begun.set_exception(error)
-        self.begun.exception()  # whoever waited may be gone
+        self.begun.exception()  # the waiter may be gone
         return False
 
     async def _tear_down(self) -> None:

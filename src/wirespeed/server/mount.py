@@ -92,7 +92,7 @@ class Mount:
             mount.check_keys(name, outer)
 
     def sync(self, kind: str) -> None:
-        """Show what is new, and no longer what is gone."""
+        """Show new entries, and hide removed ones."""
         for name in _LISTS[kind]:
             present = _catalog(self.inner, name).items
             shown = self._shown[name]
@@ -112,7 +112,7 @@ class Mount:
             self.outer.tasks.use()
 
     def end(self) -> None:
-        """Show nothing any more."""
+        """Hide everything."""
         for name, shown in self._shown.items():
             while shown:
                 self._hide(name, shown.popitem()[1])

@@ -1,4 +1,4 @@
-"""A prompt: what it shows, how it is filled in, and the messages it gives (server/prompts).
+"""A prompt: its entry in prompts/list, its arguments, and the messages it returns (server/prompts).
 
 What a function returns, and the messages that it makes:
 

@@ -38,7 +38,7 @@ class DependencyError(SignatureError):
 
 
 class Depends:
-    """In ``Annotated[Database, Depends(get_db)]``: the parameter is what the function gives.
+    """In ``Annotated[Database, Depends(get_db)]``: the parameter gets what the function returns.
 
     The function is a provider as for `Server.provide` and need not be registered. Of one function
     and scope there is one value, however many parameters take it.
@@ -88,7 +88,7 @@ class Provider:
 
     Args:
         function: A coroutine function, a plain function or class, a generator function, or one
-            that gives a context manager.
+            that returns a context manager.
         scope: How long its values live.
         inline: Whether what is not async runs on the loop's thread.
         context_class: What the context of a request is annotated with.
@@ -135,11 +135,11 @@ class Provider:
     __repr__ = __str__
 
     def provided_type(self) -> Any:
-        """The type that it gives, as its annotation says. DependencyError: it says none."""
+        """The type that it provides, by its annotation. DependencyError: there is no annotation."""
         annotation = self._returns
         if annotation is inspect.Signature.empty:
             raise DependencyError(
-                f"{self}: nobody knows what it provides; annotate its result, or give provides=…"
+                f"{self}: what it provides is not known; annotate its result, or write provides=…"
             )
         origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
         if origin in _AWAITABLES:
@@ -149,7 +149,9 @@ class Provider:
         name = getattr(origin, "__name__", "").removeprefix("Async")
         if origin in _MANAGERS or name in _ITERATORS:
             return parts[0]
-        raise DependencyError(f"{self}: a generator gives an Iterator, not {type_name(annotation)}")
+        raise DependencyError(
+            f"{self}: a generator returns an Iterator, not {type_name(annotation)}"
+        )
 
     # -- what it takes ---------------------------------------------------------------------------
 
@@ -194,19 +196,19 @@ class Provider:
         if scope < self.scope:
             what = source if isinstance(source, Provider) else "the context of a request"
             raise DependencyError(
-                f"{where}: what lives as long as a {self.scope.word} cannot be made of what ends "
-                f"with a {scope.word} ({what})"
+                f"{where}: a value of scope {self.scope.word} cannot use one of scope "
+                f"{scope.word} ({what})"
             )
 
-    # -- what it gives ---------------------------------------------------------------------------
+    # -- its values ------------------------------------------------------------------------------
 
     async def arguments(self, take: Callable[[Source], Awaitable[Any]]) -> list[Any]:
-        """The values of a call, each as ``take(source)`` gives it."""
+        """The arguments of a call, each from ``take(source)``."""
         assert self.needs is not None
         return [await take(source) for _, source in self.needs]
 
     def call(self, values: list[Any]) -> Awaitable[Any]:
-        """What gives the value, of one that is no resource."""
+        """An awaitable of the value, for a provider that is not a resource."""
         return self._launch(self.function, values, self.keywords)
 
     async def manager(self, values: list[Any]) -> Any:
@@ -225,5 +227,7 @@ class Provider:
         elif hasattr(made, "__enter__"):
             manager = made
         else:
-            raise TypeError(f"{self} gave {type(made).__name__}, no generator and no manager")
+            raise TypeError(
+                f"{self} returned {type(made).__name__}: neither a generator nor a context manager"
+            )
         return AtOnce(manager) if self.inline else InThread(manager)

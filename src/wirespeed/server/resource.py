@@ -106,7 +106,7 @@ class _Reader:
         try:
             value = await work
             if call.ended:
-                return b"{}"  # nobody gets it: the client was asked something, or is gone
+                return b"{}"  # not sent: the client was asked a question, or is gone
             given = call.input
             retried = given is not None and (
                 given.inputResponses is not None or given.requestState is not None
@@ -131,7 +131,7 @@ class Resource:
     Attributes:
         uri: What it is read by.
         entry: What resources/list shows of it.
-        function: What gives its contents; None where they are fixed.
+        function: The function that returns its contents; None where they are fixed.
     """
 
     __slots__ = (
@@ -233,7 +233,7 @@ class ResourceTemplate(Completable):
         return other
 
     def match(self, uri: str) -> dict[str, Any] | None:
-        """The function's arguments for a URI; None if it is none of this template's."""
+        """The function's arguments for a URI; None if the URI does not match this template."""
         return self._arguments.match(uri)
 
     def read(

@@ -1,7 +1,7 @@
-"""Changes of a client's roots: who wants to know of them.
+"""Changes of a client's roots, and the handlers that are told.
 
-client/roots, "Root List Changes", of 2024-11-05 to 2025-11-25: a client tells that there are other
-roots, and the server asks for them. In 2026-07-28 clients tell nothing; who needs the roots asks.
+client/roots, "Root List Changes", of 2024-11-05 to 2025-11-25: a client says that its roots
+changed, and the server asks for them. In 2026-07-28 clients do not say so: a handler asks.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ logger = logging.getLogger("wirespeed.server")
 
 
 class RootsChange:
-    """A client that has other roots than before. There is no request, so nothing but the roots can
-    be asked, and nothing be reported."""
+    """A client whose roots changed. There is no request: a handler can ask for the roots and for
+    nothing else, and cannot report progress."""
 
     __slots__ = ("_connection", "_service")
 

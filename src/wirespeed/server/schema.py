@@ -6,7 +6,7 @@ msgspec does the work; this module adds what it leaves out.  The rules, type -> 
   ``Literal``, ``Enum``, dates, ``Decimal`` (text), ``UUID``, structs (tagged unions too),
   dataclasses, attrs classes, ``TypedDict``, ``NamedTuple`` (an array), ``NewType``, ``Annotated``;
   and ``pathlib`` paths (text).  ``object`` means ``Any``.
-* Decoding is strict: ``"5"`` is no ``int`` and ``1.0`` is no ``int``; ``1`` is a ``float``.
+* Decoding is strict: ``"5"`` and ``1.0`` are not an ``int``; ``1`` is a ``float``.
 * ``Annotated`` metadata that counts, at any depth of the annotation itself: ``msgspec.Meta``;
   ``annotated_types`` bounds and lengths; pydantic's ``Field``; a plain string or ``Doc`` as the
   description.  Constraints on ``T | None`` apply to ``T``.  Other metadata is left alone.  The
@@ -76,7 +76,7 @@ class SignatureError(TypeError):
 
 
 class _AcceptsAll(type):
-    """msgspec checks what a `dec_hook` gives with isinstance; an adapter may give anything."""
+    """msgspec checks the result of a `dec_hook` with isinstance; an adapter may return anything."""
 
     adapter: Any
 
@@ -163,7 +163,7 @@ def _bounds(meta: msgspec.Meta) -> dict[str, Any]:
 
 
 def is_field_info(obj: object) -> bool:
-    """Whether this is what pydantic's ``Field(...)`` gives."""
+    """Whether this is the result of pydantic's ``Field(...)``."""
     return type(obj).__name__ == "FieldInfo" and type(obj).__module__ == "pydantic.fields"
 
 

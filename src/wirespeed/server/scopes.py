@@ -47,7 +47,7 @@ class Scope(IntEnum):
 
 
 class Given(IntEnum):
-    """What a provider may take that nobody provides."""
+    """What a provider may take besides what is provided."""
 
     CONTEXT = 1
     SERVER = 2
@@ -68,7 +68,7 @@ class InThread:
         try:
             return await asyncio.wrap_future(job)
         except asyncio.CancelledError:
-            # a thread cannot be stopped: what it still enters is left again, waited for by nobody
+            # a thread cannot be stopped: what it still enters is left again, without a waiter
             job.add_done_callback(self._leave_late)
             raise
 
@@ -275,7 +275,7 @@ class Shared:
             if isinstance(exc, asyncio.CancelledError):
                 exc = ConnectionClosed(f"the {self.scope.word} ended while {provider} was made")
             kept.made.set_exception(exc)
-            kept.made.exception()  # whoever waited may be gone
+            kept.made.exception()  # the waiter may be gone
         elif kept.release.is_set():
             if not isinstance(exc, asyncio.CancelledError):
                 logger.error("the teardown of %s failed", provider, exc_info=exc)

@@ -540,7 +540,7 @@ class Server:
         )
 
     def unmount(self, other: Server) -> None:
-        """Show nothing of a mounted server any more; calls under way go on. ValueError: it is not
+        """Hide what a mounted server offers; calls under way go on. ValueError: it is not
         mounted here."""
         if not self._service.mounts.remove(other._service):
             raise ValueError(f"{other!r} is not mounted on {self!r}")
@@ -615,7 +615,7 @@ class Server:
             poll_interval: Seconds that clients are told to let pass between two looks at a task.
 
         A task belongs to the principal of the connection that it was made over; without
-        authentication it belongs to whoever knows its id, which cannot be guessed.
+        authentication it belongs to everyone who knows its id, which cannot be guessed.
 
         RuntimeError: tasks are in use already.
         """

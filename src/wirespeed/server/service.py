@@ -61,7 +61,7 @@ class Mounts:
             self._service.life.adopt_soon(inner)
 
     def remove(self, inner: McpService) -> bool:
-        """Show nothing of a mounted server any more. Whether it was mounted here."""
+        """Hide what a mounted server offers. Returns whether it was mounted here."""
         ended = [mount for mount in self.here if mount.inner is inner]
         for mount in ended:
             self.here.remove(mount)
@@ -188,7 +188,7 @@ class McpService:
         await release(life)
 
     def running(self) -> AbstractAsyncContextManager[Any]:
-        """`hold` and `release` as a context manager, which gives the state of the lifespan."""
+        """`hold` and `release` as a context manager, which returns the state of the lifespan."""
         from wirespeed.server.lifespan import running
 
         return running(self)

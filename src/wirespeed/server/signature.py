@@ -1,7 +1,7 @@
 """From a Python callable to a tool: name, texts, schemas, and how to decode and pass arguments.
 
 `inspect_tool` does everything once, at registration; a call then needs only plain attributes of the
-`ToolSpec` it gives::
+`ToolSpec` that it returns::
 
     arguments = spec.decoder.decode(buffer)              # b"{}" where the call has no arguments
     vector = [getattr(arguments, name) for name in spec.fields]
@@ -15,8 +15,8 @@ What a signature means:
   (the rules for types are in `wirespeed.server.schema`).  A default makes it optional.  A mutable
   default is copied for each call; one without a JSON form is not shown in the schema.
 * The parameter annotated with the context class, or with that class ``| None``, gets the context
-  and is no argument.  String annotations, ``from __future__ import annotations`` too, are resolved
-  in the function's module and closure.
+  and is not an argument.  String annotations, ``from __future__ import annotations`` too, are
+  resolved in the function's module and closure.
 * ``*args`` and ``**kwargs`` are refused: a schema cannot name what they take.  Arguments bound with
   `functools.partial` are the server's own: clients neither see nor set them.
 * The description is the docstring without its sections on parameters, results and errors (Google,
@@ -80,11 +80,11 @@ class ToolSpec:
     output_schema       JSON Schema of the structured result, or None (``output_schema_json``)
     result              the `ResultPlan`: ``result.encode(value)``
     returns             the annotation of the finished result, resolved; `msgspec.UNSET`: none
-    is_async            calling it gives a coroutine
-    is_generator        calling it gives a generator
-    is_async_generator  calling it gives an async generator
-    wraps_async         a plain ``def`` around an async function, or annotated as giving an
-                        awaitable: run it on the loop and await what it gives, if that is awaitable
+    is_async            calling it returns a coroutine
+    is_generator        calling it returns a generator
+    is_async_generator  calling it returns an async generator
+    wraps_async         a plain ``def`` around an async function, or annotated as returning an
+                        awaitable: run it on the loop and await its result if that is awaitable
     struct, decoder     the class of the decoded arguments; its `msgspec.json.Decoder`, which
                         refuses arguments that the tool does not have
     lenient             the decoder that ignores those; None until `decode_leniently`
@@ -147,7 +147,7 @@ class ToolSpec:
             given = msgspec.json.decode(arguments, type=dict[str, msgspec.Raw])
             unknown = ", ".join(repr(name[:64]) for name in given if name not in names)
             logger.warning(
-                "tool %s: a client gave arguments that it does not have, which are ignored: %s "
+                "tool %s: a client sent arguments that it does not have, which are ignored: %s "
                 "(said once for each tool)",
                 self.name,
                 unknown[:1000],
@@ -218,7 +218,7 @@ def _name(name: str | None, layers: list[Any], kind: str) -> str:
         name = getattr(named, "__name__", None)
         if not isinstance(name, str) or name == "<lambda>":
             what = "a lambda" if name else f"an instance of {type(named).__qualname__}"
-            raise SignatureError(f"{what} has no name of its own: give the {kind} one (name=…)")
+            raise SignatureError(f"{what} has no name: give the {kind} one (name=…)")
     if not isinstance(name, str) or not name:
         raise SignatureError(f"a {kind}'s name is a non-empty string, not {name!r}")
     return name
@@ -415,8 +415,8 @@ def inspect_tool(
     what is sent (see `wirespeed.server.content`); *returns* stands for that annotation.  *localns*
     adds names to those that string annotations may use.  Another *kind* ("prompt", "resource") is
     read the same way, but its result is not planned: see ``ToolSpec.returns``.  What *dependencies*
-    provide is no argument: ``spec.function`` is then a coroutine function around this one, which
-    takes the arguments and, last, the context.
+    provide is not an argument: ``spec.function`` is then a coroutine function around this one,
+    which takes the arguments and, last, the context.
     """
     if isinstance(function, staticmethod):
         function = function.__func__
@@ -482,7 +482,7 @@ def _read_parameters(
     label: str,
     dependencies: Dependencies | None,
 ) -> dict[int, Provider]:
-    """Fill in what the parameters say. Gives the providers of those that are no arguments, by
+    """Fill in what the parameters say. Returns the providers of those that are not arguments, by
     their index."""
     bound = spec.function.keywords if isinstance(spec.function, functools.partial) else {}
     given = [p for p in signature.parameters.values() if p.name not in bound]

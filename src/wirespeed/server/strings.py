@@ -35,7 +35,7 @@ class Slot:
     name        what callers call it
     attribute   its field in the spec's struct
     type        what it takes; ``shown`` says it in words
-    default     makes the default; None where there is none
+    default     makes the default; None without one
     schema      its JSON Schema
     takes_text  whether any string is a value
     is_json     whether a value may have to be written as JSON

@@ -1,9 +1,9 @@
-"""What a client is told unasked: that lists and resources changed.
+"""Change notifications: lists and resources changed.
 
 Legacy: to everyone who is initialized, and for resources to those who subscribed (server/resources,
 "Subscriptions"). Modern: only on a subscriptions/listen that asked for it
-(2026-07-28 basic/patterns/subscriptions). Changes of one tick are told once, and so are those
-that a client was too slow to read of.
+(2026-07-28 basic/patterns/subscriptions). Changes of one tick are told once, and so are
+changes that a client was too slow to read.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ encode = msgspec.json.Encoder().encode
 
 
 class ChangeNotifier:
-    """What one connection's client is to be told of.
+    """Tells the client of one connection of changes.
 
     Attributes:
         offered: The capabilities that the handshake told of (legacy).
@@ -79,7 +79,7 @@ class ChangeNotifier:
         self.n_characters = 0
 
     def take(self, n_uris: int, n_characters: int) -> None:
-        """Keep so much more. ProtocolError: that is too much."""
+        """Count what a subscription keeps. ProtocolError: that exceeds a limit."""
         if self.n_uris + n_uris > MAX_URIS or self.n_characters + n_characters > MAX_CHARACTERS:
             raise ProtocolError(
                 codes.OVERLOADED,
@@ -90,12 +90,12 @@ class ChangeNotifier:
         self.n_characters += n_characters
 
     def give(self, n_uris: int, n_characters: int) -> None:
-        """Keep so much less."""
+        """Count what a subscription kept no longer."""
         self.n_uris -= n_uris
         self.n_characters -= n_characters
 
     def list_changed(self, kind: str) -> None:
-        """From any thread: a list is another one now."""
+        """From any thread: a list changed."""
         self._on_loop(self._note_list, kind)
 
     def resource_updated(self, uri: str) -> None:
@@ -127,7 +127,7 @@ class ChangeNotifier:
         connection = self._connection
         room = connection.wait_for_room()
         if room is not None and not connection.draining:
-            # who does not read must not make us grow: it hears later, of each change once
+            # a client that does not read must not make us grow: it is told later, once a change
             room.add_done_callback(lambda _: self._tell())
             return
         self._scheduled = False

@@ -36,7 +36,8 @@ class TemplateArguments:
 
     Raises:
         ValueError: The template cannot be matched.
-        SignatureError: A variable is no parameter, or a parameter without default no variable.
+        SignatureError: A variable is not a parameter, or a parameter without default is not a
+            variable.
     """
 
     __slots__ = ("_matcher", "_others", "_paths", "_prefix", "slots")
@@ -50,12 +51,13 @@ class TemplateArguments:
             if name not in parameters:
                 raise SignatureError(
                     f"resource {spec.name!r}: {template} has a variable {name!r}, but the function "
-                    "no parameter of this name"
+                    "has no parameter of this name"
                 )
         for slot in slots:
             if slot.name not in template.names and slot.default is None:
                 raise SignatureError(
-                    f"resource {spec.name!r}: parameter {slot.name!r} is no variable of {template}"
+                    f"resource {spec.name!r}: parameter {slot.name!r} is not a variable of "
+                    f"{template}"
                 )
         self.slots: dict[str, Slot] = {name: parameters[name] for name in template.names}
         self._others = [slot for slot in slots if slot.name not in self.slots]
@@ -68,7 +70,7 @@ class TemplateArguments:
         return other
 
     def match(self, uri: str) -> dict[str, Any] | None:
-        """The arguments by attribute; None if the URI is none of this template's."""
+        """The arguments by attribute; None if the URI does not match this template."""
         if self._prefix:
             if not uri.startswith(self._prefix):
                 return None
@@ -116,6 +118,6 @@ def check_fixed(slots: Iterable[Slot], spec: ToolSpec, uri: str) -> None:
     for slot in slots:
         if slot.default is None:
             raise SignatureError(
-                f"resource {spec.name!r}: parameter {slot.name!r} has no default, and {uri} no "
-                f"variable that could give it a value: {{{slot.name}}}"
+                f"resource {spec.name!r}: parameter {slot.name!r} has no default, and {uri} "
+                f"has no variable {{{slot.name}}} for it"
             )

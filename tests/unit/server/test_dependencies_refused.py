@@ -80,14 +80,14 @@ def test_a_wider_scope_cannot_take_from_a_narrower(server: Server, wide: Any, na
     server.provide(scope=narrow)(make_coroutine)
     server.provide(scope=wide)(session_of_database)
     text = refused(lambda: server.add_tool(takes_session))
-    assert f"what lives as long as a {wide} cannot be made of what ends with a {narrow}" in text
+    assert f"a value of scope {wide} cannot use one of scope {narrow}" in text
     assert "provider make_coroutine" in text
 
 
 def test_only_requests_have_a_context(server: Server) -> None:
     server.provide(scope="connection")(get_db)
     text = refused(lambda: server.add_tool(takes_database))
-    assert "cannot be made of what ends with a request (the context of a request)" in text
+    assert "cannot use one of scope request (the context of a request)" in text
 
 
 def test_two_providers_of_one_type_are_refused(server: Server) -> None:
@@ -123,12 +123,12 @@ def gives_odd() -> Database:
 @pytest.mark.parametrize(
     ("function", "why"),
     [
-        (no_annotation, "nobody knows what it provides"),
+        (no_annotation, "what it provides is not known"),
         (gives_text, "that is an argument's type"),
         (gives_list, "that is an argument's type"),
         (gives_either, "one of several types"),
         (gives_server, "every function can take that anyway"),
-        (gives_odd, "a generator gives an Iterator, not Database"),
+        (gives_odd, "a generator returns an Iterator, not Database"),
         (Database(), "cannot be called"),
     ],
 )

@@ -330,7 +330,7 @@ def test_a_value_of_the_server_wants_it_to_be_served(connect: Any, server: Serve
 
     peer = connect("2025-06-18")
     text = text_of(peer.result(call(1, "which")))
-    assert "is not served, so nothing can live as long" in text
+    assert "is not served, so it has no values of scope 'server'" in text
     assert "server.running()" in text
 
 

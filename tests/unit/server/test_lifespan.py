@@ -306,7 +306,7 @@ def test_a_function_that_is_no_context_manager_is_told_at_the_start(run: Any) ->
     wrong: Any = lambda server: [server]  # noqa: E731
 
     async def main() -> None:
-        with pytest.raises(StartupError, match=r"async generator function.* gave list"):
+        with pytest.raises(StartupError, match=r"async generator function.* returned list"):
             async with Server("wrong", lifespan=wrong).running():
                 pass
 

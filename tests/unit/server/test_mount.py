@@ -331,7 +331,7 @@ def test_a_name_that_is_taken_is_refused_where_it_is_registered(server: Server) 
 def test_prefixes_that_cannot_stand_there_are_refused(
     server: Server, prefix: str, options: dict[str, str]
 ) -> None:
-    with pytest.raises(ValueError, match=r"letters, digits|no URI"):
+    with pytest.raises(ValueError, match=r"letters, digits|not a URI"):
         server.mount(prefix, calculator(), **options)
     assert server.tools == {}
 

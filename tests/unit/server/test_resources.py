@@ -745,7 +745,7 @@ def nothing() -> str:
 @pytest.mark.parametrize(
     ("uri", "options", "why"),
     [
-        ("app", {}, "begins with no scheme"),
+        ("app", {}, "does not begin with a scheme"),
         ("a://my file", {}, "percent-encode ' ' as %20"),
         ("a://{x", {}, "has no '}'"),
         ("a://{x*}", {}, "modifier"),
@@ -771,9 +771,9 @@ def test_what_cannot_be_registered(uri: str, options: Any, why: str, server: Ser
 @pytest.mark.parametrize(
     ("uri", "why"),
     [
-        ("a://1", "parameter 'x' has no default, and a://1 no variable"),
-        ("a://{y}", "has a variable 'y', but the function no parameter"),
-        ("a://{x}/{y}", "has a variable 'y', but the function no parameter"),
+        ("a://1", "parameter 'x' has no default, and a://1 has no variable"),
+        ("a://{y}", "has a variable 'y', but the function has no parameter"),
+        ("a://{x}/{y}", "has a variable 'y', but the function has no parameter"),
     ],
 )
 def test_parameters_are_the_variables(uri: str, why: str, server: Server) -> None:
@@ -789,7 +789,7 @@ def test_a_parameter_that_no_variable_fills(server: Server) -> None:
     def some(x: int, y: int) -> str:
         return ""
 
-    with pytest.raises(SignatureError, match="parameter 'y' is no variable of a"):
+    with pytest.raises(SignatureError, match="parameter 'y' is not a variable of a"):
         server.resource("a://{x}")(some)
 
 

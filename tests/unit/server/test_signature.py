@@ -318,7 +318,7 @@ def test_methods() -> None:
 
 
 def test_callable_objects_need_a_name() -> None:
-    with pytest.raises(SignatureError, match="an instance of Adder has no name of its own"):
+    with pytest.raises(SignatureError, match="an instance of Adder has no name"):
         tool(Adder(1))
     spec = tool(Adder(1), name="adder")
     assert (spec.description, spec.is_async) == ("Class text.", False)
@@ -328,7 +328,7 @@ def test_callable_objects_need_a_name() -> None:
 
 
 def test_lambdas_need_a_name() -> None:
-    with pytest.raises(SignatureError, match="a lambda has no name of its own"):
+    with pytest.raises(SignatureError, match="a lambda has no name"):
         tool(lambda a: a)
     with pytest.raises(SignatureError, match="non-empty string"):
         tool(lambda a: a, name="")

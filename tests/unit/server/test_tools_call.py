@@ -283,7 +283,7 @@ def test_a_raw_schema_is_one_of_an_object(schema: Any, server: Server) -> None:
         ({"timeout": float("nan")}, "timeout must be"),
         ({"meta": {"dev.mcp/x": 1}}, "'dev.mcp/x' is reserved for MCP"),
         ({"meta": {"progressToken": 1}}, "is reserved for MCP"),
-        ({"meta": {"a b": 1}}, "is no name for a member"),
+        ({"meta": {"a b": 1}}, "is not the name of a member"),
     ],
 )
 def test_options_that_cannot_be_right(options: Any, why: str, server: Server) -> None:
@@ -812,7 +812,7 @@ def test_an_unknown_argument_is_ignored_and_logged_once(
         assert text_of(result) == f"{len(text)} {limit.get('limit', 10)}"
     (record,) = caplog.records
     assert record.levelname == "WARNING"
-    assert "tool search: a client gave arguments that it does not have" in record.getMessage()
+    assert "tool search: a client sent arguments that it does not have" in record.getMessage()
     assert "'limitt'" in record.getMessage()
     refused = peer.error(call(2, "search", {"text": text, "limit": "2", "other": 1}))[1]
     assert refused.endswith("argument 'limit': Expected `int`, got `str`")

@@ -196,7 +196,7 @@ def test_notifications(connect: Any, caplog: pytest.LogCaptureFixture) -> None:
     "name", ["scales", "com.example/", "/x", "com..x/y", "1com/x", "a b/c", ""]
 )
 def test_names(name: str) -> None:
-    with pytest.raises(ValueError, match="no name for an extension"):
+    with pytest.raises(ValueError, match="not the name of an extension"):
         Extension(name)
 
 
