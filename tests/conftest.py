@@ -9,7 +9,6 @@ import logging
 import os
 import shutil
 import sys
-import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -70,21 +69,6 @@ def ps_without_preload(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
         yield
-
-
-@pytest.fixture(autouse=True, scope="module")
-def no_threads_left() -> Iterator[None]:
-    """Some tests count threads: those of tools and of clients' handlers end with their module."""
-    yield
-    for name in ("wirespeed.server.launch", "wirespeed.client.threads"):
-        home = sys.modules.get(name)
-        if home is not None and home._executor is not None:
-            home._executor.shutdown()
-            home._executor = None
-    for thread in threading.enumerate():
-        if thread.name.startswith("wirespeed-worker"):
-            thread.join(20)
-            assert not thread.is_alive(), thread
 
 
 @pytest.fixture

@@ -343,17 +343,17 @@ def test_cancelled_launch_leaves_nothing(run: Run, monkeypatch: Any) -> None:
     monkeypatch.setattr(process_module._Process, "spawn", slow)
 
     async def main() -> None:
-        before = open_fds()
+        await asyncio.to_thread(int)  # the executor's thread stays
+        before, threads = open_fds(), set(threading.enumerate())
         task = asyncio.create_task(Child.launch(Stdio("sleep", ["60"], stderr="discard")))
-        await asyncio.get_running_loop().run_in_executor(None, started.wait, FOREVER)
+        await asyncio.to_thread(started.wait, FOREVER)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         go.set()
         while not pids:
             await asyncio.sleep(0.001)
-        while threading.active_count() > 2:  # this one and the executor's
-            await asyncio.sleep(0.001)
+        await until_gone(threads)
         assert open_fds() <= before
         assert reaped(pids[0])
 
@@ -467,6 +467,12 @@ def test_fork_of_the_owner_does_not_kill_at_its_exit(run: Run) -> None:
     run(main())
 
 
+async def until_gone(threads: set[threading.Thread]) -> None:
+    """Until no thread runs but these."""
+    while set(threading.enumerate()) - threads:
+        await asyncio.sleep(0.001)
+
+
 # -- leaks -------------------------------------------------------------------------------
 
 
@@ -474,6 +480,7 @@ def test_no_descriptors_threads_or_zombies_are_left(run: Run) -> None:
     async def main() -> None:
         await (await Child.launch(Stdio("true", stderr="discard"))).shutdown()
         before, pids = open_fds(), []
+        threads = set(threading.enumerate())
         for i in range(25):
             child = await Child.launch(Stdio("true", stderr="discard" if i % 2 else "inherit"))
             pids.append(child.pid)
@@ -482,8 +489,7 @@ def test_no_descriptors_threads_or_zombies_are_left(run: Run) -> None:
                 await Child.launch(Stdio("no-such-command", stderr="discard"))
         assert open_fds() == before
         assert all(map(reaped, pids))
-        while threading.active_count() > 1:
-            await asyncio.sleep(0.001)
+        await until_gone(threads)
 
     run(main())
 
