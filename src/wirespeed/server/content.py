@@ -37,6 +37,7 @@ and newer structured content are left out.
 
 from __future__ import annotations
 
+import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
@@ -378,7 +379,7 @@ def _bare(tp: Any) -> Any:
 def _members(tp: Any) -> Iterable[Any]:
     """The type, or if it is a union, its members, bare."""
     tp = _bare(tp)
-    if str(typing.get_origin(tp)) in ("typing.Union", "<class 'types.UnionType'>"):
+    if typing.get_origin(tp) in (typing.Union, types.UnionType):
         for member in typing.get_args(tp):
             yield from _members(member)
     else:

@@ -67,14 +67,19 @@ def executor() -> Workers:
 async def in_thread(function: Callable[..., Any], values: list[Any], names: Names) -> Any:
     """Run a blocking function in a worker thread, in this request's context.
 
-    A thread cannot be stopped: after a cancellation its result is dropped.
+    A thread cannot be stopped: after a cancellation its result is dropped. What the function
+    queued on the loop (progress, logs) runs before its end is known.
     """
     context = contextvars.copy_context()
     job = executor().submit(context.run, call, function, values, names)
     started = jobs.get()
     if started is not None:
         started.append(job)
-    return await asyncio.wrap_future(job)
+    ended = asyncio.wrap_future(job)
+    if ended.done():  # at once, if the thread was quick: since Python 3.14
+        ended.exception()  # has been looked at, should this be cancelled in the next line
+        await asyncio.sleep(0)
+    return await ended
 
 
 async def generator(function: Callable[..., Any], values: list[Any], names: Names) -> list[Any]:

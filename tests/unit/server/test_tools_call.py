@@ -486,14 +486,13 @@ def test_what_cannot_be_json_is_an_error_of_the_call(connect: Any, server: Serve
         return object()
 
     @server.tool
-    async def deep():  # type: ignore[no-untyped-def]
+    async def endless():  # type: ignore[no-untyped-def]
         value: list[Any] = []
-        for _ in range(100_000):
-            value = [value]
+        value.append(value)
         return value
 
     peer = connect("2025-06-18")
-    for id, name in enumerate(("odd", "deep")):
+    for id, name in enumerate(("odd", "endless")):
         assert peer.result(call(id, name))["isError"] is True
 
 
