@@ -107,12 +107,14 @@ def test_header_fields_of_the_answer(run: Run) -> None:
     run(main())
 
 
-class Lite(Server):
-    """The manners of a LiteMCP server at the door."""
-
-    subprotocol = None  # type: ignore[assignment]
-    auth_headers = ("authorization", "authentication")  # type: ignore[assignment]
-    refusal_status = 403
+def lite_like() -> Server:
+    """A server with the manners of a LiteMCP server at the door."""
+    server = Server("lite")
+    service: Any = server.service
+    service.subprotocol = None
+    service.auth_headers = ("authorization", "authentication")
+    service.refusal_status = 403
+    return server
 
 
 @pytest.mark.parametrize(
@@ -130,7 +132,7 @@ class Lite(Server):
 )
 def test_both_spellings_of_a_token(fields: dict[str, str], status: int, run: Run) -> None:
     async def main() -> None:
-        async with serving(Lite("lite"), token="good") as place:
+        async with serving(lite_like(), token="good") as place:
             if status == 101:
                 await (await Bare.connect(place.port, **fields)).close()
             else:
@@ -145,7 +147,7 @@ def test_without_a_subprotocol_of_its_own_a_service_takes_the_first(run: Run) ->
     """A browser fails the connection when it offered some and none is chosen."""
 
     async def main() -> None:
-        async with serving(Lite("lite"), require_subprotocol=True) as place:
+        async with serving(lite_like(), require_subprotocol=True) as place:
             for offered, chosen in (("a, b", b"a"), (None, None)):
                 peer = await Bare.connect(place.port, Sec_WebSocket_Protocol=offered)
                 line = b"Sec-WebSocket-Protocol: " + (chosen or b"")
