@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -22,11 +22,17 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed._core.slab import Lease
     from wirespeed.errors import ProtocolError
-    from wirespeed.protocol.asking import ModelPreferences, Root, SamplingMessage
+    from wirespeed.protocol.asking import Root, SamplingMessage
     from wirespeed.server.asking import Asker
     from wirespeed.server.call import Call
     from wirespeed.server.progress import OnProgress
-    from wirespeed.server.questions import Elicited, ElicitRequest, InputRequest, Sampled
+    from wirespeed.server.questions import (
+        Elicited,
+        ElicitRequest,
+        InputRequest,
+        Sampled,
+        SampleOptions,
+    )
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -374,16 +380,9 @@ class Context:
         messages: str | SamplingMessage | Sequence[str | SamplingMessage],
         *,
         max_tokens: int,
-        system: str | None = None,
-        temperature: float | None = None,
-        stop_sequences: Sequence[str] | None = None,
-        model_preferences: ModelPreferences | Mapping[str, Any] | None = None,
-        tools: Iterable[Any] | None = None,
-        tool_choice: Literal["auto", "required", "none"] | None = None,
-        include_context: Literal["none", "thisServer", "allServers"] | None = None,
-        metadata: Mapping[str, Any] | None = None,
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
+        **options: Unpack[SampleOptions],
     ) -> Sampled:
         """Ask the client's model (client/sampling; deprecated in 2026-07-28, but there)::
 
@@ -393,15 +392,19 @@ class Context:
         Args:
             messages: The conversation: `SamplingMessage`; a string is a message of the user.
             max_tokens: The most tokens that the model may return.
-            system, temperature, stop_sequences, metadata: For the model; the client may change or
-                drop them.
-            model_preferences: ``hints``, ``cost_priority`` …, as `ModelPreferences` or a dict with
-                the names of the specification.
-            tools: What the model may call (2025-11-25 on): objects as tools/list has them, or
-                tools of this server. It is the caller who runs them and asks again.
-            tool_choice: Whether the model may, must or must not call them.
-            include_context: Deprecated; left out for clients that do not declare it.
-            timeout, on_progress: As of `elicit`.
+            timeout: Seconds to wait, as of `elicit`.
+            on_progress: Called with the progress, as of `elicit`.
+
+        The other options:
+
+        * ``system``, ``temperature``, ``stop_sequences``, ``metadata``: For the model; the client
+          may change or drop them.
+        * ``model_preferences``: ``hints``, ``cost_priority`` …, as `ModelPreferences` or a dict with
+          the names of the specification.
+        * ``tools``: What the model may call (2025-11-25 on): objects as in tools/list, or tools of
+          this server. The caller runs them and asks again.
+        * ``tool_choice``: Whether the model may, must or must not call them.
+        * ``include_context``: Deprecated; left out for clients that do not declare it.
 
         Raises:
             ValueError: Tool results do not match tool uses, or stand beside other content.
@@ -410,18 +413,7 @@ class Context:
         """
         from wirespeed.server.questions import SampleRequest
 
-        question = SampleRequest(
-            messages,
-            max_tokens=max_tokens,
-            system=system,
-            temperature=temperature,
-            stop_sequences=stop_sequences,
-            model_preferences=model_preferences,
-            tools=tools,
-            tool_choice=tool_choice,
-            include_context=include_context,
-            metadata=metadata,
-        )
+        question = SampleRequest(messages, max_tokens=max_tokens, **options)
         answer: Sampled = await self._ask(question, timeout, on_progress)
         return answer
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypedDict, TypeVar, Unpack
 
 import msgspec
 
@@ -37,6 +37,7 @@ from wirespeed.protocol.asking_rules import RULES, fit_message, messages_fault, 
 from wirespeed.protocol.blocks import Text
 from wirespeed.protocol.revisions import REVISIONS
 from wirespeed.protocol.shapes import fit_tool
+from wirespeed.server.catalog import check_options
 from wirespeed.server.forms import form_of
 from wirespeed.server.schema import describe_validation_error, enc_hook
 
@@ -257,6 +258,19 @@ def links_required(
     return ProtocolError(codes.URL_ELICITATION_REQUIRED, "The user has to open a link first", data)
 
 
+class SampleOptions(TypedDict, total=False):
+    """The options of `Context.sample`, which describes them."""
+
+    system: str | None
+    temperature: float | None
+    stop_sequences: Sequence[str] | None
+    model_preferences: ModelPreferences | Mapping[str, Any] | None
+    tools: Iterable[Any] | None
+    tool_choice: Literal["auto", "required", "none"] | None
+    include_context: Literal["none", "thisServer", "allServers"] | None
+    metadata: Mapping[str, Any] | None
+
+
 class SampleRequest(InputRequest):
     """Ask the client's model. The arguments are those of `Context.sample`."""
 
@@ -270,15 +284,9 @@ class SampleRequest(InputRequest):
         messages: str | SamplingMessage | Sequence[str | SamplingMessage],
         *,
         max_tokens: int,
-        system: str | None = None,
-        temperature: float | None = None,
-        stop_sequences: Sequence[str] | None = None,
-        model_preferences: ModelPreferences | Mapping[str, Any] | None = None,
-        tools: Iterable[Any] | None = None,
-        tool_choice: Literal["auto", "required", "none"] | None = None,
-        include_context: Literal["none", "thisServer", "allServers"] | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        **options: Unpack[SampleOptions],
     ) -> None:
+        check_options("sample()", options, SampleOptions)
         if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1:
             raise ValueError("max_tokens must be a positive integer")
         if isinstance(messages, (str, SamplingMessage)):
@@ -289,15 +297,18 @@ class SampleRequest(InputRequest):
         fault = messages_fault(conversation)
         if fault is not None:
             raise ValueError(fault)
+        model_preferences = options.get("model_preferences")
+        stop_sequences, metadata = options.get("stop_sequences"), options.get("metadata")
+        tools, tool_choice = options.get("tools"), options.get("tool_choice")
         if isinstance(model_preferences, Mapping):
             model_preferences = msgspec.convert(dict(model_preferences), ModelPreferences)
         self._params = SampleParams(
             conversation,
             max_tokens,
             model_preferences=model_preferences,
-            system_prompt=system,
-            include_context=include_context,
-            temperature=temperature,
+            system_prompt=options.get("system"),
+            include_context=options.get("include_context"),
+            temperature=options.get("temperature"),
             stop_sequences=None if stop_sequences is None else list(stop_sequences),
             metadata=None if metadata is None else dict(metadata),
             tools=None if tools is None else [_tool(tool) for tool in tools],
