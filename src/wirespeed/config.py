@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from wirespeed.errors import ConfigError
+from wirespeed.transport.address import public
 
 if TYPE_CHECKING:
     from wirespeed.client.client import Client
@@ -159,7 +160,7 @@ class ServerConfig(msgspec.Struct, frozen=True):
             command, *args = self.shown or (self.command or "", *self.args)
             shown: list[tuple[str, Any]] = [("command", command), ("args", args)]
         else:
-            shown = [("url", _public(self.shown[0] if self.shown else self.url or ""))]
+            shown = [("url", public(self.shown[0] if self.shown else self.url or ""))]
         shown += [
             (key, _Names(names)) for key in ("env", "headers") if (names := getattr(self, key))
         ]
@@ -404,11 +405,6 @@ def _join(path: str, key: str) -> str:
     if not _PLAIN_KEY.match(key):
         return f"{path}[{json.dumps(key, ensure_ascii=False)}]"
     return f"{path}.{key}"
-
-
-def _public(url: str) -> str:
-    """A URL without user, password and query."""
-    return re.sub(r"//[^/@]*@", "//", url.partition("?")[0])
 
 
 def _choice(words: Any) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from wirespeed.cli.failures import cannot_start, complain, usage
 from wirespeed.cli.serve import title
 from wirespeed.cli.session import show_warnings
-from wirespeed.cli.targets import check_file, public
+from wirespeed.cli.targets import check_file
 from wirespeed.transport.address import is_loopback, parse
 
 if TYPE_CHECKING:
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 KEY_PASSWORD = "WIRESPEED_KEY_PASSWORD"
 
-_SCHEMES = ("ws", "wss", "unix", "tcp")
-_FORMS = "ws://HOST:PORT/PATH, wss://…, unix:PATH or tcp://HOST:PORT"
-
 
 class Listening:
     """Where to listen and how, checked before anything of the user's is imported.
@@ -33,16 +30,13 @@ class Listening:
     """
 
     def __init__(self, url: str, settings: Settings, secret: Secret | None) -> None:
-        scheme = url.partition(":")[0].lower()
-        if scheme not in _SCHEMES:
-            raise usage(f"--on {public(url) or 'URL'}: expected {_FORMS}")
         try:
             self.address = parse(url)
         except ValueError as exc:
             raise usage(f"--on: {exc}") from None
         self.url = url
         self.settings = settings
-        self.scheme = scheme
+        self.scheme = scheme = self.address.scheme
         self.options: dict[str, Any] = {}
         if scheme not in ("ws", "wss"):
             self._check_unused(secret)
@@ -62,7 +56,7 @@ class Listening:
     @property
     def has_paths(self) -> bool:
         """Whether several servers can be told apart: by the paths of their URLs."""
-        return self.scheme in ("ws", "wss")
+        return self.address.is_websocket
 
     def serve(self, found: Service | Routes) -> None:
         """Serve until the process is told to end."""

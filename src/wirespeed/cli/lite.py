@@ -31,7 +31,9 @@ async def connected(options: Options) -> AsyncIterator[LiteClient]:
         raise usage("--log-level is for MCP: LiteMCP has no log messages")
     show_warnings()
     target = options.target()
-    async with LiteClient(target.endpoint, timeout=options.patience(target) or _FOREVER) as client:
+    async with LiteClient(
+        target.endpoint, timeout=options.time_limit(target) or _FOREVER
+    ) as client:
         yield client
 
 

@@ -54,7 +54,7 @@ class Options:
         stderr = "discard" if self.quiet_server else pass_through
         return targets.find(self.word, self.command, stderr=stderr, access=access, lite=self.lite)
 
-    def patience(self, target: targets.Target) -> float | None:
+    def time_limit(self, target: targets.Target) -> float | None:
         """Seconds for the handshake and for each request; None for no limit."""
         if self.timeout is not None:
             return self.timeout or None
@@ -103,7 +103,7 @@ async def connected(options: Options) -> AsyncIterator[Client]:
 
     show_warnings()
     target = options.target()
-    timeout = options.patience(target)
+    timeout = options.time_limit(target)
     era = options.era or target.era
     async with Client(
         target.endpoint,

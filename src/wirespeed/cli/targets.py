@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from wirespeed.cli.credentials import ENVIRONMENT, HOSTS, Secret
 from wirespeed.cli.failures import cannot_start, complain, usage
-from wirespeed.transport.address import parse
+from wirespeed.transport.address import parse, public
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -120,7 +120,7 @@ def _remote(
     # One command, one connection: what is lost is told at once.
     options: dict[str, Any] = {
         "restart": False,
-        "open_timeout": _patience(access.timeout),
+        "open_timeout": _open_timeout(access.timeout),
         "shown": shown,
     }
     try:
@@ -155,12 +155,7 @@ def _remote(
         raise usage(f"{place or 'TARGET'}: {exc}") from None
 
 
-def public(url: str) -> str:
-    """A URL without what may be secret in it: user, password and query."""
-    return re.sub(r"//[^/@]*@", "//", url.partition("?")[0])
-
-
-def _patience(timeout: float | None) -> float:
+def _open_timeout(timeout: float | None) -> float:
     if timeout is None:
         return _OPEN_TIMEOUT
     return timeout or _FOREVER

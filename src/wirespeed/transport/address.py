@@ -53,7 +53,7 @@ class Address(msgspec.Struct, frozen=True, repr_omit_defaults=True):
 
     def __str__(self) -> str:
         if self.shown:
-            return _public(self.shown)
+            return public(self.shown)
         if self.scheme == "unix":
             return f"unix:{self.path}"
         return f"{self.scheme}://{self.authority}{self.path}"
@@ -73,7 +73,7 @@ def parse(url: str, shown: str = "") -> Address:
     """
     if not isinstance(url, str):
         raise TypeError(f"a URL is a string, not {type(url).__name__}")
-    name = _public(shown or url)
+    name = public(shown or url)
     scheme, colon, rest = url.partition(":")
     scheme = scheme.lower()
     if not colon or scheme not in ("ws", "wss", "tcp", "unix"):
@@ -159,8 +159,8 @@ def _host(host: str, *, bracketed: bool, name: str) -> str:
         raise ValueError(f"{name!r}: its host is not a host name") from None
 
 
-def _public(url: str) -> str:
-    """A URL as an error may show it: without query, user and password."""
+def public(url: str) -> str:
+    """A URL as people may see it: without query, user and password."""
     url = url.partition("?")[0].partition("#")[0]
     before, slashes, rest = url.partition("//")
     authority, slash, path = rest.partition("/")

@@ -118,7 +118,7 @@ WRONG = [
     (["serve", "x.py", "--token", SECRET], "--token goes with --on URL"),
     (["serve", "x.py", "--on", "unix:x", "--token", SECRET], "a token is for ws:// and wss://"),
     (["serve", "x.py", "--on", f"ws://me:{SECRET}@h/"], "must not hold a user or password"),
-    (["serve", "x.py", "--on", f"https://me:{SECRET}@h/"], "expected ws://"),
+    (["serve", "x.py", "--on", f"https://me:{SECRET}@h/"], "is not a URL to listen at"),
 ]
 
 

@@ -202,7 +202,8 @@ def test_the_password_of_a_key_is_asked_for_on_a_terminal(server_file: Path) -> 
     assert status == 3
     assert written.startswith(prompt)
     assert "Sesame" not in written
-    assert written.endswith(f"wirespeed: the password does not open the key {ENCRYPTED}\r\n")
+    words = f"wirespeed: the password does not open the key {ENCRYPTED}".split()
+    assert written.split()[-len(words) :] == words  # on as many lines as it takes
 
 
 BAD_CERTIFICATES = [
@@ -369,9 +370,9 @@ def test_a_host_that_is_not_ours(server_file: Path) -> None:
 
 
 WRONG = [
-    (["--on", ""], "--on URL: expected ws://HOST:PORT/PATH, wss://…, unix:PATH or tcp://HOST:PORT"),
-    (["--on", "8765"], "--on 8765: expected ws://"),
-    (["--on", "http://127.0.0.1/"], "--on http://127.0.0.1/: expected ws://"),
+    (["--on", ""], "--on: '' is not a URL to listen at"),
+    (["--on", "8765"], "--on: '8765' is not a URL to listen at"),
+    (["--on", "http://127.0.0.1/"], "--on: 'http://127.0.0.1/' is not a URL"),
     (["--on", "ws://127.0.0.1:0/?key=open-Sesame.123"], "a URL to listen at has no query"),
     (["--on", "tcp://127.0.0.1"], "--on: 'tcp://127.0.0.1' has no port"),
     (["--on", "wss://127.0.0.1:0/"], "wss:// needs --certfile FILE, and --keyfile FILE unless"),
