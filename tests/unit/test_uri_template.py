@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import example, given
@@ -363,20 +363,33 @@ def test_a_uri_beyond_the_limit_matches_nothing() -> None:
     assert matcher.match(longest + "x") is None
 
 
-names = st.sampled_from(["a", "b", "c"])
 literals = st.text("/.-ax", min_size=1, max_size=3)
 
 
+class Parts(NamedTuple):
+    head: str
+    variables: list[tuple[bool, str]]  # whether simple, and the literal behind it
+    tail: str
+    fragment: str = ""
+
+    def template(self) -> str:
+        middle = "".join(
+            f"{{{'' if simple else '+'}{name}}}{literal}"
+            for name, (simple, literal) in zip("abc", self.variables, strict=False)
+        )
+        return self.head + middle + self.tail + self.fragment
+
+
 @st.composite
-def templates(draw: st.DrawFn) -> str:
+def parts(draw: st.DrawFn) -> Parts:
     count = draw(st.integers(1, 3))
-    parts = [draw(st.text("/:ax", max_size=3))]
-    for at in range(count):
-        parts.append(f"{{{draw(st.sampled_from(['', '+']))}{'abc'[at]}}}")
-        parts.append(draw(literals) if at < count - 1 else draw(st.text("/.ax", max_size=2)))
-    if draw(st.booleans()):
-        parts.append("{#f}")
-    return "".join(parts)
+    behind = [draw(literals) for _ in range(count - 1)]
+    return Parts(
+        draw(st.text("/:ax", max_size=3)),
+        [(draw(st.booleans()), literal) for literal in [*behind, ""]],
+        draw(st.text("/.ax", max_size=2)),
+        draw(st.sampled_from(["", "{#f}"])),
+    )
 
 
 def by_trying(variables: list[tuple[bool, str]], text: str) -> list[str] | None:
@@ -396,17 +409,13 @@ def by_trying(variables: list[tuple[bool, str]], text: str) -> list[str] | None:
     return None
 
 
-@given(templates(), st.text("/.-ax", max_size=12))
-@example("{+a}x{b}", "p/x/xq")
-def test_the_division_is_the_first_of_all_by_length(template: str, text: str) -> None:
-    matcher = Matcher(UriTemplate(template), safe=False)
-    head, tail = matcher._head, matcher._tail
-    variables = [(simple, literal) for _, simple, literal in matcher._variables]
-    expected = by_trying(variables, text)
-    found = matcher.match(head + text + tail)
-    assert (None if found is None else list(found.values())) == expected
-    divided = matcher._divide(text)
-    assert divided == expected  # the general way, where the fast one was taken, too
+@given(parts(), st.text("/.-ax", max_size=12))
+@example(Parts("", [(False, "x"), (True, "")], ""), "p/x/xq")
+def test_the_division_is_the_first_of_all_by_length(parts: Parts, text: str) -> None:
+    matcher = Matcher(UriTemplate(parts.template()), safe=False)
+    found = matcher.match(parts.head + text + parts.tail)
+    divided = None if found is None else list(found.values())
+    assert divided == by_trying(parts.variables, text)
 
 
 @given(
