@@ -1,8 +1,8 @@
-"""What a client answers when its server asks: elicitation, sampling, roots.
+"""Answers of a client to its server's questions: elicitation, sampling, roots.
 
 The handlers are the same for both eras. Up to 2025-11-25 a server sends requests of its own
-(`wirespeed.client.inbox`); in 2026-07-28 it puts them into a result, and the call is sent again
-with the answers (`wirespeed.client.rounds`).
+(`wirespeed.client.inbox`). In 2026-07-28 a result contains the questions, and the client repeats
+the call with the answers (`wirespeed.client.rounds`).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _TOP = {ELICIT: "elicitation", CREATE_MESSAGE: "sampling", LIST_ROOTS: "roots"}
 
 
 class Question(msgspec.Struct, frozen=True):
-    """Something that a server asks, known to be sound and allowed."""
+    """A valid request of a server that the client has declared."""
 
     method: str
     params: Params
@@ -68,7 +68,7 @@ class Question(msgspec.Struct, frozen=True):
 
     @property
     def request(self) -> ElicitParams | SampleParams | ListRootsParams:
-        """As handlers see it."""
+        """The argument of the handler."""
         if isinstance(self.params, ElicitRequestParams):
             return ElicitParams.of(self.params)
         return self.params
@@ -77,11 +77,11 @@ class Question(msgspec.Struct, frozen=True):
 def question_of(
     method: str, params: Any, capabilities: Mapping[str, Any], version: str
 ) -> Question:
-    """What a server of this revision asks a client that has declared these capabilities.
+    """The question of a server of this revision to a client that has declared these capabilities.
 
-    *params* is JSON text, bytes-like, or None. ProtocolError is what to answer where a request
-    is wrong: -32601 for a method that the revision or the client has not got, -32602 for a mode or
-    a use of tools that was not declared (client/elicitation of 2025-11-25, "Error Handling";
+    *params* is JSON text, bytes-like, or None. ProtocolError is the answer to an invalid request:
+    -32601 for a method that the revision or the client lacks, -32602 for a mode or a use of tools
+    that was not declared (client/elicitation of 2025-11-25, "Error Handling";
     `CreateMessageRequestParams` of its schema), and for malformed params.
     """
     rules = RULES[version]
@@ -112,10 +112,10 @@ def question_of(
 
 
 def answer_text(question: Question, answer: Any) -> bytes:
-    """An answer, in any form that handlers may give it, as the JSON text of the result.
+    """The JSON text of the result for an answer, in any form that handlers may return.
 
-    Declined: it is none, and there is no other way to say so (sampling). TypeError, ValueError: it
-    does not fit the question.
+    Declined: sampling was declined, which has no result. TypeError, ValueError: the answer does not
+    fit the question.
     """
     params = question.params
     if isinstance(params, ElicitRequestParams):
@@ -133,16 +133,16 @@ def answer_text(question: Question, answer: Any) -> bytes:
 
 
 class Answering:
-    """The handlers of one client, and what they let it declare.
+    """The handlers of one client, and the capabilities that follow from them.
 
     Args:
         on_elicit: Called with each `ElicitParams` in form mode.
         on_elicit_url: The same in url mode (2025-11-25 on).
-        on_elicit_complete: Called with the id of an elicitation in url mode that is completed
-            (2025-11-25 alone).
+        on_elicit_complete: Called with the id of an elicitation in url mode that is complete
+            (2025-11-25 only).
         on_sample: Called with each `SampleParams`.
-        sampling_tools: Whether ``on_sample`` heeds ``tools`` (2025-11-25 on).
-        roots: The roots, or a function that gives them.
+        sampling_tools: Whether ``on_sample`` supports ``tools`` (2025-11-25 on).
+        roots: The roots, or a function that returns them.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class Answering:
             if handler is not None and not callable(handler):
                 raise TypeError(f"{name} must be a function, not {type(handler).__name__}")
         if sampling_tools and on_sample is None:
-            raise ValueError("sampling_tools is about on_sample, which is missing")
+            raise ValueError("sampling_tools needs on_sample")
         self._on_elicit = on_elicit
         self._on_elicit_url = on_elicit_url
         self.on_elicit_complete = on_elicit_complete
@@ -174,7 +174,7 @@ class Answering:
 
     @property
     def capabilities(self) -> dict[str, Any]:
-        """What the handlers let the client declare, as the newest revisions write it."""
+        """The capabilities for the handlers, in the form of the newest revision."""
         full: dict[str, Any] = {}
         if self.roots is not None:
             full["roots"] = {"listChanged": True}
@@ -187,7 +187,7 @@ class Answering:
         return full
 
     def can(self, question: Question) -> bool:
-        """Whether there is a handler for this."""
+        """Whether there is a handler for a question."""
         return self._handler(question)[1] is not None
 
     def _handler(self, question: Question) -> tuple[str, Handler | None]:
@@ -207,10 +207,10 @@ class Answering:
         return "roots", _async(function) if is_coroutine_function(function) else _plain(function)
 
     async def answer(self, question: Question, reporter: Reporter | None = None) -> bytes:
-        """Run the handler: the result's JSON text. ``reporter``: where its progress goes.
+        """Run the handler, and return the JSON text of the result. ``reporter`` receives progress.
 
-        Declined: `on_sample` says no. HandlerFailed: there is no handler, it raised an exception
-        (which is the cause), or its answer does not fit.
+        Declined: `on_sample` declined. HandlerFailed: there is no handler, it raised an exception
+        (the cause), its answer does not fit, or it is nested too deep in other handlers.
         """
         name, handler = self._handler(question)
         if handler is None:
@@ -231,7 +231,7 @@ class Answering:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            # the handler's own, and nobody else's: who waits for the answer was not cancelled
+            # raised by the handler itself: the caller was not cancelled
             raise HandlerFailed(f"{name} was cancelled") from exc
         except Exception as exc:
             raise HandlerFailed(f"{name} failed: {type(exc).__name__}: {exc}") from exc
@@ -239,8 +239,8 @@ class Answering:
             _nested.reset(reset)
 
     async def _run(self, handler: Handler, request: Any) -> Any:
-        """Call a handler: a coroutine function on the loop, a plain one in a worker thread, so that
-        it may block, and use a `SyncClient`."""
+        """Call a handler: a coroutine function on the event loop, a plain function in a worker
+        thread, where it may block and use a `SyncClient`."""
         if is_coroutine_function(handler):
             return await handler(request)
         value = await in_thread(handler, request)

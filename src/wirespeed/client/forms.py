@@ -1,8 +1,8 @@
-"""Filling in the forms that servers send: defaults and checks.
+"""Answers to the forms of servers: defaults and checks.
 
 A form is a flat JSON Schema (client/elicitation of 2025-06-18 on, "Request Schema"): strings,
-numbers, booleans, choices, and lists of choices. Keywords that forms do not have are not looked at;
-``pattern`` neither, for a server could make it arbitrarily slow: it checks that by itself.
+numbers, booleans, choices, and lists of choices. Other keywords are ignored. So is ``pattern``,
+because a malicious expression takes any time; the server checks it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\
 
 
 def defaults(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """What a form holds before anybody fills it in. Defaults that break their own field's rules
-    are left out."""
+    """The defaults of a form, without those that break a rule of their field."""
     values: dict[str, Any] = {}
     for name, field in _fields(schema):
         if "default" in field and _fault(field, field["default"]) is None:
@@ -32,10 +31,10 @@ def defaults(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fill(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
-    """The content to send: what was filled in, and defaults for the rest, in the form's order.
+    """The content to send: *content*, and defaults for the other fields, in the form's order.
 
-    None stands for a field that was left alone. ValueError, naming the field: it is missing
-    although it is required, breaks a rule of the form, or is not asked for.
+    None stands for an empty field. ValueError, which names the field: it is required and missing,
+    breaks a rule of the form, or is not a field of the form.
     """
     given = {name: value for name, value in content.items() if value is not None}
     values = defaults(schema)
@@ -53,10 +52,10 @@ def fill(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any
         if isinstance(name, str) and name not in filled and name not in given:
             raise ValueError(f"{name!r} is required")
     if given and schema.get("additionalProperties") is not True:
-        raise ValueError(f"{next(iter(given))!r} is not asked for")
+        raise ValueError(f"{next(iter(given))!r} is not a field of the form")
     for name, value in given.items():
         if not _is_plain(value):
-            raise ValueError(f"{name!r} is no string, number, boolean or list of strings")
+            raise ValueError(f"{name!r} is not a string, number, boolean or list of strings")
         filled[name] = value
     return filled
 
@@ -73,7 +72,7 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether a member of ``content`` may be this."""
+    """Whether ``content`` may have a member with this value."""
     if isinstance(value, list):
         return all(isinstance(item, str) for item in value)
     if isinstance(value, float):
@@ -82,10 +81,10 @@ def _is_plain(value: object) -> bool:
 
 
 def _fault(field: Mapping[str, Any], value: Any) -> str | None:
-    """What is wrong with a value; None: nothing. As in every schema, a keyword is about values of
-    its kind, whatever ``type`` says or does not say."""
+    """What is wrong with a value, or None. As in JSON Schema, a keyword applies to values of its
+    kind, independently of ``type``."""
     if not _is_plain(value):
-        return "is no string, number, boolean or list of strings"
+        return "is not a string, number, boolean or list of strings"
     fault = _type_fault(field.get("type"), value)
     if fault is not None:
         return fault
@@ -100,8 +99,7 @@ def _fault(field: Mapping[str, Any], value: Any) -> str | None:
 
 
 def _type_fault(kind: Any, value: Any) -> str | None:
-    """``type`` may be a list, of which one is enough. Types that forms do not have are not looked
-    at."""
+    """``type`` may be a list of alternatives. Types that forms do not have are ignored."""
     kinds = kind if isinstance(kind, list) else [kind]
     wanted = [_TYPES.get(kind) if isinstance(kind, str) else None for kind in kinds]
     faults = [None if one is None or one[1](value) else one[0] for one in wanted]
@@ -122,7 +120,7 @@ _TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 
 def _same(value: Any, option: Any) -> bool:
-    """As JSON: true is not 1."""
+    """Equality in JSON: true is not 1."""
     return isinstance(value, bool) == isinstance(option, bool) and bool(value == option)
 
 
@@ -134,7 +132,7 @@ def _string_fault(field: Mapping[str, Any], value: str) -> str | None:
         return f"must have at most {most} characters"
     kind = field.get("format")
     check = _FORMATS.get(kind) if isinstance(kind, str) else None
-    return f"is no {kind}" if check is not None and not check(value) else None
+    return f"is not a valid {kind}" if check is not None and not check(value) else None
 
 
 def _number_fault(field: Mapping[str, Any], value: float) -> str | None:
@@ -161,7 +159,7 @@ def _list_fault(field: Mapping[str, Any], value: list[Any]) -> str | None:
 
 
 def _options(field: Mapping[str, Any]) -> list[Any] | None:
-    """What may be chosen; None: anything. Alternatives that are no choices are not looked at."""
+    """The options of a choice; None for other fields. Other alternatives are ignored."""
     if isinstance(options := field.get("enum"), list):
         return options
     for keyword in ("oneOf", "anyOf"):
@@ -182,7 +180,7 @@ def _is_date(text: str) -> bool:
 
 def _is_time(text: str) -> bool:
     try:
-        # a leap second is a time, too (RFC 3339 section 5.6)
+        # a leap second is valid (RFC 3339 section 5.6)
         plain = text[:17] + "59" + text[19:] if text[17:19] == "60" else text
         return _TIME.match(text) is not None and datetime.fromisoformat(plain.upper()) is not None
     except ValueError:

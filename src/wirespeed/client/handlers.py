@@ -1,4 +1,4 @@
-"""The handlers that a client is given for what servers ask, and its roots while it runs."""
+"""The options of a client for its handlers, and the changes of its roots."""
 
 from __future__ import annotations
 
@@ -18,41 +18,42 @@ if TYPE_CHECKING:
 __all__ = ["Handlers", "OnElicit", "OnSample", "RootsOption"]
 
 OnElicit: TypeAlias = "Callable[[ElicitParams], Any]"
-"""Gives `Accept`, its content, "decline" or "cancel"; may be a coroutine function."""
+"""Returns `Accept`, its content, "decline" or "cancel". May be a coroutine function."""
 
 OnSample: TypeAlias = "Callable[[SampleParams], Any]"
-"""Gives `SampleResult` or "decline"; may be a coroutine function."""
+"""Returns `SampleResult` or "decline". May be a coroutine function."""
 
 RootsOption: TypeAlias = "Iterable[Root | str | os.PathLike[str]] | Callable[[], Any]"
-"""Paths, ``file://`` URIs or `Root` objects, or a function that gives them."""
+"""Paths, ``file://`` URIs or `Root` objects, or a function that returns them."""
 
 
 class Handlers(Rounds):
     """The part of a client that answers its server.
 
     Options of `Client`:
-        on_elicit: Called with an `ElicitParams` when the server wants a form filled in
-            (client/elicitation, 2025-06-18 on). Gives `Accept`, or the content itself (a mapping,
-            a struct …), "accept" for a form whose defaults are right, "decline" or "cancel". Fields
-            that are left out get their defaults; the content is checked against the form.
-        on_elicit_url: The same when the user is to go to a URL (2025-11-25 on): "accept" says that
-            the user agreed to open it, not that anything was done there.
-        on_elicit_complete: Called with the ``elicitation_id`` of such a request when what was to be
-            done there is done, if the server tells (2025-11-25 alone). Runs on the loop's thread.
-        on_sample: Called with a `SampleParams` when the server wants a model to say something
-            (client/sampling). Gives `SampleResult` or "decline".
-        sampling_tools: Whether ``on_sample`` heeds ``tools`` and ``tool_choice`` (2025-11-25 on).
-        roots: What the server should work on (client/roots): paths, ``file://`` URIs or `Root`
-            objects, or a function that gives them.
-        max_rounds: How many rounds of questions one call to a modern server takes by itself
-            (basic/patterns/mrtr). 0: none, each fails with `InputNeeded`.
+        on_elicit: Called with an `ElicitParams` to have a form filled in (client/elicitation,
+            2025-06-18 on). Returns `Accept`, or the content (a mapping, a struct …), "accept" to
+            accept the defaults, "decline" or "cancel". Fields that are left out get their defaults;
+            the content is checked against the form.
+        on_elicit_url: The same to have a link opened (2025-11-25 on). "accept" means that the user
+            agreed to open it, not that anything was done there.
+        on_elicit_complete: Called with the ``elicitation_id`` of such a request when the user has
+            finished there, if the server reports it (2025-11-25 only). Runs in the loop's thread.
+        on_sample: Called with a `SampleParams` to have a model generate a message
+            (client/sampling). Returns `SampleResult` or "decline".
+        sampling_tools: Whether ``on_sample`` supports ``tools`` and ``tool_choice`` (2025-11-25
+            on).
+        roots: The directories and files for the server (client/roots): paths, ``file://`` URIs or
+            `Root` objects, or a function that returns them.
+        max_rounds: The most rounds of questions in one call to a modern server
+            (basic/patterns/mrtr). 0: each round fails with `InputNeeded`.
 
-    What has a handler is declared to the server, and nothing else. A handler that is a coroutine
-    function runs on the loop, a plain one in a worker thread, so that it may block; several may run
-    at once. It is cancelled when the server, or the caller of a modern call, gives up, or the
-    client is closed. When one raises an exception, or its answer does not fit, a legacy server gets
-    error -32603 and the log the exception; a call to a modern server fails with `HandlerFailed`. It
-    is never taken for the user's "decline". A handler may itself raise `Declined`.
+    The client declares to the server what it has handlers for. A coroutine function runs on the
+    event loop, a plain function in a worker thread, where it may block. Several handlers may run at
+    once. A handler is cancelled when the server or the caller of a modern call gives up, and when
+    the client is closed. When a handler raises an exception, or its answer does not fit, a legacy
+    server gets error -32603 and the exception is logged; a call to a modern server fails with
+    `HandlerFailed`. A failure is never the user's "decline". A handler may raise `Declined`.
     """
 
     def _set_up_handlers(
@@ -67,7 +68,7 @@ class Handlers(Rounds):
         capabilities: Mapping[str, Any] | None,
         max_rounds: int = MAX_ROUNDS,
     ) -> tuple[dict[str, Any], Answering | None]:
-        """What `Identity` needs of the options of a client. TypeError, ValueError: a bad one."""
+        """The capabilities and the handlers of a client. TypeError, ValueError: a bad option."""
         if not isinstance(max_rounds, int) or max_rounds < 0:
             raise ValueError(f"max_rounds must be a count, not {max_rounds!r}")
         self.max_rounds = max_rounds
@@ -94,26 +95,26 @@ class Handlers(Rounds):
     def _roots(self) -> Roots:
         answering = self._identity.answering
         if answering is None or answering.roots is None:
-            raise TypeError("the client has no roots: give it roots=[…], which may be empty")
+            raise TypeError("the client has no roots: create it with roots=[…] (may be empty)")
         return answering.roots
 
     async def add_root(self, root: Root | str | os.PathLike[str]) -> bool:
-        """Show the server one more root: a path, a ``file://`` URI or a `Root`, whose name replaces
-        that of one with the same URI. A legacy server is told that the list changed; a modern one
-        sees it when it asks. False: it was there already.
+        """Add a root: a path, a ``file://`` URI or a `Root`, which replaces a root with the same URI.
+        A legacy server is told that the list changed; a modern server sees it when it asks. False:
+        the same root was in the list.
 
-        TypeError, ValueError: no root, or the client's roots are not a list.
+        TypeError, ValueError: not a root, or the client's roots are a function.
         """
         return self._say_changed(self._roots.add(root))
 
     async def remove_root(self, root: Root | str | os.PathLike[str]) -> bool:
-        """Show the server one root less. False: it was not there. Otherwise as of `add_root`."""
+        """Remove a root. False: it was not in the list. Otherwise as of `add_root`."""
         return self._say_changed(self._roots.remove(root))
 
     async def roots_changed(self) -> None:
-        """The function that gives the roots gives others now: tell a legacy server."""
+        """Tell a legacy server that the function for the roots returns another list."""
         if self._roots.function is None:
-            raise TypeError("for a list of roots there are add_root and remove_root")
+            raise TypeError("the roots are a list: change it with add_root and remove_root")
         self._say_changed(True)
 
     def _say_changed(self, changed: bool) -> bool:

@@ -1,6 +1,6 @@
 """Requests of a legacy server (2024-11-05 to 2025-11-25), answered by the client's handlers.
 
-How many are worked on at once is bounded by ``Limits.max_in_flight`` of the session.
+``Limits.max_in_flight`` of the session limits the requests at work.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Inbox"]
 
-# Elicitations in url mode whose completion a server may tell; the oldest make room.
+# Elicitations in url mode whose completion a server may report. The oldest is forgotten first.
 MAX_EXPECTED = 1000
 
 
@@ -41,14 +41,14 @@ logger = logging.getLogger("wirespeed.client")
 
 
 class Spawner(Protocol):
-    """What runs a task that ends with its client."""
+    """Runs tasks that end with their client."""
 
     def spawn(self, work: Awaitable[Any], /) -> asyncio.Future[Any]:
         """Run it."""
 
 
 class _Running:
-    """A request that a handler works on: the token that its cancellation comes with."""
+    """A request that a handler works on: the session's token of the request."""
 
     __slots__ = ("cancelled", "ref", "task")
 
@@ -59,13 +59,13 @@ class _Running:
         self.cancelled = False
 
     def cancel(self) -> None:
-        """The server wants no answer any more."""
+        """The server cancelled the request."""
         self.cancelled = True
         self.task.cancel()
 
 
 class Inbox:
-    """The requests that come over one connection."""
+    """The requests of one connection's server."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Inbox:
             self._on_complete = InTurn(answering.on_elicit_complete, name, spawn)
 
     def asked(self, message: Message) -> bool:
-        """A request came. False: it is of a method that is unknown here."""
+        """A request arrived. False: its method is unknown."""
         method = message.method
         assert method is not None
         try:
@@ -102,7 +102,7 @@ class Inbox:
         self._connection.session.set_token(message.ref, running)
         reporter = reporter_of(self._connection, message)
         running.task = self._connection.owner.spawn(self._answer(running, question, reporter))
-        # a task that is cancelled before it begins runs nothing of its coroutine
+        # the coroutine of a task that is cancelled before its start does not run at all
         running.task.add_done_callback(lambda _: self._ended(running))
         return True
 
@@ -113,16 +113,15 @@ class Inbox:
                 del self._expected[next(iter(self._expected))]
 
     def required(self, data: Any) -> None:
-        """A request was refused with -32042: ``data.elicitations`` come first (client/elicitation
-        of 2025-11-25, "URL Elicitation Required Error")."""
+        """A request was refused with -32042 until ``data.elicitations`` are complete
+        (client/elicitation of 2025-11-25, "URL Elicitation Required Error")."""
         elicitations = data.get("elicitations") if isinstance(data, dict) else None
         for one in elicitations if isinstance(elicitations, list) else ():
             if isinstance(one, dict):
                 self._expect(one.get("elicitationId"))
 
     def completed(self, message: Message) -> None:
-        """notifications/elicitation/complete (2025-11-25). Ids that are unknown, or were completed
-        before, are ignored."""
+        """notifications/elicitation/complete (2025-11-25). Unknown ids are ignored."""
         params = message.params
         try:
             completed = _completed(b"" if params is None else params).elicitation_id
@@ -136,7 +135,7 @@ class Inbox:
             self._on_complete(completed)
 
     def close(self) -> None:
-        """The link is gone: nobody waits for answers."""
+        """The connection has ended: no server waits for answers."""
         for running in tuple(self._running):
             running.task.cancel()
 
@@ -145,7 +144,7 @@ class Inbox:
         if running.cancelled:
             self._connection.session.cancelled_done()
             if self._connection.link is not None:
-                self._connection.link.wrote()  # there is room for a request that waits
+                self._connection.link.wrote()  # there is room for a waiting request
 
     async def _answer(
         self, running: _Running, question: Question, reporter: Reporter | None
@@ -159,10 +158,10 @@ class Inbox:
             what = "sampling" if question.method == CREATE_MESSAGE else question.method
             connection.refuse(ref, codes.USER_REJECTED, f"User rejected {what} request")
         except HandlerFailed as exc:
-            # whose mistake it is does not concern the server
+            # the server gets no details
             logger.error("%s: %s", question.method, exc, exc_info=exc.__cause__)
             connection.refuse(ref, codes.INTERNAL_ERROR, "Internal error")
         except asyncio.CancelledError:
-            if not running.cancelled:  # by the handler itself, or with the client
+            if not running.cancelled:  # the client is closing
                 connection.refuse(ref, codes.INTERNAL_ERROR, "Internal error")
             raise

@@ -1,5 +1,5 @@
-"""How far a handler is with what the server asked (basic/utilities/progress of the legacy
-revisions; in 2026-07-28 only servers tell of progress)."""
+"""Progress of a handler with a request of the server (basic/utilities/progress of the legacy
+revisions; in 2026-07-28 only servers report progress)."""
 
 from __future__ import annotations
 
@@ -27,18 +27,17 @@ _encode = msgspec.json.Encoder().encode
 def report_progress(
     progress: float, total: float | None = None, message: str | None = None
 ) -> None:
-    """In a handler (``on_sample``, ``on_elicit``, ``on_elicit_url``, ``roots``): tell the server
-    how far it is::
+    """Report progress to the server, in a handler (``on_sample``, ``on_elicit``,
+    ``on_elicit_url``, ``roots``)::
 
         async def on_sample(request):
             for n in range(3):
                 report_progress(n, 3)
                 …
 
-    Only sent where the server asked for it, while the handler runs and the value rises; not at all
-    in 2026-07-28, where clients have no such message. ``message`` is left out for servers of
-    2024-11-05. May be called from a handler's worker thread, too. ValueError: a number is not
-    finite.
+    Sent if the server requested it, while the handler runs and the value rises; never in
+    2026-07-28, where clients have no such message. ``message`` is left out for servers of
+    2024-11-05. May be called in the worker thread of a handler. ValueError: a number is not finite.
     """
     if not math.isfinite(progress) or not (total is None or math.isfinite(total)):
         raise ValueError("progress and total must be finite numbers")
@@ -48,7 +47,7 @@ def report_progress(
 
 
 class Reporter:
-    """Where the progress of one request of the server goes."""
+    """Sends the progress of one request of the server."""
 
     __slots__ = ("_connection", "_last", "_thread", "_token", "over")
 
@@ -72,7 +71,7 @@ class Reporter:
     def _send(self, progress: float, total: float | None, message: str | None) -> None:
         connection = self._connection
         if self.over or progress <= self._last or not connection.usable or connection.full:
-            return  # a server that does not read is not told how far things are
+            return  # a server that does not read gets no progress
         self._last = progress
         params = b'{"progressToken":%b,"progress":%b' % (self._token, _encode(progress))
         if total is not None:
@@ -87,7 +86,7 @@ _current: ContextVar[Reporter | None] = ContextVar("wirespeed_progress", default
 
 
 def reporter_of(connection: ClientConnection, message: Message) -> Reporter | None:
-    """Where the progress of a request goes; None: the server does not want to know."""
+    """The reporter of a request; None: the server did not request progress."""
     token = message.lease("params._meta.progressToken")
     if token is None:
         return None
@@ -99,7 +98,7 @@ def reporter_of(connection: ClientConnection, message: Message) -> Reporter | No
 
 @contextlib.contextmanager
 def telling(reporter: Reporter | None) -> Iterator[None]:
-    """A handler runs, whose progress goes there."""
+    """A handler runs within the block; its progress goes to this reporter."""
     before = _current.set(reporter)
     try:
         yield

@@ -1,7 +1,7 @@
-"""What handlers of a client are asked, and what they answer.
+"""The arguments and the answers of a client's handlers.
 
-Sources: client/elicitation and client/sampling of each revision. What differs by revision comes as
-`AskingRules`.
+Sources: client/elicitation and client/sampling of each revision. `AskingRules` has the differences
+between revisions.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ __all__ = [
 
 
 class ElicitParams(msgspec.Struct, frozen=True, kw_only=True):
-    """What `on_elicit` and `on_elicit_url` are given: something the server wants of the user.
+    """The argument of `on_elicit` and `on_elicit_url`: a question to the user.
 
     Attributes:
-        message: What to show.
+        message: The text to show.
         mode: "form", or "url" (2025-11-25 on).
         schema: The form, a flat JSON Schema (client/elicitation, "Requested Schema"); None for a
             URL.
-        url: Where the user is to go, or None for a form. Show all of it, open it only after the
-            user has agreed, and do not fetch it before (client/elicitation, "Safe URL Handling").
-        elicitation_id: What ``notifications/elicitation/complete`` will name (2025-11-25).
+        url: The link to open, or None for a form. Show the whole URL, open it only after the user
+            has agreed, and do not fetch it before (client/elicitation, "Safe URL Handling").
+        elicitation_id: The id in ``notifications/elicitation/complete`` (2025-11-25).
         meta: ``_meta`` of the request, or None.
     """
 
@@ -70,31 +70,30 @@ class ElicitParams(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """What the form holds before it is filled in. Fields that an accepted answer leaves out
-        get these by themselves."""
+        """The defaults of the form. Fields that an accepted answer leaves out get them."""
         return {} if self.schema is None else defaults(self.schema)
 
 
 class Accept(msgspec.Struct, frozen=True):
     """An elicitation is accepted.
 
-    ``content``: a mapping, a struct, a dataclass or a pydantic model with what was filled in;
-    None for a URL, and for a form of which every default is right.
+    ``content``: a mapping, a struct, a dataclass or a pydantic model with the filled-in fields;
+    None for a URL, and for a form that is accepted with its defaults.
     """
 
     content: Any = None
 
 
 class SampleResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model said, as the answer of `on_sample`.
+    """The answer of `on_sample`: a message of a model.
 
     Attributes:
         content: A text, a block, or a list of blocks (`Text`, `Image`, `Audio`, from 2025-11-25 on
             `ToolUseContent`).
-        model: The model that said it.
-        stop_reason: Why it stopped: "endTurn", "stopSequence", "maxTokens", "toolUse", or what the
-            model's provider calls it.
-        role: Who said it.
+        model: The name of the model.
+        stop_reason: Why the model stopped: "endTurn", "stopSequence", "maxTokens", "toolUse", or a
+            reason of the model's provider.
+        role: The role of the message.
         meta: ``_meta`` of the result.
     """
 
@@ -106,11 +105,11 @@ class SampleResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def elicit_result(answer: Any, request: ElicitParams) -> ElicitResult:
-    """A handler's answer for the wire: `Accept`, "accept", "decline", "cancel", or the content
-    itself, which stands for `Accept` with it.
+    """The result for an answer of a handler: `Accept`, "accept", "decline", "cancel", or content,
+    which stands for `Accept` with this content.
 
-    Content is checked against the form, and defaults are filled in. TypeError, ValueError: it is
-    no answer to this.
+    The content is checked against the form, and defaults are filled in. TypeError, ValueError: the
+    answer does not fit.
     """
     if isinstance(answer, ElicitResult):
         answer = Accept(answer.content) if answer.action == "accept" else answer.action
@@ -152,8 +151,8 @@ def _members(content: Any) -> Mapping[str, Any]:
 
 
 def sample_result(answer: Any, request: SampleParams, rules: AskingRules) -> CreateMessageResult:
-    """A handler's answer for the wire. TypeError, ValueError: it is no answer to this, or one that
-    the revision has no words for."""
+    """The result for an answer of a handler. TypeError, ValueError: the answer does not fit, or the
+    revision cannot express it."""
     if isinstance(answer, CreateMessageResult):
         result = answer
     elif isinstance(answer, SampleResult):
@@ -170,12 +169,12 @@ def sample_result(answer: Any, request: SampleParams, rules: AskingRules) -> Cre
         result = msgspec.structs.replace(result, content=blocks[0])
     for block in blocks:
         if isinstance(block, ToolResultContent):
-            raise ValueError("the answer of a model has no tool results")
+            raise ValueError("the answer of a model cannot have tool results")
         if isinstance(block, ToolUseContent) and not (rules.tools and request.tools):
             raise ValueError("the answer uses tools, but the server offered none")
         if isinstance(block, Audio) and not has_kind("Audio", rules.version):
             raise ValueError("this revision has no audio")
-    # typed by hand, so that nothing else gets to the wire
+    # converted, so that only valid values are sent
     result = msgspec.convert(
         msgspec.to_builtins(result, str_keys=True), CreateMessageResult, str_keys=True
     )

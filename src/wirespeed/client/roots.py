@@ -1,4 +1,4 @@
-"""The roots that a client shows to servers (client/roots of each revision)."""
+"""The roots of a client (client/roots of each revision)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 def as_root(root: AnyRoot) -> Root:
-    """A root from what a user gives: a path (made absolute, from the current directory), a
-    ``file://`` URI, or a `Root`.
+    """A root from a path (relative to the current directory), a ``file://`` URI or a `Root`.
 
-    ValueError: not a ``file://`` URI, or one that leaves the place it names (``..``); the
-    specification asks clients to see to that. TypeError: something else.
+    ValueError: not a ``file://`` URI, or a URI with ``..``, as the specification requires of
+    clients. TypeError: another type.
     """
     if isinstance(root, Root):
         return root if root.uri == _checked(root.uri) else Root(_checked(root.uri), root.name)
@@ -42,20 +41,20 @@ def _checked(uri: str) -> str:
     if parts.scheme != "file" or not uri[5:].startswith("//"):
         raise ValueError(f"a root is a file:// URI or a path, not {uri!r}")
     if parts.query or parts.fragment:
-        raise ValueError(f"the URI of a root has neither query nor fragment: {uri!r}")
+        raise ValueError(f"the URI of a root cannot have a query or fragment: {uri!r}")
     path = unquote(parts.path)
     if not path.startswith("/") or "\0" in path:
-        raise ValueError(f"the URI of a root names an absolute path: {uri!r}")
+        raise ValueError(f"the URI of a root needs an absolute path: {uri!r}")
     if ".." in re.split(r"[/\\]", path):
-        raise ValueError(f"the URI of a root has no '..' in it: {uri!r}")
+        raise ValueError(f"the URI of a root cannot have '..' in it: {uri!r}")
     return uri
 
 
 class Roots:
-    """A list of roots that changes, or a function that is asked each time.
+    """A list of roots that can change, or a function that is called each time.
 
-    The function takes nothing, may be a coroutine function, and runs in a worker thread if it is
-    not.
+    The function takes no argument. It may be a coroutine function; a plain function runs in a
+    worker thread.
     """
 
     def __init__(self, roots: Iterable[AnyRoot] | Callable[[], Any]) -> None:
@@ -64,7 +63,7 @@ class Roots:
         if callable(roots):
             self.function = roots
         elif isinstance(roots, (str, bytes, Root)):
-            raise TypeError("roots is a list of roots, or a function that gives one")
+            raise TypeError("roots is a list of roots, or a function that returns one")
         else:
             for root in roots:
                 self.add(root)
@@ -74,7 +73,7 @@ class Roots:
         return list(self._list)
 
     def add(self, root: AnyRoot) -> bool:
-        """Add one, or give it another name. False if all is so already."""
+        """Add a root, or rename it. False: nothing changed."""
         self._changeable()
         new = as_root(root)
         for at, old in enumerate(self._list):
@@ -85,7 +84,7 @@ class Roots:
         return True
 
     def remove(self, root: AnyRoot) -> bool:
-        """Take one away. False if it is not there."""
+        """Remove a root. False: it is not in the list."""
         self._changeable()
         uri = as_root(root).uri
         before = len(self._list)
@@ -94,4 +93,4 @@ class Roots:
 
     def _changeable(self) -> None:
         if self.function is not None:
-            raise TypeError("the roots are given by a function: change what it gives")
+            raise TypeError("the roots are a function: change its result and call roots_changed")

@@ -1,7 +1,7 @@
-"""Calls that take several rounds: a server wants input, and the call is sent again with it.
+"""Calls of several rounds: the server asks for input, and the client repeats the call with it.
 
-Source: basic/patterns/mrtr of 2026-07-28. The request of each round is complete in itself and has
-an id of its own, so that a server may be restarted, or another one answer, between two rounds.
+Source: basic/patterns/mrtr of 2026-07-28. The request of each round is complete and has its own id,
+so that another server process may answer the next round.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ __all__ = ["MAX_ROUNDS", "AskedInput", "Paused", "Rounds", "end_handlers", "refu
 
 INPUT_REQUIRED = "input_required"
 
-# How many rounds a call takes by itself.
+# The most rounds of one call, by default.
 MAX_ROUNDS = 10
-# What one result may ask for.
+# The most questions in one result.
 MAX_INPUT_REQUESTS = 1000
-# Seconds before the second of two rounds in which nothing was asked for; doubled for each further.
+# Seconds before the second of two rounds without questions, doubled for each further round.
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 2.0
 # Seconds that cancelled handlers have to end.
@@ -69,13 +69,13 @@ _input_required = msgspec.json.Decoder(_InputRequired).decode
 
 
 class _Asked(msgspec.Struct):
-    """What one answer asks for. ``state`` is JSON text, to be sent back byte for byte."""
+    """What one answer asks for. ``state`` is JSON text, which is echoed byte for byte."""
 
     questions: dict[str, Question] | None
     state: bytes | None
 
     def params(self, request: Request, answers: Mapping[str, bytes]) -> bytes:
-        """The params of the next round: those of the first, with what was asked for now alone."""
+        """The params of the next round: those of the first round, and the answers of this one."""
         parts = [request.params[1:-1].strip()]
         if self.questions is not None:
             members = b",".join(encode(key) + b":" + text for key, text in answers.items())
@@ -86,23 +86,22 @@ class _Asked(msgspec.Struct):
 
 
 class Paused(Protocol):
-    """What waits for the answers that an `InputNeeded` asks for."""
+    """The call or task that an `InputNeeded` interrupted."""
 
     @property
     def questions(self) -> Mapping[str, Question]:
-        """What it asks."""
+        """The open questions."""
 
     @property
     def tool(self) -> str | None:
-        """The tool that was called, whose result may be checked; None for other requests, and
-        where somebody else checks it."""
+        """The tool whose result is checked; None for other requests, and if the task checks it."""
 
     async def go_on(self, client: Any, answers: Mapping[str, bytes], limit: float) -> Any:
         """The result, with these answers, within so many seconds."""
 
 
 class _PausedCall(msgspec.Struct):
-    """A request to be sent once more."""
+    """A request that is repeated."""
 
     request: Request
     asked: _Asked
@@ -122,7 +121,7 @@ class _PausedCall(msgspec.Struct):
 
 
 class Rounds(Calls):
-    """The part of a client that goes on with calls whose answers ask for input."""
+    """The part of a client that drives calls of several rounds."""
 
     max_rounds: int
     _identity: Identity
@@ -134,22 +133,21 @@ class Rounds(Calls):
         *,
         timeout: Timeout = CLIENT_DEFAULT,
     ) -> Any:
-        """Go on with a call, or a task, that failed with `InputNeeded`, and wait for its result.
+        """Continue a call or a task that failed with `InputNeeded`, and wait for its result.
 
-        That may be done at any later time, until the server says that its ``state`` has expired.
-        Where the exception cannot be kept, `request` sends a call with ``inputResponses`` and
-        ``requestState`` of one's own.
+        This is possible until the server refuses its ``state`` as expired. If you cannot keep the
+        exception, send ``inputResponses`` and ``requestState`` yourself, with `request`.
 
         Args:
             needed: The exception.
-            answers: By the keys of ``needed.requests``, what handlers would give: `Accept`,
-                "decline", `SampleResult`, a list of roots … A key that is left out may be asked for
-                again.
+            answers: What handlers would return, by the keys of ``needed.requests``: `Accept`,
+                "decline", `SampleResult`, a list of roots … The server may ask again for a key that
+                is left out.
             timeout: Seconds from now on, as of `call_tool`.
 
         Raises:
             TypeError, ValueError: An answer does not fit its request; nothing was sent.
-            InputNeeded: There is another round that the client does not drive by itself.
+            InputNeeded: The server asks again, and the client has no handler for it.
             WirespeedError: As of `call_tool`.
         """
         from wirespeed.client.answering import answer_text
@@ -180,7 +178,7 @@ class Rounds(Calls):
         return await self._within(request, self._drive(request, answer))
 
     async def _within(self, request: Request, work: Any) -> Any:
-        """The time limit of a call is that of all its rounds together."""
+        """Apply the time limit of a call to all of its rounds."""
         try:
             async with asyncio.timeout_at(None if request.until == math.inf else request.until):
                 return await work
@@ -190,7 +188,7 @@ class Rounds(Calls):
             raise timed_out(request.what, request.limit) from None
 
     async def _drive(self, request: Request, answer: Unfinished) -> Any:
-        """Answer, and send it again, as long as the server wants input."""
+        """Answer and repeat the request as long as the server asks for input."""
         answering = self._identity.answering
         idle = 0
         for _ in range(self.max_rounds):
@@ -216,13 +214,13 @@ class Rounds(Calls):
         raise _needed(text, request, self._asked(answer))
 
     async def _again(self, request: Request, asked: _Asked, answers: Mapping[str, bytes]) -> Any:
-        """One round by hand, then what the client does by itself."""
+        """One round with the given answers, then the rounds that the client drives."""
         result = await self._send_again(request, asked.params(request, answers))
         return await self._finish(request, result) if isinstance(result, Unfinished) else result
 
     async def _send_again(self, request: Request, params: bytes) -> Any:
-        """One round: the result, or an `Unfinished` one. It passes the middleware as the request
-        that it is; the call's own passage, if it has one, is around all of its rounds."""
+        """One round: the result, or an `Unfinished` one. Each round passes the middleware as a
+        request; the middleware call of the whole call is around all of its rounds."""
         request = msgspec.structs.replace(request, params=params)
         through = self._outgoing
         if through is None:
@@ -245,7 +243,7 @@ class Rounds(Calls):
                 return result
             if result.result_type != INPUT_REQUIRED:
                 return await self._finish(request, result)
-            # so that what middleware gets is a result, or an exception that says what is missing
+            # middleware gets a result, or an exception that names the questions
             needed = _needed("there is another round", request, self._asked(result))
             asks = needed, result
             raise needed
@@ -262,13 +260,13 @@ class Rounds(Calls):
             return asks[1]
 
     async def _send_once(self, request: Request, *, further: bool = True) -> Any:
-        """Send a request past all middleware: the result, or an `Unfinished` one. ``further``: it
-        is not the first round."""
+        """Send a request without middleware: the result, or an `Unfinished` one. ``further``: not
+        the first round."""
         left = self._seconds_until(request.until)
         connection, left = await self._ready(request.what, left)
         revision = connection.revision
         if further and (revision is None or not revision.modern):
-            raise InvalidResponse("the server that asked for input has become a legacy one")
+            raise InvalidResponse("the server that asked for input now speaks a legacy revision")
         waiter = connection.request(
             request.method,
             request.params,
@@ -298,7 +296,7 @@ class Rounds(Calls):
         if state == b"null":
             state = None
         elif state[:1] != b'"':  # type: ignore[index]
-            raise InvalidResponse("requestState is no string")
+            raise InvalidResponse("requestState is not a string")
         if result.input_requests is None:
             if state is None:
                 raise InvalidResponse(
@@ -323,14 +321,14 @@ class Rounds(Calls):
                 questions[key] = question_of(one.method, params, capabilities, version)
             except ProtocolError as exc:
                 raise InvalidResponse(
-                    f"the server asks for what it must not ({key}): {exc.message}"
+                    f"the server asks for something that is not allowed ({key}): {exc.message}"
                 ) from None
         return questions
 
     async def _answer_all(
         self, answering: Answering, questions: Mapping[str, Question]
     ) -> dict[str, bytes]:
-        """Ask the handlers, all at once. The first that fails ends the others."""
+        """Run the handlers of all questions at once. The first failure cancels the others."""
         tasks = {
             self._life.spawn(_outcome(answering, question)): key
             for key, question in questions.items()

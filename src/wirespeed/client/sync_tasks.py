@@ -1,4 +1,4 @@
-"""One task of a server for code without an event loop: what `SyncClient.start_tool` gives."""
+"""The handle of one task for code without an event loop: see `SyncClient.start_tool`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["BlockingTask"]
 
 
 class BlockingTask:
-    """A call of a tool as a task: a `ToolTask` whose methods wait, and that is iterated over with
+    """A call of a tool as a task: a `ToolTask` with blocking methods, to iterate over with
     ``for``."""
 
     def __init__(self, client: SyncClient, task: ToolTask) -> None:

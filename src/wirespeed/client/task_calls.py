@@ -1,4 +1,4 @@
-"""The part of a client that calls tools as tasks, and goes on with calls that have become some."""
+"""The part of a client that calls tools as tasks, and follows calls that became tasks."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ if TYPE_CHECKING:
 __all__ = ["TASKS", "TaskCalls"]
 
 TASKS = "io.modelcontextprotocol/tasks"
-"""The extension of 2026-07-28 that tasks are."""
+"""The extension for tasks of 2026-07-28."""
 
 _tokens = itertools.count(1)
 
 
 class _Created(msgspec.Struct):
-    """What a server of 2025-11-25 answers to who asks for a task."""
+    """The answer of a server of 2025-11-25 to a call as a task."""
 
     task: msgspec.Raw = msgspec.Raw(b"")
 
@@ -70,14 +70,14 @@ _created = msgspec.json.Decoder(_Created).decode
 
 
 def _created_or_done(data: Any) -> CallToolResult | _Created:
-    """A task; or the result itself, of a server that took no notice."""
+    """The task; or the result, of a server that ignores the request for a task."""
     text = bytes(data)
     created = _created(text)
     return created if bytes(created.task) else decode_legacy_call_result(text)
 
 
 class _Start(Request, frozen=True):
-    """A call whose task is wanted, not what comes of it."""
+    """A call whose task is returned, not its result."""
 
 
 class _Named(msgspec.Struct):
@@ -88,12 +88,12 @@ _named = msgspec.json.Decoder(_Named).decode
 
 
 class TaskCalls(Requests, Rounds):
-    """Tasks of a client: calls that outlive their request."""
+    """Tasks of servers: calls that outlive their request."""
 
     _hub: Hub
     _identity: Identity
     _task_tools: set[str]
-    # of 2025-11-25, as long as somebody has a handle: by id, and by token
+    # tasks of 2025-11-25 that have handles: by id, and by progress token
     _task_handles: WeakValueDictionary[str, TaskHandles]
     _task_progress: WeakValueDictionary[str, ProgressSink]
 
@@ -102,13 +102,13 @@ class TaskCalls(Requests, Rounds):
         extensions: Iterable[str] | Mapping[str, Mapping[str, Any]],
         asked: Mapping[str, object] | None,
     ) -> dict[str, Any]:
-        """``capabilities`` that declare these extensions, and that what has a handler among *asked*
-        may be asked for as tasks. TypeError, ValueError: they are none."""
+        """The ``capabilities`` for these extensions, and for requests as tasks that *asked* has a
+        handler for. TypeError, ValueError: not valid."""
         self._task_tools = set()
         self._task_handles = WeakValueDictionary()
         self._task_progress = WeakValueDictionary()
         if isinstance(extensions, str):
-            raise TypeError("extensions are several names, or a mapping of them to settings")
+            raise TypeError("extensions is a list of names, or a mapping of names to settings")
         if not isinstance(extensions, Mapping):
             extensions = {name: {} for name in extensions}
         for name, settings in extensions.items():
@@ -120,9 +120,7 @@ class TaskCalls(Requests, Rounds):
                 top: {name: {}} for top, name in TASK_REQUESTS.values() if asked.get(top)
             }
             if not requests:
-                raise ValueError(
-                    "task_requests is about on_sample and on_elicit, which are missing"
-                )
+                raise ValueError("task_requests needs on_sample or on_elicit")
             found["tasks"] = {"list": {}, "cancel": {}, "requests": requests}
         return found
 
@@ -143,19 +141,19 @@ class TaskCalls(Requests, Rounds):
         ...     print(state.status, state.message)
         >>> result = await task.result()
 
-        A server of 2025-11-25 is asked for a task. One of 2026-07-28 decides itself, and only for
-        clients that have the extension (``Client(..., extensions=[TASKS])``); where it gives the
-        result at once, so does any server that has no tasks, the `ToolTask` is over from the start.
+        A server of 2025-11-25 is requested to make a task. A server of 2026-07-28 decides itself,
+        and only for clients that declare the extension (``Client(..., extensions=[TASKS])``). If
+        the server answers with the result, the `ToolTask` has it from the start.
 
         Args:
             name, arguments, meta: As of `call_tool`.
-            ttl: Seconds that the task is to be kept (2025-11-25; the server may decide otherwise).
-            timeout: Seconds for the answer that the task is there, as of `call_tool`; the task
-                itself has no time limit but its own.
-            on_progress: Called as of `call_tool`; in 2025-11-25 for as long as the task lives and
-                the `ToolTask` is kept, in 2026-07-28 until the call has become a task.
+            ttl: The requested time to live in seconds (2025-11-25; the server may choose another).
+            timeout: Seconds for the answer with the task, as of `call_tool`. The time limit of the
+                task is its time to live.
+            on_progress: Called as of `call_tool`; in 2025-11-25 as long as the task works and the
+                `ToolTask` exists, in 2026-07-28 until the call becomes a task.
 
-        What the server asks before it answers goes to the client's handlers, as with `call_tool`.
+        Questions of the server go to the client's handlers, as with `call_tool`.
 
         Raises:
             WirespeedError: As of `call_tool`.
@@ -217,10 +215,10 @@ class TaskCalls(Requests, Rounds):
         try:
             answer = await self._start(asked)
         except BaseException as exc:
-            sink = None  # which the traceback would keep
+            sink = None  # or the traceback would keep it
             if not isinstance(exc, RemoteError) or exc.code != codes.METHOD_NOT_FOUND:
                 raise
-            # this tool does not run as a task; nothing has run
+            # the tool does not run as a task, and has not run
             answer = await self._start(plain)
         return ToolTask(self, name, answer, modern=False, check=check, sink=sink)
 
@@ -249,8 +247,8 @@ class TaskCalls(Requests, Rounds):
                 self._task_tools.discard(tool.name)
 
     async def get_task(self, task_id: str, *, timeout: Timeout = CLIENT_DEFAULT) -> ToolTask:
-        """A task by its id, of this client or of one before it. RemoteError -32602: there is none
-        that this client may see. LocalError: client and server have no tasks in common."""
+        """A task by its id, also one of an earlier client. RemoteError -32602: the server has no
+        such task for this client. LocalError: the server has no tasks."""
         from wirespeed.client.task_messages import seen_of
         from wirespeed.client.tasks import ToolTask
 
@@ -264,13 +262,13 @@ class TaskCalls(Requests, Rounds):
         )
         if seen.task_id != task_id:
             raise InvalidResponse(
-                f"the server was asked about the task {task_id!r:.80}, and answered about another"
+                f"the server was asked about the task {task_id!r:.80} and returned another one"
             )
         return ToolTask(self, None, seen, modern=modern)
 
     async def list_tasks(self, *, timeout: Timeout = CLIENT_DEFAULT) -> list[TaskState]:
-        """The tasks of this client that the server still has. LocalError: it has no such list;
-        2025-11-25 alone has one."""
+        """The tasks of this client that the server still has (2025-11-25 only). LocalError: the
+        server has no such list."""
         from wirespeed.client.task_messages import list_of
 
         await self._ready("tasks/list", self._seconds(timeout))
@@ -286,20 +284,20 @@ class TaskCalls(Requests, Rounds):
             if cursor is None:
                 return found
             if cursor in cursors or len(cursors) > 10_000:
-                raise InvalidResponse("the pages of tasks/list never end")
+                raise InvalidResponse("the pages of tasks/list do not end")
             cursors.add(cursor)
 
     def _check_method(self, method: str) -> None:
-        """LocalError: neither the revision nor an extension has this."""
+        """LocalError: neither the revision nor an extension has this method."""
         agreed = self._agreed
         if method in agreed.revision.requests or (method == "tasks/get" and self._has_tasks()):
             return
-        raise LocalError(f"{agreed.revision.version} has no {method} here")
+        raise LocalError(f"the server has no {method} in {agreed.revision.version}")
 
     # -- within a call ---------------------------------------------------------------------------
 
     async def _finish(self, request: Request, answer: Unfinished) -> Any:
-        """A plain call that has become a task is waited for as if it had not."""
+        """Wait for the result of a plain call that became a task."""
         if answer.result_type != "task" or request.method != "tools/call" or not self._has_tasks():
             return await super()._finish(request, answer)
         if isinstance(request, _Start):
@@ -332,7 +330,7 @@ class TaskCalls(Requests, Rounds):
             raise
 
     def _unwanted(self, answer: asyncio.Future[Any]) -> None:
-        """A task that nobody else will ever hear of need not go on."""
+        """Cancel the task of a call that was given up."""
         from wirespeed.client.tasks import ToolTask
 
         made = None if answer.exception() else answer.result()
@@ -340,7 +338,7 @@ class TaskCalls(Requests, Rounds):
         if isinstance(made, _Created):
             made = Unfinished("task", bytes(made.task))
         if isinstance(made, Unfinished) and made.result_type == "task":
-            with contextlib.suppress(WirespeedError):  # it is none, or was not negotiated
+            with contextlib.suppress(WirespeedError):  # malformed, or not negotiated
                 if self._has_tasks() or not modern:
                     task = ToolTask(self, None, made, modern=modern)
                     self._life.spawn(task._let_go())
@@ -351,7 +349,7 @@ class TaskCalls(Requests, Rounds):
         return agreed.revision.modern and TASKS in declared
 
     async def _start(self, request: _Start) -> CallToolResult | Unfinished:
-        """tools/call, as far as a result or a task."""
+        """tools/call, until there is a result or a task."""
         answer = await self._send_once(request, further=False)
         if isinstance(answer, _Created):
             return Unfinished("task", bytes(answer.task))
@@ -360,10 +358,10 @@ class TaskCalls(Requests, Rounds):
         result: CallToolResult | Unfinished = answer
         return result
 
-    # -- news (2025-11-25) -----------------------------------------------------------------------
+    # -- notifications (2025-11-25)-----------------------------------------------------------------
 
     def _told_of_task(self, message: Message) -> None:
-        """A notification that belongs to no request: may it be about a task?"""
+        """A notification that belongs to no request, and perhaps to a task."""
         if message.method == "notifications/tasks/status":
             from wirespeed.client.task_messages import seen_of
 
@@ -371,7 +369,7 @@ class TaskCalls(Requests, Rounds):
             try:
                 seen = seen_of(b"{}" if raw is None else raw)
             except msgspec.DecodeError:
-                return  # polling will tell
+                return  # the next poll reports it
             news = self._task_handles.get(seen.task_id)
             for task in () if news is None else tuple(news.handles):
                 task._hear(seen)
@@ -383,7 +381,7 @@ class TaskCalls(Requests, Rounds):
 
 
 def _runs_tasks(capabilities: Mapping[str, Any]) -> bool:
-    """Whether a server of 2025-11-25 takes tools/call as tasks."""
+    """Whether a server of 2025-11-25 accepts tools/call as tasks."""
     found: Any = capabilities
     for member in ("tasks", "requests", "tools", "call"):
         found = found.get(member) if isinstance(found, dict) else None
@@ -391,16 +389,16 @@ def _runs_tasks(capabilities: Mapping[str, Any]) -> bool:
 
 
 def arguments_text(arguments: Any) -> bytes | None:
-    """Arguments of a call as the JSON text of an object on one line; None for none. TypeError,
-    ValueError: they are none."""
+    """The arguments of a call as the JSON text of an object on one line; None for none. TypeError,
+    ValueError: not valid."""
     if arguments is None:
         return None
     if isinstance(arguments, bytes | bytearray | memoryview):
         try:
             text = encode(msgspec.json.decode(arguments, type=dict[str, msgspec.Raw]))
         except msgspec.DecodeError as exc:
-            raise ValueError(f"the arguments are no JSON object: {exc}") from None
-        # in JSON a raw newline is only ever white space
+            raise ValueError(f"the arguments are not a JSON object: {exc}") from None
+        # a raw newline in JSON is always white space
         return text.replace(b"\n", b" ")
     text = encode(dict(arguments) if isinstance(arguments, Mapping) else arguments)
     if not text.startswith(b"{"):

@@ -1,5 +1,5 @@
-"""What a task of 2026-07-28 asks of its client, answered by the handlers while somebody follows it
-(the extension ``io.modelcontextprotocol/tasks``: ``inputRequests``, answered by tasks/update)."""
+"""The questions of a task of 2026-07-28, answered by the client's handlers while a caller follows
+the task (extension ``io.modelcontextprotocol/tasks``: ``inputRequests``, tasks/update)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Helper"]
 
 
 class _Batch:
-    """Questions that came together, and whose answers leave together."""
+    """Questions that came together, and whose answers are sent together."""
 
     __slots__ = ("keys", "sending", "task")
 
@@ -27,20 +27,20 @@ class _Batch:
 
     def __init__(self, keys: frozenset[str]) -> None:
         self.keys = keys
-        self.sending = False  # the handlers are done
+        self.sending = False  # the handlers have ended
 
 
 class Helper:
-    """Answers the questions of one task, each once: a key means the same as long as the task lives.
+    """Answers the questions of one task, each once: a key keeps its meaning for the task's life.
 
-    The handlers run beside whoever follows the task, who goes on looking at it: it may be over
-    before a person has answered, or ask no more.
+    The handlers run while the caller polls the task, which may end, or withdraw its questions,
+    before a person has answered.
 
     Args:
-        client: Whose handlers are asked.
+        client: The client with the handlers.
         send: Sends answers, the JSON text by key, within a time limit as of `call_tool`.
-        wake: Called when there is something to `look` for: a handler failed.
-        pause: Makes of open questions what `InputNeeded` goes on from.
+        wake: Called when a handler failed and `look` has an error to raise.
+        pause: Returns what `InputNeeded` continues from, for the open questions.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Helper:
 
     @property
     def failed(self) -> bool:
-        """Whether `look` has something to raise."""
+        """Whether `look` has an error to raise."""
         return self._error is not None
 
     def questions(self, asked: Mapping[str, AskedInput]) -> dict[str, Question]:
@@ -71,11 +71,11 @@ class Helper:
         return self._client._questions(asked)
 
     def look(self, asked: Mapping[str, AskedInput]) -> None:
-        """Have the handlers answer what is new, and stop those that are asked for nothing any more.
+        """Start the handlers of new questions, and cancel those of withdrawn questions.
 
-        What a handler failed with is raised, or what sending its answers did; InputNeeded for what
-        has no handler, and when ``max_rounds`` batches were answered; InvalidResponse,
-        LimitExceeded as of `questions`.
+        Raises the error of a handler, or of sending its answers; InputNeeded for a question without
+        a handler, and after ``max_rounds`` batches; InvalidResponse, LimitExceeded as of
+        `questions`.
         """
         if self._error is not None:
             raise self._error
@@ -102,7 +102,7 @@ class Helper:
         batch.task = self._client._life.spawn(self._answer(batch, questions))
 
     def _needed(self, why: str, asked: Mapping[str, AskedInput]) -> InputNeeded:
-        """What was not answered yet; handlers that are at work are stopped with this."""
+        """InputNeeded with all questions that have no answer yet."""
         open_ = self.questions(
             {key: one for key, one in asked.items() if key not in self._answered}
         )
@@ -123,7 +123,7 @@ class Helper:
             self._wake()
 
     async def send(self, answers: Mapping[str, bytes], timeout: Timeout = CLIENT_DEFAULT) -> None:
-        """Send answers. What cannot be sent is asked for again."""
+        """Send answers. An answer that cannot be sent is asked for again."""
         self._answered |= answers.keys()
         try:
             await self._send(answers, timeout)
@@ -132,8 +132,8 @@ class Helper:
             raise
 
     async def stop(self) -> None:
-        """Nobody follows the task any more: handlers that are at work are cancelled, and get some
-        time to clean up. The next who follows it starts afresh."""
+        """No caller follows the task: cancel the handlers, and wait a moment for their cleanup. The
+        next caller starts afresh."""
         self._error = None
         self._rounds = 0
         tasks = [batch.task for batch in self._batches]

@@ -60,7 +60,7 @@ _list_params = msgspec.json.Decoder(_ListParams)
 
 
 class TaskInbox(Inbox):
-    """The requests that come over one connection, tasks among them."""
+    """The requests of one connection's server, some of them as tasks."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -68,14 +68,14 @@ class TaskInbox(Inbox):
             max_tasks=MAX_TASKS, max_tasks_per_owner=MAX_TASKS, max_bytes=MAX_BYTES
         )
         self._workers: dict[str, asyncio.Future[Any]] = {}
-        self._changed = asyncio.Event()  # replaced at each change
+        self._changed = asyncio.Event()  # set and replaced at each change
         requests = self._capabilities["tasks"].get("requests", {})
         self._offered = {
             method for method, (top, name) in TASK_REQUESTS.items() if name in requests.get(top, {})
         }
 
     def asked(self, message: Message) -> bool:
-        """A request came. False: it is of a method that is unknown here."""
+        """A request arrived. False: its method is unknown."""
         method = message.method or ""
         try:
             served = _METHODS.get(method)
@@ -96,7 +96,7 @@ class TaskInbox(Inbox):
         return super().asked(message)
 
     def close(self) -> None:
-        """The link is gone: nobody fetches results."""
+        """The connection has ended: no server fetches results."""
         super().close()
         for worker in list(self._workers.values()):
             worker.cancel()
@@ -108,7 +108,7 @@ class TaskInbox(Inbox):
         running.task = self._connection.owner.spawn(self._send(running, work))
 
         def ended(_: object) -> None:
-            work.close()  # of a task that was cancelled before it began
+            work.close()  # if the task was cancelled before it began
             self._ended(running)
 
         running.task.add_done_callback(ended)
@@ -151,7 +151,7 @@ class TaskInbox(Inbox):
         return _encode({"task": view(task)})
 
     async def _work(self, task: Task, question: Question, reporter: Reporter | None) -> None:
-        """Run the handler; its end is the task's, unless that was cancelled or forgotten."""
+        """Run the handler, and end the task with its result."""
         with contextlib.suppress(TaskStateError, ProtocolError):
             await self._work_on(task, question, reporter)
 
@@ -236,7 +236,7 @@ class TaskInbox(Inbox):
                 async with asyncio.timeout(left):
                     await changed.wait()
             except TimeoutError:
-                continue  # it is expired, which `_find` says
+                continue  # the task has expired, which `_find` raises
         if task.error is not None:
             error = _error(task.error)
             raise ProtocolError(error["code"], error["message"])

@@ -1,5 +1,5 @@
-"""What servers say of tasks, typed: one shape for both forms, 2025-11-25 basic/utilities/tasks and
-the extension ``io.modelcontextprotocol/tasks`` of 2026-07-28."""
+"""Tasks in messages of servers: one struct for both forms, 2025-11-25 basic/utilities/tasks and the
+extension ``io.modelcontextprotocol/tasks`` of 2026-07-28."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ FINAL = frozenset({"completed", "failed", "cancelled"})
 
 
 class TaskState(msgspec.Struct, frozen=True):
-    """How far a task is.
+    """The state of a task.
 
     Attributes:
         id: Its id; None for a call that was answered at once.
         status: "working", "input_required", "completed", "failed" or "cancelled".
-        message: What the server says about it, for people.
-        created_at, updated_at: Times in ISO 8601, as the server gives them.
-        ttl: Seconds after its creation that the server keeps it; None for no end.
-        poll_interval: Seconds to wait between two looks, or None.
+        message: The server's status message, for people.
+        created_at, updated_at: Times in ISO 8601, as the server sent them.
+        ttl: Seconds from its creation that the server keeps it; None for no end.
+        poll_interval: The advised polling interval in seconds, or None.
     """
 
     id: str | None
@@ -37,12 +37,12 @@ class TaskState(msgspec.Struct, frozen=True):
 
     @property
     def over(self) -> bool:
-        """Whether nothing can follow."""
+        """Whether the status is final."""
         return self.status in FINAL
 
 
 class Seen(msgspec.Struct, rename="camel"):
-    """A task as either form shows it."""
+    """A task in either form."""
 
     task_id: str
     status: str
@@ -59,7 +59,7 @@ class Seen(msgspec.Struct, rename="camel"):
 
     @property
     def state(self) -> TaskState:
-        """What of it is of interest to callers."""
+        """The state for callers."""
         return TaskState(
             self.task_id,
             self.status,
@@ -81,7 +81,7 @@ _seen = msgspec.json.Decoder(Seen).decode
 
 
 def seen_of(data: Any) -> Seen:
-    """What tasks/get, tasks/cancel of 2025-11-25, and notifications say of a task."""
+    """A task of tasks/get, of tasks/cancel in 2025-11-25, and of notifications."""
     seen = _seen(bytes(data))
     if seen.status not in FINAL and seen.status not in ("working", "input_required"):
         raise msgspec.ValidationError(f"a task has no status {seen.status!r}")
@@ -97,6 +97,6 @@ _list = msgspec.json.Decoder(_List).decode
 
 
 def list_of(data: Any) -> tuple[list[TaskState], str | None]:
-    """What tasks/list says, and the cursor of the next page."""
+    """The tasks of tasks/list, and the cursor of the next page."""
     page = _list(data)
     return [seen.state for seen in page.tasks], page.next_cursor

@@ -1,8 +1,8 @@
-"""One task of a server, seen from its client: what `Client.start_tool` gives.
+"""The client's handle of one task of a server: see `Client.start_tool`.
 
-2025-11-25 basic/utilities/tasks: polled by tasks/get, the result by tasks/result, whose waiting
-also brings what the server asks. The extension of 2026-07-28: polled by tasks/get, which brings
-questions and the result too; answers go by tasks/update.
+2025-11-25 basic/utilities/tasks: tasks/get polls, tasks/result waits for the result, and the server
+asks its questions meanwhile. The extension of 2026-07-28: tasks/get polls, and brings questions and
+the result; tasks/update sends answers.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ __all__ = ["ProgressSink", "TaskHandles", "ToolTask"]
 
 logger = logging.getLogger("wirespeed.client")
 
-# Seconds between two looks at a task: where the server says nothing, and the bounds of what it may
-# say. While it tells of changes by itself they are looked for seldom.
+# The polling interval in seconds if the server advises none, its bounds, and the interval while the
+# server reports changes itself.
 POLL = 1.0
 SHORTEST_POLL = 0.02
 LONGEST_POLL = 300.0
@@ -59,8 +59,8 @@ _progress = msgspec.json.Decoder(Progress).decode
 
 
 class TaskHandles:
-    """The handles of one task of 2025-11-25, which hear of its changes together. They hold this,
-    and nobody else does: news of tasks whose handles are gone find nobody."""
+    """The handles of one task of 2025-11-25, which hear of its changes together. Only the handles
+    hold this object, so that notifications of tasks without handles are ignored."""
 
     __slots__ = ("__weakref__", "handles")
 
@@ -69,7 +69,7 @@ class TaskHandles:
 
 
 class ProgressSink:
-    """Where the progress of a task of 2025-11-25 goes. Its handle alone holds it."""
+    """Receives the progress of a task of 2025-11-25. Only its handle holds this object."""
 
     __slots__ = ("__weakref__", "on_progress")
 
@@ -77,7 +77,7 @@ class ProgressSink:
         self.on_progress = on_progress
 
     def told(self, message: Message) -> None:
-        """There is some."""
+        """A progress notification arrived."""
         raw = message.params
         try:
             progress = _progress(b"{}" if raw is None else raw)
@@ -88,7 +88,7 @@ class ProgressSink:
 
 
 class _PausedTask(msgspec.Struct):
-    """A task that waits for answers; see `rounds.Paused`."""
+    """A task that waits for answers: see `Paused`."""
 
     task: ToolTask
     questions: Mapping[str, Question]
@@ -110,13 +110,13 @@ class _PausedTask(msgspec.Struct):
 class ToolTask:
     """A call of a tool as a task: see `Client.start_tool`, `Client.get_task`.
 
-    As an asynchronous iterator it gives the task's `TaskState` now, and after each change until it
-    is over. It looks as often as the server asks for, and sooner when the server tells of a change.
-    What the server asks meanwhile goes to the client's handlers, as with any call.
+    As an asynchronous iterator it yields the task's `TaskState` now, and after each change until
+    the end. It polls at the interval that the server advises, and at once when the server reports a
+    change. Questions of the server go to the client's handlers, as with any call.
 
     Attributes:
-        tool: The name of the tool; None where it is not known.
-        state: What was last heard of the task.
+        tool: The name of the tool; None if it is not known.
+        state: The last known state of the task.
     """
 
     def __init__(
@@ -134,14 +134,14 @@ class ToolTask:
         self._check = check  # of its result
         self._sink = sink
         self._news: TaskHandles | None = None
-        self._private = False  # nobody else holds it but the call that has become this task
+        self._private = False  # only the call that became this task knows it
         self._wake = asyncio.Event()
         self._helper = Helper(
             client, self._update, self._wake.set, lambda open_: _PausedTask(self, open_)
         )
-        self._told = False  # the server tells of changes by itself
+        self._told = False  # the server reports changes
         self._waiting: asyncio.Future[CallToolResult] | None = None  # tasks/result
-        self._holders = 0  # who need that
+        self._holders = 0  # callers that wait for it
         self._result: CallToolResult | None = None
         self._seen: Seen | None = None
         self.tool = tool
@@ -165,31 +165,30 @@ class ToolTask:
 
     @property
     def id(self) -> str | None:
-        """The task's id, by which `Client.get_task` finds it again; None for a call that was
-        answered at once."""
+        """The task's id, for `Client.get_task`; None for a call that was answered at once."""
         return self.state.id
 
     # -- what callers do -------------------------------------------------------------------------
 
     async def status(self, *, timeout: Timeout = CLIENT_DEFAULT) -> TaskState:
-        """Ask how far it is. RemoteError -32602: the server has forgotten it."""
+        """Get the state. RemoteError -32602: the server has forgotten the task."""
         if self.id is not None:
             self._answered(await self._request("tasks/get", seen_of, timeout))
         return self.state
 
     async def result(self, *, timeout: float | None = None) -> CallToolResult:
-        """Wait until it is over; the result of the tool.
+        """Wait for the end of the task, and return the tool's result. The client's handlers answer
+        questions of the server meanwhile.
 
-        ``timeout``: seconds, None for no limit (a task may take long); the task goes on when they
-        have passed. Answers what the server asks meanwhile.
+        ``timeout``: seconds, None for no limit (a task may take long). The task goes on after that.
 
         Raises:
-            CallTimeout: It is not over in time.
-            TaskCancelled: It was cancelled.
-            RemoteError: The call itself ended with an error, or the server has forgotten the task.
-            InputNeeded: The client has no handler for what the server asks, or answered
-                ``max_rounds`` times: see `answer`, and `Client.resume`.
-            HandlerFailed, Declined: A handler did.
+            CallTimeout: The task has not ended in time.
+            TaskCancelled: The task was cancelled.
+            RemoteError: The call ended with an error, or the server has forgotten the task.
+            InputNeeded: The client has no handler for a question, or answered ``max_rounds`` times:
+                see `answer`, and `Client.resume`.
+            HandlerFailed, Declined: A handler failed or declined.
             WirespeedError: As of `Client.call_tool`.
         """
         try:
@@ -202,11 +201,11 @@ class ToolTask:
         except TimeoutError as exc:
             if isinstance(exc, CallTimeout):
                 raise
-            raise CallTimeout(f"the task is not over within {shown(timeout or 0.0)}") from None
+            raise CallTimeout(f"the task has not ended within {shown(timeout or 0.0)}") from None
 
     async def cancel(self, *, timeout: Timeout = CLIENT_DEFAULT) -> TaskState:
-        """Ask the server to end it; its state after that. In 2026-07-28 the server need not, and
-        takes its time. RemoteError -32602: it is over already (2025-11-25), or forgotten."""
+        """Request the cancellation, and return the state after that. In 2026-07-28 the server may
+        go on for a while. RemoteError -32602: the task has ended (2025-11-25), or is forgotten."""
         if self.id is None:
             return self.state
         if not self._modern:
@@ -218,8 +217,9 @@ class ToolTask:
     async def answer(
         self, answers: Mapping[str, Any], *, timeout: Timeout = CLIENT_DEFAULT
     ) -> None:
-        """Answer by hand what the task asks (2026-07-28): by the keys of `InputNeeded.requests`,
-        what handlers would give. TypeError, ValueError: an answer does not fit its request."""
+        """Answer questions of the task yourself (2026-07-28): what handlers would return, by the
+        keys of `InputNeeded.requests`. TypeError, ValueError: an answer does not fit its
+        request."""
         from wirespeed.client.answering import answer_text
 
         questions = {} if self._seen is None else self._helper.questions(self._seen.input_requests)
@@ -249,12 +249,12 @@ class ToolTask:
     # -- following -------------------------------------------------------------------------------
 
     async def _follow(self) -> CallToolResult:
-        """2026-07-28: the task brings its result itself."""
+        """2026-07-28: tasks/get brings the result."""
         if self._result is None:
             async for _ in self:
                 pass
             if self._result is None and not self._has_reason:
-                # it was over before anybody said what came of it
+                # the task had ended before it was first polled
                 self._answered(await self._insist("tasks/get", seen_of, CLIENT_DEFAULT))
             if self._result is None:
                 seen = self._seen
@@ -268,13 +268,12 @@ class ToolTask:
 
     @property
     def _has_reason(self) -> bool:
-        """Whether it is known why there is no result."""
+        """Whether the reason for a missing result is known."""
         failed = self._seen is not None and self._seen.error is not None
         return failed or self.state.status == "cancelled"
 
     async def _fetch(self) -> CallToolResult:
-        """2025-11-25: tasks/result waits, and brings what the server asks. It is sent once, for
-        however many wait here."""
+        """2025-11-25: tasks/result waits. All callers share one request."""
         if self._result is not None:
             return self._result
         try:
@@ -292,7 +291,7 @@ class ToolTask:
             raise
 
     async def _told_apart(self, result: CallToolResult) -> CallToolResult:
-        """An empty result: some servers give that for a task that failed or was cancelled."""
+        """An empty result, which some servers send for a task that failed or was cancelled."""
         if not self.state.over:
             await self.status()
         message = self.state.message
@@ -313,8 +312,7 @@ class ToolTask:
 
     @contextlib.asynccontextmanager
     async def _holding(self) -> AsyncIterator[None]:
-        """While this lasts tasks/result may wait for the end, and handlers for what they are asked;
-        both are cancelled with the last who wants to know."""
+        """A caller waits. With the last caller tasks/result and the handlers are cancelled."""
         self._holders += 1
         try:
             yield
@@ -335,7 +333,7 @@ class ToolTask:
             self._sink = None
 
     def _help(self, state: TaskState) -> None:
-        """The task may wait for something that this side has, or do so no more."""
+        """Start to answer the questions of the task, or stop."""
         waits = state.status == "input_required"
         if self._modern:
             asked = self._seen.input_requests if waits and self._seen is not None else {}
@@ -352,19 +350,19 @@ class ToolTask:
         return await self._client._call(method, params, decode, timeout, None, None)
 
     async def _insist(self, method: str, decode: Any, timeout: Timeout, **more: Any) -> Any:
-        """A request that may be made twice, over the next connection where one is lost on the way:
-        the task outlives it."""
+        """A request that is repeated over the next connection if one is lost: the task outlives its
+        connection."""
         while True:
             try:
                 return await self._request(method, decode, timeout, **more)
             except (ConnectionClosed, TransportError):
-                # raises why, if there is to be none
+                # raises the reason if there is no next connection
                 await self._client._ready(method, self._client._seconds(timeout))
 
-    # -- hearing of it ---------------------------------------------------------------------------
+    # -- notifications ---------------------------------------------------------------------------
 
     def _hear(self, seen: Seen) -> None:
-        """The server told of a change by itself."""
+        """The server reported a change."""
         if seen.task_id == self.id:
             self._take(seen)
             self._wake.set()
@@ -372,13 +370,13 @@ class ToolTask:
     def _answered(self, seen: Seen) -> None:
         if seen.task_id != self.id:
             raise InvalidResponse(
-                f"the server was asked about the task {self.id!r:.80}, and answered about another"
+                f"the server was asked about the task {self.id!r:.80} and returned another one"
             )
         self._take(seen)
 
     def _take(self, seen: Seen) -> None:
         if self.state.over and seen.status != self.state.status:
-            return  # it was said before the end, and comes late
+            return  # sent before the end, and delivered late
         self._seen = seen
         self.state = seen.state
         if bytes(seen.result):
@@ -401,7 +399,7 @@ class ToolTask:
 
     @contextlib.asynccontextmanager
     async def _listening(self) -> AsyncIterator[None]:
-        """Be told of changes while this lasts, where the server does that."""
+        """Subscribe to changes within the block, if the server supports it."""
         listening: asyncio.Future[None] | None = None
         if self._modern and self.id is not None and not self.state.over:
             listening = self._client._life.spawn(self._listen())
@@ -424,22 +422,23 @@ class ToolTask:
                 self._told = True
                 async for event in events:
                     if not isinstance(event, Notice):
-                        self._wake.set()  # something may have been missed: look
+                        self._wake.set()  # a change may have been missed: poll
                     elif event.method == "notifications/tasks":
                         self._hear(seen_of(encode(event.params)))
         except asyncio.CancelledError:
-            self._wake.set()  # the client may be closing: the next look says so
+            self._wake.set()  # the client may be closing, which the next poll reports
             raise
         except (ConnectionClosed, TransportError):
             self._wake.set()
         except (WirespeedError, msgspec.DecodeError) as exc:
-            # polling goes on, and says what is wrong
-            logger.debug("the server does not tell of task changes: %s", exc)
+            # polling goes on, and raises the error
+            logger.debug("the server reports no task changes: %s", exc)
         finally:
             self._told = False
 
     async def _heard_more(self, heard: Seen | None) -> bool:
-        """Wait until something may have changed; whether it was told what, since `heard`."""
+        """Wait for a change since `heard` or for the next poll. Returns whether the change was
+        reported."""
         if self._seen is not heard:
             return True
         wait = self.state.poll_interval
@@ -454,6 +453,6 @@ class ToolTask:
         return self._seen is not heard
 
     async def _let_go(self) -> None:
-        """Nobody waits for it any more: tell the server, whatever comes of that."""
+        """Cancel a task whose caller has gone, and ignore errors."""
         with contextlib.suppress(WirespeedError):
             await self._request("tasks/cancel", any_result, CLIENT_DEFAULT)

@@ -115,7 +115,7 @@ def test_capabilities_of_a_modern_client_are_in_each_request(
     ("options", "error", "text"),
     [
         ({"on_elicit": 1}, TypeError, "on_elicit must be a function"),
-        ({"sampling_tools": True}, ValueError, "on_sample, which is missing"),
+        ({"sampling_tools": True}, ValueError, "needs on_sample"),
         ({"roots": "/tmp"}, TypeError, "list of roots"),
         ({"roots": [1]}, TypeError, "a root is a path"),
         ({"max_rounds": -1}, ValueError, "max_rounds must be a count"),

@@ -94,7 +94,7 @@ def test_functions_are_asked_each_time(run: Run, tmp_path: Path) -> None:
                 assert not peer.sent("notifications/roots/list_changed")
                 await client.roots_changed()
                 await peer.got("notifications/roots/list_changed")
-                with pytest.raises(TypeError, match="given by a function"):
+                with pytest.raises(TypeError, match="the roots are a function"):
                     await client.add_root("file:///b")
 
     run(main())

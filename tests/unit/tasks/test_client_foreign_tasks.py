@@ -249,7 +249,7 @@ def test_pages_of_tasks_that_never_end(run: Run, tmp_path: Path) -> None:
         page = {"tasks": [old()], "nextCursor": ""}
         fake, client = client_of(tmp_path, OLD | {"tasks/list": result(page)})
         async with client:
-            with pytest.raises(InvalidResponse, match="never end"):
+            with pytest.raises(InvalidResponse, match="do not end"):
                 await client.list_tasks()
         assert [one["params"] for one in fake.sent("tasks/list")] == [{}, {"cursor": ""}]
 

@@ -396,14 +396,14 @@ def test_an_answer_about_another_task_is_none(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         other = DONE | {"taskId": "t2"}
         async with LinePeer(modern(other), tmp_path) as peer, client_of(peer) as client:
-            with pytest.raises(InvalidResponse, match="answered about another"):
+            with pytest.raises(InvalidResponse, match="returned another one"):
                 await client.call_tool("crawl")
             await cancelled(peer)
             task = await client.start_tool("crawl")
-            with pytest.raises(InvalidResponse, match="answered about another"):
+            with pytest.raises(InvalidResponse, match="returned another one"):
                 await task.status()
             assert task.id == "t1" and not task.state.over
-            with pytest.raises(InvalidResponse, match="answered about another"):
+            with pytest.raises(InvalidResponse, match="returned another one"):
                 await client.get_task("t1")
 
     run(main())

@@ -314,7 +314,7 @@ def test_the_capability(run: Run) -> None:
                 task_requests=True,
             ) as client:
                 assert json.loads((await client.call_tool("look")).text) == expected
-        with pytest.raises(ValueError, match="task_requests is about"):
+        with pytest.raises(ValueError, match="task_requests needs"):
             Client(server, task_requests=True)
 
     run(main())
