@@ -85,7 +85,7 @@ def test_a_signal_ends_it_in_order(
     server_file: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     hasty = tmp_path / "hasty.py"
-    hasty.write_text(server_file.read_text() + "server.shutdown_grace = 0.1\n")
+    hasty.write_text(server_file.read_text() + "server.service.shutdown_grace = 0.1\n")
     with serving(str(hasty), "--on", ANYWHERE) as running:
         url = running.line(r" on (\S+);")[1]
         with Waiting(url, tmp_path / "mark") as waiting:

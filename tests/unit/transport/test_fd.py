@@ -232,7 +232,7 @@ def test_a_broken_pipe_ends_the_connection(in_flight: bool, run: Any) -> None:
 def test_a_reset_socket_ends_the_connection(run: Any) -> None:
     async def main() -> None:
         server = server_of()
-        server.shutdown_grace = 0.01
+        server.service.shutdown_grace = 0.01
         async with Ends(server, one_socket=True) as ends:
             await ends.ask(initialize("init"))
             await ends.send(call(1, "hang"), request(2, "ping"))

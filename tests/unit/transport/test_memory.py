@@ -99,7 +99,7 @@ def test_a_drain_sends_what_is_held_back_and_then_closes(run: Any) -> None:
 
     async def main() -> None:
         server = server_of()
-        server.shutdown_grace = 3600
+        server.service.shutdown_grace = 3600
         client = Client(server)
         await client.open()
         await client.list_tools()  # all that the handshake says has arrived
