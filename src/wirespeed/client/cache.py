@@ -53,7 +53,7 @@ class _Entry:
         self.uri = uri
 
 
-class Keeper:
+class CachingDecoder:
     """A decoder that keeps what it decoded, if it may be cached: the first answer to a request,
     where that is complete and fresh for some time. Answers to a request that was sent again with
     input may not (2026-07-28 server/utilities/caching, "Cache Key")."""
@@ -114,14 +114,14 @@ class ResponseCache:
         """To be taken before a request is sent, and given to `put` with its answer."""
         return (self._cleared, self._changes.get(method, 0))
 
-    def put(self, key: Key, keeper: Keeper, mark: object, uri: str | None = None) -> None:
+    def put(self, key: Key, decoded: CachingDecoder, mark: object, uri: str | None = None) -> None:
         """Keep an answer, unless something became stale since the request was sent: nobody knows
         which of the two the server did first. ``uri``: of what was read."""
-        text = keeper.text
+        text = decoded.text
         if text is None or mark != self.mark(key[0]) or len(text) > MAX_BYTES:
             return
         self._remove(key)
-        self._entries[key] = _Entry(text, keeper.until, uri)
+        self._entries[key] = _Entry(text, decoded.until, uri)
         self._bytes += len(text)
         while self._bytes > MAX_BYTES or len(self._entries) > MAX_ENTRIES:
             self._remove(next(iter(self._entries)))

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wirespeed.client import lists
-from wirespeed.client.cache import READ, Keeper, ResponseCache
+from wirespeed.client.cache import READ, CachingDecoder, ResponseCache
 from wirespeed.client.calls import Calls, Meta, OnProgress, params_text
 from wirespeed.client.decoding import (
     Unfinished,
@@ -409,11 +409,11 @@ class Requests(Calls):
                 result: R = decode(text)  # type: ignore[assignment]
                 return result
         mark = cache.mark(method)
-        keeper = Keeper(decode, cache.clock)
-        result = await self._call(method, body, keeper, timeout, on_progress, meta)
+        decoder = CachingDecoder(decode, cache.clock)
+        result = await self._call(method, body, decoder, timeout, on_progress, meta)
         agreed = self._life.agreement
         if agreed is not None and agreed.revision.modern:
-            cache.put((method, body), keeper, mark, uri)
+            cache.put((method, body), decoder, mark, uri)
         return result
 
 

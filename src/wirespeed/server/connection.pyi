@@ -6,14 +6,14 @@ from wirespeed._core.envelope import Message
 from wirespeed._core.framing.base import Framer
 from wirespeed.server.call import Serving
 from wirespeed.server.service import McpService
-from wirespeed.server.subscriptions import ChangeNotifier, Subscription
+from wirespeed.server.subscriptions import ChangeNotifier, ListenStream
 from wirespeed.transport.taskpool import TaskPool
 
 @final
 class ServerConnection(Serving):
     pinned_modern: bool
     through: Callable[[ServerConnection, Message], None] | None
-    listens: dict[bytes, Subscription]
+    listens: dict[bytes, ListenStream]
     def __init__(
         self,
         service: McpService,

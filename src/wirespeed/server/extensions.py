@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from wirespeed.server.connection import ServerConnection
     from wirespeed.server.methods import Handler
     from wirespeed.server.service import McpService
-    from wirespeed.server.subscriptions import Subscription
+    from wirespeed.server.subscriptions import ListenStream
 
 _LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -54,7 +54,7 @@ class Listening(Protocol):
     def honoured(self, message: Message, value: Any) -> Any:
         """What of the value is honoured, for the acknowledgement. ProtocolError."""
 
-    def started(self, subscription: Subscription) -> None:
+    def started(self, subscription: ListenStream) -> None:
         """The subscription was acknowledged; ``subscription.extras`` has what is honoured."""
 
 

@@ -170,7 +170,7 @@ def enclosing(uri: str) -> set[str]:
     return found
 
 
-class Subscription:
+class ListenStream:
     """One subscriptions/listen that stays open.
 
     Attributes:
@@ -257,7 +257,7 @@ def listen(connection: ServerConnection, message: Message, revision: Revision) -
         for name, listening in service.extensions.listening.items()
         if name in wanted
     }
-    subscription = Subscription(connection, message, kinds, frozenset(uris), extras)
+    subscription = ListenStream(connection, message, kinds, frozenset(uris), extras)
     connection.changes.take(len(subscription.uris), subscription.n_characters)
     connection.listens[subscription.raw_id] = subscription
     connection.session.set_token(message, subscription)

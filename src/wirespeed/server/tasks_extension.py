@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from wirespeed.server.call import Call
     from wirespeed.server.connection import ServerConnection
     from wirespeed.server.methods import Handler
-    from wirespeed.server.subscriptions import Subscription
+    from wirespeed.server.subscriptions import ListenStream
     from wirespeed.server.task_news import Listener
     from wirespeed.server.tasks import AsTask, TaskTool
 
@@ -181,14 +181,14 @@ class _Listening:
             )
         return ids
 
-    def started(self, subscription: Subscription) -> None:
+    def started(self, subscription: ListenStream) -> None:
         _Following(self._service.book(subscription.connection.loop), subscription)
 
 
 class _Following:
     """The tasks of one subscription, from its start to its end."""
 
-    def __init__(self, book: TaskBook, subscription: Subscription) -> None:
+    def __init__(self, book: TaskBook, subscription: ListenStream) -> None:
         self._book = book
         self._subscription = subscription
         self._connection = subscription.connection

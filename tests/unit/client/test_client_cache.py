@@ -24,7 +24,7 @@ from peer_lab import LinePeer, Rules, Talk
 from wirespeed import Client, Socket
 from wirespeed.client import ResourceUpdated, ToolsChanged, lifecycle
 from wirespeed.client import cache as cache_module
-from wirespeed.client.cache import Keeper, ResponseCache, belongs
+from wirespeed.client.cache import CachingDecoder, ResponseCache, belongs
 from wirespeed.client.decoding import Unfinished
 from wirespeed.errors import RemoteError
 
@@ -478,11 +478,11 @@ def test_trap_73_what_took_input_is_not_kept(once: Run, tmp_path: Path) -> None:
 # -- the store -------------------------------------------------------------------------------------
 
 
-def kept(text: bytes, now: list[float], ttl: int = 1000) -> Keeper:
+def kept(text: bytes, now: list[float], ttl: int = 1000) -> CachingDecoder:
     class Result:
         ttl_ms = ttl
 
-    keeper = Keeper(lambda data: Result(), lambda: now[0])
+    keeper = CachingDecoder(lambda data: Result(), lambda: now[0])
     keeper(text)
     return keeper
 
@@ -532,7 +532,7 @@ def test_only_a_first_answer_that_is_complete_is_kept() -> None:
     twice = kept(b"{}", now)
     twice(b"{}")
     assert twice.text is None
-    unfinished = Keeper(lambda data: Unfinished("input_required", b"{}"), lambda: 0.0)
+    unfinished = CachingDecoder(lambda data: Unfinished("input_required", b"{}"), lambda: 0.0)
     unfinished(b"{}")
     assert unfinished.text is None
 
