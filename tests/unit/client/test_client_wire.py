@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from client_lab import LEGACY, MODERN, Fake, Run, fill, initialized, text_result, until
 
-from wirespeed import Client
+from wirespeed import Client, Stdio
 from wirespeed.client import LogMessage
 from wirespeed.errors import CallTimeout, ChildExited, InvalidResponse
 from wirespeed.limits import Limits
@@ -199,10 +199,16 @@ def test_a_child_that_only_prints_is_told_with_its_first_line(once: Run, fake: M
     assert "exited with status 2" in str(caught.value)
 
 
-def test_a_child_that_prints_and_stays_is_told_with_its_first_line(once: Run, fake: Make) -> None:
-    server = fake({"start": [["raw", "$ "]]})
+def test_a_child_that_prints_and_stays_is_told_with_its_first_line(once: Run) -> None:
+    # a shell, which prints long before the handshake is given up
+    shell = Stdio("sh", ["-c", "echo '$ '; exec sleep 60"], shutdown_grace=0.05)
+
+    async def main() -> None:
+        async with Client(shell, era="legacy", handshake_timeout=1):
+            pass
+
     with pytest.raises(CallTimeout) as caught:
-        once(one_call(server, handshake_timeout=0.3))
+        once(main())
     assert "initialize: no answer within" in str(caught.value)
     assert "it wrote a line that is not a JSON-RPC message" in str(caught.value)
 
