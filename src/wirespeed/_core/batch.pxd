@@ -2,14 +2,14 @@ from libc.stdint cimport uint32_t
 
 from wirespeed._core.envelope cimport Message
 from wirespeed._core.framing.writer cimport FrameWriter
-from wirespeed._core.outbox cimport Mark, Outbox
+from wirespeed._core.outbox cimport Outbox
 
 
 cdef class BatchReply:
     cdef Outbox out              # what was answered so far, without the closing bracket
     cdef Py_ssize_t n_open       # requests of the batch that are not answered yet
     cdef Py_ssize_t n_answers
-    cdef Mark mark               # where the latest answer begins
+    cdef size_t size_before      # of `out`, before the latest answer
     cdef size_t n_counted        # bytes of `out` that the session's `n_batch_bytes` includes
 
     @staticmethod

@@ -21,7 +21,7 @@ cdef class BatchReply:
         return reply
 
     cdef int begin_answer_c(self) except -1:
-        self.out.mark_c(&self.mark, 0)
+        self.size_before = self.out.size
         self.n_answers += 1
         return self.out.text_c(b"[" if self.n_answers == 1 else b",")
 
@@ -40,7 +40,7 @@ cdef class BatchReply:
     cdef int abort_answer_c(self) except -1:
         """Remove the answer that was begun last."""
         self.n_answers -= 1
-        return self.out.rewind_c(&self.mark)
+        return self.out.truncate_c(self.size_before)
 
     cdef int finish_c(self, FrameWriter writer) except -1:
         """Send the array, once nothing is open; a batch without answers sends nothing."""

@@ -34,6 +34,7 @@ cdef class InFlight:
     cdef uint64_t find_c(self, Span id) noexcept
     cdef InFlightSlot *slot_c(self, uint64_t ref) noexcept
     cdef int remove_c(self, uint64_t ref) except -1
+    cdef int remove_slot_c(self, InFlightSlot *slot) except -1
     cdef int set_token_c(self, uint64_t ref, object token) except -1
     cdef object token_c(self, uint64_t ref)
     cdef int rehash_c(self, uint32_t size) except -1

@@ -173,15 +173,17 @@ cdef class InFlight:
         self.n_bytes += n_bytes
         return 0
 
-    @cython.overflowcheck(False)      # distances in the table, and generations, wrap
     cdef int remove_c(self, uint64_t ref) except -1:
         """Forget a request. 1 when it was in flight."""
         cdef InFlightSlot *slot = self.slot_c(ref)
-        cdef uint32_t i, at, hole, home
-        cdef void *batch
-        if slot is NULL:
-            return 0
-        i = <uint32_t> ref - 1
+        return 0 if slot is NULL else self.remove_slot_c(slot)
+
+    @cython.overflowcheck(False)      # distances in the table, and generations, wrap
+    cdef int remove_slot_c(self, InFlightSlot *slot) except -1:
+        """Forget the request of a slot that is in use. Returns 1."""
+        cdef uint32_t i = <uint32_t> ((<size_t> slot - <size_t> self.slots) // sizeof(InFlightSlot))
+        cdef uint32_t at, hole, ideal
+        cdef void *batch = slot.batch
         at = <uint32_t> slot.hash & self.mask
         while <uint32_t> self.table[at] != i + 1:
             at = (at + 1) & self.mask
@@ -191,8 +193,8 @@ cdef class InFlight:
             at = (at + 1) & self.mask
             if self.table[at] == 0:
                 break
-            home = <uint32_t> (self.table[at] >> 32) & self.mask
-            if ((at - home) & self.mask) >= ((at - hole) & self.mask):
+            ideal = <uint32_t> (self.table[at] >> 32) & self.mask
+            if ((at - ideal) & self.mask) >= ((at - hole) & self.mask):
                 self.table[hole] = self.table[at]
                 hole = at
         self.table[hole] = 0
@@ -204,7 +206,6 @@ cdef class InFlight:
         self.live -= 1
         self.n_bytes -= slot.n_bytes
         slot.n_bytes = 0
-        batch = slot.batch
         slot.batch = NULL
         # Last, because a destructor may run any code, which may add a request in this slot.
         if i < len(self.tokens):

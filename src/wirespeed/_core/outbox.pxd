@@ -63,10 +63,12 @@ cdef class Outbox:
     cdef int absorb_c(self, Outbox other) except -1
     cdef int clear_c(self) noexcept
 
+    # Remove all but the first `size` bytes.
+    cdef int truncate_c(self, size_t size) except -1
+
     # A frame whose head is known only when its end is. `mark_c(&mark, room)` keeps `room` bytes
     # for the head; these count in `size` at once, so the payload has `marked_size_c(&mark)` bytes.
     # Write the payload, then call `head_c` with a head of at most `room` bytes, or `rewind_c`.
-    # With a room of 0 a mark only remembers the place for `rewind_c`.
     cdef int mark_c(self, Mark *mark, size_t room) except -1
     cdef size_t marked_size_c(self, const Mark *mark) noexcept
     cdef int rewind_c(self, const Mark *mark) except -1

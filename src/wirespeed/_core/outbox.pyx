@@ -313,6 +313,23 @@ cdef class Outbox:
             PyMem_RawFree(segments)
         return 0
 
+    cdef int truncate_c(self, size_t size) except -1:
+        """Remove all but the first `size` bytes, the ones written last."""
+        cdef size_t excess
+        cdef void *owner
+        self.close_segment_c()
+        while self.size > size:
+            excess = self.size - size
+            if self.segments[self.count - 1].n > excess:
+                self.segments[self.count - 1].n -= excess
+                self.size = size
+                break
+            self.count -= 1
+            self.size -= self.segments[self.count].n
+            owner = self.segments[self.count].owner
+            Py_DECREF(<object> owner)
+        return 0
+
     # -- a frame whose head is known only when its end is --------------------------------------
 
     cdef int mark_c(self, Mark *mark, size_t room) except -1:
@@ -334,16 +351,11 @@ cdef class Outbox:
         """Remove the mark and all that was written since."""
         cdef size_t kept = self.first + mark.segments
         cdef void *owner
-        if mark.room == 0 and mark.used == mark.open_at:
-            # No segment tells which block the mark is in: begin another one.
-            self.block = None
-            self.open_at = 0
-        else:
-            if self.count > kept:
-                # the first segment since is what was written to the block that the mark is in
-                self.block = <Block> self.segments[kept].owner
-            self.block.used = mark.used
-            self.open_at = mark.open_at
+        if self.count > kept:
+            # the first segment since is what was written to the block that the mark is in
+            self.block = <Block> self.segments[kept].owner
+        self.block.used = mark.used
+        self.open_at = mark.open_at
         self.size = mark.size
         while self.count > kept:
             self.count -= 1

@@ -2,7 +2,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from wirespeed._core.batch cimport BatchReply
 from wirespeed._core.envelope cimport Message
-from wirespeed._core.inflight cimport InFlight
+from wirespeed._core.inflight cimport InFlight, InFlightSlot
 from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.pending cimport Pending
 from wirespeed._core.reader cimport MessageReader
@@ -46,7 +46,12 @@ cdef class Session(Wire):
     cdef Outbox open_reply_c(self, uint64_t ref)
     cdef int close_reply_c(self, uint64_t ref) except -1
     cdef int abort_reply_c(self, uint64_t ref) except -1
-    cdef int reply_c(self, uint64_t ref, bytes member, object payload) except -1
+    cdef Outbox begin_reply_c(self, InFlightSlot *slot, const char *member, size_t n_member)
+    cdef int end_reply_c(self, InFlightSlot *slot) except -1
+    cdef int drop_slot_c(self, InFlightSlot *slot) except -1
+    cdef int reply_c(
+        self, uint64_t ref, const char *member, size_t n_member, object payload
+    ) except -1
     cdef int result_c(self, uint64_t ref, object body) except -1
     cdef int error_c(self, uint64_t ref, int code, str message, object data) except -1
     cdef int write_error_c(

@@ -276,12 +276,12 @@ cdef class Session(Wire):
             slot.batch = <void *> self.batch
             Py_INCREF(self.batch)
             self.batch.n_open += 1
+            if self.refusal is None and self.batch_is_full_c(self.batch):
+                return self.refuse_request_c(ref, self.batch)
         if self.refusal is not None:
             self.refused += 1
             self.error_c(ref, self.refusal[0], self.refusal[1], None)
             return 0
-        if self.batch_is_full_c(self.batch):
-            return self.refuse_request_c(ref, self.batch)
         if can_start:
             return 1
         if method_is(m, b'"ping"', "ping") and self.outbox.size < 2 * self.output_high:
@@ -374,11 +374,13 @@ cdef class Session(Wire):
 
     cdef int drop_inbound_c(self, uint64_t ref) except -1:
         """Take a request out of flight without an answer."""
-        cdef InFlightSlot *slot = self.inflight.slot_c(ref)
+        return self.drop_slot_c(self.inflight.slot_c(ref))
+
+    cdef int drop_slot_c(self, InFlightSlot *slot) except -1:
         cdef BatchReply batch = None
         if slot.batch is not NULL:
             batch = <BatchReply> slot.batch
-        self.inflight.remove_c(ref)
+        self.inflight.remove_slot_c(slot)
         if batch is not None:
             self.settle_batch_c(batch, 1)
         return 0
@@ -417,33 +419,39 @@ cdef class Session(Wire):
         in between; when anything fails, it calls `abort_reply_c`. None when the request is no
         longer in flight."""
         cdef InFlightSlot *slot = self.inflight.slot_c(ref)
+        return None if slot is NULL else self.begin_reply_c(slot, b"", 0)
+
+    cdef Outbox begin_reply_c(self, InFlightSlot *slot, const char *member, size_t n_member):
         cdef Outbox out = self.outbox
         cdef uint8_t *p
-        if slot is NULL:
-            return None
         if slot.batch is not NULL:
             (<BatchReply> slot.batch).begin_answer_c()
             out = (<BatchReply> slot.batch).out
         else:
             self.writer.open_c()
-        p = out.reserve_c(HEAD_LEN + slot.id_len + 1)
+        p = out.reserve_c(HEAD_LEN + slot.id_len + 1 + n_member)
         memcpy(p, HEAD, HEAD_LEN)
-        memcpy(p + HEAD_LEN, inflight_id(slot).p, slot.id_len)
-        p[HEAD_LEN + slot.id_len] = c','
-        out.commit_c(HEAD_LEN + slot.id_len + 1)
+        p += HEAD_LEN
+        memcpy(p, inflight_id(slot).p, slot.id_len)
+        p += slot.id_len
+        p[0] = c','
+        memcpy(p + 1, member, n_member)
+        out.commit_c(HEAD_LEN + slot.id_len + 1 + n_member)
         return out
 
     cdef int close_reply_c(self, uint64_t ref) except -1:
         """End the answer, which takes the request out of flight even if the framing fails."""
-        cdef InFlightSlot *slot = self.inflight.slot_c(ref)
+        return self.end_reply_c(self.inflight.slot_c(ref))
+
+    cdef int end_reply_c(self, InFlightSlot *slot) except -1:
         self.messages_out += 1
         if slot.batch is not NULL:
             (<BatchReply> slot.batch).out.text_c(b"}")
-            return self.drop_inbound_c(ref)
+            return self.drop_slot_c(slot)
         try:
             self.writer.close_c(c'}')
         finally:
-            self.inflight.remove_c(ref)
+            self.inflight.remove_slot_c(slot)
         return 0
 
     cdef int abort_reply_c(self, uint64_t ref) except -1:
@@ -453,29 +461,30 @@ cdef class Session(Wire):
             return (<BatchReply> slot.batch).abort_answer_c()
         return self.writer.abort_c()
 
-    cdef int reply_c(self, uint64_t ref, bytes member, object payload) except -1:
+    cdef int reply_c(
+        self, uint64_t ref, const char *member, size_t n_member, object payload
+    ) except -1:
         # payload: bytes or a Payload, which cannot fail any more
+        cdef InFlightSlot *slot = self.inflight.slot_c(ref)
         cdef bint done = False
-        cdef Outbox out
+        if slot is NULL:
+            return 0
         try:
-            out = self.open_reply_c(ref)
-            if out is not None:
-                out.text_c(member)
-                out.write_object_c(payload)
-                self.close_reply_c(ref)
+            self.begin_reply_c(slot, member, n_member).write_object_c(payload)
+            self.end_reply_c(slot)
             done = True
         finally:
             if not done:
                 self.abort_reply_c(ref)
-        return out is not None
+        return 1
 
     cdef int result_c(self, uint64_t ref, object body) except -1:
         """Answer with a result, the JSON text of an object. 0: the request is gone."""
-        return self.reply_c(ref, b'"result":', payload_of(body))
+        return self.reply_c(ref, b'"result":', 9, payload_of(body))
 
     cdef int error_c(self, uint64_t ref, int code, str message, object data) except -1:
         """Answer with an error. 0: the request is gone."""
-        return self.reply_c(ref, b'"error":', error_body(code, message, data))
+        return self.reply_c(ref, b'"error":', 8, error_body(code, message, data))
 
     cdef int write_error_c(
         self, BatchReply batch, Span id, int code, str message, object data

@@ -1,6 +1,7 @@
 from libc.stdint cimport uint8_t
 
 from wirespeed._core.framing.writer cimport FrameWriter
+from wirespeed._core.outbox cimport Mark
 
 
 cdef class WebSocketWriter(FrameWriter):
@@ -9,6 +10,7 @@ cdef class WebSocketWriter(FrameWriter):
     cdef object deflate                  # permessage-deflate, or None; see `websocket`
     cdef bint said_goodbye               # our close frame is queued: nothing may follow it
 
+    cdef Mark mark                       # where the open message begins
     cdef object random                   # returns the bytes of masking keys
     cdef bytes keys
     cdef Py_ssize_t keys_at

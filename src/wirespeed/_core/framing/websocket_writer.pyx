@@ -18,7 +18,7 @@ from wirespeed._core.framing.rfc6455 cimport (
     write_head,
 )
 from wirespeed._core.framing.writer cimport FrameWriter
-from wirespeed._core.outbox cimport Mark, Payload, payload_of
+from wirespeed._core.outbox cimport Payload, payload_of
 
 cdef enum:
     KEYS = 4096               # bytes of masking keys made at a time
@@ -101,20 +101,19 @@ cdef class WebSocketWriter(FrameWriter):
         cdef const uint8_t *masking = self.next_key_c(key)
         cdef uint8_t *to = self.out.reserve_c(MAX_HEAD + (n if self.masks else 0))
         cdef size_t size = write_head(to, first, n, masking)
-        cdef Mark mark
+        cdef size_t before = self.out.size
         cdef bint done = False
         if masking is not NULL:
             kernels.mask(to + size, p, n, key, 0)
             self.out.bytes_copied += <long long> n
             return self.out.commit_c(size + n)
-        self.out.mark_c(&mark, 0)
         self.out.commit_c(size)
         try:
             self.out.write_part_c(owner, p, n)
             done = True
         finally:
             if not done:
-                self.out.rewind_c(&mark)
+                self.out.truncate_c(before)
         return 0
 
     # -- control frames ------------------------------------------------------------------------

@@ -12,18 +12,17 @@ cdef class FrameWriter:
     @cython.final
     cdef int open_c(self) except -1:
         """Begin a frame: all that is written to `out` until `close_c` is its payload."""
+        self.abort_c()             # a frame that failed, and was not aborted by who wrote it
+        self.size_before = self.out.size
         self.begin_c()
         self.is_open = True
         return 0
 
     @cython.final
     cdef int close_c(self, char last) except -1:
-        """End the frame with this byte. When that fails, nothing of the frame is left."""
-        try:
-            self.finish_c(last)
-            self.is_open = False
-        finally:
-            self.abort_c()
+        """End the frame with this byte."""
+        self.finish_c(last)
+        self.is_open = False
         return 0
 
     @cython.final
@@ -31,11 +30,11 @@ cdef class FrameWriter:
         """Remove the open frame, if there is one."""
         if self.is_open:
             self.is_open = False
-            self.out.rewind_c(&self.mark)
+            self.out.truncate_c(self.size_before)
         return 0
 
     cdef int begin_c(self) except -1:
-        return self.out.mark_c(&self.mark, 0)
+        return 0
 
     cdef int finish_c(self, char last) except -1:
         raise TypeError("a FrameWriter must implement finish_c()")
