@@ -399,8 +399,8 @@ class Context:
 
         * ``system``, ``temperature``, ``stop_sequences``, ``metadata``: For the model; the client
           may change or drop them.
-        * ``model_preferences``: ``hints``, ``cost_priority`` …, as `ModelPreferences` or a dict with
-          the names of the specification.
+        * ``model_preferences``: ``hints``, ``cost_priority`` …, as `ModelPreferences` or a dict
+          with the names of the specification.
         * ``tools``: What the model may call (2025-11-25 on): objects as in tools/list, or tools of
           this server. The caller runs them and asks again.
         * ``tool_choice``: Whether the model may, must or must not call them.

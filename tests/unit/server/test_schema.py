@@ -757,7 +757,8 @@ assert "pydantic" not in sys.modules and "pydantic_core" not in sys.modules
 
 def test_importing_the_module_imports_neither_pydantic_nor_dataclasses() -> None:
     code = (
-        "import sys, logging, msgspec; before = set(sys.modules); import wirespeed.server.signature;"
+        "import sys, logging, msgspec; before = set(sys.modules);"
+        "import wirespeed.server.signature;"
         "new = set(sys.modules) - before;"
         "print('wirespeed.server.schema' in new,"
         " sorted(new & {'pydantic', 'pydantic_core', 'dataclasses', 'annotated_types'}))"
