@@ -13,6 +13,18 @@ from wirespeed.protocol.meta import check_json
 from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS, REVISIONS, Revision
 from wirespeed.server.reply import Whole, modern_end
 
+# In the order in which clients see them.
+_CAPABILITIES = (
+    "tools",
+    "resources",
+    "prompts",
+    "completions",
+    "extensions",
+    "tasks",
+    "logging",
+    "experimental",
+)
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -80,15 +92,18 @@ class Discovery:
 
     def offered(self, capability: str) -> bool:
         """Whether the server has this capability at this moment."""
+        return self._settings(capability) is not None
+
+    def _settings(self, capability: str) -> dict[str, Any] | None:
         offer = self.offers.get(capability)
-        return offer is not None and offer() is not None
+        return None if offer is None else offer()
 
     def capabilities(self, revision: Revision) -> dict[str, Any]:
         """What the server offers to a client of this revision, at this moment."""
         return {
             name: settings
-            for name, offer in self.offers.items()
-            if name in revision.capabilities and (settings := offer()) is not None
+            for name in _CAPABILITIES
+            if name in revision.capabilities and (settings := self._settings(name)) is not None
         }
 
     def forget(self) -> None:

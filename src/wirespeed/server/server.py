@@ -150,6 +150,15 @@ class Server:
         """What one connection may take."""
         return self._service.limits
 
+    @property
+    def shutdown_grace(self) -> float:
+        """Seconds that requests in flight get at the end; may be set."""
+        return self._service.shutdown_grace
+
+    @shutdown_grace.setter
+    def shutdown_grace(self, seconds: float) -> None:
+        self._service.shutdown_grace = seconds
+
     # -- tools -----------------------------------------------------------------------------------
 
     @overload

@@ -620,7 +620,7 @@ def test_a_shutdown_whose_grace_is_over_answers_for_the_chain(
     connect: Any, server: Server, caplog: Any
 ) -> None:
     slow = Slow(server)
-    server.service.shutdown_grace = 0.01
+    server.shutdown_grace = 0.01
     peer = connect("2025-06-18")
     peer.send(call(1, "wait"))
     peer.wait_for(slow.started.is_set)
