@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # isort: off
         Context as Context,
         Server as Server,
     )
-    from wirespeed.transport.listen import (
+    from wirespeed.transport.net.serve import (
         run as run,
         serve as serve,
     )
@@ -73,7 +73,7 @@ _names, __getattr__ = _exports(
         "wirespeed.errors": "",
         "wirespeed.limits": "Limits",
         "wirespeed.server": "Context Server",
-        "wirespeed.transport.listen": "run serve",
+        "wirespeed.transport.net.serve": "run serve",
         "wirespeed.transport.options": "ListenOptions Refusal UpgradeRequest",
     },
 )

@@ -38,8 +38,8 @@ from wirespeed.transport.address import public
 
 if TYPE_CHECKING:
     from wirespeed.client.client import Client
-    from wirespeed.client.remote import Socket, WebSocket
-    from wirespeed.client.target import StderrTarget, Stdio
+    from wirespeed.client.targets.remote import Socket, WebSocket
+    from wirespeed.transport.child.command import StderrTarget, Stdio
 
 __all__ = ["Era", "ServerConfig", "Transport", "load", "loads"]
 
@@ -115,7 +115,7 @@ class ServerConfig(msgspec.Struct, frozen=True):
         if self.problem:
             raise ConfigError(f"{self.source}: {self.problem}")
         if self.transport == "stdio":
-            from wirespeed.client.target import Stdio
+            from wirespeed.transport.child.command import Stdio
 
             assert self.command is not None
             shown = self.shown if _has_variable(self.shown) else None
@@ -123,7 +123,7 @@ class ServerConfig(msgspec.Struct, frozen=True):
                 *(self.command, self.args, self.env or None, self.cwd), stderr=stderr, shown=shown
             )
         assert self.url is not None
-        from wirespeed.client.remote import Socket, WebSocket
+        from wirespeed.client.targets.remote import Socket, WebSocket
 
         if self.transport in ("http", "sse"):
             raise self._fail(f"this version speaks stdio, ws, unix and tcp, not {self.transport}")

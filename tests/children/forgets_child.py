@@ -4,8 +4,8 @@ import asyncio
 import os
 import sys
 
-from wirespeed.client.target import Stdio
-from wirespeed.transport.process import Child
+from wirespeed.transport.child.command import Stdio
+from wirespeed.transport.child.process import Child
 
 
 async def main() -> Child:

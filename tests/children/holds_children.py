@@ -9,7 +9,7 @@ import signal
 import sys
 
 from wirespeed import Stdio
-from wirespeed.transport.process import Child
+from wirespeed.transport.child.process import Child
 
 
 async def launch(script: str) -> tuple[Child, str]:

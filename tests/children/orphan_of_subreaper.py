@@ -9,8 +9,8 @@ import os
 import sys
 import time
 
-from wirespeed.client.target import Stdio
-from wirespeed.transport.process import Child
+from wirespeed.transport.child.command import Stdio
+from wirespeed.transport.child.process import Child
 
 PR_SET_CHILD_SUBREAPER = 36
 

@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 
 from wirespeed._core.slab import slabs_live
 from wirespeed.core import FrameStream, Limits, Session, WebSocketFramer
-from wirespeed.transport.deflate import MessageDeflate
+from wirespeed.transport.websocket.deflate import MessageDeflate
 
 Role = Literal["server", "client"]
 

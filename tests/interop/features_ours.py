@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 
 from wirespeed import Client, Server, Stdio
-from wirespeed.client.events import ResourceUpdated
-from wirespeed.client.features import PromptRef, ResourceRef
-from wirespeed.client.questions import Accept, SampleResult
-from wirespeed.client.results import LogMessage
-from wirespeed.client.task_calls import TASKS
+from wirespeed.client.answering.types import Accept, SampleResult
+from wirespeed.client.results.features import PromptRef, ResourceRef
+from wirespeed.client.results.tools import LogMessage
+from wirespeed.client.subscriptions.events import ResourceUpdated
+from wirespeed.client.tasks.calls import TASKS
 from wirespeed.errors import RemoteError
 from wirespeed.protocol.asking import Root, ToolUseContent
 from wirespeed.protocol.results import CallToolResult

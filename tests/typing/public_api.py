@@ -40,7 +40,7 @@ from wirespeed.server import (
     RootsChange,
     Sampled,
 )
-from wirespeed.server.tool import Tool
+from wirespeed.server.tools.tool import Tool
 
 server = Server("typing", version="1.0.0", limits=Limits(max_depth=32))
 

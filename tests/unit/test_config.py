@@ -16,11 +16,11 @@ import pytest
 from rich.pretty import pretty_repr
 
 from wirespeed import Client
-from wirespeed.client.remote import Socket, WebSocket
-from wirespeed.client.target import Stdio
+from wirespeed.client.targets.remote import Socket, WebSocket
 from wirespeed.config import ServerConfig, load, loads
 from wirespeed.errors import ConfigError, LaunchError, WirespeedError
-from wirespeed.transport.process import Child
+from wirespeed.transport.child.command import Stdio
+from wirespeed.transport.child.process import Child
 
 
 def one(server: Any, **options: Any) -> ServerConfig:

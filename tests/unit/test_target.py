@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from wirespeed.client.target import Stdio, safe_environment
+from wirespeed.transport.child.command import Stdio, safe_environment
 
 pytestmark = pytest.mark.smoke
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from wirespeed.uri_template import MAX_URI, Matcher, UriTemplate, check_uri, is_path_escape
+from wirespeed.protocol.uri_template import MAX_URI, Matcher, UriTemplate, check_uri, is_path_escape
 
 # The variables of RFC 6570 section 3.2.
 VALUES: Mapping[str, Any] = {

@@ -23,8 +23,8 @@ async def bundled() -> AsyncIterator[list[str]]:
     )
     try:
         # Meanwhile, what the first connection would load: that it takes longer is not its fault.
-        import wirespeed.client.network
-        import wirespeed.transport.upgrade  # noqa: F401
+        import wirespeed.client.connection.network_channels
+        import wirespeed.transport.websocket.upgrade  # noqa: F401
 
         yield await _urls(child)
     finally:

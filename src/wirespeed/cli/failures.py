@@ -17,7 +17,7 @@ from wirespeed.errors import (
     WirespeedError,
 )
 
-# How wirespeed.transport.process goes on in the second line: the end of the server's stderr.
+# How wirespeed.transport.child.process goes on in the second line: the end of the server's stderr.
 _STDERR_ENDS = "; its stderr ends:"
 _ELSEWHERE = "; its stderr was inherited, so look for its messages there"
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:  # isort: off
     from wirespeed.client.client import (
         Client as Client,
     )
-    from wirespeed.client.events import (
+    from wirespeed.client.subscriptions.events import (
         Event as Event,
         Notice as Notice,
         Overflowed as Overflowed,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # isort: off
         SubscriptionFilter as SubscriptionFilter,
         ToolsChanged as ToolsChanged,
     )
-    from wirespeed.client.features import (
+    from wirespeed.client.results.features import (
         Discovery as Discovery,
         ListPromptsResult as ListPromptsResult,
         ListResourceTemplatesResult as ListResourceTemplatesResult,
@@ -33,34 +33,34 @@ if TYPE_CHECKING:  # isort: off
         ResourceRef as ResourceRef,
         ResourceTemplateInfo as ResourceTemplateInfo,
     )
-    from wirespeed.client.handshake import (
+    from wirespeed.client.connection.handshake import (
         VersionMismatch as VersionMismatch,
     )
-    from wirespeed.client.hub import (
+    from wirespeed.client.subscriptions.router import (
         NotHonoured as NotHonoured,
     )
-    from wirespeed.client.middleware import (
+    from wirespeed.client.requests.middleware import (
         ClientMiddleware as ClientMiddleware,
         OutboundRequest as OutboundRequest,
     )
-    from wirespeed.client.progress import (
+    from wirespeed.client.answering.progress import (
         report_progress as report_progress,
     )
-    from wirespeed.client.questions import (
+    from wirespeed.client.answering.types import (
         Accept as Accept,
         ElicitParams as ElicitParams,
         SampleResult as SampleResult,
     )
-    from wirespeed.client.remote import (
+    from wirespeed.client.targets.remote import (
         Socket as Socket,
         WebSocket as WebSocket,
     )
-    from wirespeed.client.results import (
+    from wirespeed.client.results.tools import (
         ListToolsResult as ListToolsResult,
         LogMessage as LogMessage,
         ToolInfo as ToolInfo,
     )
-    from wirespeed.client.subscriptions import (
+    from wirespeed.client.subscriptions.subscription import (
         Subscription as Subscription,
     )
     from wirespeed.client.sync import (
@@ -70,16 +70,16 @@ if TYPE_CHECKING:  # isort: off
     from wirespeed.client.sync_tasks import (
         BlockingTask as BlockingTask,
     )
-    from wirespeed.client.target import (
+    from wirespeed.transport.child.command import (
         Stdio as Stdio,
     )
-    from wirespeed.client.task_calls import (
+    from wirespeed.client.tasks.calls import (
         TASKS as TASKS,
     )
-    from wirespeed.client.task_messages import (
+    from wirespeed.client.tasks.messages import (
         TaskState as TaskState,
     )
-    from wirespeed.client.tasks import (
+    from wirespeed.client.tasks.task import (
         ToolTask as ToolTask,
     )
     from wirespeed.client.timeouts import (
@@ -119,29 +119,29 @@ __all__, __getattr__ = _exports(
     __name__,
     {
         "wirespeed.client.client": "Client",
-        "wirespeed.client.events": (
+        "wirespeed.client.subscriptions.events": (
             "Event Notice Overflowed PromptsChanged ResourceUpdated ResourcesChanged Resumed "
             "SubscriptionFilter ToolsChanged"
         ),
-        "wirespeed.client.features": (
+        "wirespeed.client.results.features": (
             "Discovery ListPromptsResult ListResourceTemplatesResult ListResourcesResult "
             "PromptArgument PromptInfo PromptRef ResourceInfo ResourceRef "
             "ResourceTemplateInfo"
         ),
-        "wirespeed.client.handshake": "VersionMismatch",
-        "wirespeed.client.hub": "NotHonoured",
-        "wirespeed.client.middleware": "ClientMiddleware OutboundRequest",
-        "wirespeed.client.progress": "report_progress",
-        "wirespeed.client.questions": "Accept ElicitParams SampleResult",
-        "wirespeed.client.remote": "Socket WebSocket",
-        "wirespeed.client.results": "ListToolsResult LogMessage ToolInfo",
-        "wirespeed.client.subscriptions": "Subscription",
+        "wirespeed.client.connection.handshake": "VersionMismatch",
+        "wirespeed.client.subscriptions.router": "NotHonoured",
+        "wirespeed.client.requests.middleware": "ClientMiddleware OutboundRequest",
+        "wirespeed.client.answering.progress": "report_progress",
+        "wirespeed.client.answering.types": "Accept ElicitParams SampleResult",
+        "wirespeed.client.targets.remote": "Socket WebSocket",
+        "wirespeed.client.results.tools": "ListToolsResult LogMessage ToolInfo",
+        "wirespeed.client.subscriptions.subscription": "Subscription",
         "wirespeed.client.sync": "BlockingSubscription SyncClient",
         "wirespeed.client.sync_tasks": "BlockingTask",
-        "wirespeed.client.target": "Stdio",
-        "wirespeed.client.task_calls": "TASKS",
-        "wirespeed.client.task_messages": "TaskState",
-        "wirespeed.client.tasks": "ToolTask",
+        "wirespeed.transport.child.command": "Stdio",
+        "wirespeed.client.tasks.calls": "TASKS",
+        "wirespeed.client.tasks.messages": "TaskState",
+        "wirespeed.client.tasks.task": "ToolTask",
         "wirespeed.client.timeouts": "CLIENT_DEFAULT",
         "wirespeed.protocol.asking": (
             "ModelHint ModelPreferences Root SampleParams SamplingMessage ToolChoice "

@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from wirespeed.client.decoding import Unfinished, legacy_form
+from wirespeed.client.results.decode import Unfinished, legacy_form
 
 # What one cache keeps; the answers that were not used the longest make room.
 MAX_ENTRIES = 1000

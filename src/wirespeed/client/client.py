@@ -7,21 +7,21 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Never, Self
 
 from wirespeed.client.cache import ResponseCache
-from wirespeed.client.calls import Meta, OnProgress
-from wirespeed.client.channels import as_target
-from wirespeed.client.features import PromptInfo, ResourceInfo
+from wirespeed.client.connection.channels import as_target
+from wirespeed.client.connection.handshake import Identity
+from wirespeed.client.connection.lifecycle import Era, Lifecycle
 from wirespeed.client.handlers import Handlers, OnElicit, OnSample, RootsOption
-from wirespeed.client.handshake import Identity
-from wirespeed.client.hub import Hub
-from wirespeed.client.lifecycle import Era, Lifecycle
-from wirespeed.client.middleware import ClientMiddleware, OutboundChain
-from wirespeed.client.news import Consumers, News
-from wirespeed.client.requests import Requests
-from wirespeed.client.results import LogMessage, ToolInfo
-from wirespeed.client.rounds import MAX_ROUNDS
-from wirespeed.client.task_calls import TaskCalls
+from wirespeed.client.methods import Requests
+from wirespeed.client.requests.middleware import ClientMiddleware, OutboundChain
+from wirespeed.client.requests.rounds import MAX_ROUNDS
+from wirespeed.client.requests.send import Meta, OnProgress
+from wirespeed.client.results.features import PromptInfo, ResourceInfo
+from wirespeed.client.results.tools import LogMessage, ToolInfo
+from wirespeed.client.subscriptions.callbacks import Consumers, News
+from wirespeed.client.subscriptions.router import Hub
+from wirespeed.client.tasks.calls import TaskCalls
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, seconds_of
-from wirespeed.client.validation import OutputChecks, Validate
+from wirespeed.client.validation.checks import OutputChecks, Validate
 from wirespeed.errors import ConnectionClosed, Unsupported, WirespeedError
 from wirespeed.limits import Limits
 from wirespeed.protocol.revisions import LOG_LEVELS
@@ -29,9 +29,9 @@ from wirespeed.protocol.revisions import LOG_LEVELS
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from wirespeed.client.remote import Socket, WebSocket
-    from wirespeed.client.target import Stdio
+    from wirespeed.client.targets.remote import Socket, WebSocket
     from wirespeed.server import Server
+    from wirespeed.transport.child.command import Stdio
 
 __all__ = ["Client", "Era", "OnProgress"]
 

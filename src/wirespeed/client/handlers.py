@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from wirespeed.client.rounds import MAX_ROUNDS, Rounds
+from wirespeed.client.requests.rounds import MAX_ROUNDS, Rounds
 
 if TYPE_CHECKING:
     import os
 
-    from wirespeed.client.answering import Answering
-    from wirespeed.client.questions import ElicitParams
-    from wirespeed.client.roots import Roots
+    from wirespeed.client.answering.answerer import Answering
+    from wirespeed.client.answering.roots import Roots
+    from wirespeed.client.answering.types import ElicitParams
     from wirespeed.protocol.asking import Root, SampleParams
 
 __all__ = ["Handlers", "OnElicit", "OnSample", "RootsOption"]
@@ -79,7 +79,7 @@ class Handlers(Rounds):
         answering: Answering | None = None
         handlers = (on_elicit, on_elicit_url, on_elicit_complete, on_sample, roots)
         if sampling_tools or any(handler is not None for handler in handlers):
-            from wirespeed.client.answering import Answering
+            from wirespeed.client.answering.answerer import Answering
 
             answering = Answering(
                 on_elicit=on_elicit,
@@ -99,9 +99,9 @@ class Handlers(Rounds):
         return answering.roots
 
     async def add_root(self, root: Root | str | os.PathLike[str]) -> bool:
-        """Add a root: a path, a ``file://`` URI or a `Root`, which replaces a root with the same URI.
-        A legacy server is told that the list changed; a modern server sees it when it asks. False:
-        the same root was in the list.
+        """Add a root: a path, a ``file://`` URI or a `Root`, which replaces a root with the same
+        URI. A legacy server is told that the list changed; a modern server sees it when it asks.
+        False: the same root was in the list.
 
         TypeError, ValueError: not a root, or the client's roots are a function.
         """

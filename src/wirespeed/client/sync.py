@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
     import msgspec
 
-    from wirespeed.client.calls import Meta, OnProgress
-    from wirespeed.client.events import Event, SubscriptionFilter
-    from wirespeed.client.subscriptions import Subscription
+    from wirespeed.client.requests.send import Meta, OnProgress
+    from wirespeed.client.subscriptions.events import Event, SubscriptionFilter
+    from wirespeed.client.subscriptions.subscription import Subscription
     from wirespeed.client.sync_tasks import BlockingTask
 
 P = ParamSpec("P")

@@ -10,8 +10,8 @@ from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
 
 if TYPE_CHECKING:
     from wirespeed.client.sync import SyncClient
-    from wirespeed.client.task_messages import TaskState
-    from wirespeed.client.tasks import ToolTask
+    from wirespeed.client.tasks.messages import TaskState
+    from wirespeed.client.tasks.task import ToolTask
     from wirespeed.protocol.results import CallToolResult
 
 __all__ = ["BlockingTask"]

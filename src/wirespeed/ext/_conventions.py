@@ -10,7 +10,8 @@ from opentelemetry.trace import Status, StatusCode
 if TYPE_CHECKING:
     from wirespeed.server.server import Server
 
-# What `wirespeed.server.params.described` returns: method, target, version, JSON text of the id.
+# What `wirespeed.server.requests.params.described` returns: method, target, version, JSON text of
+# the id.
 Request: TypeAlias = tuple[str, str | None, str | None, bytes]
 
 CANCELLED = 1  # in the place of an error's code, which is never that

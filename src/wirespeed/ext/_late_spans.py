@@ -1,7 +1,7 @@
 """The parts of late spans that are the OpenTelemetry SDK's, by its public interfaces.
 
-See `wirespeed.server.tracer`. When something reads or writes a span, the tracer of the SDK makes
-the span, with the ids and the decision that were taken at the start of the request.
+See `wirespeed.server.requests.tracer`. When something reads or writes a span, the tracer of the
+SDK makes the span, with the ids and the decision that were taken at the start of the request.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from wirespeed.ext._conventions import (
     server_span_name,
     strings_of,
 )
-from wirespeed.server.tracer import LateSpan, Tracer
+from wirespeed.server.requests.tracer import LateSpan, Tracer
 
 if TYPE_CHECKING:
     from wirespeed.server.server import Server

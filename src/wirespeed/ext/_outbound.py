@@ -15,8 +15,8 @@ from wirespeed.ext._conventions import attributes_of, error_attributes, span_nam
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from wirespeed.client.middleware import OutboundNext, OutboundRequest
-    from wirespeed.server.middleware import AskNext, ServerRequest
+    from wirespeed.client.requests.middleware import OutboundNext, OutboundRequest
+    from wirespeed.server.middleware.stack import AskNext, ServerRequest
     from wirespeed.server.server import Server
 
 

@@ -19,8 +19,8 @@ children; in the middleware of a server too.
 
 With a TracerProvider of the SDK and one of the SDK's samplers, the SDK makes the span of a server's
 request when a handler writes to the span or an exporter reads it: until then the span is ids and
-times (`wirespeed.server.tracer`). With other providers, samplers and id generators every span is
-made at the start of its request.
+times (`wirespeed.server.requests.tracer`). With other providers, samplers and id generators every
+span is made at the start of its request.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from opentelemetry import context as otel_context
 from opentelemetry import propagate, trace
 from opentelemetry.trace import SpanKind
 
-from wirespeed.client.middleware import OutboundChain
+from wirespeed.client.requests.middleware import OutboundChain
 from wirespeed.ext._conventions import (
     mark_failed,
     request_attributes,
@@ -40,8 +40,8 @@ from wirespeed.ext._conventions import (
     strings_of,
 )
 from wirespeed.ext._outbound import client_link, trace_questions
-from wirespeed.server.observer import RequestSpan
-from wirespeed.server.params import described
+from wirespeed.server.requests.observer import RequestSpan
+from wirespeed.server.requests.params import described
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

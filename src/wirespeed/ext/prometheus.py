@@ -55,7 +55,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from wirespeed.client.middleware import OutboundChain
+from wirespeed.client.requests.middleware import OutboundChain
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -63,13 +63,13 @@ from wirespeed.errors import (
     RemoteError,
     TransportError,
 )
-from wirespeed.server.observer import BUCKETS, Observer
+from wirespeed.server.requests.observer import BUCKETS, Observer
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from wirespeed.client.client import Client
-    from wirespeed.client.middleware import OutboundNext, OutboundRequest
+    from wirespeed.client.requests.middleware import OutboundNext, OutboundRequest
     from wirespeed.client.sync import SyncClient
     from wirespeed.server.server import Server
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wirespeed.litemcp.messages import Parameter
-from wirespeed.server import strings
-from wirespeed.server.signature import ToolSpec
-from wirespeed.server.strings import ArgumentError, text_of, type_text
+from wirespeed.schema import from_strings as strings
+from wirespeed.schema.from_strings import ArgumentError, text_of, type_text
+from wirespeed.server.tools.signature import ToolSpec
 
 __all__ = [
     "ArgumentError",

@@ -29,16 +29,16 @@ from wirespeed.litemcp.contents import contents_of, json_content
 from wirespeed.litemcp.messages import Content, Parameter, Response
 from wirespeed.litemcp.server import LiteServer
 from wirespeed.protocol.blocks import Audio, Image, Text, UnknownContent
-from wirespeed.server.content import ToolResult
+from wirespeed.server.tools.results import ToolResult
 
 if TYPE_CHECKING:
     from wirespeed.client.client import Client
-    from wirespeed.client.results import ToolInfo
+    from wirespeed.client.results.tools import ToolInfo
     from wirespeed.litemcp.client import LiteClient
     from wirespeed.litemcp.messages import CallResult, Tool
     from wirespeed.protocol.results import CallToolResult
     from wirespeed.server.server import Server
-    from wirespeed.server.tool import Tool as McpTool
+    from wirespeed.server.tools.tool import Tool as McpTool
 
 __all__ = ["as_lite_server", "as_mcp_tool"]
 

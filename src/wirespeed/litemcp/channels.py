@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from wirespeed.client.channels import Channel, MemoryChannel
-from wirespeed.client.channels import channel_for as mcp_channel_for
+from wirespeed.client.connection.channels import Channel, MemoryChannel
+from wirespeed.client.connection.channels import channel_for as mcp_channel_for
 
 if TYPE_CHECKING:
-    from wirespeed.client.remote import Socket, WebSocket
-    from wirespeed.client.target import Stdio
+    from wirespeed.client.targets.remote import Socket, WebSocket
     from wirespeed.litemcp.server import LiteServer
+    from wirespeed.transport.child.command import Stdio
 
 LiteTarget: TypeAlias = "Stdio | WebSocket | Socket | LiteServer | str"
 
@@ -21,7 +21,7 @@ def as_target(
 ) -> Stdio | WebSocket | Socket | LiteServer:
     """What a client connects to, from what its user gave. TypeError or ValueError for what is
     none; nothing is launched or looked up."""
-    from wirespeed.client.remote import WebSocket, from_url
+    from wirespeed.client.targets.remote import WebSocket, from_url
 
     if isinstance(target, str):
         target = from_url(target)
@@ -29,8 +29,8 @@ def as_target(
         return _with_credentials(target, token, headers, both_headers)
     if token is not None or headers or both_headers:
         raise ValueError("token and headers are for WebSocket only")
-    from wirespeed.client.remote import Socket
-    from wirespeed.client.target import Stdio
+    from wirespeed.client.targets.remote import Socket
+    from wirespeed.transport.child.command import Stdio
 
     if isinstance(target, (Stdio, Socket)):
         return target
@@ -47,7 +47,7 @@ def as_target(
 def _with_credentials(
     target: WebSocket, token: str | None, headers: Mapping[str, str] | None, both_headers: bool
 ) -> WebSocket:
-    from wirespeed.client.remote import WebSocket
+    from wirespeed.client.targets.remote import WebSocket
 
     merged = dict(target.headers) | dict(headers or {})
     if token is None:
@@ -77,7 +77,7 @@ def _with_credentials(
 def restarts_of(target: Any) -> int:
     """How often in a row a link that was lost is made again. Connections have no state here, so
     that one to a server elsewhere is, unless its target says otherwise."""
-    from wirespeed.client.remote import RECONNECTS, Socket, WebSocket
+    from wirespeed.client.targets.remote import RECONNECTS, Socket, WebSocket
 
     restart = getattr(target, "restart", 0)
     if restart is None and isinstance(target, (WebSocket, Socket)):
@@ -87,14 +87,14 @@ def restarts_of(target: Any) -> int:
 
 def channel_for(target: Any) -> Channel:
     """A channel for one life of a link to the target."""
-    from wirespeed.client.remote import WebSocket
+    from wirespeed.client.targets.remote import WebSocket
     from wirespeed.litemcp.server import LiteServer
 
     if isinstance(target, LiteServer):
         server: Any = target
         return MemoryChannel(server)
     if isinstance(target, WebSocket):
-        from wirespeed.client.network import WebSocketChannel
+        from wirespeed.client.connection.network_channels import WebSocketChannel
 
         channel = WebSocketChannel(target)
         channel.subprotocols = ()  # LiteMCP has none

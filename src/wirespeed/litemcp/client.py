@@ -19,13 +19,13 @@ from wirespeed.litemcp.channels import LiteTarget, as_target, channel_for, resta
 from wirespeed.litemcp.client_connection import GET, HEAD, LiteClientConnection
 from wirespeed.litemcp.messages import VERSION, CallResult, Tool
 from wirespeed.litemcp.reading import info_reader, result_reader
-from wirespeed.server.schema import enc_hook
+from wirespeed.schema.json_schema import enc_hook
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from wirespeed._core.framing.base import Framer
-    from wirespeed.client.channels import Channel
+    from wirespeed.client.connection.channels import Channel
 
 __all__ = ["LiteClient"]
 

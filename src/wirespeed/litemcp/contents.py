@@ -28,7 +28,7 @@ from typing import Any
 import msgspec
 
 from wirespeed.litemcp.messages import Content, Response
-from wirespeed.server.schema import enc_hook, one_line
+from wirespeed.schema.json_schema import enc_hook, one_line
 
 __all__ = ["ResultError", "contents_of", "encode_text", "json_content", "response_of"]
 
@@ -36,7 +36,7 @@ BINARY = "application/octet-stream"
 _BYTES = (bytes, bytearray, memoryview)
 # Where MCP's content blocks and whole results are: known by name, so as not to import them.
 _BLOCKS = "wirespeed.protocol.blocks"
-_RESULTS = ("wirespeed.protocol.results", "wirespeed.server.content")
+_RESULTS = ("wirespeed.protocol.results", "wirespeed.server.tools.results")
 _COLLECTIONS = (list, tuple, set, frozenset)
 
 _encode = msgspec.json.Encoder(enc_hook=enc_hook).encode

@@ -256,7 +256,7 @@ async def serve(url: str, services: LiteServer | Mapping[str, LiteServer], **opt
         ValueError: The URL or an option is wrong, or a server has no tool.
         TransportError: The address cannot be listened at.
     """
-    from wirespeed.transport import listen
+    from wirespeed.transport.net import serve as listen
 
     _check_tools(services)
     await listen.serve(url, services, **options)
@@ -265,7 +265,7 @@ async def serve(url: str, services: LiteServer | Mapping[str, LiteServer], **opt
 def run(url: str, services: LiteServer | Mapping[str, LiteServer], **options: Any) -> None:
     """As `serve`, in an event loop of its own: uvloop where it is installed. ``workers``: processes
     that share the port."""
-    from wirespeed.transport import listen
+    from wirespeed.transport.net import serve as listen
 
     _check_tools(services)
     listen.run(url, services, **options)

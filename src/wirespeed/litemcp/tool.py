@@ -9,8 +9,8 @@ from typing import Any
 
 from wirespeed.litemcp.arguments import Slot, check_number, decode_arguments, slots_of
 from wirespeed.litemcp.messages import Parameter
-from wirespeed.server import launch
-from wirespeed.server.signature import inspect_tool
+from wirespeed.server.requests import launchers as launch
+from wirespeed.server.tools.signature import inspect_tool
 
 __all__ = ["LiteTool", "raw_tool", "typed_tool"]
 

@@ -60,7 +60,7 @@ class ElicitRequestParams(msgspec.Struct, omit_defaults=True, rename="camel"):
     Attributes:
         message: What to show to the user.
         mode: "form", also when absent; "url" from 2025-11-25 on.
-        requested_schema: Form: a flat JSON Schema object (`wirespeed.server.forms`).
+        requested_schema: Form: a flat JSON Schema object (`wirespeed.schema.forms`).
         url: Url mode: where the user is to go.
         elicitation_id: Url mode of 2025-11-25 only.
         task: 2025-11-25 only: the client may run it as a task.

@@ -30,11 +30,11 @@ if TYPE_CHECKING:  # isort: off
         Completion as Completion,
         PromptMessage as PromptMessage,
     )
-    from wirespeed.server.content import (
+    from wirespeed.server.tools.results import (
         RawResult as RawResult,
         ToolResult as ToolResult,
     )
-    from wirespeed.server.contents import (
+    from wirespeed.server.resources.contents import (
         ResourceResult as ResourceResult,
     )
     from wirespeed.server.context import (
@@ -44,44 +44,44 @@ if TYPE_CHECKING:  # isort: off
         Extension as Extension,
         ExtensionResult as ExtensionResult,
     )
-    from wirespeed.server.forms import (
+    from wirespeed.schema.forms import (
         Email as Email,
         Uri as Uri,
         titles as titles,
     )
-    from wirespeed.server.inputs import (
+    from wirespeed.server.asking.input_required import (
         InputRequired as InputRequired,
     )
-    from wirespeed.server.passage import (
+    from wirespeed.server.middleware.chain import (
         InboundRequest as InboundRequest,
         Reply as Reply,
     )
-    from wirespeed.server.prompt import (
+    from wirespeed.server.prompts.prompt import (
         Prompt as Prompt,
         PromptResult as PromptResult,
     )
-    from wirespeed.server.providers import (
+    from wirespeed.server.dependencies.provider import (
         DependencyError as DependencyError,
         Depends as Depends,
     )
-    from wirespeed.server.questions import (
+    from wirespeed.server.asking.questions import (
         ElicitRequest as ElicitRequest,
         Elicited as Elicited,
         RootsRequest as RootsRequest,
         SampleRequest as SampleRequest,
         Sampled as Sampled,
     )
-    from wirespeed.server.resource import (
+    from wirespeed.server.resources.resource import (
         Resource as Resource,
         ResourceTemplate as ResourceTemplate,
     )
-    from wirespeed.server.roots import (
+    from wirespeed.server.asking.roots import (
         RootsChange as RootsChange,
     )
     from wirespeed.server.server import (
         Server as Server,
     )
-    from wirespeed.server.signature import (
+    from wirespeed.server.tools.signature import (
         SignatureError as SignatureError,
     )
 
@@ -97,19 +97,21 @@ __all__, __getattr__ = _exports(
             "UnknownContent"
         ),
         "wirespeed.protocol.results": "Completion PromptMessage",
-        "wirespeed.server.content": "RawResult ToolResult",
-        "wirespeed.server.contents": "ResourceResult",
+        "wirespeed.server.tools.results": "RawResult ToolResult",
+        "wirespeed.server.resources.contents": "ResourceResult",
         "wirespeed.server.context": "Context",
         "wirespeed.server.extensions": "Extension ExtensionResult",
-        "wirespeed.server.forms": "Email Uri titles",
-        "wirespeed.server.inputs": "InputRequired",
-        "wirespeed.server.passage": "InboundRequest Reply",
-        "wirespeed.server.prompt": "Prompt PromptResult",
-        "wirespeed.server.providers": "DependencyError Depends",
-        "wirespeed.server.questions": "ElicitRequest Elicited RootsRequest SampleRequest Sampled",
-        "wirespeed.server.resource": "Resource ResourceTemplate",
-        "wirespeed.server.roots": "RootsChange",
+        "wirespeed.schema.forms": "Email Uri titles",
+        "wirespeed.server.asking.input_required": "InputRequired",
+        "wirespeed.server.middleware.chain": "InboundRequest Reply",
+        "wirespeed.server.prompts.prompt": "Prompt PromptResult",
+        "wirespeed.server.dependencies.provider": "DependencyError Depends",
+        "wirespeed.server.asking.questions": (
+            "ElicitRequest Elicited RootsRequest SampleRequest Sampled"
+        ),
+        "wirespeed.server.resources.resource": "Resource ResourceTemplate",
+        "wirespeed.server.asking.roots": "RootsChange",
         "wirespeed.server.server": "Server",
-        "wirespeed.server.signature": "SignatureError",
+        "wirespeed.server.tools.signature": "SignatureError",
     },
 )

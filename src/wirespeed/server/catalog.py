@@ -9,7 +9,7 @@ import msgspec
 
 from wirespeed.protocol.meta import check_json
 from wirespeed.protocol.revisions import Revision
-from wirespeed.server.reply import Body
+from wirespeed.server.requests.reply import Body
 
 if TYPE_CHECKING:
     from wirespeed.server.discovery import Discovery
@@ -25,7 +25,7 @@ class LimitOptions(TypedDict, total=False):
     """How calls of one function are bounded.
 
     timeout: Seconds after which a call is given up, waiting for other calls included.
-    max_concurrency: Calls that run at a time. See `wirespeed.server.limiter`.
+    max_concurrency: Calls that run at a time. See `wirespeed.server.requests.concurrency`.
     queue: Calls that wait beyond these, 100 by default; more are refused with -31000.
     """
 

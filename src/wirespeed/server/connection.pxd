@@ -1,6 +1,6 @@
 from wirespeed._core.envelope cimport Message
-from wirespeed.server.call cimport Call, Serving
-from wirespeed.server.tool cimport Tool
+from wirespeed.server.requests.call cimport Call, Serving
+from wirespeed.server.tools.tool cimport Tool
 
 
 cdef class ServerConnection(Serving):

@@ -4,9 +4,9 @@ from typing import Any, final
 
 from wirespeed._core.envelope import Message
 from wirespeed._core.framing.base import Framer
-from wirespeed.server.call import Serving
+from wirespeed.server.requests.call import Serving
 from wirespeed.server.service import McpService
-from wirespeed.server.subscriptions import ChangeNotifier, ListenStream
+from wirespeed.server.subscriptions.subscription import ChangeNotifier, ListenStream
 from wirespeed.transport.taskpool import TaskPool
 
 @final

@@ -1,7 +1,7 @@
 """One client of a server: its requests in, its answers out.
 
 The path of ``tools/call`` is here, compiled; every other method is a Python function in
-`wirespeed.server.methods`. Eras and revisions: basic/versioning of 2026-07-28, basic/lifecycle of
+`wirespeed.server.requests.methods`. Eras and revisions: basic/versioning of 2026-07-28, basic/lifecycle of
 the others; the rules for serving both on one stdio connection are in docs/architecture.md.
 """
 
@@ -35,21 +35,21 @@ from wirespeed._core.envelope cimport (
 )
 from wirespeed._core.slab cimport Lease
 from wirespeed._core.span cimport Span, span_equals
-from wirespeed.server.call cimport Call, Serving, series_of
-from wirespeed.server.observer cimport now_c
-from wirespeed.server.params cimport has_other_params_c, is_modern
-from wirespeed.server.tool cimport INLINE, Tool
+from wirespeed.server.requests.call cimport Call, Serving, series_of
+from wirespeed.server.requests.observer cimport now_c
+from wirespeed.server.requests.params cimport has_other_params_c, is_modern
+from wirespeed.server.tools.tool cimport INLINE, Tool
 from wirespeed.transport.taskpool cimport TaskPool
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LOG_LEVELS
-from wirespeed.server import methods
-from wirespeed.server.call import SHUTTING_DOWN
+from wirespeed.server.requests import methods
+from wirespeed.server.requests.call import SHUTTING_DOWN
 from wirespeed.server.context import Context
-from wirespeed.server.params import input_of
-from wirespeed.server.reply import Whole, finished
-from wirespeed.server.subscriptions import ChangeNotifier
+from wirespeed.server.requests.params import input_of
+from wirespeed.server.requests.reply import Whole, finished
+from wirespeed.server.subscriptions.subscription import ChangeNotifier
 
 logger = logging.getLogger("wirespeed.server")
 

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from wirespeed._core.slab import Lease
     from wirespeed.errors import ProtocolError
     from wirespeed.protocol.asking import Root, SamplingMessage
-    from wirespeed.server.asking import Asker
-    from wirespeed.server.call import Call
-    from wirespeed.server.progress import OnProgress
-    from wirespeed.server.questions import (
+    from wirespeed.server.asking.progress import OnProgress
+    from wirespeed.server.asking.questions import (
         Elicited,
         ElicitRequest,
         InputRequest,
         Sampled,
         SampleOptions,
     )
+    from wirespeed.server.asking.rounds import Asker
+    from wirespeed.server.requests.call import Call
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -85,7 +85,7 @@ class Context:
     * Questions should be the same when they are asked again: one whose text has changed meanwhile
       is asked anew. Questions asked side by side, with `asyncio.gather`, go in one round.
     * The client may never come back. What came so far is kept by the client itself,
-      sealed (`wirespeed.server.state`), for ``Server(state_ttl=…)`` seconds.
+      sealed (`wirespeed.server.asking.request_state`), for ``Server(state_ttl=…)`` seconds.
 
     The same handler serves both eras. For another way to write it see
     `wirespeed.server.InputRequired`.
@@ -171,7 +171,7 @@ class Context:
     def lifespan_state(self) -> Any:
         """What the lifespan of the server yielded; None without one. RuntimeError: the server is
         not alive on this loop (see `Server.running`)."""
-        from wirespeed.server.lifespan import state_of
+        from wirespeed.server.lifespan.lifespan import state_of
 
         connection = self._call.connection
         return state_of(self._call.operation.owner or connection.service)
@@ -299,7 +299,7 @@ class Context:
 
         Args:
             message: What to show.
-            form: A class with flat fields, or one type (`wirespeed.server.forms` has the rules);
+            form: A class with flat fields, or one type (`wirespeed.schema.forms` has the rules);
                 None only asks for consent.
             timeout: Seconds to wait for a client of a legacy era; None waits for ever.
             on_progress: A plain function that is called on the event loop when a client of a legacy
@@ -316,7 +316,7 @@ class Context:
             LocalError: The handler has ended; a task that it started cannot ask for it.
             LimitExceeded: As many questions as ``Limits.max_outstanding`` are under way.
         """
-        from wirespeed.server.questions import ElicitRequest
+        from wirespeed.server.asking.questions import ElicitRequest
 
         question = ElicitRequest(message, form)
         answer: Elicited[Any] = await self._ask(question, timeout, on_progress)
@@ -340,7 +340,7 @@ class Context:
         one of your own to tell the client with `elicitation_complete` that it is done. ``timeout``,
         ``on_progress`` and errors as of `elicit`.
         """
-        from wirespeed.server.questions import ElicitRequest
+        from wirespeed.server.asking.questions import ElicitRequest
 
         question = ElicitRequest(message, url=url, elicitation_id=elicitation_id)
         answer: Elicited[None] = await self._ask(question, timeout, on_progress)
@@ -356,7 +356,7 @@ class Context:
         Only that revision has it: for others, and for clients without url mode, what is given is a
         `MissingCapability`. `elicit_url` works with every client that has links at all.
         """
-        from wirespeed.server.questions import links_required
+        from wirespeed.server.asking.questions import links_required
 
         return links_required(links, self.client_capabilities, self.protocol_version)
 
@@ -411,7 +411,7 @@ class Context:
             MissingCapability, InvalidResponse, RemoteError, CallTimeout, ConnectionClosed: As of
                 `elicit`. A user who refuses is a RemoteError with code -1.
         """
-        from wirespeed.server.questions import SampleRequest
+        from wirespeed.server.asking.questions import SampleRequest
 
         question = SampleRequest(messages, max_tokens=max_tokens, **options)
         answer: Sampled = await self._ask(question, timeout, on_progress)
@@ -421,7 +421,7 @@ class Context:
         """Ask for the directories and files that the client considers relevant (client/roots;
         deprecated in 2026-07-28, but there): hints, not an access control. Errors as of `elicit`.
         """
-        from wirespeed.server.questions import RootsRequest
+        from wirespeed.server.asking.questions import RootsRequest
 
         answer: list[Root] = await self._ask(RootsRequest(), timeout)
         return answer
@@ -450,7 +450,7 @@ class Context:
     def _asking(self) -> Asker:
         asker = self._asker
         if asker is None:
-            from wirespeed.server.asking import asker_of
+            from wirespeed.server.asking.rounds import asker_of
 
             asker = self._asker = asker_of(self, self._call)
         self._check_thread()
@@ -462,10 +462,10 @@ class Context:
         timeout: float | None,
         on_progress: OnProgress | None = None,
     ) -> Any:
-        from wirespeed.server.asking import How
+        from wirespeed.server.asking.rounds import How
 
         if on_progress is not None:
-            from wirespeed.server.progress import checked
+            from wirespeed.server.asking.progress import checked
 
             checked(on_progress)
         return await self._asking().ask(question, How(timeout, on_progress))

@@ -11,7 +11,7 @@ from wirespeed.protocol import shapes
 from wirespeed.protocol.blocks import Icon
 from wirespeed.protocol.meta import check_json
 from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS, REVISIONS, Revision
-from wirespeed.server.reply import Whole, modern_end
+from wirespeed.server.requests.reply import Whole, modern_end
 
 # In the order in which clients see them.
 _CAPABILITIES = (

@@ -21,15 +21,15 @@ from wirespeed.protocol import codes
 from wirespeed.protocol.meta import check_json
 from wirespeed.protocol.revisions import MODERN_VERSIONS, REVISIONS, Revision
 from wirespeed.server.context import Context
-from wirespeed.server.reply import COMPLETE, Body
+from wirespeed.server.requests.reply import COMPLETE, Body
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
-    from wirespeed.server.call import Feature
     from wirespeed.server.connection import ServerConnection
-    from wirespeed.server.methods import Handler
+    from wirespeed.server.requests.call import Feature
+    from wirespeed.server.requests.methods import Handler
     from wirespeed.server.service import McpService
-    from wirespeed.server.subscriptions import ListenStream
+    from wirespeed.server.subscriptions.subscription import ListenStream
 
 _LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -131,7 +131,7 @@ class Extension:
     # -- serving ---------------------------------------------------------------------------------
 
     def _handler(self, method: str, function: Callable[..., Any]) -> Handler:
-        from wirespeed.server.call import Feature
+        from wirespeed.server.requests.call import Feature
 
         params_type, wants_context = _signature(method, function)
         decoder = msgspec.json.Decoder(params_type)
@@ -170,7 +170,7 @@ class _Serve:
         self._decoder = decoder
 
     def __call__(self, connection: ServerConnection, message: Message, revision: Revision) -> None:
-        from wirespeed.server.methods import params_of
+        from wirespeed.server.requests.methods import params_of
 
         self._extension.require(message)
         params = params_of(message, self._decoder)

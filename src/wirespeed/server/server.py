@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from wirespeed.limits import Limits
 from wirespeed.protocol.blocks import Icon
+from wirespeed.server.asking.request_state import DEFAULT_TTL, Sealer, state_secrets
 from wirespeed.server.discovery import Discovery
 from wirespeed.server.service import McpService
-from wirespeed.server.state import DEFAULT_TTL, Sealer, state_secrets
 
 if TYPE_CHECKING:
     import os
 
+    from wirespeed.server.asking.roots import RootsChange
     from wirespeed.server.catalog import LimitOptions
-    from wirespeed.server.dependencies import ProviderOptions
+    from wirespeed.server.dependencies.registry import ProviderOptions
     from wirespeed.server.extensions import Extension
-    from wirespeed.server.lifespan import Lifespan
-    from wirespeed.server.middleware import AskMiddleware, Middleware
-    from wirespeed.server.observer import Observer
-    from wirespeed.server.prompt import Prompt
-    from wirespeed.server.prompts import PromptOptions
-    from wirespeed.server.resource import Resource, ResourceTemplate
-    from wirespeed.server.resources import FolderOptions, ResourceOptions
-    from wirespeed.server.roots import RootsChange
-    from wirespeed.server.tool import Tool
-    from wirespeed.server.tools import RawToolOptions, ToolOptions
+    from wirespeed.server.lifespan.lifespan import Lifespan
+    from wirespeed.server.middleware.stack import AskMiddleware, Middleware
+    from wirespeed.server.prompts.catalog import PromptOptions
+    from wirespeed.server.prompts.prompt import Prompt
+    from wirespeed.server.requests.observer import Observer
+    from wirespeed.server.resources.catalog import FolderOptions, ResourceOptions
+    from wirespeed.server.resources.resource import Resource, ResourceTemplate
+    from wirespeed.server.tools.catalog import RawToolOptions, ToolOptions
+    from wirespeed.server.tools.tool import Tool
     from wirespeed.tasks.store import TaskStore
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -59,8 +59,9 @@ class Server:
             entered before the first client is served, left after the last is gone, once in each
             process that serves. What it yields is `Context.lifespan_state`.
         state_secret: The secret that seals the ``requestState`` of questions to modern clients
-            (`wirespeed.server.state`): at least 16 bytes, or several secrets, of which the first
-            seals and all open. Random by default; servers behind one address need the same.
+            (`wirespeed.server.asking.request_state`): at least 16 bytes, or several secrets, of
+            which the first seals and all open. Random by default; servers behind one address need
+            the same.
         state_ttl: Seconds that a client may take to answer.
         state_single_use: Whether a ``requestState`` is accepted only once in each process.
 
@@ -199,7 +200,7 @@ class Server:
         * ``timeout``: Seconds after which a call is cancelled and answered with an error; waiting
           for other calls and for dependencies counts.
         * ``max_concurrency``, ``queue``: Calls that run at a time, and that wait beyond these (100
-          by default); more are refused with an error. See `wirespeed.server.limiter`.
+          by default); more are refused with an error. See `wirespeed.server.requests.concurrency`.
         * ``task``: Whether a call may (``"optional"``) or must (``"required"``) run as a task that
           outlives its request; for clients of 2025-11-25, and of 2026-07-28 with the tasks
           extension (see `use_tasks`).
@@ -277,10 +278,10 @@ class Server:
         ``{+var}``, and at the end ``{#var}``) whose variables are parameters of the function.
         Values that do not fit a parameter's type mean that there is no such resource.
 
-        ``content`` is what the resource says (`wirespeed.server.contents` has the kinds), or a
-        function that returns it whenever it is read; a plain function runs in a worker thread. A
-        function that returns None, or raises `ResourceNotFound`, means that there is no such
-        resource.
+        ``content`` is what the resource says (`wirespeed.server.resources.contents` has the
+        kinds), or a function that returns it whenever it is read; a plain function runs in a
+        worker thread. A function that returns None, or raises `ResourceNotFound`, means that there
+        is no such resource.
 
         The options:
 
@@ -292,7 +293,8 @@ class Server:
           server/utilities/caching), instead of the server's.
         * ``timeout``: Seconds after which reading is given up, waiting for others included.
         * ``max_concurrency``, ``queue``: Requests whose function runs at a time, and that wait
-          beyond these (100 by default); more get error -31000. See `wirespeed.server.limiter`.
+          beyond these (100 by default); more get error -31000. See
+          `wirespeed.server.requests.concurrency`.
         * ``safe``: Whether a template's values that could lead a path out of its folder (``..``, a
           slash in front) mean that there is no such resource. Turn it off only where no value
           becomes part of a path.
@@ -404,7 +406,7 @@ class Server:
         * ``icons``, ``meta``: For prompts/list.
         * ``timeout``: Seconds after which a call is given up, waiting for other calls included.
         * ``max_concurrency``, ``queue``: Calls that run at a time, and that wait beyond these (100
-          by default); more get error -31000. See `wirespeed.server.limiter`.
+          by default); more get error -31000. See `wirespeed.server.requests.concurrency`.
 
         Raises:
             SignatureError: The signature cannot be a prompt's; the text says why.
@@ -478,7 +480,7 @@ class Server:
 
         Tools, prompts, resources and completions that are registered later get the value by
         annotating a parameter with the type. The rules are those of
-        `wirespeed.server.dependencies`.
+        `wirespeed.server.dependencies.registry`.
 
         Args:
             scope: How long a value lives and who shares it: ``"request"``, ``"connection"`` or
@@ -542,7 +544,7 @@ class Server:
         """
         if not isinstance(other, Server):
             raise TypeError("mount(prefix, server): the prefix comes first, then the server")
-        from wirespeed.server.mount import Mount
+        from wirespeed.server.mounting.mount import Mount
 
         self._service.mounts.add(
             Mount(self._service, other._service, prefix, separator, uri_prefix)
@@ -568,12 +570,13 @@ class Server:
                     log(request.method, request.name, time.perf_counter() - began)
 
         What was added first is outermost. A middleware sees the request before anything is decoded
-        (`wirespeed.server.passage.InboundRequest`), and the result after it was encoded
-        (`wirespeed.server.passage.Reply`). It may answer by itself, with ``Reply.result(…)`` or by
-        raising `wirespeed.errors.ProtocolError`; may replace the handler's reply; may call
-        ``call_next`` again after it ended. ``call_next`` raises ProtocolError when the answer is an
-        error; a tool that fails is not an error, but a reply with ``is_error``. Any other exception
-        is logged, and the client gets -32603 "Internal error".
+        (`wirespeed.server.middleware.chain.InboundRequest`), and the result after it was encoded
+        (`wirespeed.server.middleware.chain.Reply`). It may answer by itself, with
+        ``Reply.result(…)`` or by raising `wirespeed.errors.ProtocolError`; may replace the
+        handler's reply; may call ``call_next`` again after it ended. ``call_next`` raises
+        ProtocolError when the answer is an error; a tool that fails is not an error, but a reply
+        with ``is_error``. Any other exception is logged, and the client gets -32603 "Internal
+        error".
 
         It runs in the task of the request, and the handler in the same: context variables that it
         sets are seen there, and a cancellation by the client reaches both; nothing is answered
@@ -585,13 +588,14 @@ class Server:
     def add_ask_middleware(self, middleware: AskMiddleware) -> AskMiddleware:
         """The same for what the server asks its clients by requests of its own (legacy eras):
         ``async def mw(question, call_next) -> bytes``, the JSON text of the client's result. See
-        `wirespeed.server.middleware.ServerRequest`. A refusal of the client is raised as
+        `wirespeed.server.middleware.stack.ServerRequest`. A refusal of the client is raised as
         `wirespeed.errors.RemoteError`."""
         return self._service.middleware.add_ask(middleware)
 
     def observe(self, **options: Any) -> Observer:
         """The observer of this server, made at the first call, with the options of
-        `wirespeed.server.observer.Observer`. It sees the connections that are made from now on."""
+        `wirespeed.server.requests.observer.Observer`. It sees the connections that are made from
+        now on."""
         return self._service.middleware.observe(**options)
 
     # -- extensions, tasks, roots ----------------------------------------------------------------
@@ -662,7 +666,7 @@ class Server:
 
             await serve_stdio(self._service)
         else:
-            from wirespeed.transport.listen import serve
+            from wirespeed.transport.net.serve import serve
 
             await serve(url, self._service, **options)
 
@@ -678,7 +682,7 @@ class Server:
 
             run(self.serve())
         else:
-            from wirespeed.transport.listen import run as run_at
+            from wirespeed.transport.net.serve import run as run_at
 
             run_at(url, self._service, **options)
 

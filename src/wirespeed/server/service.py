@@ -12,29 +12,29 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
-from wirespeed.server.completion import Completions
+from wirespeed.server.asking.roots import RootsListeners
+from wirespeed.server.completion.catalog import Completions
 from wirespeed.server.connection import ServerConnection
 from wirespeed.server.discovery import Discovery
 from wirespeed.server.extensions import ExtensionCatalog
-from wirespeed.server.middleware import MiddlewareStack
-from wirespeed.server.prompts import PromptCatalog
-from wirespeed.server.resources import ResourceCatalog
-from wirespeed.server.roots import RootsListeners
-from wirespeed.server.tasks import Tasks
-from wirespeed.server.tools import ToolCatalog
+from wirespeed.server.middleware.stack import MiddlewareStack
+from wirespeed.server.prompts.catalog import PromptCatalog
+from wirespeed.server.resources.catalog import ResourceCatalog
+from wirespeed.server.tasks.catalog import Tasks
+from wirespeed.server.tools.catalog import ToolCatalog
 from wirespeed.transport.taskpool import TaskPool
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed.limits import Limits
-    from wirespeed.server.dependencies import Dependencies
-    from wirespeed.server.lifespan import Life, Lifespan
-    from wirespeed.server.mount import Mount
+    from wirespeed.server.asking.request_state import Sealer
+    from wirespeed.server.dependencies.registry import Dependencies
+    from wirespeed.server.lifespan.lifespan import Life, Lifespan
+    from wirespeed.server.mounting.mount import Mount
     from wirespeed.server.server import Server
-    from wirespeed.server.state import Sealer
     from wirespeed.transport.link import Link
 
-_PROVIDERS = "wirespeed.server.providers"
+_PROVIDERS = "wirespeed.server.dependencies.provider"
 
 
 class Mounts:
@@ -74,7 +74,7 @@ class Mounts:
         return bool(ended)
 
     def _changed(self, inner: McpService) -> None:
-        from wirespeed.server.mounted import has_middleware
+        from wirespeed.server.mounting.routing import has_middleware
 
         if has_middleware(inner):
             self._service.middleware.chain_changed(for_all=True)
@@ -160,7 +160,7 @@ class McpService:
     def made_dependencies(self) -> Dependencies:
         """What knows the dependencies of functions, made now if it must be."""
         if self.dependencies is None:
-            from wirespeed.server.dependencies import Dependencies
+            from wirespeed.server.dependencies.registry import Dependencies
 
             self.dependencies = Dependencies(self)
         return self.dependencies
@@ -177,19 +177,19 @@ class McpService:
     async def hold(self) -> Life:
         """Keep the server alive on the running loop until `release`; the first holder enters the
         lifespan. RuntimeError: another event loop serves it. StartupError: the lifespan failed."""
-        from wirespeed.server.lifespan import hold
+        from wirespeed.server.lifespan.lifespan import hold
 
         return await hold(self)
 
     async def release(self, life: Life) -> None:
         """End a `hold`; the last one leaves the lifespan."""
-        from wirespeed.server.lifespan import release
+        from wirespeed.server.lifespan.lifespan import release
 
         await release(life)
 
     def running(self) -> AbstractAsyncContextManager[Any]:
         """`hold` and `release` as a context manager, which returns the state of the lifespan."""
-        from wirespeed.server.lifespan import running
+        from wirespeed.server.lifespan.lifespan import running
 
         return running(self)
 

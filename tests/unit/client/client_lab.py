@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from wirespeed.client.target import Stdio
+from wirespeed.transport.child.command import Stdio
 
 CHILDREN = Path(__file__).resolve().parents[2] / "children"
 # For waits that end at once unless something is broken.

@@ -16,7 +16,7 @@ from wirespeed.errors import CallTimeout
 from wirespeed.litemcp import Content, LiteClient, LiteServer, Parameter, Response, Tool
 from wirespeed.litemcp.bridge import as_lite_server, as_mcp_tool
 from wirespeed.server import Audio, Image, Text, ToolResult
-from wirespeed.server.content import RawResult
+from wirespeed.server.tools.results import RawResult
 
 pytestmark = pytest.mark.smoke
 

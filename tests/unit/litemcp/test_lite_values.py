@@ -20,7 +20,7 @@ from wirespeed.litemcp.contents import ResultError, contents_of, response_of
 from wirespeed.litemcp.tool import typed_tool
 from wirespeed.protocol.results import CallToolResult
 from wirespeed.server import Audio, EmbeddedResource, Image, ResourceContents, Text, ToolResult
-from wirespeed.server.signature import inspect_tool
+from wirespeed.server.tools.signature import inspect_tool
 
 
 class Colour(enum.Enum):

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Iterator
 from typing import Annotated, Any
 
 from wirespeed import Context, Server
-from wirespeed.server.providers import Depends
+from wirespeed.server.dependencies.provider import Depends
 
 
 class Database:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from wirespeed import Context, Server
 from wirespeed.errors import ProtocolError
-from wirespeed.server.task_book import TaskBook
+from wirespeed.server.tasks.book import TaskBook
 from wirespeed.tasks import MemoryTaskStore, SQLiteTaskStore, Task, TaskStore
 from wirespeed.tasks.model import new_task_id
 

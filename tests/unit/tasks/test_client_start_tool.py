@@ -16,7 +16,7 @@ from task_peer_lab import CREATED, DONE, FORM, OK, cancelled, legacy, modern, ne
 
 from wirespeed import Client
 from wirespeed.client import TASKS, ToolTask
-from wirespeed.client.middleware import OutboundRequest
+from wirespeed.client.requests.middleware import OutboundRequest
 from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError
 
 pytestmark = pytest.mark.smoke

@@ -11,7 +11,8 @@ import pytest
 from task_lab import Run
 
 from wirespeed import Client, Context, Server
-from wirespeed.client import SampleResult, report_progress, task_inbox
+from wirespeed.client import SampleResult, report_progress
+from wirespeed.client.answering import as_tasks as task_inbox
 from wirespeed.errors import Declined, RemoteError
 from wirespeed.protocol import codes
 

@@ -10,8 +10,8 @@ import pytest
 from task_lab import MakeStore, Run, Workshop, book_of
 
 from wirespeed import Client, Server, SyncClient
-from wirespeed.client.task_calls import TASKS
-from wirespeed.client.task_messages import TaskState
+from wirespeed.client.tasks.calls import TASKS
+from wirespeed.client.tasks.messages import TaskState
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,

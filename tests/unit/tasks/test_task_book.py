@@ -14,11 +14,11 @@ from server_lab import Peer
 from task_lab import MakeStore, Run, Workshop, a_task, book_of
 
 from wirespeed import Client, Context, Server, SyncClient
-from wirespeed.client.task_calls import TASKS
+from wirespeed.client.tasks.calls import TASKS
 from wirespeed.errors import ProtocolError, RemoteError, TaskCancelled
 from wirespeed.protocol import codes
-from wirespeed.server.content import RawResult
-from wirespeed.server.task_book import SHUT_DOWN, TaskBook, TaskSettings
+from wirespeed.server.tasks.book import SHUT_DOWN, TaskBook, TaskSettings
+from wirespeed.server.tools.results import RawResult
 from wirespeed.tasks import MemoryTaskStore, SQLiteTaskStore, Task, TaskStore
 
 ERAS = ["legacy", "modern"]
@@ -141,7 +141,7 @@ def test_what_changes_elsewhere_is_told(run: Run) -> None:
 
 
 def test_many_who_wait_for_one_task_look_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wirespeed.server.task_book.LOOK_EVERY", 0.001)
+    monkeypatch.setattr("wirespeed.server.tasks.book.LOOK_EVERY", 0.001)
 
     class Counted(Shared):
         watched = asked = 0
@@ -320,7 +320,7 @@ def test_a_store_that_fails_says_nothing_of_itself(
 def test_the_end_of_a_task_is_stored_when_the_store_can(
     run: Run, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wirespeed.server.task_book.END_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr("wirespeed.server.tasks.book.END_PAUSES", (0.0, 0.0))
     failing = 2
 
     class Busy(MemoryTaskStore):
@@ -344,7 +344,7 @@ def test_the_end_of_a_task_is_stored_when_the_store_can(
 def test_a_store_that_fails_for_a_while_is_watched_on(
     run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("wirespeed.server.task_book.LOOK_EVERY", 0.001)
+    monkeypatch.setattr("wirespeed.server.tasks.book.LOOK_EVERY", 0.001)
 
     class Locked(Shared):
         fails = 0
@@ -461,7 +461,7 @@ def test_a_store_that_could_not_be_opened_is_opened_by_the_next(
 def test_a_store_that_does_not_close_does_not_hold_its_server(
     run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("wirespeed.server.task_book.CLOSE_TIMEOUT", 0.05)
+    monkeypatch.setattr("wirespeed.server.tasks.book.CLOSE_TIMEOUT", 0.05)
 
     class Stuck(MemoryTaskStore):
         async def close(self) -> None:
@@ -479,7 +479,7 @@ def test_a_store_that_does_not_close_does_not_hold_its_server(
 def test_an_end_that_no_store_takes_becomes_a_failure(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wirespeed.server.task_book.END_PAUSES", (0.0,))
+    monkeypatch.setattr("wirespeed.server.tasks.book.END_PAUSES", (0.0,))
 
     class Narrow(MemoryTaskStore):
         async def replace(self, old: Task, new: Task) -> bool:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from wirespeed.client.target import Stdio
-from wirespeed.transport.process import Child
+from wirespeed.transport.child.command import Stdio
+from wirespeed.transport.child.process import Child
 
 CHILDREN = Path(__file__).resolve().parents[2] / "children"
 # For waits that end at once unless something is broken.

@@ -16,9 +16,9 @@ from raw import encode, initialize, strict
 from wirespeed import Server
 from wirespeed._core.slab import slabs_live
 from wirespeed.core import Session
-from wirespeed.transport import bind
-from wirespeed.transport.listen import plan
-from wirespeed.transport.listener import Listener
+from wirespeed.transport.net import bind
+from wirespeed.transport.net.listener import Listener
+from wirespeed.transport.net.serve import plan
 
 LOOPBACK = "ws://127.0.0.1:0/mcp"
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="

@@ -1,0 +1,259 @@
+"""Answers of a client to its server's questions: elicitation, sampling, roots.
+
+The handlers are the same for both eras. Up to 2025-11-25 a server sends requests of its own
+(`wirespeed.client.answering.server_requests`). In 2026-07-28 a result contains the questions, and
+the client repeats the call with the answers (`wirespeed.client.requests.rounds`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+import msgspec
+
+from wirespeed.client.answering.progress import Reporter, telling
+from wirespeed.client.answering.roots import AnyRoot, Roots, as_root
+from wirespeed.client.answering.threads import in_thread
+from wirespeed.client.answering.types import ElicitParams, elicit_result, sample_result
+from wirespeed.errors import Declined, HandlerFailed, ProtocolError
+from wirespeed.protocol import codes
+from wirespeed.protocol.asking import (
+    CREATE_MESSAGE,
+    ELICIT,
+    LIST_ROOTS,
+    PARAMS,
+    ElicitRequestParams,
+    ElicitResult,
+    ListRootsParams,
+    ListRootsResult,
+    Params,
+    SampleParams,
+)
+from wirespeed.protocol.asking_rules import (
+    RULES,
+    AskingRules,
+    elicit_fault,
+    messages_fault,
+    missing_capability,
+)
+from wirespeed.protocol.shapes import fit_struct
+from wirespeed.transport.workers import is_coroutine_function
+
+__all__ = ["Answering", "Question", "answer_text", "question_of"]
+
+Handler = Callable[[Any], Any]
+
+# Handlers that run inside of each other in the modern era: a handler may call a tool, which asks
+# the client, whose handler calls a tool. In the legacy eras ``Limits.max_in_flight`` is the limit.
+MAX_NESTED = 32
+
+_nested: ContextVar[int] = ContextVar("wirespeed_nested_handlers", default=0)
+
+encode = msgspec.json.Encoder().encode
+_decoders = {method: msgspec.json.Decoder(kind).decode for method, kind in PARAMS.items()}
+
+_TOP = {ELICIT: "elicitation", CREATE_MESSAGE: "sampling", LIST_ROOTS: "roots"}
+
+
+class Question(msgspec.Struct, frozen=True):
+    """A valid request of a server that the client has declared."""
+
+    method: str
+    params: Params
+    rules: AskingRules
+
+    @property
+    def request(self) -> ElicitParams | SampleParams | ListRootsParams:
+        """The argument of the handler."""
+        if isinstance(self.params, ElicitRequestParams):
+            return ElicitParams.of(self.params)
+        return self.params
+
+
+def question_of(
+    method: str, params: Any, capabilities: Mapping[str, Any], version: str
+) -> Question:
+    """The question of a server of this revision to a client that has declared these capabilities.
+
+    *params* is JSON text, bytes-like, or None. ProtocolError is the answer to an invalid request:
+    -32601 for a method that the revision or the client lacks, -32602 for a mode or a use of tools
+    that was not declared (client/elicitation of 2025-11-25, "Error Handling";
+    `CreateMessageRequestParams` of its schema), and for malformed params.
+    """
+    rules = RULES[version]
+    if method not in rules.methods:
+        raise ProtocolError(codes.METHOD_NOT_FOUND, f"Method not found in {version}: {method}")
+    top = _TOP[method]
+    if top not in capabilities:
+        reason = {"reason": f"Client does not have {top} capability"}
+        raise ProtocolError(codes.METHOD_NOT_FOUND, f"Method not found: {method}", reason)
+    if params is None and method != LIST_ROOTS:
+        raise ProtocolError(codes.INVALID_PARAMS, f"{method} needs params")
+    try:
+        decoded: Params = _decoders[method](b"{}" if params is None else params)
+    except (msgspec.DecodeError, RecursionError, ValueError) as exc:
+        raise ProtocolError(codes.INVALID_PARAMS, f"Invalid params of {method}: {exc}") from None
+    missing = missing_capability(method, decoded, capabilities, version)
+    if missing is not None:
+        part = ".".join((top, *missing[top]))
+        raise ProtocolError(codes.INVALID_PARAMS, f"The client has not declared {part}")
+    fault = None
+    if isinstance(decoded, ElicitRequestParams):
+        fault = elicit_fault(decoded)
+    elif isinstance(decoded, SampleParams):
+        fault = messages_fault(decoded.messages)
+    if fault is not None:
+        raise ProtocolError(codes.INVALID_PARAMS, fault)
+    return Question(method, decoded, rules)
+
+
+def answer_text(question: Question, answer: Any) -> bytes:
+    """The JSON text of the result for an answer, in any form that handlers may return.
+
+    Declined: sampling was declined, which has no result. TypeError, ValueError: the answer does not
+    fit the question.
+    """
+    params = question.params
+    if isinstance(params, ElicitRequestParams):
+        return encode(elicit_result(answer, ElicitParams.of(params)))
+    if isinstance(params, SampleParams):
+        if isinstance(answer, str) and answer == "decline":
+            raise Declined("the sampling that the server asked for was declined")
+        return encode(sample_result(answer, params, question.rules))
+    if isinstance(answer, ListRootsResult):
+        answer = answer.roots
+    if isinstance(answer, (str, bytes)) or not isinstance(answer, Iterable):
+        raise TypeError(f"roots must be a list of roots, not {type(answer).__name__}")
+    version = question.rules.version
+    return encode(ListRootsResult([fit_struct(as_root(root), version) for root in answer]))
+
+
+class Answering:
+    """The handlers of one client, and the capabilities that follow from them.
+
+    Args:
+        on_elicit: Called with each `ElicitParams` in form mode.
+        on_elicit_url: The same in url mode (2025-11-25 on).
+        on_elicit_complete: Called with the id of an elicitation in url mode that is complete
+            (2025-11-25 only).
+        on_sample: Called with each `SampleParams`.
+        sampling_tools: Whether ``on_sample`` supports ``tools`` (2025-11-25 on).
+        roots: The roots, or a function that returns them.
+    """
+
+    def __init__(
+        self,
+        *,
+        on_elicit: Handler | None = None,
+        on_elicit_url: Handler | None = None,
+        on_elicit_complete: Callable[[str], object] | None = None,
+        on_sample: Handler | None = None,
+        sampling_tools: bool = False,
+        roots: Iterable[AnyRoot] | Callable[[], Any] | None = None,
+    ) -> None:
+        for name, handler in (
+            ("on_elicit", on_elicit),
+            ("on_elicit_url", on_elicit_url),
+            ("on_elicit_complete", on_elicit_complete),
+            ("on_sample", on_sample),
+        ):
+            if handler is not None and not callable(handler):
+                raise TypeError(f"{name} must be a function, not {type(handler).__name__}")
+        if sampling_tools and on_sample is None:
+            raise ValueError("sampling_tools needs on_sample")
+        self._on_elicit = on_elicit
+        self._on_elicit_url = on_elicit_url
+        self.on_elicit_complete = on_elicit_complete
+        self._on_sample = on_sample
+        self._sampling_tools = sampling_tools
+        self.roots = None if roots is None else Roots(roots)
+
+    @property
+    def capabilities(self) -> dict[str, Any]:
+        """The capabilities for the handlers, in the form of the newest revision."""
+        full: dict[str, Any] = {}
+        if self.roots is not None:
+            full["roots"] = {"listChanged": True}
+        if self._on_sample is not None:
+            full["sampling"] = {"tools": {}} if self._sampling_tools else {}
+        modes = {"form": self._on_elicit, "url": self._on_elicit_url}
+        declared = [mode for mode, handler in modes.items() if handler is not None]
+        if declared:
+            full["elicitation"] = {mode: {} for mode in declared}
+        return full
+
+    def can(self, question: Question) -> bool:
+        """Whether there is a handler for a question."""
+        return self._handler(question)[1] is not None
+
+    def _handler(self, question: Question) -> tuple[str, Handler | None]:
+        params = question.params
+        if isinstance(params, ElicitRequestParams):
+            if params.mode == "url":
+                return "on_elicit_url", self._on_elicit_url
+            return "on_elicit", self._on_elicit
+        if isinstance(params, SampleParams):
+            return "on_sample", self._on_sample
+        roots = self.roots
+        if roots is None:
+            return "roots", None
+        if roots.function is None:
+            return "roots", _async(roots.current)
+        function = roots.function
+        return "roots", _async(function) if is_coroutine_function(function) else _plain(function)
+
+    async def answer(self, question: Question, reporter: Reporter | None = None) -> bytes:
+        """Run the handler, and return the JSON text of the result. ``reporter`` receives progress.
+
+        Declined: `on_sample` declined. HandlerFailed: there is no handler, it raised an exception
+        (the cause), its answer does not fit, or it is nested too deep in other handlers.
+        """
+        name, handler = self._handler(question)
+        if handler is None:
+            raise HandlerFailed(f"the client has no {name}")
+        nested = _nested.get()
+        if nested >= MAX_NESTED:
+            raise HandlerFailed(f"{name} is nested in {nested} other handlers (the limit)")
+        reset = _nested.set(nested + 1)
+        try:
+            with telling(reporter):
+                value = await self._run(handler, question.request)
+            return answer_text(question, value)
+        except Declined as exc:
+            if question.method == ELICIT:
+                return encode(ElicitResult("decline"))
+            raise Declined(*exc.args) from None
+        except asyncio.CancelledError as exc:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # raised by the handler itself: the caller was not cancelled
+            raise HandlerFailed(f"{name} was cancelled") from exc
+        except Exception as exc:
+            raise HandlerFailed(f"{name} failed: {type(exc).__name__}: {exc}") from exc
+        finally:
+            _nested.reset(reset)
+
+    async def _run(self, handler: Handler, request: Any) -> Any:
+        """Call a handler: a coroutine function on the event loop, a plain function in a worker
+        thread, where it may block and use a `SyncClient`."""
+        if is_coroutine_function(handler):
+            return await handler(request)
+        value = await in_thread(handler, request)
+        return await value if inspect.isawaitable(value) else value
+
+
+def _plain(function: Callable[[], Any]) -> Handler:
+    return lambda _: function()
+
+
+def _async(function: Callable[[], Any]) -> Handler:
+    async def run(_: Any) -> Any:
+        value = function()
+        return await value if inspect.isawaitable(value) else value
+
+    return run

@@ -1,0 +1,265 @@
+"""Requests of a server of 2025-11-25 that this client answers as tasks (basic/utilities/tasks):
+sampling and elicitation, whose handlers may take long.
+
+``Client(task_requests=True)`` declares it. A task ends with its connection at the latest. At
+`MAX_TASKS` or `MAX_BYTES` the oldest finished tasks are forgotten before their time to live ends;
+a task at work is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wirespeed.client.answering.answerer import Question, question_of
+from wirespeed.client.answering.progress import Reporter, reporter_of
+from wirespeed.client.answering.server_requests import Inbox, _Running
+from wirespeed.errors import Declined, HandlerFailed, ProtocolError
+from wirespeed.protocol import codes
+from wirespeed.protocol.asking import CREATE_MESSAGE, TASK_REQUESTS
+from wirespeed.tasks.memory import MemoryTaskStore
+from wirespeed.tasks.model import Task, TaskLimit, TaskStateError, new_task_id
+from wirespeed.tasks.store import now_ms
+from wirespeed.tasks.views import cursor_of, place_of, status_of, ttl_of, view, with_related
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+
+__all__ = ["TaskInbox"]
+
+logger = logging.getLogger("wirespeed.client")
+
+MAX_TASKS = 100
+MAX_BYTES = 16 * 1024 * 1024
+TTL = 3_600_000  # ms: of tasks whose server wishes nothing, and the longest
+POLL = 1000  # ms
+PAGE_SIZE = 50
+
+_OWNER = b"server"
+_CANCELLED = "The task was cancelled by request"
+
+_encode = msgspec.json.Encoder().encode
+_error = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class _TaskParams(msgspec.Struct):
+    taskId: str  # noqa: N815
+
+
+class _ListParams(msgspec.Struct):
+    cursor: str | None = None
+
+
+_task_params = msgspec.json.Decoder(_TaskParams)
+_list_params = msgspec.json.Decoder(_ListParams)
+
+
+class TaskInbox(Inbox):
+    """The requests of one connection's server, some of them as tasks."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._store = MemoryTaskStore(
+            max_tasks=MAX_TASKS, max_tasks_per_owner=MAX_TASKS, max_bytes=MAX_BYTES
+        )
+        self._workers: dict[str, asyncio.Future[Any]] = {}
+        self._changed = asyncio.Event()  # set and replaced at each change
+        requests = self._capabilities["tasks"].get("requests", {})
+        self._offered = {
+            method for method, (top, name) in TASK_REQUESTS.items() if name in requests.get(top, {})
+        }
+
+    def asked(self, message: Message) -> bool:
+        """A request arrived. False: its method is unknown."""
+        method = message.method or ""
+        try:
+            served = _METHODS.get(method)
+            if served is not None:
+                decoder, serve = served
+                self._reply(message, serve(self, _decode(message, decoder)))
+                return True
+            if method in self._offered:
+                question = question_of(method, message.params, self._capabilities, self._version)
+                wish = getattr(question.params, "task", None)
+                if wish is not None:
+                    reporter = reporter_of(self._connection, message)
+                    self._reply(message, self._create(question, wish, reporter))
+                    return True
+        except ProtocolError as exc:
+            self._connection.refuse(message.ref, exc.code, exc.message, exc.data)
+            return True
+        return super().asked(message)
+
+    def close(self) -> None:
+        """The connection has ended: no server fetches results."""
+        super().close()
+        for worker in list(self._workers.values()):
+            worker.cancel()
+
+    def _reply(self, message: Message, work: Coroutine[Any, Any, bytes]) -> None:
+        running = _Running(message.ref)
+        self._running.add(running)
+        self._connection.session.set_token(message.ref, running)
+        running.task = self._connection.owner.spawn(self._send(running, work))
+
+        def ended(_: object) -> None:
+            work.close()  # if the task was cancelled before it began
+            self._ended(running)
+
+        running.task.add_done_callback(ended)
+
+    async def _send(self, running: _Running, work: Awaitable[bytes]) -> None:
+        try:
+            self._connection.answer(running.ref, await work)
+        except ProtocolError as exc:
+            self._connection.refuse(running.ref, exc.code, exc.message, exc.data)
+
+    # -- requests --------------------------------------------------------------------------------
+
+    async def _create(
+        self, question: Question, wish: Mapping[str, Any], reporter: Reporter | None
+    ) -> bytes:
+        try:
+            ttl = ttl_of(wish)
+        except ValueError as exc:
+            raise ProtocolError(codes.INVALID_PARAMS, f"Invalid params: {exc}") from None
+        now = now_ms()
+        for task_id in await self._store.expire(now):
+            if (worker := self._workers.pop(task_id, None)) is not None:
+                worker.cancel()
+        task = Task(
+            id=new_task_id(),
+            owner=_OWNER,
+            method=question.method,
+            created=now,
+            updated=now,
+            ttl=TTL if ttl is None else max(1, int(min(ttl, TTL))),
+            poll=POLL,
+        )
+        try:
+            await self._store.create(task)
+        except TaskLimit as exc:
+            raise ProtocolError(codes.OVERLOADED, f"Too many tasks: {exc}") from None
+        work = self._work(task, question, reporter)
+        worker = self._workers[task.id] = self._connection.owner.spawn(work)
+        worker.add_done_callback(lambda _: self._workers.pop(task.id, None))
+        return _encode({"task": view(task)})
+
+    async def _work(self, task: Task, question: Question, reporter: Reporter | None) -> None:
+        """Run the handler, and end the task with its result."""
+        with contextlib.suppress(TaskStateError, ProtocolError):
+            await self._work_on(task, question, reporter)
+
+    async def _work_on(self, task: Task, question: Question, reporter: Reporter | None) -> None:
+        try:
+            result = await self._answering.answer(question, reporter)
+        except Declined as exc:
+            logger.info("%s", exc)
+            what = "sampling" if question.method == CREATE_MESSAGE else question.method
+            await self._fail(task.id, codes.USER_REJECTED, f"User rejected {what} request")
+        except HandlerFailed as exc:
+            logger.error("%s: %s", question.method, exc, exc_info=exc.__cause__)
+            await self._fail(task.id, codes.INTERNAL_ERROR, "Internal error")
+        else:
+            now = now_ms()
+            try:
+                await self._change(task.id, lambda task: task.completed(result, now))
+            except TaskLimit as exc:
+                logger.warning("a result cannot be kept: %s", exc)
+                text = "The result is too large to keep"
+                await self._fail(task.id, codes.INTERNAL_ERROR, text)
+
+    async def _fail(self, task_id: str, code: int, message: str) -> None:
+        error = _encode({"code": code, "message": message})
+        now = now_ms()
+        await self._change(task_id, lambda task: task.failed(error, message, now))
+
+    async def _change(self, task_id: str, change: Callable[[Task], Task]) -> Task:
+        task = await self._store.update(task_id, change)
+        if task is None:
+            raise _not_found()
+        self._changed.set()
+        self._changed = asyncio.Event()
+        connection = self._connection
+        if connection.usable:
+            connection.notify("notifications/tasks/status", _encode(view(task)))
+        return task
+
+    async def _find(self, task_id: str) -> Task:
+        task = await self._store.get(task_id)
+        if task is None or task.expired(now_ms()):
+            raise _not_found()
+        return task
+
+    async def _get(self, params: _TaskParams) -> bytes:
+        return _encode(view(await self._find(params.taskId)))
+
+    async def _list(self, params: _ListParams) -> bytes:
+        try:
+            after = 0 if params.cursor is None else place_of(params.cursor)
+        except ValueError as exc:
+            raise ProtocolError(codes.INVALID_PARAMS, str(exc)) from None
+        page = await self._store.page(_OWNER, after, PAGE_SIZE)
+        now = now_ms()
+        found: dict[str, Any] = {"tasks": [view(one) for one in page.tasks if not one.expired(now)]}
+        if page.next is not None:
+            found["nextCursor"] = cursor_of(page.next)
+        return _encode(found)
+
+    async def _cancel(self, params: _TaskParams) -> bytes:
+        task = await self._find(params.taskId)
+        now = now_ms()
+        try:
+            task = await self._change(task.id, lambda task: task.cancelled(_CANCELLED, now))
+        except TaskStateError:
+            raise ProtocolError(
+                codes.INVALID_PARAMS,
+                f"Cannot cancel task: already in terminal status '{status_of(task)}'",
+            ) from None
+        if (worker := self._workers.get(task.id)) is not None:
+            worker.cancel()
+        return _encode(view(task))
+
+    async def _result(self, params: _TaskParams) -> bytes:
+        while True:
+            changed = self._changed
+            task = await self._find(params.taskId)
+            if task.status.terminal:
+                break
+            left = None if task.expires is None else max(0.001, (task.expires - now_ms()) / 1000)
+            try:
+                async with asyncio.timeout(left):
+                    await changed.wait()
+            except TimeoutError:
+                continue  # the task has expired, which `_find` raises
+        if task.error is not None:
+            error = _error(task.error)
+            raise ProtocolError(error["code"], error["message"])
+        if task.result is None:
+            raise ProtocolError(codes.TASK_CANCELLED, task.message or _CANCELLED)
+        return with_related(task.result, task.id)
+
+
+_METHODS: dict[str, tuple[msgspec.json.Decoder[Any], Callable[..., Coroutine[Any, Any, bytes]]]] = {
+    "tasks/get": (_task_params, TaskInbox._get),
+    "tasks/result": (_task_params, TaskInbox._result),
+    "tasks/list": (_list_params, TaskInbox._list),
+    "tasks/cancel": (_task_params, TaskInbox._cancel),
+}
+
+
+def _decode(message: Message, decoder: msgspec.json.Decoder[Any]) -> Any:
+    raw = message.params
+    try:
+        return decoder.decode(b"{}" if raw is None else raw)
+    except msgspec.DecodeError as exc:
+        raise ProtocolError(codes.INVALID_PARAMS, f"Invalid params: {exc}") from None
+
+
+def _not_found() -> ProtocolError:
+    return ProtocolError(codes.INVALID_PARAMS, "Failed to retrieve task: Task not found")

@@ -1,0 +1,167 @@
+"""Requests of a legacy server (2024-11-05 to 2025-11-25), answered by the client's handlers.
+
+``Limits.max_in_flight`` of the session limits the requests at work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from wirespeed.client.answering.answerer import Answering, Question, question_of
+from wirespeed.client.answering.progress import Reporter, reporter_of
+from wirespeed.client.callback_queue import InTurn
+from wirespeed.errors import Declined, HandlerFailed, ProtocolError
+from wirespeed.protocol import codes
+from wirespeed.protocol.asking import CREATE_MESSAGE, ElicitRequestParams
+from wirespeed.protocol.asking_rules import RULES
+from wirespeed.transport.quiet import Quiet
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.client.connection.connection import ClientConnection
+
+__all__ = ["Inbox"]
+
+# Elicitations in url mode whose completion a server may report. The oldest is forgotten first.
+MAX_EXPECTED = 1000
+
+
+class _Completed(msgspec.Struct, rename="camel"):
+    elicitation_id: str
+
+
+_completed = msgspec.json.Decoder(_Completed).decode
+
+logger = logging.getLogger("wirespeed.client")
+
+
+class Spawner(Protocol):
+    """Runs tasks that end with their client."""
+
+    def spawn(self, work: Awaitable[Any], /) -> asyncio.Future[Any]:
+        """Run it."""
+
+
+class _Running:
+    """A request that a handler works on: the session's token of the request."""
+
+    __slots__ = ("cancelled", "ref", "task")
+
+    task: asyncio.Future[Any]
+
+    def __init__(self, ref: int) -> None:
+        self.ref = ref
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """The server cancelled the request."""
+        self.cancelled = True
+        self.task.cancel()
+
+
+class Inbox:
+    """The requests of one connection's server."""
+
+    def __init__(
+        self,
+        connection: ClientConnection,
+        answering: Answering,
+        capabilities: Mapping[str, Any],
+        version: str,
+    ) -> None:
+        self._connection = connection
+        self._answering = answering
+        self._capabilities = capabilities
+        self._version = version
+        self._running: set[_Running] = set()
+        self._expected: dict[str, None] = {}
+        self._quiet = Quiet(logger)
+        self._on_complete: InTurn | None = None
+        if answering.on_elicit_complete is not None:
+            name, spawn = "on_elicit_complete", connection.owner.spawn
+            self._on_complete = InTurn(answering.on_elicit_complete, name, spawn)
+
+    def asked(self, message: Message) -> bool:
+        """A request arrived. False: its method is unknown."""
+        method = message.method
+        assert method is not None
+        try:
+            question = question_of(method, message.params, self._capabilities, self._version)
+        except ProtocolError as exc:
+            self._connection.refuse(message.ref, exc.code, exc.message, exc.data)
+            return True
+        if isinstance(question.params, ElicitRequestParams):
+            self._expect(question.params.elicitation_id)
+        running = _Running(message.ref)
+        self._running.add(running)
+        self._connection.session.set_token(message.ref, running)
+        reporter = reporter_of(self._connection, message)
+        running.task = self._connection.owner.spawn(self._answer(running, question, reporter))
+        # the coroutine of a task that is cancelled before its start does not run at all
+        running.task.add_done_callback(lambda _: self._ended(running))
+        return True
+
+    def _expect(self, elicitation_id: Any) -> None:
+        if isinstance(elicitation_id, str) and RULES[self._version].elicitation_id:
+            self._expected[elicitation_id] = None
+            if len(self._expected) > MAX_EXPECTED:
+                del self._expected[next(iter(self._expected))]
+
+    def required(self, data: Any) -> None:
+        """A request was refused with -32042 until ``data.elicitations`` are complete
+        (client/elicitation of 2025-11-25, "URL Elicitation Required Error")."""
+        elicitations = data.get("elicitations") if isinstance(data, dict) else None
+        for one in elicitations if isinstance(elicitations, list) else ():
+            if isinstance(one, dict):
+                self._expect(one.get("elicitationId"))
+
+    def completed(self, message: Message) -> None:
+        """notifications/elicitation/complete (2025-11-25). Unknown ids are ignored."""
+        params = message.params
+        try:
+            completed = _completed(b"" if params is None else params).elicitation_id
+        except msgspec.DecodeError as exc:
+            self._quiet.log(logging.WARNING, "a completed elicitation is not valid: %s", exc)
+            return
+        if completed not in self._expected:
+            return
+        del self._expected[completed]
+        if self._on_complete is not None:
+            self._on_complete(completed)
+
+    def close(self) -> None:
+        """The connection has ended: no server waits for answers."""
+        for running in tuple(self._running):
+            running.task.cancel()
+
+    def _ended(self, running: _Running) -> None:
+        self._running.discard(running)
+        if running.cancelled:
+            self._connection.session.cancelled_done()
+            if self._connection.link is not None:
+                self._connection.link.wrote()  # there is room for a waiting request
+
+    async def _answer(
+        self, running: _Running, question: Question, reporter: Reporter | None
+    ) -> None:
+        connection, ref = self._connection, running.ref
+        try:
+            connection.answer(ref, await self._answering.answer(question, reporter))
+        except Declined as exc:
+            # client/sampling of 2025-11-25, "Error Handling"
+            logger.info("%s", exc)
+            what = "sampling" if question.method == CREATE_MESSAGE else question.method
+            connection.refuse(ref, codes.USER_REJECTED, f"User rejected {what} request")
+        except HandlerFailed as exc:
+            # the server gets no details
+            logger.error("%s: %s", question.method, exc, exc_info=exc.__cause__)
+            connection.refuse(ref, codes.INTERNAL_ERROR, "Internal error")
+        except asyncio.CancelledError:
+            if not running.cancelled:  # the client is closing
+                connection.refuse(ref, codes.INTERNAL_ERROR, "Internal error")
+            raise

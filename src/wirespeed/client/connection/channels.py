@@ -1,0 +1,272 @@
+"""How a client reaches its target: what launches, joins, ends and explains the link."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from array import array
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from wirespeed.errors import ConnectionClosed, TransportError
+from wirespeed.transport.service import service_of
+
+if TYPE_CHECKING:
+    from wirespeed._core.framing.base import Framer
+    from wirespeed.client.connection.connection import ClientConnection
+    from wirespeed.client.targets.remote import Socket, WebSocket
+    from wirespeed.limits import Limits
+    from wirespeed.server import Server
+    from wirespeed.transport.child.command import Stdio
+    from wirespeed.transport.child.process import Child
+    from wirespeed.transport.taskpool import TaskPool
+
+
+logger = logging.getLogger("wirespeed.client")
+
+# Seconds after the exit of a program within which its pipes end, unless another process holds them.
+PIPES_END = 0.25
+# Seconds that this other process has to answer: if something was ever read from it, and if not.
+ANSWER = 5.0
+FIRST_ANSWER = 30.0
+
+Join: TypeAlias = "Callable[[Framer | None], ClientConnection]"
+Target: TypeAlias = "Stdio | WebSocket | Socket | Server"
+
+
+class Channel(Protocol):
+    """One life of a link. A new one is made for each start of the target."""
+
+    probe_was_read: bool
+    """Whether the target may have read what was sent before it ended."""
+
+    async def open(self, join: Join, limits: Limits) -> None:
+        """Launch or connect, have the connection made (with the framing of this channel; None for
+        lines), and join it to the link. TransportError says what failed."""
+
+    def hang_up(self) -> None:
+        """Nothing more is wanted of the link: send what is queued, as far as it goes, and end."""
+
+    def released(self) -> None:
+        """The link is gone; called once for each that there was."""
+
+    async def failure(self, reason: str) -> TransportError | ConnectionClosed:
+        """An error that tells why the link is gone, as much as can be known of it."""
+
+    async def close(self) -> None:
+        """End it; nothing is left behind."""
+
+
+class StdioChannel:
+    """A server that is a child process."""
+
+    probe_was_read = True
+
+    def __init__(self, target: Stdio) -> None:
+        self.target = target
+        self.child: Child | None = None
+        self._connection: ClientConnection | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    async def open(self, join: Join, limits: Limits) -> None:
+        from wirespeed.transport.child.process import Child
+        from wirespeed.transport.fd import FdLink
+
+        child = await Child.launch(self.target)
+        self.child = child
+        os.set_blocking(child.stdin_fd, False)
+        os.set_blocking(child.stdout_fd, False)
+        connection = self._connection = join(None)
+        link = FdLink(asyncio.get_running_loop(), connection, child.stdout_fd, child.stdin_fd)
+        child.release = lambda fd: link.close()
+        link.start()
+        child.on_exit = self._on_exit
+
+    def _on_exit(self) -> None:
+        if self._connection is not None and self._connection.link is not None:
+            self._watching = asyncio.ensure_future(self._watch(self._connection))
+
+    async def _watch(self, connection: ClientConnection) -> None:
+        """Lose the link when the program has exited and whatever holds its pipes does not answer.
+
+        The exit alone says nothing: a wrapper may have left its pipes to the server.
+        """
+        from wirespeed.transport.child.diagnose import describe_status
+
+        assert self.child is not None
+        connection.exit_note = f"; the server's program {describe_status(self.child.returncode)}"
+        await asyncio.sleep(PIPES_END)
+        wire = connection.wire
+        seen = wire.bytes_in
+        asked = connection.probe()
+        seconds = ANSWER if seen else FIRST_ANSWER
+        if asked is None:
+            await asyncio.sleep(seconds)
+        else:
+            asked.add_done_callback(lambda done: done.cancelled() or done.exception())
+            await asyncio.wait((asked,), timeout=seconds)
+            if asked.done():
+                return
+        if wire.bytes_in == seen and connection.link is not None:
+            connection.link.lose(
+                TransportError("its program has exited, and what holds its pipes does not answer")
+            )
+
+    def hang_up(self) -> None:
+        flush_and_close(self._connection)
+
+    def released(self) -> None:
+        # the descriptors are the child's
+        if self._watching is not None:
+            self._watching.cancel()
+
+    async def failure(self, reason: str) -> TransportError | ConnectionClosed:
+        if self.child is None:
+            return ConnectionClosed(reason)
+        if await self.child.settle():
+            self.probe_was_read = self._was_read(self.child)
+            return self.child.error(reason, self._hint(self.child))
+        return TransportError(self.child.failure(reason))
+
+    def _was_read(self, child: Child) -> bool:
+        """Whether the child, which has exited, read anything."""
+        import fcntl
+        import termios
+
+        if self._connection is None:
+            return False
+        unread = array("i", [0])
+        try:
+            fcntl.ioctl(child.stdin_fd, termios.FIONREAD, unread)
+        except OSError:  # not known here
+            return True
+        return self._connection.wire.bytes_out > unread[0]
+
+    def _hint(self, child: Child) -> str:
+        """What the user can do about the end of the child."""
+        if self._connection is None or self._connection.wire.bytes_in:
+            if self.target.restart:
+                return ""
+            return "; Stdio(restart=…) or client.restart() starts it again"
+        if child.returncode == 0:
+            return "; it ended by itself without an answer: does the file call server.run()?"
+        return ""
+
+    async def close(self) -> None:
+        if self.child is not None:
+            self.child.drain_stdout()
+            await self.child.shutdown()
+
+
+class MemoryChannel:
+    """A server in this process."""
+
+    probe_was_read = True
+
+    def __init__(self, server: Server) -> None:
+        self._service = service_of(server)
+        self._held: Any = None
+        self._pool: TaskPool | None = None
+        self._served: Any = None
+        self._connection: ClientConnection | None = None
+
+    async def open(self, join: Join, limits: Limits) -> None:
+        from wirespeed.transport.memory import pair
+        from wirespeed.transport.taskpool_choice import open_pool
+
+        if hasattr(self._service, "hold"):  # a LiteServer is not kept alive
+            self._held = await self._service.hold()
+        loop = asyncio.get_running_loop()
+        self._pool = open_pool(loop)
+        connection = self._connection = join(None)
+        links: list[Any] = []
+
+        def make_link(served: Any) -> Any:
+            links.extend(pair(loop, connection, served))
+            return links[1]
+
+        self._served = self._service.connect(make_link, loop=loop, pool=self._pool)
+        for link in links:
+            link.start()
+
+    def hang_up(self) -> None:
+        flush_and_close(self._connection)
+
+    def released(self) -> None:
+        pass
+
+    async def failure(self, reason: str) -> TransportError | ConnectionClosed:
+        return ConnectionClosed(reason)
+
+    async def close(self) -> None:
+        held, self._held = self._held, None
+        try:
+            await self._end()
+        finally:
+            if held is not None:
+                await self._service.release(held)
+
+    async def _end(self) -> None:
+        # nobody would get what is still worked on: no grace time
+        if self._served is not None:
+            self._served.abort()
+        if self._pool is None:
+            return
+        closing = asyncio.ensure_future(self._pool.aclose())
+        await asyncio.wait((closing,), timeout=self._service.shutdown_grace)
+        if not closing.done():
+            n = self._pool.abandon()
+            logger.warning("%d handlers of %s ignore their cancellation", n, self._service.name)
+            closing.cancel()
+            await asyncio.wait((closing,))
+
+
+def flush_and_close(connection: ClientConnection | None) -> None:
+    """Send what goes without waiting; nothing comes in any more."""
+    if connection is not None and connection.link is not None:
+        connection.link.flush()  # which may find that it is broken
+    if connection is not None and connection.link is not None:
+        connection.link.close()
+
+
+def as_target(target: Any) -> Target:
+    """What a client connects to, from what its user gave. TypeError or ValueError for what is
+    none; nothing is launched or looked up."""
+    from wirespeed.transport.child.command import Stdio
+
+    if isinstance(target, Stdio):
+        return target
+    from wirespeed.client.targets import remote
+
+    if isinstance(target, str):
+        return remote.from_url(target)
+    if isinstance(target, (remote.WebSocket, remote.Socket)):
+        return target
+    from wirespeed.server import Server
+
+    if isinstance(target, Server):
+        return target
+    raise TypeError(
+        "a target is Stdio(command, args), WebSocket(url), Socket(url), a URL or a Server, not "
+        f"{type(target).__name__}"
+    )
+
+
+def channel_for(target: Target) -> Channel:
+    """A channel for one life of a link to the target."""
+    from wirespeed.transport.child.command import Stdio
+
+    if isinstance(target, Stdio):
+        return StdioChannel(target)
+    from wirespeed.client.targets import remote
+
+    if isinstance(target, remote.WebSocket):
+        from wirespeed.client.connection.network_channels import WebSocketChannel
+
+        return WebSocketChannel(target)
+    if isinstance(target, remote.Socket):
+        from wirespeed.client.connection.network_channels import SocketChannel
+
+        return SocketChannel(target)
+    return MemoryChannel(target)

@@ -1,0 +1,560 @@
+"""One link to a server, from the client's side: many callers, one stream.
+
+Calls are futures that the server's answers resolve; everything about eras, launching and restarts
+is above (`wirespeed.client.client`).
+"""
+
+cimport cython
+from libc.math cimport INFINITY
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+import logging
+from collections import deque
+from collections.abc import Mapping
+
+import msgspec
+
+from wirespeed._core._simd cimport (
+    WS_DEPTH,
+    WS_OK,
+    WS_ROOT_OBJECT,
+    WS_UTF8,
+    kernels,
+    ws_scan,
+    ws_status,
+)
+from wirespeed._core.envelope cimport (
+    ERROR,
+    FAULT_REQUEST,
+    INVALID,
+    NOTIFICATION,
+    REQUEST,
+    RESULT,
+    Message,
+    method_is,
+    valid_id,
+)
+from wirespeed._core.outbox cimport Outbox
+from wirespeed._core.session cimport Session
+from wirespeed.transport.link cimport Endpoint
+
+from wirespeed.client.results.decode import decode_call_result, decode_legacy_call_result, legacy_form
+from wirespeed.client.results.tools import Progress
+from wirespeed.client.timeouts import timed_out
+from wirespeed.errors import (
+    ConnectionClosed,
+    InvalidResponse,
+    LimitExceeded,
+    RemoteError,
+)
+from wirespeed.protocol import codes
+from wirespeed.protocol.messages import ErrorObject
+from wirespeed.transport.quiet import Quiet
+
+logger = logging.getLogger("wirespeed.client")
+
+cdef object encode = msgspec.json.Encoder().encode
+cdef object decode_error = msgspec.json.Decoder(ErrorObject).decode
+cdef object decode_progress = msgspec.json.Decoder(Progress).decode
+cdef object RAW_TYPES = (bytes, bytearray, memoryview)
+
+cdef enum:
+    MAX_NAMES = 4096
+
+
+@cython.final
+@cython.freelist(64)
+cdef class Waiter:
+    """A call that waits for its answer."""
+
+    def __init__(self):
+        raise TypeError("waiters are made by the connection")
+
+    cdef str what_c(self):
+        """What errors call the request."""
+        return self.method if self.tool is None else f"tool {self.tool}"
+
+
+@cython.final
+cdef class ClientConnection(Endpoint):
+    """A client's end of a link.
+
+    Args:
+        loop: The loop that everything happens on.
+        limits: What the connection may take.
+        owner: Gets ``on_notification(message)``, ``on_bad_line(message)``, ``spawn(work)`` for
+            tasks that end with the client, ``on_link_over()`` (both sides said goodbye, or the
+            stream failed), ``on_link_eof()`` and ``on_link_lost(exc)``.
+        framer: How messages lie in the stream; one a line by default.
+    """
+
+    def __init__(self, loop, limits, owner, framer=None):
+        self.loop = loop
+        self.owner = owner
+        self.wire = self.session = Session(limits=limits, role="client", framer=framer)
+        self.session.batches = True        # what a server of 2025-03-26 may send
+        self.max_depth = limits.max_depth
+        self.meta = b""
+        self.exit_note = ""
+        self.names = {}
+        self.timer_at = INFINITY
+        self.room_waiters = deque()
+        self.quiet = Quiet(logger)
+
+    # -- calls ---------------------------------------------------------------------------------
+
+    def use(self, revision, bytes meta not None):
+        """The handshake is done: the revision, and what every request's ``_meta`` carries."""
+        self.revision = revision
+        self.meta = meta
+        self.session.batches = revision.batches
+
+    cdef Waiter waiter_c(self, str method, object decode, object on_progress, bint cancellable,
+                         double timeout):
+        cdef Waiter waiter
+        cdef double deadline = INFINITY
+        if self.link is None or self.gone:
+            raise self.error()
+        if not timeout > 0:
+            raise timed_out(method, timeout)
+        if self.session.pending.live >= self.session.pending.limit:
+            raise LimitExceeded(
+                f"{self.session.pending.limit} requests wait for their answers already"
+                " (max_outstanding)"
+            )
+        waiter = Waiter.__new__(Waiter)
+        waiter.method = method
+        waiter.decode = decode
+        waiter.on_progress = on_progress
+        waiter.cancellable = cancellable
+        waiter.future = self.loop.create_future()
+        if timeout != INFINITY:
+            deadline = <double> self.loop.time() + timeout
+        waiter.deadline = deadline
+        waiter.limit = timeout
+        waiter.id = self.session.pending.add_c(waiter, deadline)
+        if deadline < self.timer_at:
+            self.arm_c(deadline)
+        return waiter
+
+    cdef int write_meta_c(self, Waiter waiter, bint first, bytes more) except -1:
+        """``"_meta":{...}`` of a request's params, where there is something to say. `more`: JSON
+        text of the caller's own members."""
+        cdef Outbox out = self.session.outbox
+        cdef bytes digits
+        if not self.meta and waiter.on_progress is None and not more:
+            return 0
+        out.text_c(b'"_meta":{' if first else b',"_meta":{')
+        out.text_c(self.meta)
+        if more:
+            if self.meta:
+                out.text_c(b",")
+            out.write_object_c(more)
+        if waiter.on_progress is not None:
+            digits = b'%b"progressToken":%d' % (b"," if self.meta or more else b"", waiter.id)
+            out.text_c(digits)
+        out.text_c(b"}")
+        return 0
+
+    def call_tool(self, str name not None, arguments, double timeout, on_progress,
+                  bytes meta=None):
+        """Start tools/call; a `Waiter` whose future becomes a `CallToolResult`.
+
+        `arguments`: a mapping or struct, JSON text as bytes, or None; TypeError or ValueError for
+        what cannot be sent. `meta`: members of ``_meta`` besides our own, as JSON text without the
+        braces. LimitExceeded when too many requests are outstanding; ConnectionClosed or
+        ChildExited when the link is gone. Nothing is sent then.
+        """
+        cdef Waiter waiter
+        cdef Outbox out
+        cdef object name_json = self.names.get(name)
+        cdef bint sent = False
+        cdef object body
+        if not timeout > 0:
+            raise timed_out(f"tool {name}", timeout)
+        if name_json is None:
+            name_json = encode(name)
+            if len(self.names) < MAX_NAMES:
+                self.names[name] = name_json
+        body = None if arguments is None else arguments_text(arguments, self.max_depth)
+        waiter = self.waiter_c(
+            "tools/call",
+            decode_call_result if self.meta else decode_legacy_call_result,
+            on_progress, True, timeout,
+        )
+        waiter.tool = name
+        if self.meta:
+            # a modern server may answer that the same is to be sent once more (basic/patterns/mrtr)
+            waiter.arguments = body
+        try:
+            out = self.session.open_request_c(waiter.id)
+            out.text_c(b'"method":"tools/call","params":{"name":')
+            out.write_object_c(name_json)
+            if body is not None:
+                out.text_c(b',"arguments":')
+                out.write_object_c(body)
+            self.write_meta_c(waiter, False, meta)
+            out.text_c(b"}")
+            self.session.close_request_c()
+            sent = True
+        finally:
+            if not sent:
+                self.session.abort_request_c(waiter.id)
+        self.link.wrote_c()
+        return waiter
+
+    def request(self, str method not None, bytes params, decode, *, double timeout=INFINITY,
+                on_progress=None, bint cancellable=True, bytes meta=None):
+        """Start any request; a `Waiter` whose future becomes what `decode` makes of the result.
+
+        `params` is the JSON text of an object without ``_meta``, on one line, or None. `meta` and
+        errors as of `call_tool`.
+        """
+        cdef bytes method_json = encode(method)
+        cdef Waiter waiter = self.waiter_c(
+            method,
+            decode if self.revision is None or self.revision.modern else legacy_form(decode),
+            on_progress, cancellable, timeout,
+        )
+        cdef Outbox out
+        cdef bint sent = False
+        try:
+            out = self.session.open_request_c(waiter.id)
+            out.text_c(b'"method":')
+            out.write_object_c(method_json)
+            if params is not None or self.meta or meta or on_progress is not None:
+                params = b"{}" if params is None else params
+                out.text_c(b',"params":')
+                out.write_object_c(params[:len(params) - 1])
+                self.write_meta_c(waiter, len(params) == 2, meta)
+                out.text_c(b"}")
+            self.session.close_request_c()
+            sent = True
+        finally:
+            if not sent:
+                self.session.abort_request_c(waiter.id)
+        self.link.wrote_c()
+        return waiter
+
+    def probe(self):
+        """Send a request that every server answers, if only by an error. Returns the future of
+        the answer; None when no such request can be sent now."""
+        if self.revision is None or not self.usable:
+            return None
+        try:
+            method = "server/discover" if self.revision.modern else "ping"
+            return self.request(method, None, bool, cancellable=False).future
+        except LimitExceeded:
+            return None
+
+    def notify(self, str method not None, bytes params=None):
+        """Send a notification."""
+        if self.link is None or self.gone:
+            raise self.error()
+        self.session.send_notification(method, params)
+        self.link.wrote_c()
+
+    def answer(self, uint64_t ref, bytes result not None):
+        """Answer a request of the server with a result, JSON text. False: it waits no more."""
+        if self.link is None or self.gone or not self.session.result_c(ref, result):
+            return False
+        self.link.wrote_c()
+        return True
+
+    def refuse(self, uint64_t ref, int code, str message not None, data=None):
+        """Answer a request of the server with an error. False: it waits no more."""
+        if self.link is None or self.gone or not self.session.error_c(ref, code, message, data):
+            return False
+        self.link.wrote_c()
+        return True
+
+    def abandon(self, Waiter waiter not None, str reason=None):
+        """Its caller waits no more: tell the server, unless the answer is there already."""
+        if waiter.cancellable and not self.gone:
+            if self.session.cancel(waiter.id, reason) is not None and self.link is not None:
+                self.link.wrote_c()
+        else:
+            self.session.forget(waiter.id)
+
+    def error(self):
+        """What a call fails with now that the link is gone."""
+        if self.lost_error is not None:
+            return type(self.lost_error)(*self.lost_error.args)
+        return ConnectionClosed("the connection is closed")
+
+    # -- back-pressure -------------------------------------------------------------------------
+
+    @property
+    def ready(self):
+        """Whether a request can be sent at once."""
+        return (
+            self.link is not None and not self.gone
+            and self.session.outbox.size < self.session.output_high
+        )
+
+    @property
+    def usable(self):
+        """Whether there is a link that requests can be sent over, now or when it has room."""
+        return self.link is not None and not self.gone
+
+    @property
+    def full(self):
+        """Whether so much is queued that callers should wait (`wait_for_room`)."""
+        return self.session.outbox.size >= self.session.output_high and self.link is not None
+
+    def wait_for_room(self):
+        """A future: the server has read on, or the link is gone. Look at `full` again then."""
+        waiter = self.loop.create_future()
+        self.room_waiters.append(waiter)
+        return waiter
+
+    cpdef object on_drained(self):
+        """Let callers go on in their order, one after another while there is room: many that wait
+        with large requests are not all woken for the few that fit."""
+        while self.room_waiters:
+            waiter = self.room_waiters.popleft()
+            if not waiter.done():          # not cancelled
+                waiter.set_result(None)
+                # behind the caller, which writes when its task goes on
+                self.loop.call_soon(self._more_room)
+                return
+
+    def _more_room(self):
+        if self.room_waiters and not self.full:
+            self.on_drained()
+
+    # -- deadlines -----------------------------------------------------------------------------
+
+    cdef int arm_c(self, double at) except -1:
+        if self.timer is not None:
+            self.timer.cancel()
+        self.timer_at = at
+        self.timer = self.loop.call_at(at, self._expire)
+        return 0
+
+    def _expire(self):
+        cdef Waiter waiter
+        self.timer = None
+        self.timer_at = INFINITY
+        # loops round their clocks: what is due within a millisecond is due
+        for _, waiter in self.session.expire(<double> self.loop.time() + 0.001):
+            if waiter.cancellable and self.link is not None and not self.gone:
+                self.session.send_notification(
+                    "notifications/cancelled",
+                    encode({"requestId": waiter.id, "reason": "timed out"}),
+                )
+                self.link.wrote_c()
+            if not waiter.future.done():
+                waiter.future.set_exception(
+                    timed_out(waiter.what_c(), waiter.limit, self.note_c(waiter))
+                )
+        at = self.session.next_deadline()
+        if at is not None:
+            self.arm_c(at)
+
+    cdef str note_c(self, Waiter waiter):
+        """What else is known about an answer that did not come."""
+        if self.skipped is None or self.skipped_at < waiter.deadline - waiter.limit:
+            return self.exit_note
+        return f"{self.exit_note}; a message of the server was skipped meanwhile: {self.skipped}"
+
+    # -- what the link tells -------------------------------------------------------------------
+
+    cpdef object on_data(self):
+        cdef Message m
+        while True:
+            m = None           # so that the session may use it again
+            m = self.session.next_c()
+            if m is None:
+                if self.session.framer.over and not self.gone:
+                    self.gone = True
+                    self.owner.on_link_over()
+                return
+            try:
+                if m.kind_c == RESULT:
+                    self.resolve_c(m)
+                elif m.kind_c == ERROR or m.kind_c == INVALID:
+                    self.refuse_c(m)
+                elif m.kind_c == NOTIFICATION:
+                    self.notification(m)
+                elif m.kind_c == REQUEST:
+                    self.inbound(m)
+            except Exception:
+                logger.exception("internal error at a message of the server")
+
+    cdef int resolve_c(self, Message m) except -1:
+        cdef Waiter waiter = <Waiter> m.token
+        cdef object result
+        if waiter.future.done():
+            return 0
+        try:
+            result = waiter.decode(m.result)
+        except InvalidResponse as exc:
+            waiter.future.set_exception(exc)
+        except (msgspec.DecodeError, ValueError) as exc:
+            waiter.future.set_exception(
+                InvalidResponse(f"the result of {waiter.method} is not valid: {exc}")
+            )
+        except StopIteration as exc:       # which futures refuse
+            waiter.future.set_exception(RuntimeError(f"decode of {waiter.method} raised {exc!r}"))
+        except Exception as exc:
+            waiter.future.set_exception(exc)
+        else:
+            waiter.future.set_result(result)
+        return 0
+
+    cdef int refuse_c(self, Message m) except -1:
+        """An error response, or something that is no message."""
+        cdef Waiter waiter
+        if m.token is None and self.probing and m.kind_c == ERROR and not valid_id(m):
+            for _, m.token in self.session.fail_all():
+                pass                       # the probe is the only one
+        if m.token is None:
+            if m.kind_c == ERROR:
+                self.quiet.log(
+                    logging.WARNING,
+                    "the server reports an error: %r", bytes(memoryview(m.error)[:500]),
+                )
+            else:
+                if m.fault_c == FAULT_REQUEST and m.reason is not None:
+                    # an answer whose id was not read looks like this, too
+                    self.skipped_at = <double> self.loop.time()
+                    self.skipped = m.reason
+                self.owner.on_bad_line(m)
+            return 0
+        waiter = <Waiter> m.token
+        if waiter.future.done():
+            return 0
+        if m.kind_c == INVALID:
+            waiter.future.set_exception(
+                InvalidResponse(f"the response to {waiter.method} is not valid: {m.reason}")
+            )
+            return 0
+        try:
+            error = decode_error(m.error)
+        except msgspec.DecodeError as exc:
+            waiter.future.set_exception(
+                InvalidResponse(f"the error of {waiter.method} is not valid: {exc}")
+            )
+        else:
+            if error.code == codes.URL_ELICITATION_REQUIRED and self.answerer is not None:
+                self.answerer.required(error.data)
+            waiter.future.set_exception(RemoteError(error.code, error.message, error.data))
+        return 0
+
+    def notification(self, Message m not None):
+        """A notification of the server."""
+        cdef Waiter waiter
+        if m.ref:
+            if m.token is not None:
+                m.token.cancel()       # the server wants its request answered no more
+        elif m.token is not None:
+            waiter = <Waiter> m.token
+            if method_is(m, b'"notifications/progress"', "notifications/progress"):
+                if waiter.on_progress is not None and not waiter.future.done():
+                    self.progress_c(waiter, m)
+            elif waiter.method == "subscriptions/listen":
+                # its end, on stdio; the result that should follow may be missing
+                self.session.forget(waiter.id)
+                if not waiter.future.done():
+                    waiter.future.set_result(None)
+        elif self.answerer is not None and method_is(
+            m, b'"notifications/elicitation/complete"', "notifications/elicitation/complete"
+        ):
+            self.answerer.completed(m)
+        else:
+            self.owner.on_notification(m)
+
+    cdef int progress_c(self, Waiter waiter, Message m) except -1:
+        try:
+            progress = decode_progress(m.params)
+        except msgspec.DecodeError as exc:
+            self.quiet.log(logging.WARNING, "a progress notification is not valid: %s", exc)
+            return 0
+        try:
+            waiter.on_progress(progress.progress, progress.total, progress.message)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:
+            logger.exception("the progress callback of a call failed")
+        return 0
+
+    def inbound(self, Message m not None):
+        """A request of the server, which only legacy ones have (basic/patterns of 2026-07-28:
+        "clients do not send JSON-RPC responses")."""
+        if not self.session.answers_requests:
+            if m.ref:                  # it waited since the handshake
+                self.session.drop_inbound_c(m.ref)
+            if not self.reported:
+                self.reported = True
+                logger.warning(
+                    "the server sends requests (%.100r), which %s does not have:"
+                    " they stay unanswered", m.method, self.revision.version,
+                )
+        elif method_is(m, b'"ping"', "ping") and (
+            self.revision is None or self.probing or not self.revision.modern
+        ):
+            self.session.result_c(m.ref, b"{}")
+        elif self.answerer is None or not self.answerer.asked(m):
+            self.session.error_c(
+                m.ref, codes.METHOD_NOT_FOUND, f"Method not found: {m.method}", None
+            )
+
+    cpdef object on_eof(self):
+        self.owner.on_link_eof()
+
+    cpdef object on_lost(self, exc):
+        if self.answerer is not None:
+            self.answerer.close()
+        self.on_drained()
+        self.owner.on_link_lost(exc)
+
+    def fail(self, exc):
+        """The link is gone for good: every call fails at once with `exc`."""
+        cdef Waiter waiter
+        self.gone = True
+        if self.lost_error is None:
+            self.lost_error = exc
+        if self.answerer is not None:
+            self.answerer.close()
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        for _, waiter in self.session.fail_all():
+            if not waiter.future.done():
+                waiter.future.set_exception(self.error())
+        self.on_drained()
+
+
+cdef bytes arguments_text(object arguments, uint32_t max_depth):
+    """The arguments of a call as the JSON text of an object, on one line."""
+    cdef bytes text
+    cdef ws_scan scan
+    cdef ws_status status
+    if type(arguments) is not dict:
+        if isinstance(arguments, RAW_TYPES):
+            # a copy of what may change before it is sent
+            text = arguments if type(arguments) is bytes else bytes(arguments)
+            if len(text) > 0x7FFFFFFF:
+                raise ValueError("arguments of more than 2 GiB")
+            status = kernels.json(
+                <const uint8_t *> <const char *> text, len(text), max_depth, &scan
+            )
+            if status == WS_DEPTH:
+                raise ValueError(f"the arguments are nested deeper than {max_depth} levels")
+            if status == WS_UTF8:
+                raise ValueError(f"the arguments are not UTF-8 at byte {scan.error_at}")
+            if status != WS_OK:
+                raise ValueError(f"the arguments are not JSON at byte {scan.error_at}")
+            if scan.root != WS_ROOT_OBJECT:
+                raise TypeError("the arguments must be a JSON object")
+            # in JSON a raw newline is only ever white space
+            return text.replace(b"\n", b" ") if b"\n" in text else text
+        if isinstance(arguments, Mapping):
+            arguments = dict(arguments)
+    text = encode(arguments)
+    if text[0] != c"{":
+        raise TypeError(
+            f"arguments must be a mapping, a struct or bytes, not {type(arguments).__name__}"
+        )
+    return text

@@ -1,0 +1,287 @@
+"""Finding out which era a server speaks, and agreeing on a revision.
+
+Source: basic/versioning and basic/transports/stdio ("Backward Compatibility") of 2026-07-28;
+basic/lifecycle of the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wirespeed.client.results.decode import complete
+from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError, WirespeedError
+from wirespeed.protocol import codes
+from wirespeed.protocol.client_capabilities import ANSWERED, declared
+from wirespeed.protocol.messages import DiscoverResult, InitializeResult
+from wirespeed.protocol.revisions import (
+    LATEST_LEGACY,
+    LATEST_MODERN,
+    LEGACY_VERSIONS,
+    META_CLIENT_CAPABILITIES,
+    META_CLIENT_INFO,
+    META_LOG_LEVEL,
+    META_PROTOCOL_VERSION,
+    META_SERVER_INFO,
+    MODERN_VERSIONS,
+    REVISIONS,
+    Revision,
+)
+
+if TYPE_CHECKING:
+    from wirespeed.client.answering.answerer import Answering
+    from wirespeed.client.connection.connection import ClientConnection
+
+encode = msgspec.json.Encoder().encode
+_initialized = msgspec.json.Decoder(InitializeResult).decode
+
+# Errors that only a modern server gives ("recognised modern error" is not enumerated by the
+# specification; these are the codes that it reserves for 2026-07-28).
+MODERN_ERRORS = frozenset(
+    {
+        -32020,  # HeaderMismatch
+        codes.MISSING_CLIENT_CAPABILITY,
+        codes.UNSUPPORTED_PROTOCOL_VERSION,
+    }
+)
+
+
+class _Discovered(DiscoverResult):
+    resultType: str = "complete"  # noqa: N815
+
+
+_discovery = msgspec.json.Decoder(_Discovered).decode
+
+
+def _discovered(data: Any) -> DiscoverResult:
+    result = _discovery(data)
+    complete(result.resultType)
+    return result
+
+
+class VersionMismatch(WirespeedError):
+    """Client and server have no revision in common; ``supported`` is what the server speaks."""
+
+    def __init__(self, text: str, supported: list[str]) -> None:
+        super().__init__(text, supported)
+        self.supported = supported
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class ModernServer(VersionMismatch):
+    """A server refuses ``initialize`` as only a modern one does."""
+
+
+class Agreement(msgspec.Struct):
+    """What the handshake settled."""
+
+    revision: Revision
+    server_info: dict[str, Any] | None
+    capabilities: dict[str, Any]
+    instructions: str | None
+
+
+class Identity(msgspec.Struct):
+    """What a client says of itself.
+
+    Attributes:
+        info: ``clientInfo``.
+        capabilities: What it declares besides what its handlers let it, as the newest revisions
+            write that. Features that need a handler and have none are declared to modern servers
+            alone, whose calls can be answered by hand (`Client.resume`).
+        log_level: The least severe level of log messages to get.
+        answering: The handlers for what servers ask, if there are any.
+    """
+
+    info: dict[str, Any]
+    capabilities: dict[str, Any]
+    log_level: str | None = None
+    answering: Answering | None = None
+
+    def declared(self, version: str) -> dict[str, Any]:
+        """``ClientCapabilities`` for one revision."""
+        own = {} if self.answering is None else self.answering.capabilities
+        if not self.capabilities and not own:
+            return {}
+        full = dict(own)
+        for name, settings in self.capabilities.items():
+            if name in own:
+                full[name] = own[name] | settings
+            elif REVISIONS[version].modern or name not in ANSWERED:
+                full[name] = settings
+        return declared(full, version)
+
+    def meta(self, version: str) -> bytes:
+        """The members that every modern request's ``_meta`` carries, without the braces."""
+        members: dict[str, Any] = {
+            META_PROTOCOL_VERSION: version,
+            META_CLIENT_CAPABILITIES: self.declared(version),
+            META_CLIENT_INFO: self.info,
+        }
+        if self.log_level is not None:
+            members[META_LOG_LEVEL] = self.log_level
+        return encode(members)[1:-1]
+
+
+class FallBack(Exception):
+    """The probe says: a legacy server."""
+
+
+async def modern(
+    connection: ClientConnection, identity: Identity, timeout: float, *, fall_back: bool
+) -> Agreement:
+    """Ask with server/discover. `FallBack` (where asked for) when the server is a legacy one.
+
+    As a probe it is not cancelled on the wire: a legacy server must not get even more that it does
+    not know before ``initialize``. An error without an id can only be about this first request.
+    """
+    version = LATEST_MODERN
+    refused: set[str] = set()
+    for _ in range(len(MODERN_VERSIONS) + 1):
+        connection.use(REVISIONS[version], identity.meta(version))
+        connection.probing = True
+        waiter = connection.request(
+            "server/discover", None, _discovered, timeout=timeout, cancellable=not fall_back
+        )
+        try:
+            result: DiscoverResult = await waiter.future
+        except RemoteError as exc:
+            if exc.code == codes.UNSUPPORTED_PROTOCOL_VERSION:
+                supported = _supported(exc)
+                other = _newest(supported, MODERN_VERSIONS, exclude=version)
+                if other:
+                    version = other
+                    continue
+                if version in supported:
+                    if version not in refused:  # it contradicts itself: ask once more
+                        refused.add(version)
+                        continue
+                    raise VersionMismatch(
+                        f"the server refuses {version}, which it says that it supports", supported
+                    ) from exc
+                if fall_back and _newest(supported, LEGACY_VERSIONS):
+                    raise FallBack from exc
+                raise VersionMismatch(_speaks(supported, MODERN_VERSIONS), supported) from exc
+            if exc.code in MODERN_ERRORS:
+                raise
+            if fall_back:
+                raise FallBack from exc
+            raise VersionMismatch(
+                f"the server speaks no {' or '.join(MODERN_VERSIONS)}: "
+                f"it answered server/discover with {exc}",
+                [],
+            ) from exc
+        except (CallTimeout, InvalidResponse) as exc:
+            if fall_back:
+                raise FallBack from exc
+            raise
+        except BaseException:
+            if waiter.future.cancelled():
+                connection.abandon(waiter)
+            raise
+        finally:
+            connection.probing = False
+        chosen = _newest(result.supportedVersions, MODERN_VERSIONS)
+        if not chosen:
+            if fall_back:
+                raise FallBack
+            supported = result.supportedVersions
+            raise VersionMismatch(_speaks(supported, MODERN_VERSIONS), supported)
+        connection.use(REVISIONS[chosen], identity.meta(chosen))
+        connection.session.answers_requests = False
+        info = result.meta.get(META_SERVER_INFO)
+        return Agreement(
+            REVISIONS[chosen],
+            info if isinstance(info, dict) else None,
+            result.capabilities,
+            result.instructions,
+        )
+    raise VersionMismatch("the server refuses every version it names", [])
+
+
+async def legacy(
+    connection: ClientConnection, identity: Identity, timeout: float, version: str = LATEST_LEGACY
+) -> Agreement:
+    """The initialize handshake. It is never cancelled on the wire.
+
+    A server that refuses with an error that names its versions, instead of offering one (2024-11-05
+    basic/lifecycle, "Error Handling"), is asked once more, for one of them. VersionMismatch: there
+    is none in common. `ModernServer`: it refuses as 2026-07-28 basic/versioning has it.
+    """
+    try:
+        result = await _initialize(connection, identity, timeout, version)
+    except RemoteError as exc:
+        supported = _supported(exc)
+        if not supported and exc.code != codes.UNSUPPORTED_PROTOCOL_VERSION:
+            raise
+        text = _speaks(supported, LEGACY_VERSIONS) + " for initialize"
+        if not supported or _newest(supported, MODERN_VERSIONS):
+            raise ModernServer(text, supported) from exc
+        other = _newest(supported, LEGACY_VERSIONS, exclude=version)
+        if not other:
+            raise VersionMismatch(text, supported) from exc
+        result = await _initialize(connection, identity, timeout, other)
+    if result.protocolVersion not in LEGACY_VERSIONS:
+        raise VersionMismatch(
+            f"the server wants protocol version {result.protocolVersion!r}; "
+            f"this client speaks {', '.join(LEGACY_VERSIONS)}",
+            [result.protocolVersion],
+        )
+    revision = REVISIONS[result.protocolVersion]
+    connection.use(revision, b"")
+    if identity.answering is not None:
+        version = revision.version
+        mine = identity.declared(version)
+        if "tasks" in mine:
+            from wirespeed.client.answering.as_tasks import TaskInbox
+
+            connection.answerer = TaskInbox(connection, identity.answering, mine, version)
+        else:
+            from wirespeed.client.answering.server_requests import Inbox
+
+            connection.answerer = Inbox(connection, identity.answering, mine, version)
+    connection.notify("notifications/initialized")
+    return Agreement(revision, result.serverInfo, result.capabilities, result.instructions)
+
+
+async def _initialize(
+    connection: ClientConnection, identity: Identity, timeout: float, version: str
+) -> InitializeResult:
+    connection.use(REVISIONS[version], b"")
+    connection.session.batches = True  # its answer may come in one: 2025-03-26 is not excluded yet
+    params = {
+        "protocolVersion": version,
+        "capabilities": identity.declared(version),
+        "clientInfo": identity.info,
+    }
+    waiter = connection.request(
+        "initialize", encode(params), _initialized, timeout=timeout, cancellable=False
+    )
+    try:
+        result: InitializeResult = await waiter.future
+    except asyncio.CancelledError:
+        connection.abandon(waiter)
+        raise
+    return result
+
+
+def _speaks(supported: list[str], ours: tuple[str, ...]) -> str:
+    return (
+        f"the server speaks {', '.join(supported) or 'no version it names'}; "
+        f"this client {', '.join(ours)}"
+    )
+
+
+def _supported(exc: RemoteError) -> list[str]:
+    data = exc.data if isinstance(exc.data, dict) else {}
+    supported = data.get("supported")
+    return [v for v in supported if isinstance(v, str)] if isinstance(supported, list) else []
+
+
+def _newest(offered: list[str], ours: tuple[str, ...], exclude: str | None = None) -> str:
+    """The newest of our versions that is offered; "" if none is."""
+    return next((v for v in reversed(ours) if v in offered and v != exclude), "")

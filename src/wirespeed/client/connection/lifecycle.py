@@ -1,0 +1,486 @@
+"""The life of a client's link: opened, lost, explained, opened again, closed.
+
+One `Lifecycle` a client. Everything here happens on the loop's thread. What must outlive a
+cancelled caller (ending a child, starting one again for several callers) runs in tasks of its own,
+and callers wait for those with `asyncio.wait`, which hands on neither their cancellation nor their
+exceptions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Coroutine
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
+
+from wirespeed.client.connection import handshake
+from wirespeed.client.connection.channels import Channel, Target, channel_for
+from wirespeed.client.connection.connection import ClientConnection
+from wirespeed.client.timeouts import shown
+from wirespeed.errors import (
+    ConnectionClosed,
+    InvalidResponse,
+    TransportError,
+    UpgradeRefused,
+    WirespeedError,
+)
+from wirespeed.transport.quiet import Quiet
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed._core.framing.base import Framer
+    from wirespeed.client.connection.handshake import Agreement, Identity
+    from wirespeed.limits import Limits
+
+T = TypeVar("T")
+
+logger = logging.getLogger("wirespeed.client")
+
+Era: TypeAlias = Literal["auto", "legacy", "modern"]
+
+NOT_OPEN = 'the client is not open: use "async with Client(…) as client:", or await client.open()'
+
+# Seconds before the second start in a row; doubled for each further one.
+_RESTART_DELAY = 0.1
+_MAX_RESTART_DELAY = 30.0
+# The same for connections, where many clients may have lost one server in the same moment: all
+# pauses are random, the first is at most this long, and the second starts the doubling.
+_FIRST_RECONNECT = 0.1
+_RECONNECT_DELAY = 0.25
+# Seconds after which a connection counts as a good one, whether or not anything was called.
+_SETTLED = 60.0
+# What a refusal says that may be otherwise soon: request timeout, too early, too many requests.
+_TRY_LATER = (408, 425, 429)
+# Seconds for callbacks of the user that were cancelled by `close`.
+_PATIENCE = 1.0
+
+
+class Host(Protocol):
+    """What a lifecycle needs of its client."""
+
+    @property
+    def listens(self) -> bool:
+        """Whether something is to be heard from the server even while nothing is called."""
+
+    async def started(
+        self, connection: ClientConnection, agreement: Agreement, again: bool
+    ) -> None:
+        """The handshake is done. ``again``: there was a link before this one."""
+
+    def notified(self, message: Message) -> None:
+        """A notification came in that is not about a call."""
+
+    def parted(self, exc: BaseException) -> None:
+        """The link is lost, and is not made again unless somebody asks for it."""
+
+
+class Lifecycle:
+    """One target's links, one after another; at most one at a time."""
+
+    def __init__(
+        self,
+        target: Target,
+        era: Era,
+        identity: Identity,
+        limits: Limits,
+        host: Host,
+        *,
+        handshake_timeout: float,
+        probe_timeout: float,
+    ) -> None:
+        self.target = target
+        self.identity = identity
+        self.live: ClientConnection | None = None  # agreed upon; its link may be lost by now
+        self.agreement: Agreement | None = None
+        self.crashes = 0  # since a call succeeded
+        self._elsewhere = hasattr(target, "address")  # the server is not of our making
+        self._live_since = self._lost_at = 0.0  # the loop's time
+        self._era = era
+        self._limits = limits
+        self._host = host
+        self._handshake_timeout = handshake_timeout
+        self._probe_timeout = probe_timeout
+        # The era is the server's: it is not asked again when the server restarts.
+        self._found: Era | None = None
+        self._started_before = False
+        self._connection: ClientConnection | None = None
+        self._channel: Channel | None = None
+        self._gone: ClientConnection | None = None  # the last one that was lost
+        self._bad_line: str | None = None
+        self._quiet = Quiet(logger)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock: asyncio.Lock | None = None
+        self._starting: asyncio.Future[None] | None = None
+        self._explaining: asyncio.Future[None] | None = None
+        self._reviving: asyncio.Future[None] | None = None
+        self._tasks: set[asyncio.Future[Any]] = set()
+        self._endings: set[asyncio.Future[None]] = set()
+        self._closers: set[asyncio.Future[Any] | None] = set()  # tasks that are in `close`
+
+    # -- for the client --------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Open a link and agree on a revision, unless that is so already."""
+        loop = asyncio.get_running_loop()
+        self.leave_other_loop()
+        if self._loop is None:
+            self._loop = loop
+            self._lock = asyncio.Lock()
+        assert self._lock is not None
+        async with self._lock:
+            if self.live is not None and self.live.usable:
+                return
+            self.live = None
+            await self._drop("the client was opened anew")
+            self.crashes = 0
+            task = self._starting = asyncio.ensure_future(self._start())
+            try:
+                await asyncio.wait((task,))
+            except asyncio.CancelledError:
+                task.cancel()
+                await asyncio.wait((task,))
+                if not task.cancelled() and task.exception() is None:
+                    await self.close()
+                raise
+            finally:
+                self._starting = None
+            if task.cancelled():
+                raise ConnectionClosed("the client was closed while it was being opened")
+            task.result()
+
+    def leave_other_loop(self) -> bool:
+        """Drop what belongs to a loop that was closed before this client was. RuntimeError: the
+        client is open on another loop, which is not closed."""
+        if self._loop is None or self._loop is asyncio.get_running_loop():
+            return False
+        if not self._loop.is_closed():
+            raise RuntimeError("the client is open on another event loop: use and close it there")
+        if self._channel is not None:
+            self._channel.released()
+        self._loop = None
+        self.live = self.agreement = self._connection = self._channel = None
+        self._tasks, self._endings = set(), set()
+        return True
+
+    async def close(self, why: str = "the client was closed") -> None:
+        """End everything; when this returns, nothing is left behind."""
+        me = asyncio.current_task()
+        self._closers.add(me)
+        try:
+            # a callback may close its own client, but does not wait for itself
+            tasks = self._tasks - self._closers
+            if self._starting is not None:
+                tasks.add(self._starting)
+            self.live = self.agreement = None
+            for task in tasks:
+                task.cancel()
+            await self._drop(why)
+            if tasks:
+                await asyncio.wait(tasks, timeout=_PATIENCE)
+        finally:
+            self._closers.discard(me)
+
+    async def ready(self) -> ClientConnection:
+        """The connection, when it is open and has room. A crashed server is started again here,
+        if it may be, and a lost connection made again: once more even when all attempts are used
+        up, for the server may be back. The error that a call fails with is raised."""
+        if self.leave_other_loop():
+            raise ConnectionClosed(
+                "the event loop that the client was opened on is closed: open the client again"
+            )
+        tried = False
+        while True:
+            live = self.live
+            if live is None:
+                raise ConnectionClosed(NOT_OPEN)
+            if live.usable:
+                if not live.full:
+                    return live
+                await live.wait_for_room()
+            elif self._explaining is not None and not self._explaining.done():
+                await asyncio.wait((self._explaining,))
+            elif self._may_revive() or (self._elsewhere and self._restarts() and not tried):
+                tried = True
+                await asyncio.wait((self._revive_soon(live, asked=True),))
+            else:
+                raise live.error()
+
+    def spawn(self, work: Awaitable[T]) -> asyncio.Future[T]:
+        """Run something beside; `close` cancels it, and what it raises is logged."""
+        task: asyncio.Future[T] = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Future[Any]) -> None:
+        self._tasks.discard(task)
+        self._endings.discard(task)
+        if task.cancelled():
+            return
+        exc = task.exception()
+        if isinstance(exc, WirespeedError):
+            logger.warning("%s", exc)
+        elif exc is not None:
+            logger.error("a task of the client failed", exc_info=exc)
+
+    # -- starting --------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        try:
+            agreement = await self._agree()
+            connection = self._connection
+            assert connection is not None  # whoever takes it away cancels this task
+            await self._host.started(connection, agreement, self._started_before)
+            if connection.lost_error is not None:
+                raise connection.error()
+        except BaseException:
+            await self._drop("the client could not be opened")
+            raise
+        self.live, self.agreement = connection, agreement
+        self._found = "modern" if agreement.revision.modern else "legacy"
+        self._live_since = connection.loop.time()
+        self._started_before = True
+
+    async def _agree(self) -> Agreement:
+        """Connect, and find out the era (2026-07-28 basic/transports/stdio, "Backward
+        Compatibility")."""
+        await self._connect()
+        probed = self._channel
+        assert probed is not None
+        if self._era == "legacy":
+            return await self._initialize()
+        if self._era == "modern":
+            return await self._discover(self._handshake_timeout, fall_back=False)
+        if self._found != "legacy":
+            known = self._found == "modern"
+            timeout = self._handshake_timeout if known else self._probe_timeout
+            try:
+                return await self._discover(timeout, fall_back=True)
+            except handshake.FallBack:
+                pass
+            except TransportError:
+                if known or not probed.probe_was_read:
+                    raise
+                # no verdict: some legacy servers exit on an unknown first message
+                await self._drop("the server is started again", revive=True)
+                await self._connect()
+        try:
+            return await self._initialize()
+        except handshake.ModernServer:
+            # it was only slow to answer the probe, or is another server than before
+            return await self._discover(self._handshake_timeout, fall_back=False)
+
+    async def _connect(self) -> None:
+        channel = channel_for(self.target)
+
+        def join(framer: Framer | None) -> ClientConnection:
+            owner = _Owner(self, channel)
+            loop = asyncio.get_running_loop()
+            owner.connection = ClientConnection(loop, self._limits, owner, framer)
+            self._connection = owner.connection
+            return owner.connection
+
+        self._channel, self._connection = channel, None
+        self._bad_line = None
+        await channel.open(join, self._limits)
+
+    async def _discover(self, timeout: float, *, fall_back: bool) -> Agreement:
+        assert self._connection is not None
+        return await self._negotiate(
+            handshake.modern(self._connection, self.identity, timeout, fall_back=fall_back)
+        )
+
+    async def _initialize(self) -> Agreement:
+        assert self._connection is not None
+        return await self._negotiate(
+            handshake.legacy(self._connection, self.identity, self._handshake_timeout)
+        )
+
+    async def _negotiate(self, negotiation: Coroutine[Any, Any, Agreement]) -> Agreement:
+        connection = self._connection
+        try:
+            return await negotiation
+        except ConnectionClosed:
+            # the link went between two requests, and why is still being found out
+            if connection is None or connection is not self._gone or self._explaining is None:
+                raise
+            await asyncio.wait((self._explaining,))
+            raise connection.error() from None
+        except (TimeoutError, InvalidResponse) as exc:
+            if self._channel is None:
+                raise
+            described = await self._channel.failure(self._with_bad_line(f"no handshake: {exc}"))
+            raise type(exc)(str(described)) from exc
+
+    def _with_bad_line(self, reason: str) -> str:
+        if self._bad_line is None:
+            return reason
+        if self._elsewhere and "HTTP/" in self._bad_line[:7]:
+            return f"{reason}; the server speaks HTTP: use ws://"
+        return f"{reason} (it wrote a line that is not a JSON-RPC message: {self._bad_line})"
+
+    # -- losing ----------------------------------------------------------------------------------
+
+    def lost(self, connection: ClientConnection, reason: str) -> None:
+        """The server ended, or its output is closed: everything that waits will fail."""
+        if connection is not self._connection or connection is self._gone:
+            return
+        self._gone = connection
+        connection.gone = True
+        if connection.link is not None and not connection.wire.over:
+            connection.link.close()  # one that is over still says so to the server
+        self._explaining = self.spawn(self._explain(connection, reason))
+
+    async def _explain(self, connection: ClientConnection, reason: str) -> None:
+        channel = self._channel
+        if channel is None or connection is not self._connection:
+            return
+        counters = connection.session.counters
+        if counters["messages_in"] == counters["faults"]:  # nothing but noise
+            reason = self._with_bad_line(reason)
+        try:
+            error = await channel.failure(reason)
+            connection.fail(error)
+        finally:
+            connection.fail(ConnectionClosed(reason))
+        if connection is self.live:
+            self._lost_at = connection.loop.time()
+            if self._elsewhere and self._lost_at - self._live_since >= _SETTLED:
+                self.crashes = 0
+            self.crashes += 1
+            logger.warning("%s", error)
+            if self._host.listens and self._may_revive():
+                self._revive_soon(connection)
+            else:
+                self._host.parted(error)
+        self._end(channel)
+
+    def _restarts(self) -> int:
+        """How many times in a row the target may be started again."""
+        restart: int | None = getattr(self.target, "restart", 0)
+        if restart is not None:
+            return restart
+        if self._found != "modern":
+            return 0  # a new connection would be a new session
+        from wirespeed.client.targets.remote import RECONNECTS
+
+        return RECONNECTS
+
+    def _may_revive(self) -> bool:
+        return 0 < self._restarts() >= self.crashes
+
+    def _revive_soon(self, lost: ClientConnection, asked: bool = False) -> asyncio.Future[None]:
+        if self._reviving is None or self._reviving.done():
+            self._reviving = self.spawn(self._revive(lost, asked))
+        return self._reviving
+
+    async def _revive(self, lost: ClientConnection, asked: bool) -> None:
+        """Start a crashed server again, or connect again, waiting longer each time it fails in a
+        row. ``asked``: somebody waits for it, so that it is tried at least once."""
+        assert self._lock is not None
+        async with self._lock:
+            pause = self._pause(lost.loop.time()) if self._may_revive() else 0.0
+            while self.live is lost and (asked or self._may_revive()):
+                if self._may_revive() and pause > 0:
+                    await asyncio.sleep(pause)
+                asked = False
+                await self._drop("the server is started again", revive=True)
+                try:
+                    await self._start()
+                except WirespeedError as exc:
+                    self.crashes += 1
+                    if _is_final(exc):
+                        self.crashes = max(self.crashes, self._restarts() + 1)
+                    self._lost_at = lost.loop.time()
+                    lost.lost_error = exc
+                    what = "reconnecting" if self._elsewhere else "starting the server again"
+                    then = "giving up"
+                    if self._may_revive():
+                        pause = self._pause(self._lost_at)
+                        then = f"next try in {shown(pause)}"
+                    logger.warning("%s failed: %s; %s", what, exc, then)
+                    if not self._may_revive():
+                        self._host.parted(exc)
+
+    def _pause(self, now: float) -> float:
+        """Seconds to wait before the next start."""
+        doubled = 2.0 ** min(self.crashes - 2, 20)
+        if not self._elsewhere:
+            return min(_RESTART_DELAY * doubled, _MAX_RESTART_DELAY) if self.crashes > 1 else 0.0
+        if self.crashes > 1:
+            longest = min(_RECONNECT_DELAY * doubled, _MAX_RESTART_DELAY)
+            pause = random.uniform(longest / 2, longest)
+        else:
+            pause = random.uniform(0.0, _FIRST_RECONNECT)
+        return pause - (now - self._lost_at)  # time that has passed anyway counts
+
+    # -- ending ----------------------------------------------------------------------------------
+
+    async def _drop(self, why: str, *, revive: bool = False) -> None:
+        """End the link there is, and wait until all that ever was is gone. ``revive``: it is only
+        to make room for the next one, so that what that does not need ends beside it."""
+        connection, channel = self._connection, self._channel
+        self._connection = self._channel = None
+        if connection is not None:
+            connection.fail(ConnectionClosed(why))
+        if channel is not None:
+            channel.hang_up()
+            self._end(channel)
+        if self._endings and not (revive and self._elsewhere):
+            await asyncio.wait(tuple(self._endings))
+
+    def _end(self, channel: Channel) -> None:
+        # in a task: it goes on when the caller is cancelled
+        task = asyncio.ensure_future(channel.close())
+        self._endings.add(task)
+        task.add_done_callback(self._ended)
+
+    def skipped(self, message: Message) -> None:
+        """The server wrote a line that is not a JSON-RPC message."""
+        raw = message.raw
+        text = b"" if raw is None else bytes(memoryview(raw)[:200])
+        line = f"{text!r} ({message.reason})" if text else f"{message.reason}"
+        self._quiet.log(logging.WARNING, "skipped a line that is not a JSON-RPC message: %s", line)
+        if self._bad_line is None:
+            self._bad_line = line
+
+
+class _Owner:
+    """What one connection tells; nothing of an earlier one reaches its successor."""
+
+    __slots__ = ("_channel", "_life", "connection")
+
+    connection: ClientConnection
+
+    def __init__(self, life: Lifecycle, channel: Channel) -> None:
+        self._life = life
+        self._channel = channel
+
+    def on_notification(self, message: Message) -> None:
+        if self._life._connection is self.connection:
+            self._life._host.notified(message)
+
+    def spawn(self, work: Awaitable[T]) -> asyncio.Future[T]:
+        return self._life.spawn(work)
+
+    def on_bad_line(self, message: Message) -> None:
+        self._life.skipped(message)
+
+    def on_link_over(self) -> None:
+        self._life.lost(self.connection, "the server closed the connection")
+
+    def on_link_eof(self) -> None:
+        self._life.lost(self.connection, "the server closed its output")
+
+    def on_link_lost(self, exc: BaseException | None) -> None:
+        self._channel.released()
+        reason = "the connection ended" if exc is None else f"the link to the server broke ({exc})"
+        self._life.lost(self.connection, reason)
+
+
+def _is_final(exc: BaseException) -> bool:
+    """Whether trying again soon cannot help: the server said no, or is not who it should be."""
+    if isinstance(exc, UpgradeRefused):
+        return 400 <= exc.status < 500 and exc.status not in _TRY_LATER
+    return type(exc.__cause__).__name__ == "SSLCertVerificationError"  # without loading ssl

@@ -1,0 +1,297 @@
+"""Channels to servers elsewhere: WebSocket and stream sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from wirespeed.errors import ConnectionLost
+
+if TYPE_CHECKING:
+    from wirespeed._core.framing.websocket import WebSocketFramer
+    from wirespeed.client.connection.channels import Join
+    from wirespeed.client.connection.connection import ClientConnection
+    from wirespeed.client.targets.remote import Socket, WebSocket
+    from wirespeed.limits import Limits
+    from wirespeed.transport.link import Link
+    from wirespeed.transport.net.connect import Connected
+
+logger = logging.getLogger("wirespeed.client")
+
+SUBPROTOCOL = "mcp"
+
+# RFC 6455 section 7.4.1, and the registry that it makes (section 11.7).
+CLOSE_CODES = {
+    1000: "normal closure",
+    1001: "going away",
+    1002: "protocol error",
+    1003: "unsupported data",
+    1005: "no code given",
+    1007: "not UTF-8",
+    1008: "policy violation",
+    1009: "message too big",
+    1010: "an extension is missing",
+    1011: "internal error",
+    1012: "service restart",
+    1013: "try again later",
+    1014: "bad gateway",
+}
+VANISHED = 1006
+
+# Seconds between two allowances for control frames of the server, where no pings are sent.
+_ALLOWANCE = 20.0
+# Seconds until a second look for the answer to a ping: what came while the loop was busy with
+# something else is read only after the timers that are due.
+_SECOND_LOOK = 0.05
+# Seconds of grace for a link to end by itself after its own deadlines.
+_GRACE = 1.0
+
+_warned: set[str] = set()
+_MAX_WARNED = 1000
+
+
+class _Reached(Protocol):
+    """What is known of the target of a connection."""
+
+    @property
+    def where(self) -> str: ...
+
+
+class _Remote:
+    """A channel over a connection that this process made."""
+
+    probe_was_read = True
+
+    def __init__(self, target: _Reached) -> None:
+        self._where = target.where
+        self._connection: ClientConnection | None = None
+        self._connected: Connected | None = None
+        self._released: asyncio.Future[None] | None = None
+
+    def _begin(self, connection: ClientConnection, connected: Connected) -> None:
+        """Join the two. TransportError for what is closed already."""
+        self._connection, self._connected = connection, connected
+        self._released = connection.loop.create_future()
+        try:
+            connected.attach(connection)
+        except BaseException as exc:
+            self.released()
+            if isinstance(exc, OSError):
+                raise ConnectionLost(f"{self._where}: the connection broke ({exc})") from exc
+            raise
+
+    @property
+    def _link(self) -> Link | None:
+        return None if self._connection is None else self._connection.link
+
+    def released(self) -> None:
+        """The link is gone, or will never be: the socket is closed."""
+        connected, self._connected = self._connected, None
+        if connected is not None:
+            with contextlib.suppress(RuntimeError):  # of a loop that is closed
+                connected.close()
+        if self._released is not None and not self._released.done():
+            with contextlib.suppress(RuntimeError):
+                self._released.set_result(None)
+
+    async def _until_released(self, seconds: float) -> None:
+        """Wait for the link to end by itself; after so many seconds it is ended."""
+        if self._released is None:
+            return
+        await asyncio.wait((self._released,), timeout=seconds)
+        if (link := self._link) is not None:
+            link.close()
+
+
+class SocketChannel(_Remote):
+    """A server behind a UNIX or TCP socket, one message a line."""
+
+    def __init__(self, target: Socket) -> None:
+        super().__init__(target)
+        self.target = target
+
+    async def open(self, join: Join, limits: Limits) -> None:
+        """Connect. TransportError says what failed."""
+        from wirespeed.transport.net.connect import connect_stream
+
+        target = self.target
+        connected = await connect_stream(target.address, open_timeout=target.open_timeout)
+        self._begin(join(None), connected)
+
+    def hang_up(self) -> None:
+        """Send what goes without waiting, and close."""
+        if (link := self._link) is not None:
+            link.flush()
+        if (link := self._link) is not None:
+            link.close()
+
+    async def failure(self, reason: str) -> ConnectionLost:
+        """What is known of the end of the stream."""
+        return ConnectionLost(f"{self._where}: {reason}")
+
+    async def close(self) -> None:
+        """Everything is released."""
+        await self._until_released(0.0)
+
+
+class WebSocketChannel(_Remote):
+    """A server behind a WebSocket."""
+
+    subprotocols: tuple[str, ...] = (SUBPROTOCOL,)
+
+    def __init__(self, target: WebSocket) -> None:
+        super().__init__(target)
+        self.target = target
+        self._framer: WebSocketFramer | None = None
+        self._pulse: Pulse | None = None
+        self._silent = False
+
+    async def open(self, join: Join, limits: Limits) -> None:
+        """Connect and upgrade. UpgradeRefused when the server answers with another HTTP status;
+        TransportError says what else failed."""
+        from wirespeed._core.framing.websocket import WebSocketFramer
+        from wirespeed.transport.net.connect import connect_websocket
+
+        target = self.target
+        if target.exposed:
+            _warn_once(target.where)
+        connected = await connect_websocket(
+            target.address,
+            subprotocols=self.subprotocols,
+            headers=target.request_headers(),
+            ssl=target.ssl,
+            compression=target.compression,
+            open_timeout=target.open_timeout,
+            close_timeout=target.close_timeout,
+        )
+        framer = self._framer = WebSocketFramer(
+            "client", max_message=limits.max_message, deflate=connected.extension
+        )
+        connection = join(framer)
+        self._begin(connection, connected)
+        if connection.link is not None:
+            self._pulse = Pulse(connection.link, framer, target, self._on_silence)
+
+    def _on_silence(self) -> None:
+        self._silent = True
+        if (link := self._link) is not None:
+            link.close()
+
+    def released(self) -> None:
+        """The link is gone: nothing is left of it."""
+        if self._pulse is not None:
+            self._pulse.stop()
+        super().released()
+
+    def hang_up(self) -> None:
+        """Say goodbye (1000), behind what is queued, and wait for the server to answer."""
+        if (link := self._link) is not None:
+            link.end(1000, "", self.target.close_timeout)
+
+    async def failure(self, reason: str) -> ConnectionLost:
+        """What is known of the end of the connection: who closed it, with which code, and why."""
+        code: int | None = None
+        said = ""
+        framer = self._framer
+        if self._silent:
+            seconds = self.target.ping_timeout
+            reason, code = f"the server answered no ping within {seconds:g} s", VANISHED
+        elif framer is not None and framer.failure is not None:
+            code, why = framer.failure
+            reason = f"this side closed the connection: {_meaning(code)} ({why})"
+        elif framer is not None and framer.close_code is not None:
+            code = framer.close_code
+            said = framer.close_reason
+            reason = "the server left without a closing frame"
+            if code != VANISHED:
+                reason = f"the server closed the connection: {_meaning(code)}"
+                reason += f" ({said!r})" if said else ""
+        elif self._link is None:
+            reason, code = f"{reason} without a closing frame", VANISHED
+        return ConnectionLost(f"{self._where}: {reason}", code, said)
+
+    async def close(self) -> None:
+        """Wait for the server to answer the closing frame, as long as the target says; then
+        everything is released."""
+        await self._until_released(self.target.close_timeout + _GRACE)
+
+
+class Pulse:
+    """Keep-alive (RFC 6455 section 5.5.2): pings, and a deadline for any sign of life after each.
+
+    Bytes of whatever kind are a sign: a pong may have to wait behind a large message. While we do
+    not read, because the server takes nothing, it is a sign that it takes something.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        framer: WebSocketFramer,
+        target: WebSocket,
+        on_silence: Callable[[], None],
+    ) -> None:
+        self._link = link
+        self._wire = link.endpoint.wire
+        self._framer = framer
+        self._interval = target.ping_interval
+        self._timeout = target.ping_timeout
+        self._on_silence = on_silence
+        self._seen = (0, 0)
+        self._wait(_ALLOWANCE if self._interval is None else self._interval, self._beat)
+
+    def _wait(self, seconds: float, then: Callable[[], None]) -> None:
+        self._timer = self._link.loop.call_later(seconds, then)
+
+    def stop(self) -> None:
+        """No more pings."""
+        self._timer.cancel()
+
+    def _beat(self) -> None:
+        self._framer.allow_control()
+        if self._interval is None:
+            self._wait(_ALLOWANCE, self._beat)
+            return
+        self._seen = (self._wire.bytes_in, self._wire.bytes_out)
+        self._framer.ping()
+        self._wait(self._timeout, self._look)
+        self._link.wrote()
+
+    def _look(self) -> None:
+        if self._alive():
+            self._go_on()
+        else:
+            self._wait(_SECOND_LOOK, self._look_again)
+
+    def _look_again(self) -> None:
+        if self._alive():
+            self._go_on()
+        else:
+            self._on_silence()
+
+    def _alive(self) -> bool:
+        bytes_in, bytes_out = self._seen
+        if self._wire.bytes_in != bytes_in:
+            return True
+        return not self._wire.want_read and self._wire.bytes_out != bytes_out
+
+    def _go_on(self) -> None:
+        assert self._interval is not None
+        self._wait(max(0.0, self._interval - self._timeout), self._beat)
+
+
+def _meaning(code: int) -> str:
+    words = CLOSE_CODES.get(code)
+    return str(code) if words is None else f"{code} {words}"
+
+
+def _warn_once(where: str) -> None:
+    if where not in _warned and len(_warned) < _MAX_WARNED:
+        _warned.add(where)
+        logger.warning(
+            "%s: credentials are sent without encryption; anybody on the way can read them "
+            "(use wss://)",
+            where,
+        )

@@ -1,0 +1,140 @@
+"""Lists that servers give page by page: one way through all of them.
+
+Source: server/utilities/pagination of every revision. Cursors are opaque, ``""`` is one, and only
+an absent ``nextCursor`` is the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+from wirespeed.client.results.decode import ResultDecoder
+from wirespeed.client.results.features import (
+    ListPromptsResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    PromptInfo,
+    ResourceInfo,
+    ResourceTemplateInfo,
+)
+from wirespeed.client.results.tools import ListToolsResult, ToolInfo
+from wirespeed.errors import InvalidResponse, RemoteError
+from wirespeed.protocol import codes
+
+# Pages of one list; more is a server that never ends.
+MAX_PAGES = 10_000
+
+
+class Page(Protocol):
+    """What the results of all lists have."""
+
+    next_cursor: str | None
+    result_type: str
+
+
+P = TypeVar("P", bound=Page)
+T = TypeVar("T")
+
+
+class Listing(Generic[P, T]):
+    """One of the lists: its method, its pages, what lies on them, and what tells items apart."""
+
+    def __init__(
+        self, method: str, page: type[P], items: Callable[[P], list[T]], key: Callable[[T], str]
+    ) -> None:
+        self.method = method
+        self.items = items
+        self.key = key
+        self.decode: ResultDecoder[P] = ResultDecoder(msgspec.json.Decoder(page).decode)
+
+
+TOOLS: Listing[ListToolsResult, ToolInfo] = Listing(
+    "tools/list", ListToolsResult, lambda page: page.tools, lambda tool: tool.name
+)
+PROMPTS: Listing[ListPromptsResult, PromptInfo] = Listing(
+    "prompts/list", ListPromptsResult, lambda page: page.prompts, lambda prompt: prompt.name
+)
+RESOURCES: Listing[ListResourcesResult, ResourceInfo] = Listing(
+    "resources/list",
+    ListResourcesResult,
+    lambda page: page.resources,
+    lambda resource: resource.uri,
+)
+TEMPLATES: Listing[ListResourceTemplatesResult, ResourceTemplateInfo] = Listing(
+    "resources/templates/list",
+    ListResourceTemplatesResult,
+    lambda page: page.resource_templates,
+    lambda template: template.uri_template,
+)
+
+
+def refuses_cursor(exc: RemoteError, cursor: str | None) -> bool:
+    """Whether a server said that it does not know a cursor."""
+    return cursor is not None and exc.code == codes.INVALID_PARAMS
+
+
+async def pages(
+    listing: Listing[P, T], fetch: Callable[[str | None], Awaitable[P]]
+) -> AsyncGenerator[P | None, None]:
+    """The pages, which ``fetch(cursor)`` gets. None: it begins again, and what came is void.
+
+    That is so, once, when a server refuses the cursor that it gave (2026-07-28
+    server/utilities/caching, "Interaction with Pagination"). InvalidResponse: the pages go in a
+    circle, or never end.
+    """
+    cursor: str | None = None
+    seen: set[str] = set()
+    again = False
+    for _ in range(MAX_PAGES):
+        try:
+            page = await fetch(cursor)
+        except RemoteError as exc:
+            if again or not refuses_cursor(exc, cursor):
+                raise
+            again = True
+            cursor = None
+            seen.clear()
+            yield None
+            continue
+        yield page
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+        if cursor in seen:
+            raise InvalidResponse(f"the pages of {listing.method} go in a circle")
+        seen.add(cursor)
+    raise InvalidResponse(f"{listing.method} has more than {MAX_PAGES} pages")
+
+
+async def walk(
+    listing: Listing[P, T], fetch: Callable[[str | None], Awaitable[P]]
+) -> AsyncGenerator[T, None]:
+    """The items of all pages. Where it begins again, what was yielded is not yielded twice."""
+    given: set[str] = set()
+    keys: list[str] = []
+    async with aclosing(pages(listing, fetch)) as all_pages:
+        async for page in all_pages:
+            if page is None:
+                given.update(keys)
+                continue
+            for item in listing.items(page):
+                key = listing.key(item)
+                if key not in given:
+                    keys.append(key)
+                    yield item
+
+
+async def whole(listing: Listing[P, T], fetch: Callable[[str | None], Awaitable[P]]) -> list[T]:
+    """The items of all pages. Where it begins again, the list is that of the second try."""
+    items: list[T] = []
+    async with aclosing(pages(listing, fetch)) as all_pages:
+        async for page in all_pages:
+            if page is None:
+                items.clear()
+            else:
+                items += listing.items(page)
+    return items

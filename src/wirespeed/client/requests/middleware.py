@@ -1,0 +1,163 @@
+"""Middleware of a client: what every request passes on its way out."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+if TYPE_CHECKING:
+    from wirespeed.client.requests.send import Calls, Meta, OnProgress
+    from wirespeed.client.timeouts import Timeout
+
+__all__ = ["ClientMiddleware", "OutboundChain", "OutboundNext", "OutboundRequest", "Passed"]
+
+
+class Passed(dict[str, Any]):
+    """The ``_meta`` of a request that has passed the middleware."""
+
+
+class _Named(msgspec.Struct):
+    name: str | None = None
+    uri: str | None = None
+
+
+_named = msgspec.json.Decoder(_Named).decode
+
+
+class OutboundRequest:
+    """A request of a client, as its middleware sees it.
+
+    Attributes:
+        arguments: Of tools/call, as the caller gave them; may be replaced.
+        params: Of every other method, and of further rounds of a call (basic/patterns/mrtr): the
+            JSON text of the params without ``_meta``, or None; may be replaced.
+        meta: Members of ``_meta`` besides those that the client writes; may be changed.
+        timeout: Seconds; None for no limit, `CLIENT_DEFAULT` for the client's; may be changed.
+    """
+
+    __slots__ = ("_client", "_method", "_name", "arguments", "meta", "params", "timeout")
+
+    def __init__(
+        self,
+        client: Calls,
+        method: str,
+        name: str | None,
+        params: bytes | None,
+        arguments: Any,
+        meta: Mapping[str, Any] | None,
+        timeout: Timeout,
+    ) -> None:
+        self._client = client
+        self._name = name
+        self._method = method
+        self.params = params
+        self.arguments = arguments
+        self.meta: dict[str, Any] = dict(meta or {})
+        self.timeout = timeout
+
+    def __repr__(self) -> str:
+        return f"<OutboundRequest {self.method} {self.name or ''}>"
+
+    @property
+    def method(self) -> str:
+        """The method. It stays what it is: who called waits for the result of this one."""
+        return self._method
+
+    @property
+    def name(self) -> str | None:
+        """The tool, the prompt, or the URI of the resource that it is about, or None."""
+        if self._name is None and self.params is not None:
+            try:
+                found = _named(self.params)
+            except msgspec.DecodeError:  # of another type, in a method of an extension
+                return None
+            self._name = found.name or found.uri
+        return self._name
+
+    @property
+    def protocol_version(self) -> str | None:
+        """The revision agreed on; None before that."""
+        agreement = self._client._life.agreement
+        return None if agreement is None else agreement.revision.version
+
+
+OutboundNext: TypeAlias = Callable[[OutboundRequest], Awaitable[Any]]
+ClientMiddleware: TypeAlias = Callable[[OutboundRequest, OutboundNext], Awaitable[Any]]
+"""A middleware of a client: an ``async`` function of the request and of what comes next."""
+
+
+class OutboundChain:
+    """The middleware of one client, outermost first.
+
+    TypeError: one of them cannot be called.
+    """
+
+    __slots__ = ("_links",)
+
+    def __init__(self, links: Iterable[ClientMiddleware]) -> None:
+        self._links = tuple(links)
+        for link in self._links:
+            if not callable(link):
+                raise TypeError(f"a middleware must be callable, not {type(link).__name__}")
+
+    def with_outermost(self, link: ClientMiddleware) -> OutboundChain:
+        """The same with one more around it."""
+        return OutboundChain((link, *self._links))
+
+    async def call_tool(
+        self,
+        client: Calls,
+        name: str,
+        arguments: Any,
+        timeout: Timeout,
+        on_progress: OnProgress | None,
+        meta: Meta | None,
+    ) -> Any:
+        """Pass a call of a tool on."""
+
+        async def send(request: OutboundRequest) -> Any:
+            return await client.call_tool(
+                name,
+                request.arguments,
+                timeout=request.timeout,
+                on_progress=on_progress,
+                meta=Passed(request.meta),
+            )
+
+        request = OutboundRequest(client, "tools/call", name, None, arguments, meta, timeout)
+        return await self._step(0, send)(request)
+
+    async def call(
+        self,
+        client: Calls,
+        method: str,
+        params: bytes | None,
+        decode: Callable[[Any], Any],
+        timeout: Timeout,
+        on_progress: OnProgress | None,
+        meta: Meta | None,
+    ) -> Any:
+        """Pass any other request on."""
+
+        async def send(request: OutboundRequest) -> Any:
+            return await client._call(
+                method, request.params, decode, request.timeout, on_progress, Passed(request.meta)
+            )
+
+        request = OutboundRequest(client, method, None, params, None, meta, timeout)
+        return await self._step(0, send)(request)
+
+    async def run(self, request: OutboundRequest, send: OutboundNext) -> Any:
+        """Pass a request on; ``send`` sends what comes out of it."""
+        return await self._step(0, send)(request)
+
+    def _step(self, at: int, send: OutboundNext) -> OutboundNext:
+        if at == len(self._links):
+            return send
+
+        def call_next(request: OutboundRequest) -> Awaitable[Any]:
+            return self._links[at](request, self._step(at + 1, send))
+
+        return call_next

@@ -1,0 +1,392 @@
+"""Calls of several rounds: the server asks for input, and the client repeats the call with it.
+
+Source: basic/patterns/mrtr of 2026-07-28. The request of each round is complete and has its own id,
+so that another server process may answer the next round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from wirespeed.client.requests.send import Calls, Request, meta_text, rising
+from wirespeed.client.results.decode import Unfinished
+from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, timed_out
+from wirespeed.errors import (
+    CallTimeout,
+    ConnectionClosed,
+    InputNeeded,
+    InvalidResponse,
+    LimitExceeded,
+    ProtocolError,
+)
+
+if TYPE_CHECKING:
+    from wirespeed.client.answering.answerer import Answering, Question
+    from wirespeed.client.connection.handshake import Identity
+
+__all__ = ["MAX_ROUNDS", "AskedInput", "Paused", "Rounds", "end_handlers", "refuse_many"]
+
+INPUT_REQUIRED = "input_required"
+
+# The most rounds of one call, by default.
+MAX_ROUNDS = 10
+# The most questions in one result.
+MAX_INPUT_REQUESTS = 1000
+# Seconds before the second of two rounds without questions, doubled for each further round.
+FIRST_PAUSE = 0.05
+LONGEST_PAUSE = 2.0
+# Seconds that cancelled handlers have to end.
+HANDLER_GRACE = 1.0
+
+encode = msgspec.json.Encoder().encode
+_members = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class AskedInput(msgspec.Struct):
+    """One of the ``inputRequests`` of a result or a task."""
+
+    method: str
+    params: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _InputRequired(msgspec.Struct, rename="camel"):
+    input_requests: dict[str, AskedInput] | None = None
+    request_state: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Named(msgspec.Struct):
+    name: str
+
+
+_named = msgspec.json.Decoder(_Named).decode
+_input_required = msgspec.json.Decoder(_InputRequired).decode
+
+
+class _Asked(msgspec.Struct):
+    """What one answer asks for. ``state`` is JSON text, which is echoed byte for byte."""
+
+    questions: dict[str, Question] | None
+    state: bytes | None
+
+    def params(self, request: Request, answers: Mapping[str, bytes]) -> bytes:
+        """The params of the next round: those of the first round, and the answers of this one."""
+        parts = [request.params[1:-1].strip()]
+        if self.questions is not None:
+            members = b",".join(encode(key) + b":" + text for key, text in answers.items())
+            parts.append(b'"inputResponses":{' + members + b"}")
+        if self.state is not None:
+            parts.append(b'"requestState":' + self.state)
+        return b"{" + b",".join(part for part in parts if part) + b"}"
+
+
+class Paused(Protocol):
+    """The call or task that an `InputNeeded` interrupted."""
+
+    @property
+    def questions(self) -> Mapping[str, Question]:
+        """The open questions."""
+
+    @property
+    def tool(self) -> str | None:
+        """The tool whose result is checked; None for other requests, and if the task checks it."""
+
+    async def go_on(self, client: Any, answers: Mapping[str, bytes], limit: float) -> Any:
+        """The result, with these answers, within so many seconds."""
+
+
+class _PausedCall(msgspec.Struct):
+    """A request that is repeated."""
+
+    request: Request
+    asked: _Asked
+
+    @property
+    def questions(self) -> Mapping[str, Question]:
+        return self.asked.questions or {}
+
+    @property
+    def tool(self) -> str | None:
+        return _named(self.request.params).name if self.request.method == "tools/call" else None
+
+    async def go_on(self, client: Rounds, answers: Mapping[str, bytes], limit: float) -> Any:
+        until = client._until(limit)
+        request = msgspec.structs.replace(self.request, until=until, limit=limit)
+        return await client._within(request, client._again(request, self.asked, answers))
+
+
+class Rounds(Calls):
+    """The part of a client that drives calls of several rounds."""
+
+    max_rounds: int
+    _identity: Identity
+
+    async def resume(
+        self,
+        needed: InputNeeded,
+        answers: Mapping[str, Any] | None = None,
+        *,
+        timeout: Timeout = CLIENT_DEFAULT,
+    ) -> Any:
+        """Continue a call or a task that failed with `InputNeeded`, and wait for its result.
+
+        This is possible until the server refuses its ``state`` as expired. If you cannot keep the
+        exception, send ``inputResponses`` and ``requestState`` yourself, with `request`.
+
+        Args:
+            needed: The exception.
+            answers: What handlers would return, by the keys of ``needed.requests``: `Accept`,
+                "decline", `SampleResult`, a list of roots … The server may ask again for a key that
+                is left out.
+            timeout: Seconds from now on, as of `call_tool`.
+
+        Raises:
+            TypeError, ValueError: An answer does not fit its request; nothing was sent.
+            InputNeeded: The server asks again, and the client has no handler for it.
+            WirespeedError: As of `call_tool`.
+        """
+        from wirespeed.client.answering.answerer import answer_text
+
+        paused: Paused | None = needed._call
+        if paused is None:
+            raise ValueError("this InputNeeded belongs to no call")
+        questions = paused.questions
+        texts: dict[str, bytes] = {}
+        for key, answer in ({} if answers is None else answers).items():
+            if key not in questions:
+                raise ValueError(f"the server does not ask for {key!r}")
+            texts[key] = answer_text(questions[key], answer)
+        limit = self._seconds(timeout)
+        until = self._until(limit)
+        result = await paused.go_on(self, texts, limit)
+        name = paused.tool
+        checks = self._checks
+        if checks is not None and name is not None:
+            check = await checks.of(name, until)
+            if check is not None:
+                await checks.verify(name, check, result, until)
+        return result
+
+    async def _finish(self, request: Request, answer: Unfinished) -> Any:
+        if answer.result_type != INPUT_REQUIRED or not self._agreed.revision.modern:
+            return await super()._finish(request, answer)
+        return await self._within(request, self._drive(request, answer))
+
+    async def _within(self, request: Request, work: Any) -> Any:
+        """Apply the time limit of a call to all of its rounds."""
+        try:
+            async with asyncio.timeout_at(None if request.until == math.inf else request.until):
+                return await work
+        except TimeoutError as exc:
+            if isinstance(exc, CallTimeout) and self._seconds_until(request.until) > 0:
+                raise
+            raise timed_out(request.what, request.limit) from None
+
+    async def _drive(self, request: Request, answer: Unfinished) -> Any:
+        """Answer and repeat the request as long as the server asks for input."""
+        answering = self._identity.answering
+        idle = 0
+        for _ in range(self.max_rounds):
+            asked = self._asked(answer)
+            answers: dict[str, bytes] = {}
+            if asked.questions:
+                idle = 0
+                for question in asked.questions.values():
+                    if answering is None or not answering.can(question):
+                        raise _needed("there is no handler for what it asks", request, asked)
+                assert answering is not None
+                answers = await self._answer_all(answering, asked.questions)
+            else:
+                await asyncio.sleep(_pause(idle))
+                idle += 1
+            result = await self._send_again(request, asked.params(request, answers))
+            if not isinstance(result, Unfinished):
+                return result
+            if result.result_type != INPUT_REQUIRED:
+                return await self._finish(request, result)
+            answer = result
+        text = f"max_rounds of {self.max_rounds} are used up"
+        raise _needed(text, request, self._asked(answer))
+
+    async def _again(self, request: Request, asked: _Asked, answers: Mapping[str, bytes]) -> Any:
+        """One round with the given answers, then the rounds that the client drives."""
+        result = await self._send_again(request, asked.params(request, answers))
+        return await self._finish(request, result) if isinstance(result, Unfinished) else result
+
+    async def _send_again(self, request: Request, params: bytes) -> Any:
+        """One round: the result, or an `Unfinished` one. Each round passes the middleware as a
+        request; the middleware call of the whole call is around all of its rounds."""
+        request = msgspec.structs.replace(request, params=params)
+        through = self._outgoing
+        if through is None:
+            return await self._send_once(request)
+        from wirespeed.client.requests.middleware import OutboundRequest
+
+        asks: tuple[InputNeeded, Unfinished] | None = None
+
+        async def send(passed: OutboundRequest) -> Any:
+            nonlocal asks
+            until = self._until(self._seconds(passed.timeout))
+            changed = msgspec.structs.replace(
+                request,
+                params=b"{}" if passed.params is None else passed.params,
+                meta=meta_text(passed.meta),
+                until=min(until, request.until),
+            )
+            result = await self._send_once(changed)
+            if not isinstance(result, Unfinished):
+                return result
+            if result.result_type != INPUT_REQUIRED:
+                return await self._finish(request, result)
+            # middleware gets a result, or an exception that names the questions
+            needed = _needed("there is another round", request, self._asked(result))
+            asks = needed, result
+            raise needed
+
+        meta = None if request.meta is None else _members(b"{" + request.meta + b"}")
+        outbound = OutboundRequest(
+            self, request.method, None, params, None, meta, self._rest(request.until)
+        )
+        try:
+            return await through.run(outbound, send)
+        except InputNeeded as exc:
+            if asks is None or exc is not asks[0]:
+                raise
+            return asks[1]
+
+    async def _send_once(self, request: Request, *, further: bool = True) -> Any:
+        """Send a request without middleware: the result, or an `Unfinished` one. ``further``: not
+        the first round."""
+        left = self._seconds_until(request.until)
+        connection, left = await self._ready(request.what, left)
+        revision = connection.revision
+        if further and (revision is None or not revision.modern):
+            raise InvalidResponse("the server that asked for input now speaks a legacy revision")
+        waiter = connection.request(
+            request.method,
+            request.params,
+            request.decode,
+            timeout=left,
+            on_progress=None if request.on_progress is None else rising(request.on_progress),
+            meta=request.meta,
+        )
+        try:
+            result = await waiter.future
+        except asyncio.CancelledError:
+            if waiter.future.cancelled():
+                connection.abandon(waiter)
+            elif request.method == "tools/call":
+                self._unwanted(waiter.future)
+            raise
+        self._life.crashes = 0
+        return result
+
+    def _asked(self, answer: Unfinished) -> _Asked:
+        """What an answer asks for. InvalidResponse: it is malformed, or was not declared."""
+        try:
+            result = _input_required(answer.text)
+        except (msgspec.DecodeError, RecursionError) as exc:
+            raise InvalidResponse(f"what the server asks for is not valid: {exc}") from exc
+        state: bytes | None = bytes(result.request_state).strip()
+        if state == b"null":
+            state = None
+        elif state[:1] != b'"':  # type: ignore[index]
+            raise InvalidResponse("requestState is not a string")
+        if result.input_requests is None:
+            if state is None:
+                raise InvalidResponse(
+                    "the result has resultType 'input_required', but neither inputRequests nor"
+                    " requestState"
+                )
+            return _Asked(None, state)
+        refuse_many(len(result.input_requests))
+        return _Asked(self._questions(result.input_requests), state)
+
+    def _questions(self, requests: Mapping[str, AskedInput]) -> dict[str, Question]:
+        """The questions in ``inputRequests``. InvalidResponse: the client did not declare that it
+        can be asked one of them."""
+        from wirespeed.client.answering.answerer import question_of
+
+        version = self._agreed.revision.version
+        capabilities = self._identity.declared(version)
+        questions: dict[str, Question] = {}
+        for key, one in requests.items():
+            params = None if bytes(one.params) == b"null" else one.params
+            try:
+                questions[key] = question_of(one.method, params, capabilities, version)
+            except ProtocolError as exc:
+                raise InvalidResponse(
+                    f"the server asks for something that is not allowed ({key}): {exc.message}"
+                ) from None
+        return questions
+
+    async def _answer_all(
+        self, answering: Answering, questions: Mapping[str, Question]
+    ) -> dict[str, bytes]:
+        """Run the handlers of all questions at once. The first failure cancels the others."""
+        tasks = {
+            self._life.spawn(_outcome(answering, question)): key
+            for key, question in questions.items()
+        }
+        answers = dict.fromkeys(questions, b"")
+        waiting: set[asyncio.Future[bytes | Exception]] = set(tasks)
+        try:
+            while waiting:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    if task.cancelled():
+                        raise ConnectionClosed("the client was closed")
+                    outcome = task.result()
+                    if isinstance(outcome, Exception):
+                        raise outcome
+                    answers[tasks[task]] = outcome
+        finally:
+            await end_handlers(waiting)
+        return answers
+
+
+async def _outcome(answering: Answering, question: Question) -> bytes | Exception:
+    try:
+        return await answering.answer(question)
+    except Exception as exc:
+        return exc
+
+
+def refuse_many(count: int) -> None:
+    """LimitExceeded: so many questions at once are too many."""
+    if count > MAX_INPUT_REQUESTS:
+        raise LimitExceeded(
+            f"the server asks for {count} things at once (the limit is {MAX_INPUT_REQUESTS})"
+        )
+
+
+async def end_handlers(tasks: Collection[asyncio.Future[Any]]) -> None:
+    """Cancel handlers, and wait a moment for their cleanup."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=HANDLER_GRACE)
+
+
+def _needed(why: str, request: Request, asked: _Asked) -> InputNeeded:
+    import json  # whose strings may hold what UTF-8 cannot
+
+    requests = {key: question.request for key, question in (asked.questions or {}).items()}
+    state = None if asked.state is None else json.loads(asked.state)
+    return InputNeeded(
+        f"the server wants input for {request.method}: {why}",
+        requests,
+        state,
+        _PausedCall(request, asked),
+    )
+
+
+def _pause(idle: int) -> float:
+    """Seconds before a round that brings the server nothing new."""
+    longest: float = min(FIRST_PAUSE * 2.0 ** min(idle, 20), LONGEST_PAUSE)
+    return random.uniform(longest / 2, longest)

@@ -1,0 +1,236 @@
+"""Results as they come, made into typed ones.
+
+``resultType``, ``ttlMs`` and ``cacheScope`` are members of 2026-07-28 (basic, "resultType";
+server/utilities/caching). A result of an older revision may have members of these names, which mean
+nothing: results are open, and unknown members are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from wirespeed.client.results.features import Discovery
+from wirespeed.errors import InvalidResponse
+from wirespeed.protocol.blocks import Block, UnknownContent
+from wirespeed.protocol.results import (
+    CallToolResult,
+    Completion,
+    GetPromptResult,
+    PromptMessage,
+    ReadResourceResult,
+    Role,
+)
+
+__all__ = [
+    "ResultDecoder",
+    "Unfinished",
+    "complete",
+    "decode_call_result",
+    "decode_completion",
+    "decode_discovery",
+    "decode_legacy_call_result",
+    "decode_prompt_result",
+    "decode_read_result",
+    "legacy_form",
+]
+
+T = TypeVar("T")
+
+_HINTS = ("ttlMs", "cacheScope")
+_LATER = ("resultType", *_HINTS)
+_KNOWN = frozenset({"text", "image", "audio", "resource", "resource_link"})
+
+_encode = msgspec.json.Encoder().encode
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class Unfinished(msgspec.Struct):
+    """A result that is none yet: ``input_required`` (2026-07-28 basic/patterns/mrtr), or what an
+    extension has of its own.
+
+    Attributes:
+        result_type: ``resultType`` of the result.
+        text: The JSON text of the result.
+    """
+
+    result_type: str
+    text: bytes
+
+
+class _Kind(msgspec.Struct, rename="camel"):
+    result_type: str = "complete"
+
+
+_kind = msgspec.json.Decoder(_Kind).decode
+
+
+def complete(result_type: str) -> None:
+    """InvalidResponse unless a result is complete (2026-07-28 basic, "resultType": a value that
+    was not negotiated makes the response invalid; an absent one is complete)."""
+    if result_type != "complete":
+        raise InvalidResponse(
+            f"the result has resultType {result_type!r}, which was not negotiated"
+        )
+
+
+def _without(data: Any, names: tuple[str, ...]) -> bytes | None:
+    """The JSON text of a result without these members; None if it has none of them."""
+    members = _members(data)
+    if not any(name in members for name in names):
+        return None
+    return _encode({name: text for name, text in members.items() if name not in names})
+
+
+class ResultDecoder(Generic[T]):
+    """Makes a result of JSON text, as servers of 2026-07-28 send it; `legacy`, as older ones do.
+    Hints about caching that are malformed count as absent.
+
+    Args:
+        decode: Makes something with a ``result_type`` of JSON text.
+        take: What callers get of it.
+        rounds: The method may be answered with a result that is `Unfinished`; for other methods
+            that is InvalidResponse.
+    """
+
+    __slots__ = ("_decode", "_rounds", "_take")
+
+    def __init__(
+        self,
+        decode: Callable[[Any], Any],
+        take: Callable[[Any], T] | None = None,
+        *,
+        rounds: bool = False,
+    ) -> None:
+        self._decode = decode
+        self._take = take
+        self._rounds = rounds
+
+    def __call__(self, data: Any) -> T | Unfinished:
+        try:
+            result = self._decode(data)
+        except msgspec.ValidationError:
+            kind = _kind(data).result_type
+            if kind == "complete":
+                bare = _without(data, _HINTS)
+                if bare is None:
+                    raise
+                return self._taken(self._decode(bare))
+        else:
+            kind = result.result_type
+            if kind == "complete":
+                return self._taken(result)
+        if not self._rounds:
+            complete(kind)
+        return Unfinished(kind, bytes(data))
+
+    def legacy(self, data: Any) -> T:
+        """The result of a server of 2025-11-25 or before."""
+        bare = _without(data, _LATER)
+        return self._taken(self._decode(data if bare is None else bare))
+
+    def _taken(self, result: Any) -> T:
+        taken: T = result if self._take is None else self._take(result)
+        return taken
+
+
+def legacy_form(decode: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The decoder for what servers of 2025-11-25 and before send instead."""
+    if decode is decode_call_result:
+        return decode_legacy_call_result
+    form: Callable[[Any], Any] = getattr(decode, "legacy", decode)
+    return form
+
+
+# -- content --------------------------------------------------------------------------------------
+
+
+def known_or_not(block: dict[str, Any]) -> Any:
+    """A content block; `UnknownContent` if this version does not know its type."""
+    kind = block.get("type", "")
+    if isinstance(kind, str) and kind not in _KNOWN:
+        return UnknownContent(block)
+    return msgspec.convert(block, Block)
+
+
+# -- tools ----------------------------------------------------------------------------------------
+
+
+class _Loose(msgspec.Struct, rename="camel"):
+    content: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    structured_content: Any = msgspec.UNSET
+    is_error: bool = False
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+
+_strict = msgspec.json.Decoder(CallToolResult).decode
+_loose = msgspec.json.Decoder(_Loose).decode
+
+
+def _one_by_one(data: Any) -> CallToolResult:
+    result = _loose(data)
+    blocks = [known_or_not(block) for block in result.content]
+    return CallToolResult(blocks, result.structured_content, result.is_error, result.meta)
+
+
+def decode_call_result(data: Any) -> CallToolResult | Unfinished:
+    """The result of tools/call. Blocks of unknown types become `UnknownContent`."""
+    try:
+        result = _strict(data)
+    except msgspec.ValidationError:
+        kind = _kind(data).result_type
+        return _one_by_one(data) if kind == "complete" else Unfinished(kind, bytes(data))
+    if result.result_type != "complete":
+        return Unfinished(result.result_type, bytes(data))
+    return result
+
+
+def decode_legacy_call_result(data: Any) -> CallToolResult:
+    """The same of a server of 2025-11-25 or before."""
+    try:
+        result = _strict(data)
+    except msgspec.ValidationError:
+        return _one_by_one(data)
+    result.result_type = "complete"
+    return result
+
+
+# -- the other methods ----------------------------------------------------------------------------
+
+
+class _Message(msgspec.Struct):
+    role: Role
+    content: dict[str, Any]
+
+
+class _GetPrompt(msgspec.Struct, rename="camel"):
+    messages: list[_Message]
+    description: str | None = None
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+    result_type: str = "complete"
+
+
+def _prompt_of(result: _GetPrompt) -> GetPromptResult:
+    messages = [PromptMessage(one.role, known_or_not(one.content)) for one in result.messages]
+    return GetPromptResult(messages, result.description, result.meta)
+
+
+class _Complete(msgspec.Struct, rename="camel"):
+    completion: Completion
+    result_type: str = "complete"
+
+
+def _completion_of(result: _Complete) -> Completion:
+    return result.completion
+
+
+decode_read_result: ResultDecoder[ReadResourceResult] = ResultDecoder(
+    msgspec.json.Decoder(ReadResourceResult).decode, rounds=True
+)
+decode_prompt_result = ResultDecoder(
+    msgspec.json.Decoder(_GetPrompt).decode, _prompt_of, rounds=True
+)
+decode_completion = ResultDecoder(msgspec.json.Decoder(_Complete).decode, _completion_of)
+decode_discovery: ResultDecoder[Discovery] = ResultDecoder(msgspec.json.Decoder(Discovery).decode)

@@ -1,0 +1,446 @@
+"""What a client tells those who asked to be told: logs, lists that changed, resources that did."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import math
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wirespeed.client.cache import ResponseCache
+from wirespeed.client.callback_queue import InTurn, finish
+from wirespeed.client.connection.lifecycle import NOT_OPEN
+from wirespeed.client.requests.send import Meta, any_result, encode
+from wirespeed.client.results.tools import LogMessage
+from wirespeed.client.subscriptions.events import (
+    Event,
+    ResourceUpdated,
+    SubscriptionFilter,
+    kind_of,
+)
+from wirespeed.client.subscriptions.resource_subscriptions import turn
+from wirespeed.client.subscriptions.router import Feed, Hub, NotHonoured, declares
+from wirespeed.client.timeouts import Timeout
+from wirespeed.errors import (
+    CallTimeout,
+    ConnectionClosed,
+    InvalidResponse,
+    RemoteError,
+    TransportError,
+)
+from wirespeed.transport.quiet import Quiet
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.client.connection.connection import ClientConnection, Waiter
+    from wirespeed.client.connection.handshake import Agreement, Identity
+    from wirespeed.client.connection.lifecycle import Lifecycle
+
+logger = logging.getLogger("wirespeed.client")
+
+_log = msgspec.json.Decoder(LogMessage).decode
+
+Callback = Callable[[Any], object]
+
+
+# A server that ends what the consumers listen to is asked again, so many times in a row, after
+# seconds that double each time; one that tells for a while is asked anew.
+_LISTENS = 10
+_LISTEN_DELAY = 0.25
+_MAX_LISTEN_DELAY = 30.0
+_SETTLED = 10.0
+# The same for a list that changed and cannot be got.
+_FETCHES = 5
+_FETCH_DELAY = 0.25
+# Seconds between two requests for a list that keeps changing, doubled each time.
+_FIRST_GAP = 0.05
+_LONGEST_GAP = 5.0
+
+
+class Watch:
+    """Somebody who gets a list anew whenever it changes."""
+
+    def __init__(
+        self, news: News, kind: str, callback: Callback, fetch: Callable[[], Awaitable[list[Any]]]
+    ) -> None:
+        self._news = news
+        self._kind = kind
+        self._callback = callback
+        self._fetch = fetch
+        self._stale = False
+        self._fetching: asyncio.Future[None] | None = None
+        self._gap = 0.0
+        self._next_at = -math.inf  # the loop's time of the next request, at the earliest
+
+    def changed(self) -> None:
+        """Get the new list: one request at a time, so that lists come in order, and once for
+        changes in a row. While changes keep coming, as from a server that announces one with each
+        list, the gap between two requests grows."""
+        self._stale = True
+        if self._fetching is None or self._fetching.done():
+            self._fetching = self._news.life.spawn(self._work())
+
+    async def _work(self) -> None:
+        failed = 0
+        now = asyncio.get_running_loop().time
+        while self._stale:
+            if (pause := self._next_at - now()) > 0:
+                await asyncio.sleep(pause)
+            began = now()
+            quiet = began - self._next_at > max(self._gap, _FIRST_GAP)
+            self._gap = 0.0 if quiet else min(max(_FIRST_GAP, 2 * self._gap), _LONGEST_GAP)
+            self._stale = False
+            crashes = self._news.life.crashes
+            try:
+                items = await self._fetch()
+            except (ConnectionClosed, TransportError):
+                return  # with the next connection all lists are got anew
+            except Exception as exc:
+                failed += 1
+                logger.warning("the list of %s changed, and cannot be got: %s", self._kind, exc)
+                if failed < _FETCHES:
+                    self._stale = True
+                    await asyncio.sleep(_FETCH_DELAY * 2.0 ** (failed - 1))
+                continue
+            failed = 0
+            self._next_at = now() + self._gap
+            # only what the user asks for proves the server well
+            self._news.life.crashes = crashes
+            await self._tell(items)
+
+    async def _tell(self, items: list[Any]) -> None:
+        name = f"on_{self._kind}_changed"
+        try:
+            outcome = self._callback(items)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:
+            logger.exception("%s failed", name)
+        else:
+            if inspect.isawaitable(outcome):
+                await finish(outcome, name)
+
+
+class Consumers(msgspec.Struct, kw_only=True):
+    """The callbacks of a client, and how lists are got for them."""
+
+    on_log: Callback | None = None
+    on_resource_updated: Callback | None = None
+    lists: dict[str, tuple[Callback | None, Callable[[], Awaitable[list[Any]]]]] = {}
+
+
+class News:
+    """The consumers of one client, and what its lifecycle tells the rest of it.
+
+    Consumers of changes share one subscription (2026-07-28: one subscriptions/listen, which asks
+    for what has a consumer; when that changes, a new one takes the place of the old one).
+    """
+
+    life: Lifecycle
+
+    def __init__(
+        self,
+        hub: Hub,
+        cache: ResponseCache | None,
+        identity: Identity,
+        consumers: Consumers,
+        handshake_timeout: float,
+    ) -> None:
+        self._hub = hub
+        self._cache = cache
+        self._identity = identity
+        self._handshake_timeout = handshake_timeout
+        self._on_log = self._callback(consumers.on_log, "on_log")
+        self._on_updated = self._callback(
+            consumers.on_resource_updated, "on_resource_updated", once=True
+        )
+        self.watches = {
+            kind: Watch(self, kind, callback, fetch)
+            for kind, (callback, fetch) in consumers.lists.items()
+            if callback is not None
+        }
+        self._uris: dict[str, None] = {}  # subscribed to, in order
+        self._asked: dict[str, None] = {}  # about to be
+        self._lock = asyncio.Lock()
+        self._quiet = Quiet(logger)
+        self.current = _Shared(self, self._wanted(()))
+        hub.add(self.current)
+
+    def _callback(
+        self, function: Callback | None, name: str, *, once: bool = False
+    ) -> InTurn | None:
+        if function is None:
+            return None
+        return InTurn(function, name, lambda work: self.life.spawn(work), once=once)
+
+    # -- for the lifecycle -----------------------------------------------------------------------
+
+    @property
+    def listens(self) -> bool:
+        """Whether somebody wants to know what changes, even while nothing is called."""
+        return bool(self.watches or self._uris or self._hub.waits)
+
+    async def started(
+        self, connection: ClientConnection, agreement: Agreement, again: bool
+    ) -> None:
+        """The handshake is done. ``again``: nobody told what changed since the one before."""
+        if self._cache is not None:
+            self._cache.clear()
+        self._hub.started(connection, agreement.revision.modern, agreement.capabilities)
+        if not agreement.revision.modern and self._identity.log_level is not None:
+            self._set_level(connection, agreement, self._identity.log_level)
+        self.current.missed = False
+        if again:
+            self.fetch_again()
+
+    def fetch_again(self) -> None:
+        """Nobody told what changed for a while."""
+        if self._cache is not None:
+            self._cache.clear()
+        for watch in self.watches.values():
+            watch.changed()
+        for uri in self._uris:
+            self.updated(uri)
+
+    def _set_level(self, connection: ClientConnection, agreement: Agreement, level: str) -> None:
+        if "logging" not in agreement.capabilities:
+            logger.warning("the server has no logging, so log_level does nothing")
+            return
+        waiter = connection.request(
+            "logging/setLevel",
+            encode({"level": level}),
+            any_result,
+            timeout=self._handshake_timeout,
+        )
+        self.life.spawn(self._level_set(waiter, level))
+
+    async def _level_set(self, waiter: Waiter, level: str) -> None:
+        """A server that does not answer can be used all the same."""
+        try:
+            await waiter.future
+        except (RemoteError, CallTimeout, InvalidResponse) as exc:
+            logger.warning("the server does not take the log level %s: %s", level, exc)
+        except (ConnectionClosed, TransportError):
+            pass  # whoever needs the connection is told
+
+    def notified(self, message: Message) -> None:
+        """A notification came in that is not about a call."""
+        if message.method == "notifications/message":
+            if self._on_log is not None:
+                self._log(message, self._on_log)
+        else:
+            self._hub.notified(message)
+
+    def parted(self, exc: BaseException) -> None:
+        """The link is lost, and is not made again unless somebody asks for it."""
+        self._hub.end(exc)
+
+    def closed(self, exc: BaseException) -> None:
+        """The client is closed, and everything that it was to be told about is forgotten."""
+        self._hub.end(exc)
+        for callback in (self._on_log, self._on_updated):
+            if callback is not None:
+                callback.forget()
+        self._uris.clear()
+        self._asked.clear()
+        self._lock = asyncio.Lock()
+        self.current = _Shared(self, self._wanted(()))
+        self._hub.forget()
+        self._hub.add(self.current)
+
+    # -- telling ---------------------------------------------------------------------------------
+
+    def _log(self, message: Message, on_log: InTurn) -> None:
+        params = message.params
+        try:
+            entry = _log(b"" if params is None else params)
+        except msgspec.DecodeError as exc:
+            self._quiet.log(logging.WARNING, "a log message of the server is not valid: %s", exc)
+            return
+        on_log(entry)
+
+    def updated(self, uri: str) -> None:
+        """A resource changed."""
+        if self._on_updated is not None:
+            self._on_updated(uri)
+
+    # -- resources that are subscribed to --------------------------------------------------------
+
+    async def hold(self, uri: str, modern: bool, timeout: Timeout, meta: Meta | None) -> None:
+        """Be told when a resource changes."""
+        if not modern:
+            await self._hold_legacy(uri, timeout, meta)
+            return
+        self._asked[uri] = None
+        try:
+            async with self._turn(timeout) as timeout:
+                if uri not in self._heard():
+                    wanted = self._wanted((*self._uris, *self._asked))
+                    await self._replace(wanted, timeout, meta, uri)
+                    self._uris.update(dict.fromkeys(self._heard()))
+        finally:
+            self._asked.pop(uri, None)
+
+    async def _hold_legacy(self, uri: str, timeout: Timeout, meta: Meta | None) -> None:
+        agreement = self.life.agreement
+        if agreement is None:
+            raise ConnectionClosed(NOT_OPEN)
+        if not declares(agreement.capabilities, "resources", "subscribe"):
+            raise NotHonoured(
+                f"the server does not tell when {uri} changes: it has not declared "
+                "resources.subscribe"
+            )
+        await self._hub.holds.take(uri, self.current, timeout, meta)
+        self._uris[uri] = None
+        self.current.wanted = self._wanted(self._uris)
+
+    async def release(self, uri: str, modern: bool, timeout: Timeout, meta: Meta | None) -> None:
+        """Be told no more. Where that fails, everything is as before."""
+        if uri not in self._uris:
+            return
+        if not modern:
+            await self._hub.holds.give(uri, self.current, timeout, meta)
+            self._uris.pop(uri, None)
+            self.current.wanted = self._wanted(self._uris)
+            return
+        async with self._turn(timeout) as timeout:
+            if uri in self._uris:
+                rest = [other for other in self._uris if other != uri]
+                await self._replace(self._wanted(rest), timeout, meta)
+                self._uris.pop(uri, None)
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, timeout: Timeout) -> AsyncIterator[float | None]:
+        """While nobody else changes what is listened for: the seconds that are left."""
+        lock = self._lock
+        async with turn(lock, self._hub.seconds(timeout)) as left:
+            if lock is not self._lock:
+                raise ConnectionClosed("the client was closed")
+            yield left
+
+    def _wanted(self, uris: Iterable[str]) -> SubscriptionFilter:
+        return SubscriptionFilter(
+            tools="tools" in self.watches,
+            prompts="prompts" in self.watches,
+            resources="resources" in self.watches,
+            uris=tuple(dict.fromkeys(uris)),
+        )
+
+    def _heard(self) -> list[str]:
+        """The resources that the present subscriptions/listen is about."""
+        honoured = self.current.honoured
+        if honoured is None or self.current.route is None:
+            return []
+        told = set(honoured.uris)
+        return [uri for uri in self.current.wanted.uris if uri in told]
+
+    async def _replace(
+        self,
+        wanted: SubscriptionFilter,
+        timeout: Timeout,
+        meta: Meta | None,
+        uri: str | None = None,
+    ) -> None:
+        """Listen for something else: the new one is heard from its acknowledgement on, and the old
+        one until then, so that nothing is missed and nothing comes twice."""
+        old = self.current
+        new = _Shared(self, wanted, meta)
+        if not wanted:
+            self.current = new
+            self._hub.add(new)
+            self._hub.close(old)
+            return
+        try:
+            await self._hub.open(new, timeout)
+            if uri is not None and uri not in self._heard():
+                raise NotHonoured(f"the server does not tell when {uri} changes")
+        except BaseException:
+            if self.current is new:
+                self.current = old
+            self._hub.close(new)
+            raise
+        self._hub.close(old)
+        if old.missed:
+            self.fetch_again()
+
+    async def listen_again(self, feed: _Shared, pause: float) -> None:
+        """The server ended what the consumers listen to: ask for it once more, in a while."""
+        await asyncio.sleep(pause)
+        async with self._lock:  # not while another one is to take its place
+            if self.current is feed:
+                self._hub.listen(feed)
+
+
+class _Shared(Feed):
+    """What all consumers want."""
+
+    lasting = True
+
+    def __init__(self, news: News, wanted: SubscriptionFilter, meta: Meta | None = None) -> None:
+        super().__init__(wanted, meta)
+        self._news = news
+        self._ends = 0  # in a row
+        self._since = 0.0  # the loop's time, when it was acknowledged
+        self.missed = False  # the server ended it, and something may have changed since
+
+    def acknowledge(self, honoured: SubscriptionFilter) -> None:
+        before = self.honoured
+        super().acknowledge(honoured)
+        self._since = asyncio.get_running_loop().time()
+        if before is None:
+            self._news.current = self
+        for kind in ("tools", "prompts", "resources"):
+            told = getattr(self.wanted if before is None else before, kind)
+            if told and not getattr(honoured, kind):
+                logger.warning("the server does not tell when its %s change", kind)
+        if before is not None and self.route is not None:
+            told, telling = set(before.uris), set(honoured.uris)
+            for uri in self.wanted.uris:
+                if uri in told and uri not in telling:
+                    logger.warning("the server tells no more when %s changes", uri)
+
+    def deliver(self, event: Event) -> None:
+        if self._news.current is not self:
+            return
+        if isinstance(event, ResourceUpdated):
+            self._news.updated(event.uri)
+            return
+        watch = self._news.watches.get(kind_of(event) or "")
+        if watch is not None and self._news.life.agreement is not None:
+            watch.changed()
+
+    def resumed(self) -> None:
+        if self.missed:
+            self.missed = False
+            self._news.fetch_again()
+
+    def ended(self, exc: BaseException | None, acknowledged: bool) -> None:
+        news = self._news
+        if news.current is not self or isinstance(exc, ConnectionClosed | TransportError):
+            return  # the next connection is asked
+        if not acknowledged and not self._ends:
+            logger.warning("the server does not tell what changes: %s", exc or "it ended that")
+            return
+        self.missed = True
+        if acknowledged and asyncio.get_running_loop().time() - self._since >= _SETTLED:
+            self._ends = 0
+        if self._ends == _LISTENS:
+            self._ends = 0
+            logger.warning(
+                "the server does not tell what changes any more: %s",
+                exc or f"it ended that {_LISTENS} times",
+            )
+            return
+        if exc is None:
+            logger.info("the server ended what consumers listen to")
+        else:
+            logger.warning("the server ended what consumers listen to: %s", exc)
+        longest = min(_LISTEN_DELAY * 2.0**self._ends, _MAX_LISTEN_DELAY)
+        self._ends += 1
+        news.life.spawn(news.listen_again(self, random.uniform(longest / 2, longest)))

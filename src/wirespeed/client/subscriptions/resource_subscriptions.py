@@ -1,0 +1,183 @@
+"""Resources that a legacy connection is subscribed to (server/resources, "Subscriptions").
+
+There is one subscription to a resource, whoever wants it: the first one subscribes, the last one
+unsubscribes. What is held outlives connections, and each new one is asked for it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections.abc import AsyncIterator, Awaitable
+from typing import TYPE_CHECKING, Any
+
+from wirespeed.client.requests.send import Calls, Meta, any_result, encode
+from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
+from wirespeed.errors import (
+    CallTimeout,
+    ConnectionClosed,
+    InvalidResponse,
+    RemoteError,
+    WirespeedError,
+)
+
+if TYPE_CHECKING:
+    from wirespeed.client.connection.connection import ClientConnection
+
+__all__ = ["Holds", "turn"]
+
+logger = logging.getLogger("wirespeed.client")
+
+
+@contextlib.asynccontextmanager
+async def turn(lock: asyncio.Lock, seconds: float) -> AsyncIterator[float | None]:
+    """With the lock: the seconds that are left, as timeouts of requests are given. CallTimeout: it
+    was not free in time."""
+    if seconds == math.inf:
+        async with lock:
+            yield None
+        return
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
+    try:
+        async with asyncio.timeout_at(until):
+            await lock.acquire()
+    except TimeoutError:
+        raise CallTimeout("other subscriptions were under way for longer than the limit") from None
+    try:
+        yield max(0.0, until - loop.time())
+    finally:
+        lock.release()
+
+
+class _Hold:
+    """One resource, and who wants it."""
+
+    __slots__ = ("lock", "on", "users", "wanted")
+
+    def __init__(self) -> None:
+        self.wanted: set[object] = set()
+        self.on = False  # the connection is subscribed to it
+        self.lock = asyncio.Lock()  # so that requests about it go out one after another
+        self.users = 0  # that are about to want it
+
+
+class Holds:
+    """All of them of one client."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._holds: dict[str, _Hold] = {}
+
+    def __len__(self) -> int:
+        return len(self._holds)
+
+    def of(self, owner: object) -> tuple[str, ...]:
+        """What somebody holds."""
+        return tuple(uri for uri, hold in self._holds.items() if owner in hold.wanted)
+
+    async def take(
+        self, uri: str, owner: object, timeout: Timeout, meta: Meta | None = None
+    ) -> None:
+        """Subscribe to a resource, unless somebody is. What the request fails with is raised, and
+        nothing is held then."""
+        hold = self._holds.setdefault(uri, _Hold())
+        hold.users += 1
+        try:
+            async with turn(hold.lock, self._calls._seconds(timeout)) as timeout:
+                self._check(uri, hold)
+                if not hold.on:
+                    await self._ask("resources/subscribe", uri, timeout, meta)
+                    self._check(uri, hold)
+                    hold.on = True
+                hold.wanted.add(owner)
+        finally:
+            hold.users -= 1
+            self._forget(uri, hold)
+
+    async def give(
+        self, uri: str, owner: object, timeout: Timeout, meta: Meta | None = None
+    ) -> None:
+        """Take back `take`. What the request fails with is raised, and everything is as before."""
+        hold = self._holds.get(uri)
+        if hold is None:
+            return
+        async with turn(hold.lock, self._calls._seconds(timeout)) as timeout:
+            if self._holds.get(uri) is not hold:
+                return  # somebody else gave it back, or all is forgotten
+            if hold.on and hold.wanted == {owner}:
+                await self._ask("resources/unsubscribe", uri, timeout, meta)
+                hold.on = False
+            hold.wanted.discard(owner)
+            self._forget(uri, hold)
+
+    async def let_go(self, uri: str, owner: object) -> None:
+        """The same for somebody who is gone: whatever the server says."""
+        hold = self._holds.get(uri)
+        if hold is None:
+            return
+        async with hold.lock:
+            last = hold.on and hold.wanted == {owner} and self._holds.get(uri) is hold
+            hold.wanted.discard(owner)
+            hold.on = hold.on and not last
+            try:
+                if last:
+                    await self._ask("resources/unsubscribe", uri, CLIENT_DEFAULT, None)
+            except WirespeedError as exc:
+                logger.debug("resources/unsubscribe of %s: %s", uri, exc)
+            finally:
+                self._forget(uri, hold)
+
+    def drop(self, owner: object) -> None:
+        """Somebody is gone, and the connection too: nobody is to be told."""
+        for uri, hold in list(self._holds.items()):
+            hold.wanted.discard(owner)
+            self._forget(uri, hold)
+
+    def want(self, uri: str, owner: object) -> None:
+        """Have a resource subscribed to by the next `again`."""
+        self._holds.setdefault(uri, _Hold()).wanted.add(owner)
+
+    def lost(self) -> None:
+        """The connection is gone, and its subscriptions with it."""
+        for uri, hold in list(self._holds.items()):
+            hold.on = False
+            self._forget(uri, hold)
+
+    def clear(self) -> None:
+        """Forget everything: the client is closed, or the server is a modern one now."""
+        self._holds.clear()
+
+    async def again(self, connection: ClientConnection) -> set[str]:
+        """Subscribe to everything over a new connection; gives what the server refuses."""
+        refused: set[str] = set()
+        for uri, hold in list(self._holds.items()):
+            async with hold.lock:
+                if hold.on or not hold.wanted:
+                    continue
+                try:
+                    await connection.request(
+                        "resources/subscribe",
+                        encode({"uri": uri}),
+                        any_result,
+                        timeout=self._calls._seconds(CLIENT_DEFAULT),
+                    ).future
+                    hold.on = True
+                except (RemoteError, InvalidResponse, CallTimeout) as exc:
+                    logger.warning("the server tells no more when %s changes: %s", uri, exc)
+                    refused.add(uri)
+        return refused
+
+    def _check(self, uri: str, hold: _Hold) -> None:
+        if self._holds.get(uri) is not hold:
+            raise ConnectionClosed("the connection is another one now")
+
+    def _forget(self, uri: str, hold: _Hold) -> None:
+        if not hold.wanted and not hold.on and not hold.users and self._holds.get(uri) is hold:
+            del self._holds[uri]
+
+    def _ask(self, method: str, uri: str, timeout: Timeout, meta: Meta | None) -> Awaitable[Any]:
+        body = encode({"uri": uri})
+        return self._calls._call(method, body, any_result, timeout, None, meta)

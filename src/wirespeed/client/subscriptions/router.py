@@ -1,0 +1,435 @@
+"""How what a server tells of changes finds who wants it.
+
+In 2026-07-28 every subscription is a ``subscriptions/listen`` of its own, and what comes carries
+the id of that request (basic/patterns/subscriptions). Before, notifications go to the whole
+connection, and resources are subscribed to one by one (server/resources, "Subscriptions"):
+subscriptions share those requests, and each gets what it asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wirespeed.client.cache import ResponseCache
+from wirespeed.client.requests.send import Calls, Meta, any_result, encode, meta_text
+from wirespeed.client.subscriptions.events import (
+    CHANGES,
+    Event,
+    Notice,
+    ResourceUpdated,
+    SubscriptionFilter,
+)
+from wirespeed.client.subscriptions.resource_subscriptions import Holds
+from wirespeed.client.timeouts import Timeout
+from wirespeed.errors import (
+    CallTimeout,
+    ConnectionClosed,
+    LocalError,
+    RemoteError,
+    TransportError,
+    WirespeedError,
+)
+from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
+from wirespeed.transport.quiet import Quiet
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.client.connection.connection import ClientConnection, Waiter
+
+__all__ = ["Feed", "Hub", "NotHonoured", "declares"]
+
+logger = logging.getLogger("wirespeed.client")
+
+LISTEN = "subscriptions/listen"
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+UPDATED = "notifications/resources/updated"
+_TAG = "params._meta." + META_SUBSCRIPTION_ID
+
+
+class NotHonoured(LocalError):
+    """A server does not tell about what was subscribed to."""
+
+
+class Feed:
+    """Somebody who is told of changes.
+
+    Attributes:
+        wanted: What it asked for.
+        meta: What the requests for it carry besides.
+        honoured: What the server tells of that; None before it said so.
+        route: Its subscriptions/listen, where there is one.
+    """
+
+    lasting = False  # stays when the server ends its subscription, for the next connection
+
+    def __init__(self, wanted: SubscriptionFilter, meta: Meta | None = None) -> None:
+        self.wanted = wanted
+        self.meta = meta
+        self.members = None if meta is None else meta_text(meta)
+        self.honoured: SubscriptionFilter | None = None
+        self.route: _Route | None = None
+        self.waiting: asyncio.Future[None] | None = None  # whoever waits until it is acknowledged
+
+    def deliver(self, event: Event) -> None:
+        """Something changed."""
+        raise NotImplementedError
+
+    def concerns(self, event: Event) -> bool:
+        """Whether an event that a legacy server told to everyone is for this one."""
+        if isinstance(event, ResourceUpdated):
+            return bool(self.wanted.covers(event.uri))
+        return self.wanted.wants(event)
+
+    def resumed(self) -> None:
+        """Acknowledged once more: by another connection, or after the server ended it."""
+
+    def ended(self, exc: BaseException | None, acknowledged: bool) -> None:
+        """The server tells nothing more: it ended that in order (None), or why. ``acknowledged``:
+        it might have told something till then."""
+
+    def parted(self, exc: BaseException) -> None:
+        """There is no connection, and there will be none by itself."""
+
+    def acknowledge(self, honoured: SubscriptionFilter) -> None:
+        """The server says what it tells."""
+        again = self.honoured is not None
+        self.honoured = honoured
+        if self.waiting is not None and not self.waiting.done():
+            self.waiting.set_result(None)
+        if again:
+            self.resumed()
+
+    def fail(self, exc: BaseException) -> None:
+        """Nobody needs to wait for its acknowledgement any more."""
+        if self.waiting is not None and not self.waiting.done():
+            self.waiting.set_exception(exc)
+
+
+class _Route:
+    """One subscriptions/listen that is open."""
+
+    __slots__ = ("acknowledged", "connection", "feed", "waiter")
+
+    def __init__(self, feed: Feed, connection: ClientConnection, waiter: Waiter) -> None:
+        self.feed = feed
+        self.connection = connection
+        self.waiter = waiter
+        self.acknowledged = False
+
+
+class _Updated(msgspec.Struct):
+    uri: str
+
+
+_updated = msgspec.json.Decoder(_Updated).decode
+
+
+class Hub:
+    """All subscriptions of one client, over all its connections."""
+
+    def __init__(self, calls: Calls, cache: ResponseCache | None) -> None:
+        self._calls = calls
+        self._cache = cache
+        self._modern = False
+        self._feeds: list[Feed] = []
+        self._routes: dict[int, _Route] = {}
+        self.holds = Holds(calls)  # legacy
+        self._quiet = Quiet(logger)
+        self.other: Callable[[Message], None] | None = None  # gets what is none of ours (legacy)
+
+    def add(self, feed: Feed) -> None:
+        """Tell a feed what comes, and ask for it whenever a connection is made."""
+        self._feeds.append(feed)
+
+    # -- opening and closing ---------------------------------------------------------------------
+
+    async def open(self, feed: Feed, timeout: Timeout) -> None:
+        """Ask for what a feed wants, and wait until the server said what it gets."""
+        calls = self._calls
+        loop = asyncio.get_running_loop()
+        until = loop.time() + calls._seconds(timeout)
+        connection, _ = await calls._ready(LISTEN, calls._seconds(timeout))
+        self._feeds.append(feed)
+        try:
+            async with asyncio.timeout_at(None if until == math.inf else until):
+                if calls._agreed.revision.modern:
+                    feed.waiting = loop.create_future()
+                    self._listen(connection, feed)
+                    await feed.waiting
+                else:
+                    feed.acknowledge(await self._subscribe(feed))
+                if feed not in self._feeds:
+                    raise ConnectionClosed("the client was closed")
+        except TimeoutError as exc:
+            self.close(feed)
+            if isinstance(exc, CallTimeout):
+                raise
+            raise CallTimeout("the server did not acknowledge the subscription in time") from None
+        except BaseException:
+            self.close(feed)
+            raise
+
+    def seconds(self, timeout: Timeout) -> float:
+        """A limit as its caller gives it."""
+        return self._calls._seconds(timeout)
+
+    def listen(self, feed: Feed) -> None:
+        """Ask once more for what a feed wants whose subscription the server ended. Nothing happens
+        where the next connection will do that."""
+        live = self._calls._life.live
+        if self._modern and feed.route is None and live is not None and live.usable:
+            try:
+                self._listen(live, feed)
+            except WirespeedError as exc:
+                self._ended(feed, exc, False)
+
+    def close(self, feed: Feed) -> None:
+        """Tell the server that a feed wants nothing more. Does not wait for it."""
+        if feed in self._feeds:
+            self._feeds.remove(feed)
+        route, feed.route = feed.route, None
+        if route is not None:
+            self._routes.pop(route.waiter.id, None)
+            if not route.waiter.future.done():
+                route.connection.abandon(route.waiter)
+                route.waiter.future.cancel()
+        for uri in self.holds.of(feed):
+            self._calls._life.spawn(self.holds.let_go(uri, feed))
+
+    def end(self, exc: BaseException) -> None:
+        """There is no connection, and there will be none by itself."""
+        self.holds.lost()
+        for feed in list(self._feeds):
+            self._drop(feed)
+            feed.fail(exc)
+            feed.parted(exc)
+
+    def forget(self) -> None:
+        """The client is closed: another connection has nothing to do with what was before."""
+        self._feeds.clear()
+        self._routes.clear()
+        self.holds.clear()
+
+    @property
+    def waits(self) -> bool:
+        """Whether somebody waits for changes, and not only as long as there is a connection."""
+        return any(not feed.lasting for feed in self._feeds)
+
+    def _drop(self, feed: Feed) -> None:
+        feed.route = None
+        if not feed.lasting and feed in self._feeds:
+            self._feeds.remove(feed)
+            self.holds.drop(feed)
+
+    def _ended(self, feed: Feed, exc: BaseException | None, acknowledged: bool) -> None:
+        self._drop(feed)
+        feed.fail(exc or NotHonoured("the server ended the subscription at once"))
+        feed.ended(exc, acknowledged)
+
+    # -- 2026-07-28 ------------------------------------------------------------------------------
+
+    def _listen(self, connection: ClientConnection, feed: Feed) -> None:
+        waiter = connection.request(
+            LISTEN, encode({"notifications": feed.wanted.wire()}), any_result, meta=feed.members
+        )
+        route = feed.route = _Route(feed, connection, waiter)
+        self._routes[waiter.id] = route
+        waiter.future.add_done_callback(lambda future: self._over(route, future))
+
+    def _over(self, route: _Route, future: asyncio.Future[Any]) -> None:
+        """A listen is answered: that is its end."""
+        if future.cancelled():
+            return
+        exc = future.exception()
+        if isinstance(exc, ConnectionClosed | TransportError):
+            return  # what becomes of it now is the lifecycle's to say
+        if route.feed.route is route:
+            self._routes.pop(route.waiter.id, None)
+            self._ended(route.feed, exc, route.acknowledged)
+
+    # -- before ----------------------------------------------------------------------------------
+
+    async def _subscribe(self, feed: Feed) -> SubscriptionFilter:
+        """What a legacy server says that it tells; resources/subscribe for each URI."""
+        capabilities = self._calls._agreed.capabilities
+        if declares(capabilities, "resources", "subscribe"):
+            asked = (self._want(uri, feed) for uri in feed.wanted.uris)
+            for outcome in await asyncio.gather(*asked, return_exceptions=True):
+                if outcome is not None:
+                    raise outcome
+        return _legacy_filter(feed.wanted, capabilities, set(self.holds.of(feed)))
+
+    async def _want(self, uri: str, feed: Feed) -> None:
+        try:
+            await self.holds.take(uri, feed, None, feed.meta)
+        except RemoteError as exc:
+            logger.warning("the server does not tell when %s changes: %s", uri, exc)
+
+    async def _again(self, connection: ClientConnection, capabilities: dict[str, Any]) -> None:
+        """Subscribe to everything over a new legacy connection."""
+        refused: set[str] = set()
+        feeds = self._opened()
+        if declares(capabilities, "resources", "subscribe"):
+            refused = await self.holds.again(connection)
+        elif self.holds:
+            logger.warning("the server tells no more when resources change")
+            refused.update(*(self.holds.of(feed) for feed in feeds))
+        for feed in feeds:
+            if feed in self._feeds:
+                held = set(self.holds.of(feed)) - refused
+                feed.acknowledge(_legacy_filter(feed.wanted, capabilities, held))
+
+    def _opened(self) -> list[Feed]:
+        """The feeds that a new legacy connection has to serve as the one before did."""
+        return [
+            feed for feed in self._feeds if feed.honoured is not None or feed.waiting is not None
+        ]
+
+    # -- for the client --------------------------------------------------------------------------
+
+    def started(
+        self, connection: ClientConnection, modern: bool, capabilities: dict[str, Any]
+    ) -> None:
+        """A connection was made: ask it for all that is wanted (2026-07-28
+        basic/patterns/subscriptions: the server keeps nothing over connections)."""
+        self._modern = modern
+        self._routes.clear()
+        if not modern:
+            self.holds.lost()
+            for feed in self._opened():
+                feed.route = None  # where the server was a modern one
+                for uri in feed.wanted.uris:
+                    self.holds.want(uri, feed)
+            if self.holds or self._opened():
+                self._calls._life.spawn(self._again(connection, capabilities))
+            return
+        self.holds.clear()
+        for feed in list(self._feeds):
+            if feed.wanted:
+                try:
+                    self._listen(connection, feed)
+                except WirespeedError as exc:
+                    self._ended(feed, exc, False)
+
+    def notified(self, message: Message) -> None:
+        """A notification came in."""
+        method = message.method or ""
+        change = CHANGES.get(method)
+        if change is not None:
+            if self._cache is not None:
+                self._cache.changed(change[0])
+            event: Event = change[1]
+        elif method == UPDATED:
+            raw = message.params
+            try:
+                event = ResourceUpdated(_updated(b"{}" if raw is None else raw).uri)
+            except msgspec.DecodeError as exc:
+                self._not_valid(method, exc)
+                return
+        elif not self._modern:
+            if self.other is not None:
+                self.other(message)
+            return
+        elif method == ACKNOWLEDGED:
+            self._acknowledged(message)
+            return
+        else:
+            self._notice(message, method)
+            return
+        if self._modern:
+            self._tagged(message, event)
+        else:
+            self._all(event)
+
+    def _route_of(self, message: Message) -> _Route | None:
+        """The listen that a message belongs to: its id, in the type that it was sent in."""
+        tag = message.lease(_TAG)
+        try:
+            id = None if tag is None else msgspec.json.decode(tag)
+        except msgspec.DecodeError:
+            id = None
+        route = self._routes.get(id) if type(id) is int else None
+        if route is None:
+            logger.debug("%s belongs to no subscription", message.method)
+        return route
+
+    def _acknowledged(self, message: Message) -> None:
+        route = self._route_of(message)
+        if route is None or route.acknowledged:
+            return
+        params = self._params(message)
+        if params is not None:
+            route.acknowledged = True
+            route.feed.acknowledge(SubscriptionFilter.of(params.get("notifications")))
+
+    def _notice(self, message: Message, method: str) -> None:
+        if message.lease(_TAG) is None:
+            return
+        route = self._route_of(message)
+        if route is None or not route.feed.wanted.more:
+            return
+        params = self._params(message)
+        if params is None:
+            return
+        if isinstance(meta := params.get("_meta"), dict):
+            del meta[META_SUBSCRIPTION_ID]
+            if not meta:
+                del params["_meta"]
+        route.feed.deliver(Notice(method, params))
+
+    def _params(self, message: Message) -> dict[str, Any] | None:
+        raw = message.params
+        try:
+            return {} if raw is None else any_result(raw)
+        except (msgspec.DecodeError, ValueError) as exc:  # ValueError: an endless number
+            self._not_valid(message.method, exc)
+            return None
+
+    def _not_valid(self, method: str | None, exc: Exception) -> None:
+        self._quiet.log(logging.WARNING, "%.100s of the server is not valid: %s", method, exc)
+
+    def _tagged(self, message: Message, event: Event) -> None:
+        """To the one whose listen it belongs to; there is a copy for each."""
+        route = self._route_of(message)
+        if isinstance(event, ResourceUpdated) and self._cache is not None:
+            # a part of something that does not show in its URI makes all that was asked for stale
+            wanted = () if route is None else route.feed.wanted.uris
+            covering = () if route is None else route.feed.wanted.covers(event.uri)
+            self._cache.updated((event.uri, *(covering or wanted)))
+        if route is not None and route.feed.wanted.wants(event):
+            route.feed.deliver(event)
+
+    def _all(self, event: Event) -> None:
+        """To everyone who asked for it."""
+        if isinstance(event, ResourceUpdated) and self._cache is not None:
+            self._cache.updated((event.uri,))
+        concerned = [feed for feed in self._feeds if feed.concerns(event)]
+        if not concerned and isinstance(event, ResourceUpdated):
+            # parts of a resource need not show in their URI, and subscriptions may be the user's
+            concerned = [feed for feed in self._feeds if feed.lasting]
+        for feed in concerned:
+            feed.deliver(event)
+
+
+def declares(capabilities: dict[str, Any], feature: str, what: str) -> bool:
+    """Whether a legacy server has a part of a feature."""
+    declared = capabilities.get(feature)
+    return isinstance(declared, dict) and declared.get(what) is True
+
+
+def _legacy_filter(
+    wanted: SubscriptionFilter, capabilities: dict[str, Any], held: set[str]
+) -> SubscriptionFilter:
+    """What of a filter a legacy server declared to tell."""
+    return SubscriptionFilter(
+        tools=wanted.tools and declares(capabilities, "tools", "listChanged"),
+        prompts=wanted.prompts and declares(capabilities, "prompts", "listChanged"),
+        resources=wanted.resources and declares(capabilities, "resources", "listChanged"),
+        uris=tuple(uri for uri in wanted.uris if uri in held),
+    )

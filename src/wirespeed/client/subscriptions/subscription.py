@@ -1,0 +1,161 @@
+"""Being told of changes: what `Client.subscribe` gives."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Self
+
+from wirespeed.client.requests.send import Meta
+from wirespeed.client.subscriptions.events import (
+    Event,
+    Notice,
+    Overflowed,
+    Resumed,
+    SubscriptionFilter,
+)
+from wirespeed.client.subscriptions.router import Feed, Hub
+from wirespeed.client.timeouts import Timeout, shown
+from wirespeed.errors import CallTimeout, WirespeedError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["Subscription"]
+
+
+class Subscription:
+    """What changed, as an asynchronous iterator of `Event`: see `Client.subscribe`.
+
+    It begins with ``async with``, which waits until the server acknowledged it; ``honoured`` then
+    says what of it the server tells. RemoteError there: the server has no subscriptions, or refuses
+    this one. A subscription is used once.
+
+    Events wait until they are fetched. One that is equal to one that waits already is not added:
+    "the list changed" twice in a row says no more than once. At ``max_events`` they are all
+    replaced by one `Overflowed`.
+
+    The iterator ends when the server ends the subscription in order, and raises what ended it
+    otherwise: ConnectionClosed when the client is closed, ChildExited or ConnectionLost for a link
+    that is lost. A client that connects again, or starts the server again, subscribes again, and
+    the iterator goes on with `Resumed`.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        wanted: SubscriptionFilter,
+        max_events: int,
+        timeout: Timeout,
+        meta: Meta | None = None,
+    ) -> None:
+        if max_events < 1:
+            raise ValueError("max_events must be at least 1")
+        self._hub = hub
+        self._timeout = timeout
+        self._inlet = _Inlet(wanted, meta, max_events)
+
+    def __repr__(self) -> str:
+        return f"<Subscription {self._inlet.state}: {self.wanted.wire()}>"
+
+    @property
+    def wanted(self) -> SubscriptionFilter:
+        """What was asked for."""
+        return self._inlet.wanted
+
+    @property
+    def honoured(self) -> SubscriptionFilter | None:
+        """What of it the server tells; None before it said so."""
+        return self._inlet.honoured
+
+    async def __aenter__(self) -> Self:
+        inlet = self._inlet
+        if inlet.state != "new":
+            raise RuntimeError("a subscription is used once: make another one")
+        inlet.state = "opening"
+        try:
+            await self._hub.open(inlet, self._timeout)
+        except BaseException as exc:
+            inlet.over(exc if isinstance(exc, WirespeedError) else None)
+            raise
+        if inlet.state == "opening":
+            inlet.state = "open"
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End it: nothing more comes. What waits can still be fetched."""
+        self._hub.close(self._inlet)
+        self._inlet.over(None)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        event = await self.next_event()
+        if event is None:
+            raise StopAsyncIteration
+        return event
+
+    async def next_event(self, timeout: float | None = None) -> Event | None:
+        """The next event; None at the end. CallTimeout: there is none within so many seconds, and
+        nothing is lost."""
+        inlet = self._inlet
+        if inlet.state == "new":
+            raise RuntimeError('a subscription begins with "async with"')
+        try:
+            async with asyncio.timeout(timeout):
+                while not inlet.events and inlet.state != "over":
+                    inlet.wake.clear()
+                    await inlet.wake.wait()
+        except TimeoutError:
+            raise CallTimeout(f"nothing changed within {shown(timeout or 0.0)}") from None
+        if inlet.events:
+            return inlet.events.pop(next(iter(inlet.events)))
+        if inlet.error is not None:
+            raise type(inlet.error)(*inlet.error.args)
+        return None
+
+
+class _Inlet(Feed):
+    """Where the hub puts what one subscription is told."""
+
+    def __init__(self, wanted: SubscriptionFilter, meta: Meta | None, max_events: int) -> None:
+        super().__init__(wanted, meta)
+        self.events: dict[object, Event] = {}  # in order; equal ones once
+        self.wake = asyncio.Event()
+        self.state = "new"
+        self.error: BaseException | None = None
+        self._max_events = max_events
+
+    def deliver(self, event: Event) -> None:
+        if self.state == "over":
+            return
+        key = object() if isinstance(event, Notice) else event
+        if key not in self.events and len(self.events) >= self._max_events:
+            self.events.clear()
+            key = event = Overflowed()
+        self.events[key] = event
+        self.wake.set()
+
+    def resumed(self) -> None:
+        self.deliver(Resumed())
+
+    def ended(self, exc: BaseException | None, acknowledged: bool) -> None:
+        self.over(exc)
+
+    def parted(self, exc: BaseException) -> None:
+        self.over(exc)
+
+    def over(self, exc: BaseException | None) -> None:
+        """Nothing more comes; what ended it, if that was not in order."""
+        if self.state != "over":
+            self.state = "over"
+            self.error = exc
+        self.wake.set()

@@ -1,0 +1,408 @@
+"""The part of a client that calls tools as tasks, and follows calls that became tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from wirespeed.client.callback_queue import InTurn
+from wirespeed.client.methods import Requests
+from wirespeed.client.requests.middleware import OutboundRequest, Passed
+from wirespeed.client.requests.rounds import Rounds
+from wirespeed.client.requests.send import (
+    PROGRESS,
+    Meta,
+    OnProgress,
+    Request,
+    encode,
+    meta_text,
+    rising,
+    tool_params,
+)
+from wirespeed.client.results.decode import (
+    Unfinished,
+    decode_call_result,
+    decode_legacy_call_result,
+)
+from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, timed_out
+from wirespeed.errors import (
+    CallTimeout,
+    InputNeeded,
+    InvalidResponse,
+    LocalError,
+    RemoteError,
+    WirespeedError,
+)
+from wirespeed.protocol import codes
+from wirespeed.protocol.asking import TASK_REQUESTS
+from wirespeed.protocol.results import CallToolResult
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.client.connection.handshake import Identity
+    from wirespeed.client.results.tools import ToolInfo
+    from wirespeed.client.subscriptions.router import Hub
+    from wirespeed.client.tasks.messages import TaskState
+    from wirespeed.client.tasks.task import ProgressSink, TaskHandles, ToolTask
+
+__all__ = ["TASKS", "TaskCalls"]
+
+TASKS = "io.modelcontextprotocol/tasks"
+"""The extension for tasks of 2026-07-28."""
+
+_tokens = itertools.count(1)
+
+
+class _Created(msgspec.Struct):
+    """The answer of a server of 2025-11-25 to a call as a task."""
+
+    task: msgspec.Raw = msgspec.Raw(b"")
+
+
+_created = msgspec.json.Decoder(_Created).decode
+
+
+def _created_or_done(data: Any) -> CallToolResult | _Created:
+    """The task; or the result, of a server that ignores the request for a task."""
+    text = bytes(data)
+    created = _created(text)
+    return created if bytes(created.task) else decode_legacy_call_result(text)
+
+
+class _Start(Request, frozen=True):
+    """A call whose task is returned, not its result."""
+
+
+class _Named(msgspec.Struct):
+    name: str | None = None
+
+
+_named = msgspec.json.Decoder(_Named).decode
+
+
+class TaskCalls(Requests, Rounds):
+    """Tasks of servers: calls that outlive their request."""
+
+    _hub: Hub
+    _identity: Identity
+    _task_tools: set[str]
+    # tasks of 2025-11-25 that have handles: by id, and by progress token
+    _task_handles: WeakValueDictionary[str, TaskHandles]
+    _task_progress: WeakValueDictionary[str, ProgressSink]
+
+    def _set_up_tasks(
+        self,
+        extensions: Iterable[str] | Mapping[str, Mapping[str, Any]],
+        asked: Mapping[str, object] | None,
+    ) -> dict[str, Any]:
+        """The ``capabilities`` for these extensions, and for requests as tasks that *asked* has a
+        handler for. TypeError, ValueError: not valid."""
+        self._task_tools = set()
+        self._task_handles = WeakValueDictionary()
+        self._task_progress = WeakValueDictionary()
+        if isinstance(extensions, str):
+            raise TypeError("extensions is a list of names, or a mapping of names to settings")
+        if not isinstance(extensions, Mapping):
+            extensions = {name: {} for name in extensions}
+        for name, settings in extensions.items():
+            if not isinstance(name, str) or not isinstance(settings, Mapping):
+                raise TypeError(f"extensions[{name!r}] must be a mapping of settings")
+        found: dict[str, Any] = {"extensions": dict(extensions)} if extensions else {}
+        if asked is not None:
+            requests: dict[str, Any] = {
+                top: {name: {}} for top, name in TASK_REQUESTS.values() if asked.get(top)
+            }
+            if not requests:
+                raise ValueError("task_requests needs on_sample or on_elicit")
+            found["tasks"] = {"list": {}, "cancel": {}, "requests": requests}
+        return found
+
+    async def start_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | msgspec.Struct | bytes | None = None,
+        *,
+        ttl: float | None = None,
+        timeout: Timeout = CLIENT_DEFAULT,
+        on_progress: OnProgress | None = None,
+        meta: Meta | None = None,
+    ) -> ToolTask:
+        """Call a tool as a task: the call returns at once, and the result is fetched later.
+
+        >>> task = await client.start_tool("crawl", {"url": "https://example.org/"})
+        >>> async for state in task:
+        ...     print(state.status, state.message)
+        >>> result = await task.result()
+
+        A server of 2025-11-25 is requested to make a task. A server of 2026-07-28 decides itself,
+        and only for clients that declare the extension (``Client(..., extensions=[TASKS])``). If
+        the server answers with the result, the `ToolTask` has it from the start.
+
+        Args:
+            name, arguments, meta: As of `call_tool`.
+            ttl: The requested time to live in seconds (2025-11-25; the server may choose another).
+            timeout: Seconds for the answer with the task, as of `call_tool`. The time limit of the
+                task is its time to live.
+            on_progress: Called as of `call_tool`; in 2025-11-25 as long as the task works and the
+                `ToolTask` exists, in 2026-07-28 until the call becomes a task.
+
+        Questions of the server go to the client's handlers, as with `call_tool`.
+
+        Raises:
+            WirespeedError: As of `call_tool`.
+        """
+        if ttl is not None and not ttl >= 0:
+            raise ValueError(f"ttl must be seconds, not {ttl!r}")
+        through = self._outgoing
+        if through is not None and type(meta) is not Passed:
+
+            async def send(passed: OutboundRequest) -> ToolTask:
+                return await self.start_tool(
+                    name,
+                    passed.arguments,
+                    ttl=ttl,
+                    timeout=passed.timeout,
+                    on_progress=on_progress,
+                    meta=Passed(passed.meta),
+                )
+
+            outbound = OutboundRequest(self, "tools/call", name, None, arguments, meta, timeout)
+            started: ToolTask = await through.run(outbound, send)
+            return started
+        from wirespeed.client.tasks.task import ProgressSink, ToolTask
+
+        until = self._until(self._seconds(timeout))
+        params = tool_params(name, arguments_text(arguments))
+        members = None if meta is None else meta_text(meta)
+        if on_progress is not None:
+            on_progress = InTurn(on_progress, PROGRESS, self._life.spawn)
+        limit = self._seconds(timeout)
+        plain = _Start(
+            "tools/call",
+            params,
+            decode_call_result,
+            on_progress,
+            members,
+            until,
+            limit,
+            f"tool {name}",
+        )
+        check = None if self._checks is None else await self._checks.of(name, until)
+        await self._ready(f"tool {name}", self._seconds_until(until))
+        agreed = self._agreed
+        if agreed.revision.modern or not _runs_tasks(agreed.capabilities):
+            answer = await self._start(plain)
+            return ToolTask(self, name, answer, modern=True, check=check)
+        self._hub.other = self._told_of_task
+        wish: dict[str, Any] = {} if ttl is None else {"ttl": round(ttl * 1000)}
+        sink = None
+        if on_progress is not None:
+            sink, token = ProgressSink(rising(on_progress)), f"task-{next(_tokens)}"
+            self._task_progress[token] = sink
+            member = b'"progressToken":%b' % encode(token)
+            members = member if members is None else members + b"," + member
+        params = params[:-1] + b',"task":' + encode(wish) + b"}"
+        asked = msgspec.structs.replace(
+            plain, params=params, decode=_created_or_done, on_progress=None, meta=members
+        )
+        try:
+            answer = await self._start(asked)
+        except BaseException as exc:
+            sink = None  # or the traceback would keep it
+            if not isinstance(exc, RemoteError) or exc.code != codes.METHOD_NOT_FOUND:
+                raise
+            # the tool does not run as a task, and has not run
+            answer = await self._start(plain)
+        return ToolTask(self, name, answer, modern=False, check=check, sink=sink)
+
+    async def _call_as_task(
+        self,
+        name: str,
+        arguments: Any,
+        timeout: Timeout,
+        on_progress: OnProgress | None,
+        meta: Meta | None,
+    ) -> CallToolResult:
+        limit = self._seconds(timeout)
+        until = self._until(limit)
+        task = await self.start_tool(
+            name, arguments, timeout=self._rest(until), on_progress=on_progress, meta=meta
+        )
+        task._private = True
+        return await self._wait_for(task, until, limit)
+
+    def _listed(self, tools: Iterable[ToolInfo]) -> None:
+        super()._listed(tools)
+        for tool in tools:
+            if (tool.execution or {}).get("taskSupport") == "required":
+                self._task_tools.add(tool.name)
+            else:
+                self._task_tools.discard(tool.name)
+
+    async def get_task(self, task_id: str, *, timeout: Timeout = CLIENT_DEFAULT) -> ToolTask:
+        """A task by its id, also one of an earlier client. RemoteError -32602: the server has no
+        such task for this client. LocalError: the server has no tasks."""
+        from wirespeed.client.tasks.messages import seen_of
+        from wirespeed.client.tasks.task import ToolTask
+
+        await self._ready("tasks/get", self._seconds(timeout))
+        modern = self._agreed.revision.modern
+        self._check_method("tasks/get")
+        if not modern:
+            self._hub.other = self._told_of_task
+        seen = await self._call(
+            "tasks/get", encode({"taskId": task_id}), seen_of, timeout, None, None
+        )
+        if seen.task_id != task_id:
+            raise InvalidResponse(
+                f"the server was asked about the task {task_id!r:.80} and returned another one"
+            )
+        return ToolTask(self, None, seen, modern=modern)
+
+    async def list_tasks(self, *, timeout: Timeout = CLIENT_DEFAULT) -> list[TaskState]:
+        """The tasks of this client that the server still has (2025-11-25 only). LocalError: the
+        server has no such list."""
+        from wirespeed.client.tasks.messages import list_of
+
+        await self._ready("tasks/list", self._seconds(timeout))
+        self._check_method("tasks/list")
+        found: list[TaskState] = []
+        cursors: set[str | None] = {None}
+        cursor: str | None = None
+        while True:
+            params = {} if cursor is None else {"cursor": cursor}
+            page = await self._call("tasks/list", encode(params), list_of, timeout, None, None)
+            found += page[0]
+            cursor = page[1]
+            if cursor is None:
+                return found
+            if cursor in cursors or len(cursors) > 10_000:
+                raise InvalidResponse("the pages of tasks/list do not end")
+            cursors.add(cursor)
+
+    def _check_method(self, method: str) -> None:
+        """LocalError: neither the revision nor an extension has this method."""
+        agreed = self._agreed
+        if method in agreed.revision.requests or (method == "tasks/get" and self._has_tasks()):
+            return
+        raise LocalError(f"the server has no {method} in {agreed.revision.version}")
+
+    # -- within a call ---------------------------------------------------------------------------
+
+    async def _finish(self, request: Request, answer: Unfinished) -> Any:
+        """Wait for the result of a plain call that became a task."""
+        if answer.result_type != "task" or request.method != "tools/call" or not self._has_tasks():
+            return await super()._finish(request, answer)
+        if isinstance(request, _Start):
+            return answer
+        from wirespeed.client.tasks.task import ToolTask
+
+        task = ToolTask(self, _named(request.params).name, answer, modern=True)
+        task._private = True
+        return await self._wait_for(task, request.until, request.limit)
+
+    async def _wait_for(self, task: ToolTask, until: float, limit: float) -> CallToolResult:
+        """The result of a task, by the loop's time `until`, `limit` seconds from the start.
+
+        A task that only this call knows is cancelled when the call ends before it, unless the task
+        still waits for input.
+        """
+        try:
+            async with asyncio.timeout_at(None if until == math.inf else until):
+                return await task.result()
+        except InputNeeded:
+            raise  # it may be resumed
+        except BaseException as exc:
+            forgotten = isinstance(exc, RemoteError) and exc.code == codes.INVALID_PARAMS
+            if task._private and not task.state.over and not forgotten:
+                self._life.spawn(task._let_go())
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0)  # so that it is sent even if the client is closed now
+            if isinstance(exc, TimeoutError) and not isinstance(exc, CallTimeout):
+                raise timed_out(f"tool {task.tool}" if task.tool else "task", limit) from None
+            raise
+
+    def _unwanted(self, answer: asyncio.Future[Any]) -> None:
+        """Cancel the task of a call that was given up."""
+        from wirespeed.client.tasks.task import ToolTask
+
+        made = None if answer.exception() else answer.result()
+        modern = isinstance(made, Unfinished)
+        if isinstance(made, _Created):
+            made = Unfinished("task", bytes(made.task))
+        if isinstance(made, Unfinished) and made.result_type == "task":
+            with contextlib.suppress(WirespeedError):  # malformed, or not negotiated
+                if self._has_tasks() or not modern:
+                    task = ToolTask(self, None, made, modern=modern)
+                    self._life.spawn(task._let_go())
+
+    def _has_tasks(self) -> bool:
+        agreed = self._agreed
+        declared = self._identity.declared(agreed.revision.version).get("extensions", {})
+        return agreed.revision.modern and TASKS in declared
+
+    async def _start(self, request: _Start) -> CallToolResult | Unfinished:
+        """tools/call, until there is a result or a task."""
+        answer = await self._send_once(request, further=False)
+        if isinstance(answer, _Created):
+            return Unfinished("task", bytes(answer.task))
+        if isinstance(answer, Unfinished):
+            answer = await self._finish(request, answer)
+        result: CallToolResult | Unfinished = answer
+        return result
+
+    # -- notifications (2025-11-25)-----------------------------------------------------------------
+
+    def _told_of_task(self, message: Message) -> None:
+        """A notification that belongs to no request, and perhaps to a task."""
+        if message.method == "notifications/tasks/status":
+            from wirespeed.client.tasks.messages import seen_of
+
+            raw = message.params
+            try:
+                seen = seen_of(b"{}" if raw is None else raw)
+            except msgspec.DecodeError:
+                return  # the next poll reports it
+            news = self._task_handles.get(seen.task_id)
+            for task in () if news is None else tuple(news.handles):
+                task._hear(seen)
+        elif message.method == "notifications/progress":
+            token = message.text("params.progressToken")
+            sink = self._task_progress.get(token or "")
+            if sink is not None:
+                sink.told(message)
+
+
+def _runs_tasks(capabilities: Mapping[str, Any]) -> bool:
+    """Whether a server of 2025-11-25 accepts tools/call as tasks."""
+    found: Any = capabilities
+    for member in ("tasks", "requests", "tools", "call"):
+        found = found.get(member) if isinstance(found, dict) else None
+    return isinstance(found, dict)
+
+
+def arguments_text(arguments: Any) -> bytes | None:
+    """The arguments of a call as the JSON text of an object on one line; None for none. TypeError,
+    ValueError: not valid."""
+    if arguments is None:
+        return None
+    if isinstance(arguments, bytes | bytearray | memoryview):
+        try:
+            text = encode(msgspec.json.decode(arguments, type=dict[str, msgspec.Raw]))
+        except msgspec.DecodeError as exc:
+            raise ValueError(f"the arguments are not a JSON object: {exc}") from None
+        # a raw newline in JSON is always white space
+        return text.replace(b"\n", b" ")
+    text = encode(dict(arguments) if isinstance(arguments, Mapping) else arguments)
+    if not text.startswith(b"{"):
+        raise TypeError(
+            f"arguments must be a mapping, a struct or bytes, not {type(arguments).__name__}"
+        )
+    return text

@@ -1,0 +1,458 @@
+"""The client's handle of one task of a server: see `Client.start_tool`.
+
+2025-11-25 basic/utilities/tasks: tasks/get polls, tasks/result waits for the result, and the server
+asks its questions meanwhile. The extension of 2026-07-28: tasks/get polls, and brings questions and
+the result; tasks/update sends answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import weakref
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET
+
+from wirespeed.client.requests.send import any_result, encode
+from wirespeed.client.results.decode import Unfinished, decode_call_result
+from wirespeed.client.results.tools import Progress
+from wirespeed.client.tasks.input_requests import Helper
+from wirespeed.client.tasks.messages import Seen, TaskState, seen_of
+from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, shown
+from wirespeed.errors import (
+    CallTimeout,
+    ConnectionClosed,
+    InvalidResponse,
+    RemoteError,
+    TaskCancelled,
+    TransportError,
+    WirespeedError,
+)
+from wirespeed.protocol import codes
+from wirespeed.protocol.blocks import Text
+from wirespeed.protocol.results import CallToolResult
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.client.answering.answerer import Question
+    from wirespeed.client.requests.send import OnProgress
+    from wirespeed.client.tasks.calls import TaskCalls
+    from wirespeed.client.validation.checks import Check
+
+__all__ = ["ProgressSink", "TaskHandles", "ToolTask"]
+
+logger = logging.getLogger("wirespeed.client")
+
+# The polling interval in seconds if the server advises none, its bounds, and the interval while the
+# server reports changes itself.
+POLL = 1.0
+SHORTEST_POLL = 0.02
+LONGEST_POLL = 300.0
+POLL_WHILE_TOLD = 30.0
+
+_progress = msgspec.json.Decoder(Progress).decode
+
+
+class TaskHandles:
+    """The handles of one task of 2025-11-25, which hear of its changes together. Only the handles
+    hold this object, so that notifications of tasks without handles are ignored."""
+
+    __slots__ = ("__weakref__", "handles")
+
+    def __init__(self) -> None:
+        self.handles: weakref.WeakSet[ToolTask] = weakref.WeakSet()
+
+
+class ProgressSink:
+    """Receives the progress of a task of 2025-11-25. Only its handle holds this object."""
+
+    __slots__ = ("__weakref__", "on_progress")
+
+    def __init__(self, on_progress: OnProgress) -> None:
+        self.on_progress = on_progress
+
+    def told(self, message: Message) -> None:
+        """A progress notification arrived."""
+        raw = message.params
+        try:
+            progress = _progress(b"{}" if raw is None else raw)
+        except msgspec.DecodeError as exc:
+            logger.warning("a progress notification is not valid: %s", exc)
+        else:
+            self.on_progress(progress.progress, progress.total, progress.message)
+
+
+class _PausedTask(msgspec.Struct):
+    """A task that waits for answers: see `Paused`."""
+
+    task: ToolTask
+    questions: Mapping[str, Question]
+
+    @property
+    def tool(self) -> str | None:
+        return self.task.tool if self.task._private else None
+
+    async def go_on(self, client: TaskCalls, answers: Mapping[str, bytes], limit: float) -> Any:
+        until = client._until(limit)
+        task = self.task
+        if task._client is not client and task.id is not None:
+            private, task = task._private, await client.get_task(task.id)
+            task._private = private
+        await task._helper.send(answers, client._rest(until))
+        return await client._wait_for(task, until, limit)
+
+
+class ToolTask:
+    """A call of a tool as a task: see `Client.start_tool`, `Client.get_task`.
+
+    As an asynchronous iterator it yields the task's `TaskState` now, and after each change until
+    the end. It polls at the interval that the server advises, and at once when the server reports a
+    change. Questions of the server go to the client's handlers, as with any call.
+
+    Attributes:
+        tool: The name of the tool; None if it is not known.
+        state: The last known state of the task.
+    """
+
+    def __init__(
+        self,
+        client: TaskCalls,
+        tool: str | None,
+        found: Seen | Unfinished | CallToolResult,
+        *,
+        modern: bool,
+        check: Check | None = None,
+        sink: ProgressSink | None = None,
+    ) -> None:
+        self._client = client
+        self._modern = modern
+        self._check = check  # of its result
+        self._sink = sink
+        self._news: TaskHandles | None = None
+        self._private = False  # only the call that became this task knows it
+        self._wake = asyncio.Event()
+        self._helper = Helper(
+            client, self._update, self._wake.set, lambda open_: _PausedTask(self, open_)
+        )
+        self._told = False  # the server reports changes
+        self._waiting: asyncio.Future[CallToolResult] | None = None  # tasks/result
+        self._holders = 0  # callers that wait for it
+        self._result: CallToolResult | None = None
+        self._seen: Seen | None = None
+        self.tool = tool
+        if isinstance(found, CallToolResult):
+            self._result = found
+            self.state = TaskState(None, "failed" if found.is_error else "completed")
+            self._over()
+            return
+        try:
+            seen = seen_of(found.text) if isinstance(found, Unfinished) else found
+        except msgspec.DecodeError as exc:
+            raise InvalidResponse(f"the task that the server made is not valid: {exc}") from exc
+        self.state = TaskState(seen.task_id, "working")
+        if not modern:
+            self._news = client._task_handles.setdefault(seen.task_id, TaskHandles())
+            self._news.handles.add(self)
+        self._take(seen)
+
+    def __repr__(self) -> str:
+        return f"<ToolTask {self.id}: {self.state.status}>"
+
+    @property
+    def id(self) -> str | None:
+        """The task's id, for `Client.get_task`; None for a call that was answered at once."""
+        return self.state.id
+
+    # -- what callers do -------------------------------------------------------------------------
+
+    async def status(self, *, timeout: Timeout = CLIENT_DEFAULT) -> TaskState:
+        """Get the state. RemoteError -32602: the server has forgotten the task."""
+        if self.id is not None:
+            self._answered(await self._request("tasks/get", seen_of, timeout))
+        return self.state
+
+    async def result(self, *, timeout: float | None = None) -> CallToolResult:
+        """Wait for the end of the task, and return the tool's result. The client's handlers answer
+        questions of the server meanwhile.
+
+        ``timeout``: seconds, None for no limit (a task may take long). The task goes on after that.
+
+        Raises:
+            CallTimeout: The task has not ended in time.
+            TaskCancelled: The task was cancelled.
+            RemoteError: The call ended with an error, or the server has forgotten the task.
+            InputNeeded: The client has no handler for a question, or answered ``max_rounds`` times:
+                see `answer`, and `Client.resume`.
+            HandlerFailed, Declined: A handler failed or declined.
+            WirespeedError: As of `Client.call_tool`.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                result = await (self._follow() if self._modern else self._fetch())
+                checks, check = self._client._checks, self._check
+                if checks is not None and check is not None and self.tool is not None:
+                    await checks.verify(self.tool, check, result)
+                return result
+        except TimeoutError as exc:
+            if isinstance(exc, CallTimeout):
+                raise
+            raise CallTimeout(f"the task has not ended within {shown(timeout or 0.0)}") from None
+
+    async def cancel(self, *, timeout: Timeout = CLIENT_DEFAULT) -> TaskState:
+        """Request the cancellation, and return the state after that. In 2026-07-28 the server may
+        go on for a while. RemoteError -32602: the task has ended (2025-11-25), or is forgotten."""
+        if self.id is None:
+            return self.state
+        if not self._modern:
+            self._answered(await self._request("tasks/cancel", seen_of, timeout))
+            return self.state
+        await self._request("tasks/cancel", any_result, timeout)
+        return await self.status(timeout=timeout)
+
+    async def answer(
+        self, answers: Mapping[str, Any], *, timeout: Timeout = CLIENT_DEFAULT
+    ) -> None:
+        """Answer questions of the task yourself (2026-07-28): what handlers would return, by the
+        keys of `InputNeeded.requests`. TypeError, ValueError: an answer does not fit its
+        request."""
+        from wirespeed.client.answering.answerer import answer_text
+
+        questions = {} if self._seen is None else self._helper.questions(self._seen.input_requests)
+        texts: dict[str, bytes] = {}
+        for key, answer in answers.items():
+            if key not in questions:
+                raise ValueError(f"the server does not ask for {key!r}")
+            texts[key] = answer_text(questions[key], answer)
+        await self._helper.send(texts, timeout)
+
+    async def __aiter__(self) -> AsyncIterator[TaskState]:
+        seen: TaskState | None = None
+        async with self._listening(), self._holding():
+            while True:
+                self._wake.clear()
+                heard = self._seen
+                state = self.state
+                if seen is None or (state.status, state.message) != (seen.status, seen.message):
+                    seen = state
+                    yield state
+                if state.over:
+                    return
+                self._help(state)
+                if not await self._heard_more(heard) and not self._helper.failed:
+                    self._answered(await self._insist("tasks/get", seen_of, CLIENT_DEFAULT))
+
+    # -- following -------------------------------------------------------------------------------
+
+    async def _follow(self) -> CallToolResult:
+        """2026-07-28: tasks/get brings the result."""
+        if self._result is None:
+            async for _ in self:
+                pass
+            if self._result is None and not self._has_reason:
+                # the task had ended before it was first polled
+                self._answered(await self._insist("tasks/get", seen_of, CLIENT_DEFAULT))
+            if self._result is None:
+                seen = self._seen
+                if seen is not None and seen.error is not None:
+                    raise RemoteError(seen.error.code, seen.error.message, seen.error.data)
+                if self.state.status == "cancelled":
+                    text = self.state.message or "The task was cancelled"
+                    raise TaskCancelled(codes.TASK_CANCELLED, text)
+                raise InvalidResponse(f"the task is {self.state.status}, and has no result")
+        return self._result
+
+    @property
+    def _has_reason(self) -> bool:
+        """Whether the reason for a missing result is known."""
+        failed = self._seen is not None and self._seen.error is not None
+        return failed or self.state.status == "cancelled"
+
+    async def _fetch(self) -> CallToolResult:
+        """2025-11-25: tasks/result waits. All callers share one request."""
+        if self._result is not None:
+            return self._result
+        try:
+            async with self._holding():
+                result = await asyncio.shield(self._ask_for_result())
+            if result.content or result.structured_content is not UNSET or result.is_error:
+                return result
+            return await self._told_apart(result)
+        except RemoteError as exc:
+            if self.state.status != "cancelled":
+                with contextlib.suppress(WirespeedError):
+                    await self.status()
+            if self.state.status == "cancelled":
+                raise TaskCancelled(exc.code, exc.message, exc.data) from exc
+            raise
+
+    async def _told_apart(self, result: CallToolResult) -> CallToolResult:
+        """An empty result, which some servers send for a task that failed or was cancelled."""
+        if not self.state.over:
+            await self.status()
+        message = self.state.message
+        if self.state.status == "cancelled":
+            self._result = None
+            raise TaskCancelled(codes.TASK_CANCELLED, message or "The task was cancelled")
+        if self.state.status == "failed":
+            result.is_error = True
+            result.content = [Text(text=message or "The task failed")]
+        return result
+
+    def _ask_for_result(self) -> asyncio.Future[CallToolResult]:
+        if self._waiting is None:
+            work = self._insist("tasks/result", decode_call_result, None)
+            self._waiting = asyncio.ensure_future(work)
+            self._waiting.add_done_callback(self._fetched)
+        return self._waiting
+
+    @contextlib.asynccontextmanager
+    async def _holding(self) -> AsyncIterator[None]:
+        """A caller waits. With the last caller tasks/result and the handlers are cancelled."""
+        self._holders += 1
+        try:
+            yield
+        finally:
+            self._holders -= 1
+            if not self._holders:
+                if self._waiting is not None:
+                    self._waiting.cancel()
+                    self._waiting = None
+                await self._helper.stop()
+
+    def _fetched(self, waiting: asyncio.Future[CallToolResult]) -> None:
+        if waiting.cancelled():
+            return
+        self._wake.set()
+        if waiting.exception() is None:
+            self._result = waiting.result()
+            self._sink = None
+
+    def _help(self, state: TaskState) -> None:
+        """Start to answer the questions of the task, or stop."""
+        waits = state.status == "input_required"
+        if self._modern:
+            asked = self._seen.input_requests if waits and self._seen is not None else {}
+            self._helper.look(asked)
+        elif waits:
+            self._ask_for_result()
+
+    async def _update(self, texts: Mapping[str, bytes], timeout: Timeout) -> None:
+        answers = {key: msgspec.Raw(text) for key, text in texts.items()}
+        await self._insist("tasks/update", any_result, timeout, inputResponses=answers)
+
+    async def _request(self, method: str, decode: Any, timeout: Timeout, **more: Any) -> Any:
+        params = encode({"taskId": self.id, **more})
+        return await self._client._call(method, params, decode, timeout, None, None)
+
+    async def _insist(self, method: str, decode: Any, timeout: Timeout, **more: Any) -> Any:
+        """A request that is repeated over the next connection if one is lost: the task outlives its
+        connection."""
+        while True:
+            try:
+                return await self._request(method, decode, timeout, **more)
+            except (ConnectionClosed, TransportError):
+                # raises the reason if there is no next connection
+                await self._client._ready(method, self._client._seconds(timeout))
+
+    # -- notifications ---------------------------------------------------------------------------
+
+    def _hear(self, seen: Seen) -> None:
+        """The server reported a change."""
+        if seen.task_id == self.id:
+            self._take(seen)
+            self._wake.set()
+
+    def _answered(self, seen: Seen) -> None:
+        if seen.task_id != self.id:
+            raise InvalidResponse(
+                f"the server was asked about the task {self.id!r:.80} and returned another one"
+            )
+        self._take(seen)
+
+    def _take(self, seen: Seen) -> None:
+        if self.state.over and seen.status != self.state.status:
+            return  # sent before the end, and delivered late
+        self._seen = seen
+        self.state = seen.state
+        if bytes(seen.result):
+            try:
+                result = decode_call_result(seen.result)
+            except msgspec.DecodeError as exc:
+                raise InvalidResponse(f"the task's result is not valid: {exc}") from exc
+            if isinstance(result, Unfinished):
+                raise InvalidResponse(f"the task's result has resultType {result.result_type!r}")
+            self._result = result
+        if self.state.over:
+            self._over()
+
+    def _over(self) -> None:
+        self._wake.set()
+        self._sink = None
+        if self._news is not None:
+            self._news.handles.discard(self)
+            self._news = None
+
+    @contextlib.asynccontextmanager
+    async def _listening(self) -> AsyncIterator[None]:
+        """Subscribe to changes within the block, if the server supports it."""
+        listening: asyncio.Future[None] | None = None
+        if self._modern and self.id is not None and not self.state.over:
+            listening = self._client._life.spawn(self._listen())
+        try:
+            yield
+        finally:
+            if listening is not None:
+                listening.cancel()
+                await asyncio.wait([listening])
+
+    async def _listen(self) -> None:
+        from wirespeed.client.subscriptions.events import Notice
+
+        try:
+            async with self._client.subscribe(more={"taskIds": [self.id]}) as events:
+                honoured = events.honoured
+                told = None if honoured is None else honoured.more.get("taskIds")
+                if not isinstance(told, list) or self.id not in told:
+                    return
+                self._told = True
+                async for event in events:
+                    if not isinstance(event, Notice):
+                        self._wake.set()  # a change may have been missed: poll
+                    elif event.method == "notifications/tasks":
+                        self._hear(seen_of(encode(event.params)))
+        except asyncio.CancelledError:
+            self._wake.set()  # the client may be closing, which the next poll reports
+            raise
+        except (ConnectionClosed, TransportError):
+            self._wake.set()
+        except (WirespeedError, msgspec.DecodeError) as exc:
+            # polling goes on, and raises the error
+            logger.debug("the server reports no task changes: %s", exc)
+        finally:
+            self._told = False
+
+    async def _heard_more(self, heard: Seen | None) -> bool:
+        """Wait for a change since `heard` or for the next poll. Returns whether the change was
+        reported."""
+        if self._seen is not heard:
+            return True
+        wait = self.state.poll_interval
+        wait = POLL if wait is None else min(max(wait, SHORTEST_POLL), LONGEST_POLL)
+        if self._told:
+            wait = max(wait, POLL_WHILE_TOLD)
+        try:
+            async with asyncio.timeout(wait * random.uniform(1.0, 1.1)):
+                await self._wake.wait()
+        except TimeoutError:
+            return False
+        return self._seen is not heard
+
+    async def _let_go(self) -> None:
+        """Cancel a task whose caller has gone, and ignore errors."""
+        with contextlib.suppress(WirespeedError):
+            await self._request("tasks/cancel", any_result, CLIENT_DEFAULT)

@@ -1,0 +1,68 @@
+"""`InputRequired`: a handler returns its questions as its result."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from wirespeed.server.asking.questions import InputRequest
+
+__all__ = ["InputRequired", "split_annotation"]
+
+
+class InputRequired:
+    """What a handler returns when it needs input of the client (2026-07-28 basic/patterns/mrtr,
+    "InputRequiredResult")::
+
+        @server.tool
+        async def book(ctx: Context, to: str) -> str | InputRequired:
+            answer = ctx.input_responses.get("seat")
+            if answer is None:
+                return InputRequired({"seat": ElicitRequest("Which seat?", Seat)}, state={"to": to})
+            return f"booked {answer.as_form(Seat)}"
+
+    The handler is called again with the same arguments. ``ctx.input_responses`` has the answers of
+    the last round by the same keys (an answer may be missing: ask again), ``ctx.request_state`` the
+    state. Clients of older revisions get the questions as requests; the handler sees no difference.
+    Its return annotation must name this class, and it must take a `Context`.
+
+    Args:
+        requests: `ElicitRequest`, `SampleRequest` and `RootsRequest` by keys of your choice.
+        state: A JSON value for the next round. The client keeps it: it can read the value, but not
+            change it. None for no state.
+
+    ValueError: neither is given. TypeError: a value of *requests* is not a request.
+    """
+
+    __slots__ = ("requests", "state")
+
+    def __init__(
+        self, requests: Mapping[str, InputRequest] | None = None, state: Any = None
+    ) -> None:
+        if not requests and state is None:
+            raise ValueError("InputRequired takes requests, or state, or both")
+        self.requests: dict[str, InputRequest] = dict(requests or {})
+        for key, question in self.requests.items():
+            if not isinstance(key, str) or not hasattr(question, "encoded"):
+                raise TypeError(f"{key!r}: {question!r} is not a request with a string key")
+        self.state = state
+
+    def __repr__(self) -> str:
+        return f"InputRequired({', '.join(self.requests)})"
+
+
+def split_annotation(returns: Any) -> tuple[bool, Any]:
+    """Whether a return annotation names `InputRequired`, and the rest of the annotation; None if
+    there is no other type."""
+    if returns is InputRequired:
+        return True, None
+    if typing.get_origin(returns) not in (typing.Union, types.UnionType):
+        return False, returns
+    members = typing.get_args(returns)
+    rest = tuple(member for member in members if member is not InputRequired)
+    if len(rest) == len(members):
+        return False, returns
+    return True, typing.Union[rest]  # noqa: UP007

@@ -1,0 +1,406 @@
+"""How a question of a handler reaches the client, and how the answer reaches the handler.
+
+In the legacy eras a question is a request of the server, and the handler waits for the response
+(`DirectAsker`). In 2026-07-28 a server sends no requests (basic/patterns/mrtr, `RoundsAsker`): it
+answers the client's own request with the questions and cancels the handler. The client repeats the
+request with the answers, and the handler runs again from its start. It gets the answers to its
+earlier questions at once, from the sealed ``requestState``, and so reaches its next question.
+
+A handler that works on a task asks through the task (`call.asker`), in every era.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from wirespeed.errors import InvalidResponse, LimitExceeded, LocalError, ProtocolError
+from wirespeed.protocol import codes
+from wirespeed.protocol.asking import CREATE_MESSAGE, ELICIT, LIST_ROOTS
+from wirespeed.protocol.revisions import META_SERVER_INFO
+from wirespeed.schema.json_schema import SignatureError, describe_validation_error, enc_hook
+from wirespeed.server.asking.input_required import InputRequired
+from wirespeed.server.asking.questions import InputRequest, answer_of
+from wirespeed.server.asking.request_state import RequestState, Sealer, binding_of, digest
+from wirespeed.server.context import Context
+from wirespeed.server.requests.launchers import launcher_of
+
+if TYPE_CHECKING:
+    from wirespeed.server.asking.progress import OnProgress
+    from wirespeed.server.requests.call import Call
+    from wirespeed.server.tools.signature import ToolSpec
+
+__all__ = ["MAX_ROUNDS", "Asker", "DirectAsker", "How", "RoundsAsker", "asker_of", "explicit"]
+
+logger = logging.getLogger("wirespeed.server")
+
+MAX_ROUNDS = 10
+"""How often a handler that returns `InputRequired` may ask during one request (legacy eras)."""
+
+# The methods of operations whose requests may be answered with questions.
+_METHODS = {"tool": "tools/call", "prompt": "prompts/get", "resource": "resources/read"}
+
+# In a request state a mark begins with a letter for the method. It is a capital letter for
+# questions of `InputRequired`.
+_LETTERS = {ELICIT: "e", CREATE_MESSAGE: "s", LIST_ROOTS: "r"}
+_OF_LETTER = {letter: method for method, letter in _LETTERS.items()}
+
+_encode = msgspec.json.Encoder(enc_hook=enc_hook).encode
+
+
+class _Target(msgspec.Struct):
+    """The members of params that a request state is bound to."""
+
+    name: Any = None
+    uri: Any = None
+    arguments: Raw | msgspec.UnsetType = UNSET
+
+
+_target = msgspec.json.Decoder(_Target).decode
+
+
+class _Unfit(InvalidResponse, ProtocolError):
+    """An answer in ``inputResponses`` that does not fit its question: an invalid request."""
+
+    def __init__(self, message: str) -> None:
+        ProtocolError.__init__(self, codes.INVALID_PARAMS, message)
+
+
+class How(NamedTuple):
+    """How a question is asked: see `Context.elicit`."""
+
+    timeout: float | None = None
+    on_progress: OnProgress | None = None
+
+
+class Asker:
+    """Asks the client of one call."""
+
+    def __init__(self, context: Context, call: Call) -> None:
+        self.call = call
+        self.capabilities: Mapping[str, Any] = context.client_capabilities
+        self.version: str = call.revision.version
+        self.responses: dict[str, Any] = {}  # of the explicit form, typed
+        self.state: Any = None
+        self._rounds = 0
+
+    async def ask(self, question: InputRequest, how: How) -> Any:
+        """The client's answer, typed. MissingCapability: the client cannot be asked this."""
+        params = question.encoded(self.capabilities, self.version)
+        self._check_running()
+        if self.call.asker is not None:
+            return question.answer(
+                await self.call.asker.ask(question.kind, question.method, params)
+            )
+        return await self.put(question, params, how)
+
+    def _check_running(self) -> None:
+        """LocalError: the handler has ended. CancelledError: the handler was cancelled, caught
+        that, and goes on."""
+        if self.call.context is None:
+            raise self._over()
+        if self.call.ended and self.call.asker is None:
+            raise asyncio.CancelledError
+
+    def _over(self) -> LocalError:
+        operation = self.call.operation
+        return LocalError(
+            f"the {operation.kind} {operation.name!r} has ended, so its client cannot be asked"
+        )
+
+    async def put(self, question: InputRequest, params: bytes, how: How) -> Any:
+        """Ask in the form of the era."""
+        raise NotImplementedError
+
+    async def require(self, required: InputRequired) -> bool:
+        """Ask the questions of an `InputRequired`. Returns whether to call the handler again."""
+        return await self._drive(required)
+
+    async def _drive(self, required: InputRequired) -> bool:
+        """Ask all questions at once, and keep the answers for the handler."""
+        self._rounds += 1
+        if self._rounds > MAX_ROUNDS:
+            raise LimitExceeded(f"the handler asked more than {MAX_ROUNDS} times")
+        if not required.requests:  # the handler polls
+            await asyncio.sleep(min(1.0, 0.05 * 2 ** (self._rounds - 1)))
+        encoded = self._encoded(required)
+        self._check_running()
+        waiting = [
+            asyncio.ensure_future(self._send(required.requests[key], params))
+            for key, params in encoded.items()
+        ]
+        try:
+            answers = await asyncio.gather(*waiting)
+        finally:
+            for one in waiting:  # after an error the others are withdrawn
+                one.cancel()
+        self.responses = dict(zip(encoded, answers, strict=True))
+        self.state = None if required.state is None else _as_json(required.state)
+        return True
+
+    async def _send(self, question: InputRequest, params: bytes) -> Any:
+        if self.call.asker is not None:
+            data = await self.call.asker.ask(question.kind, question.method, params)
+        else:
+            data = await self._request(question, params, How())
+        return question.plain_answer(data)
+
+    async def _request(self, question: InputRequest, params: bytes, how: How) -> bytes:
+        """The result of a request of the server (legacy eras)."""
+        connection, method = self.call.connection, question.method
+        if how.on_progress is not None:
+            from wirespeed.server.asking.progress import heard
+
+            with heard(connection, params, how.on_progress) as params:
+                return await self._request(question, params, how._replace(on_progress=None))
+        return await connection.ask(method, params, timeout=how.timeout)
+
+    def _encoded(self, required: InputRequired) -> dict[str, bytes]:
+        return {
+            key: question.encoded(self.capabilities, self.version)
+            for key, question in required.requests.items()
+        }
+
+
+class DirectAsker(Asker):
+    """Asks by requests to the client: the legacy eras."""
+
+    async def put(self, question: InputRequest, params: bytes, how: How) -> Any:
+        return question.answer(await self._request(question, params, how))
+
+
+class RoundsAsker(Asker):
+    """Asks by answering the request with the questions: 2026-07-28.
+
+    The first question without an answer waits for one turn of the loop, so that concurrent
+    questions (`asyncio.gather`) are sent together. A question has a key (its kind and a number) and
+    a mark (a digest of the question). An answer is valid for the same key and mark only, so a
+    handler that asks another question in this round does not get a wrong answer.
+
+    ProtocolError -32602: the request has an invalid ``requestState`` or ``inputResponses``.
+    """
+
+    def __init__(self, context: Context, call: Call, params: Any) -> None:
+        super().__init__(context, call)
+        self._counts: dict[str, int] = {}
+        self._asked: dict[str, tuple[InputRequest, str, bytes]] = {}
+        self._waiting: list[asyncio.Future[bytes]] = []
+        self._params = params
+        self._binding: str | None = None
+        self._answers: dict[str, tuple[str, Raw]] = {}
+        self._given: dict[str, tuple[str, Raw]] = {}  # of the explicit form
+        self._held: Raw | msgspec.UnsetType = UNSET
+        brought = call.input
+        if brought is not None and brought.requestState is not None:
+            self._take(brought.requestState, brought.inputResponses or {})
+
+    # -- earlier rounds --------------------------------------------------------------------------
+
+    @property
+    def _sealer(self) -> Sealer:
+        sealer: Sealer = self.call.connection.service.sealer
+        return sealer
+
+    def _bound(self) -> str:
+        """The binding of the request states of this request."""
+        if self._binding is None:
+            call = self.call
+            target = _target(b"{}" if self._params is None else self._params)
+            self._binding = binding_of(
+                call.connection.principal,
+                _METHODS.get(call.operation.kind, call.operation.kind),
+                target.uri if call.operation.kind == "resource" else target.name,
+                None if target.arguments is UNSET else bytes(target.arguments),
+            )
+            self._params = None
+        return self._binding
+
+    def _take(self, text: str, responses: Mapping[str, Raw]) -> None:
+        held = self._sealer.open(text, self._bound())
+        self._held = held.state
+        if held.state is not UNSET:
+            self.state = msgspec.json.decode(held.state)
+        for known in (held.answers, held.given):
+            for key, (mark, data) in known.items():
+                self._know(key, mark, data)
+        for key, mark in held.asked.items():
+            if key in responses:  # otherwise the question is asked again
+                self._know(key, mark, responses[key])
+
+    def _know(self, key: str, mark: str, data: Raw) -> None:
+        """Keep an answer. ProtocolError: it is malformed."""
+        try:
+            answer = answer_of(_OF_LETTER[mark[0].lower()], data)
+        except (msgspec.DecodeError, RecursionError) as exc:
+            fault = describe_validation_error(exc, "member")
+            raise ProtocolError(
+                codes.INVALID_PARAMS, f"Invalid params: inputResponses.{key}: {fault}"
+            ) from None
+        if mark[0].isupper():
+            self.responses[key] = answer
+            self._given[key] = (mark, data)
+        else:
+            self._answers[key] = (mark, data)
+
+    # -- questions of this round -----------------------------------------------------------------
+
+    async def put(self, question: InputRequest, params: bytes, how: How) -> Any:
+        number = self._counts[question.kind] = self._counts.get(question.kind, 0) + 1
+        key = f"{question.kind}-{number}"
+        mark = _LETTERS[question.method] + digest(params)
+        known = self._answers.get(key)
+        if known is not None:
+            if known[0] == mark:
+                try:
+                    return question.answer(bytes(known[1]))
+                except InvalidResponse as exc:
+                    raise _Unfit(str(exc)) from exc
+            logger.warning(
+                "%s %s: question %s differs from the one of the round before, so it is asked again",
+                self.call.operation.kind,
+                self.call.operation.name,
+                key,
+            )
+            del self._answers[key]
+        if self.call.operation.kind not in _METHODS:
+            raise RuntimeError(f"a {self.call.operation.kind} cannot ask its client anything")
+        loop = self.call.connection.loop
+        if not self._asked:
+            loop.call_soon(self._finish)
+        self._asked[key] = (question, mark, params)
+        waiting: asyncio.Future[bytes] = loop.create_future()
+        self._waiting.append(waiting)
+        return question.answer(await waiting)  # usually cancelled with the handler
+
+    def _finish(self) -> None:
+        """The turn is over: answer the request with its questions."""
+        waiting, self._waiting = self._waiting, []
+        asked, self._asked = self._asked, {}
+        if self.call.asker is not None and not self.call.ended:
+            # the call has become a task in this turn
+            for (question, _, params), one in zip(asked.values(), waiting, strict=True):
+                relayed = asyncio.ensure_future(
+                    self.call.asker.ask(question.kind, question.method, params)
+                )
+                _connect(relayed, one)
+            return
+        if not self.call.ended:
+            # in the next round, a handler that also returns InputRequired sees the same answers
+            state = RequestState(
+                asked={key: mark for key, (_, mark, _) in asked.items()},
+                answers=self._answers,
+                given=self._given,
+                state=self._held,
+            )
+            requests = {key: (q.method, params) for key, (q, _, params) in asked.items()}
+            try:
+                self._answer(requests, state)
+            except Exception as exc:
+                for one in waiting:
+                    if not one.done():
+                        one.set_exception(exc)
+                return
+        for one in waiting:
+            if self.call.context is not None:
+                one.cancel()  # ends the tasks that the handler started, too
+            elif not one.done():
+                one.set_exception(self._over())
+
+    async def require(self, required: InputRequired) -> bool:
+        if self.call.asker is not None:
+            return await self._drive(required)
+        encoded = self._encoded(required)
+        if self.call.operation.kind not in _METHODS:
+            raise RuntimeError(f"a {self.call.operation.kind} cannot ask its client anything")
+        asked = {
+            key: _LETTERS[question.method].upper() + digest(encoded[key])
+            for key, question in required.requests.items()
+        }
+        state = RequestState(asked=asked, answers=self._answers)
+        if required.state is not None:
+            state.state = Raw(_encode(required.state))
+        self._answer({key: (q.method, encoded[key]) for key, q in required.requests.items()}, state)
+        return False
+
+    def _answer(self, requests: Mapping[str, tuple[str, bytes]], state: RequestState) -> None:
+        """Answer the request with ``input_required``. LimitExceeded: the state is too large."""
+        text = self._sealer.seal(state, self._bound())
+        members = {"resultType": b'"input_required"'}
+        if requests:
+            members["inputRequests"] = _object(
+                {
+                    key: b'{"method":%b,"params":%b}' % (_encode(method), params)
+                    for key, (method, params) in requests.items()
+                }
+            )
+        members["requestState"] = _encode(text)
+        members["_meta"] = _object(
+            {META_SERVER_INFO: self.call.connection.service.discovery.info_json}
+        )
+        self.call.ask_input(_object(members))
+
+
+def asker_of(context: Context, call: Call) -> Asker:
+    """The asker of a call. ProtocolError -32602: see `RoundsAsker`."""
+    if call.revision.modern:
+        return RoundsAsker(context, call, context._params)
+    return DirectAsker(context, call)
+
+
+def explicit(spec: ToolSpec, where: str) -> None:
+    """Call the function of a spec again, with the answers, when it returns `InputRequired`."""
+    if spec.context_index < 0:
+        raise SignatureError(
+            f"{where}: a function that returns InputRequired must take a Context for the answers"
+        )
+    function, names = spec.function, spec.kwnames
+    start = None if spec.is_async else launcher_of(spec)
+
+    async def rounds(*args: Any, **kwargs: Any) -> Any:
+        context = next(v for v in (*args, *kwargs.values()) if isinstance(v, Context))
+        while True:
+            if start is None:
+                value = await function(*args, **kwargs)
+            else:
+                value = await start(function, [*args, *kwargs.values()], names or None)
+            if type(value) is not InputRequired:
+                return value
+            if not await context._asking().require(value):
+                return None  # the request was answered
+
+    spec.replace_function(rounds)
+
+
+def _connect(source: asyncio.Future[bytes], target: asyncio.Future[bytes]) -> None:
+    """Give the outcome of one future to another one, and cancellations both ways."""
+
+    def ended(_: Any) -> None:
+        if target.done():
+            return
+        if source.cancelled():
+            target.cancel()
+        elif (exc := source.exception()) is not None:
+            target.set_exception(exc)
+        else:
+            target.set_result(source.result())
+
+    def dropped(_: Any) -> None:
+        source.cancel()
+
+    source.add_done_callback(ended)
+    target.add_done_callback(dropped)
+
+
+def _object(members: Mapping[str, bytes]) -> bytes:
+    """A JSON object of members that are JSON text."""
+    return b"{%b}" % b",".join(b"%b:%b" % (_encode(key), text) for key, text in members.items())
+
+
+def _as_json(value: Any) -> Any:
+    """A value after a round trip through JSON, as in the modern era."""
+    return msgspec.json.decode(_encode(value))

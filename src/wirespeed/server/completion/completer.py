@@ -1,0 +1,269 @@
+"""Completion of arguments of prompts and of variables of resource templates (completion/complete).
+
+A function completes an argument: it gets what the user has typed, and, if it takes a second
+parameter, the arguments that have their values already; a context if it asks for one::
+
+    @server.completion("review", "language")
+    def languages(value: str, others: dict[str, str]) -> list[str]:
+        return [name for name in LANGUAGES if name.startswith(value)]
+
+It returns strings, the best first, or a `Completion`. Arguments of type ``bool``, ``Literal`` and
+`Enum`, also ``| None``, complete by themselves. A known argument without a completer gets no
+values; an unknown one is an error.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+
+import msgspec
+
+from wirespeed.errors import ProtocolError
+from wirespeed.protocol import codes, shapes
+from wirespeed.protocol.messages import CompleteContext, CompleteParams, PromptReference
+from wirespeed.protocol.results import Completion
+from wirespeed.schema.from_strings import Slot, text_of
+from wirespeed.server.catalog import LimitOptions, check_options
+from wirespeed.server.context import Context
+from wirespeed.server.requests.methods import params_of
+from wirespeed.server.requests.operation import invoke, make_feature
+from wirespeed.server.tools.results import ResultError, to_json
+from wirespeed.server.tools.signature import SignatureError, inspect_tool
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.protocol.revisions import Revision
+    from wirespeed.server.connection import ServerConnection
+    from wirespeed.server.requests.reply import Body
+    from wirespeed.server.service import McpService
+
+__all__ = ["MAX_VALUES", "Completable", "complete"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+MAX_VALUES = 100  # in one answer (server/utilities/completion, "Completion Results")
+
+
+class _Values(msgspec.Struct, omit_defaults=True):
+    values: list[str]
+    total: int | None = None
+    hasMore: bool | None = None  # noqa: N815
+
+
+class _Result(msgspec.Struct):
+    completion: _Values
+
+
+class Completer:
+    """A function that completes one argument."""
+
+    __slots__ = ("feature", "spec")
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        where: str,
+        service: McpService,
+        options: LimitOptions,
+    ) -> None:
+        self.spec = inspect_tool(
+            function,
+            name=where,
+            context_class=Context,
+            kind="completion",
+            dependencies=service.injecting(),
+        )
+        if not 1 <= len(self.spec.fields) <= 2:
+            raise SignatureError(
+                f"completion {where!r}: the function takes the value, and at most the arguments "
+                "that are known already"
+            )
+        self.feature = make_feature(self.spec, "completion", _encode, service, options)
+
+    def start(
+        self,
+        connection: ServerConnection,
+        message: Message,
+        revision: Revision,
+        value: str,
+        others: Mapping[str, str],
+    ) -> None:
+        """Begin the call that answers."""
+        call = connection.begin(self.feature, message, revision)
+        values = dict(zip(self.spec.fields, (value, others), strict=False))
+        connection.start(call, invoke(self.feature, self.spec, values, call.context))
+
+
+def _encode(value: Any, revision: Revision) -> bytes:
+    """The result object. ResultError: a completer did not return strings."""
+    total: int | None = None
+    has_more: bool | None = None
+    if isinstance(value, Completion):
+        count, has_more, value = value.total, value.has_more, value.values
+        if isinstance(count, float):  # of another server: schema.json asks for an integer
+            count = int(count) if count.is_integer() else None
+        total = count
+    if value is None:
+        value = ()
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise ResultError(f"a completer returns strings, not {type(value).__name__}")
+    if total is None and has_more is None and isinstance(value, Sized):
+        total = len(value)
+    values: list[str] = []
+    for item in value:
+        if len(values) == MAX_VALUES:
+            has_more = True
+            break
+        if not isinstance(item, str):
+            raise ResultError(f"a completer returns strings, not {type(item).__name__}")
+        values.append(item)
+    if has_more is None:
+        has_more = total is not None and total > len(values)
+    return to_json(_Result(_Values(values, total, has_more)))
+
+
+def _choices(tp: Any) -> list[str]:
+    """What a type allows, as strings, where that is a short list; otherwise nothing."""
+    return list(dict.fromkeys(_all_choices(tp)))
+
+
+def _all_choices(tp: Any) -> Iterator[str]:
+    # not by `msgspec.inspect`, which sorts the values of a Literal
+    origin = typing.get_origin(tp)
+    if origin is typing.Literal:
+        yield from (text_of(value) for value in typing.get_args(tp) if value is not None)
+    elif origin is typing.Annotated:
+        yield from _all_choices(tp.__origin__)
+    elif origin in (typing.Union, types.UnionType):
+        for member in typing.get_args(tp):
+            yield from _all_choices(member)
+    elif hasattr(tp, "__supertype__"):
+        yield from _all_choices(tp.__supertype__)
+    elif isinstance(tp, type) and issubclass(tp, Enum):
+        yield from (text_of(member.value) for member in tp)
+    elif tp is bool:
+        yield from ("true", "false")
+
+
+class Completable:
+    """Something with arguments that can be completed: a prompt or a resource template.
+
+    Attributes:
+        key: What it is registered under.
+        function: What was registered.
+    """
+
+    __slots__ = ("_choices", "_completers", "_service", "_slots", "function", "key")
+
+    def __init__(self, key: str, function: Callable[..., Any], slots: Iterable[Slot]) -> None:
+        self.key = key
+        self.function = function
+        self._slots = {slot.name: slot for slot in slots}
+        choices = {name: _choices(slot.type) for name, slot in self._slots.items()}
+        self._choices = {name: found for name, found in choices.items() if found}
+        self._completers: dict[str, Completer] = {}
+        self._service: McpService | None = None
+
+    @property
+    def completes(self) -> bool:
+        """Whether any argument can be completed."""
+        return bool(self._choices or self._completers)
+
+    def registered(self, service: McpService) -> None:
+        """A server has it now; it is told when something can be completed."""
+        self._service = service
+        if self.completes:
+            service.completions.enable()
+
+    def complete(
+        self,
+        argument: str,
+        **options: Unpack[LimitOptions],
+    ) -> Callable[[F], F]:
+        """Complete an argument by a function: ``@prompt.complete("language")``.
+
+        See `wirespeed.server.completion.catalog`. A second function replaces the first.
+        ``timeout``: seconds after which an answer is given up, waiting included.
+        ``max_concurrency``, ``queue``: answers that are worked on at a time, and that wait beyond
+        these (100 by default); more are refused with -31000. See
+        `wirespeed.server.requests.concurrency`.
+
+        Raises:
+            ValueError: There is no such argument, or an option cannot be right.
+            SignatureError: The function takes something else than a value and known arguments.
+        """
+        check_options("complete()", options, LimitOptions)
+        if argument not in self._slots:
+            raise ValueError(f"{self!r} has no argument {argument!r}")
+
+        def decorate(function: F) -> F:
+            service = self._service
+            assert service is not None
+            self._completers[argument] = Completer(
+                function, f"{self.key} {argument}", service, options
+            )
+            service.completions.enable()
+            return function
+
+        return decorate
+
+    def remove_completer(self, argument: str) -> None:
+        """Take the function of an argument away. KeyError if it has none."""
+        del self._completers[argument]
+
+    def answer(
+        self,
+        connection: ServerConnection,
+        message: Message,
+        revision: Revision,
+        params: CompleteParams,
+    ) -> Body | None:
+        """Answer a request, now or later (None). ProtocolError -32602: no such argument."""
+        name, value = params.argument.name, params.argument.value
+        if name not in self._slots:
+            raise ProtocolError(codes.INVALID_PARAMS, f"Unknown argument: {name}")
+        completer = self._completers.get(name)
+        if completer is not None:
+            others: dict[str, str] = {}
+            if shapes.has("CompleteParams", "context", revision.version):
+                others = _known(params.context)
+            completer.start(connection, message, revision, value, others)
+            return None
+        start = value.casefold()
+        choices = self._choices.get(name, ())
+        return _encode([c for c in choices if c.casefold().startswith(start)], revision)
+
+
+def _known(context: msgspec.Raw) -> dict[str, str]:
+    try:
+        found = _context.decode(context)
+    except msgspec.DecodeError as exc:
+        text, at, path = str(exc).partition(" - at `$")
+        text = f"{text} - at `params.context{path if at else '`'}"
+        raise ProtocolError(codes.INVALID_PARAMS, f"Invalid params: {text}") from None
+    return {} if found is None else found.arguments
+
+
+def complete(connection: ServerConnection, message: Message, revision: Revision) -> Body | None:
+    """completion/complete."""
+    params: CompleteParams = params_of(message, _params)
+    service = connection.service
+    found: Completable | None
+    if isinstance(params.ref, PromptReference):
+        found = service.prompts.get(params.ref.name)
+        if found is None:
+            raise ProtocolError(codes.INVALID_PARAMS, f"Unknown prompt: {params.ref.name}")
+    else:
+        uri = params.ref.uri
+        found = service.resources.templates.get(uri) or service.resources.template_of(uri)
+        if found is None:
+            raise ProtocolError(codes.INVALID_PARAMS, f"Unknown resource template: {uri}")
+    return found.answer(connection, message, revision, params)
+
+
+_params = msgspec.json.Decoder(CompleteParams)
+_context = msgspec.json.Decoder(CompleteContext | None)

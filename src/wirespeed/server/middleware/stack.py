@@ -1,0 +1,152 @@
+"""Middleware: what every request passes on its way in, and every question on its way out."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+if TYPE_CHECKING:
+    from asyncio import Future
+
+    from wirespeed._core.envelope import Message
+    from wirespeed.server.connection import ServerConnection
+    from wirespeed.server.middleware.chain import InboundRequest, Reply
+    from wirespeed.server.requests.call import Serving
+    from wirespeed.server.requests.observer import Observer
+    from wirespeed.server.service import McpService
+
+__all__ = ["AskMiddleware", "AskNext", "CallNext", "Middleware", "MiddlewareStack", "ServerRequest"]
+
+CallNext: TypeAlias = "Callable[[InboundRequest], Awaitable[Reply | None]]"
+Middleware: TypeAlias = "Callable[[InboundRequest, CallNext], Awaitable[Reply | None]]"
+
+
+class ServerRequest:
+    """A request that the server makes to its client (legacy eras), as middleware sees it.
+
+    Attributes:
+        method: ``elicitation/create``, ``sampling/createMessage``, ``roots/list`` …
+        params: The JSON text of the params, or None; may be replaced by another.
+        connection_id: See `wirespeed.server.middleware.chain.InboundRequest`.
+    """
+
+    __slots__ = ("_connection", "_timeout", "method", "params")
+
+    def __init__(
+        self,
+        connection: Serving,
+        method: str,
+        params: bytes | None,
+        timeout: float | None,
+    ) -> None:
+        self._connection = connection
+        self._timeout = timeout
+        self.method = method
+        self.params = params
+
+    @property
+    def connection_id(self) -> int:
+        """A number that no other connection of this process has or had."""
+        return self._connection.serial
+
+
+AskNext: TypeAlias = Callable[[ServerRequest], Awaitable[bytes]]
+AskMiddleware: TypeAlias = Callable[[ServerRequest, AskNext], Awaitable[bytes]]
+
+
+class MiddlewareStack:
+    """The middleware of a server.
+
+    Attributes:
+        links: The middleware of requests, the outermost first.
+        chain: What every request passes first: (connection, message); None without middleware.
+        asks: What every question to a client passes first; None without middleware.
+        observer: What counts and traces the requests of every connection made from now on, or None.
+    """
+
+    chain: Callable[[ServerConnection, Message], None] | None
+    asks: Callable[[Any, str, bytes | None, float | None], Future[bytes]] | None
+    observer: Observer | None
+
+    def __init__(self, service: McpService) -> None:
+        self._service = service
+        self.chain = None
+        self.asks = None
+        self.observer = None
+        self.links: tuple[Middleware, ...] = ()
+        self._ask_links: tuple[AskMiddleware, ...] = ()
+
+    def observe(self, **options: Any) -> Observer:
+        """See `Server.observe`."""
+        if self.observer is None:
+            from wirespeed.server.requests.observer import Observer
+
+            self.observer = Observer(**options)
+        return self.observer
+
+    def add(self, middleware: Middleware) -> Middleware:
+        """See `Server.add_middleware`."""
+        if not callable(middleware):
+            raise TypeError(f"a middleware must be callable, not {type(middleware).__name__}")
+        self.links = (*self.links, middleware)
+        self.chain_changed()
+        return middleware
+
+    def add_ask(self, middleware: AskMiddleware) -> AskMiddleware:
+        """See `Server.add_ask_middleware`."""
+        if not callable(middleware):
+            raise TypeError(f"a middleware must be callable, not {type(middleware).__name__}")
+        self._ask_links = (*self._ask_links, middleware)
+        self.asks = _Asking(self._ask_links)
+        return middleware
+
+    def chain_changed(self, *, for_all: bool = False) -> None:
+        """Middleware was added or removed, here or at a mounted server. ``for_all``: for the
+        clients that are connected, too."""
+        from wirespeed.server.middleware.chain import Chain
+        from wirespeed.server.mounting.routing import through_mounts
+
+        behind = through_mounts(self._service)
+        links = self.links if behind is None else (*self.links, behind)
+        self.chain = Chain(links) if links else None
+        if for_all:
+            for connection in list(self._service.connections):
+                connection.through = self.chain
+        for mount in self._service.mounts.elsewhere:
+            mount.outer.middleware.chain_changed(for_all=for_all)
+
+
+class _Asking:
+    """Sends the server's requests through middleware."""
+
+    def __init__(self, links: tuple[AskMiddleware, ...]) -> None:
+        self._links = links
+
+    def __call__(
+        self,
+        connection: Serving,
+        method: str,
+        params: bytes | None,
+        timeout: float | None,
+    ) -> Future[bytes]:
+        request = ServerRequest(connection, method, params, timeout)
+        return cast("Future[bytes]", connection.loop.create_task(self._run(request)))
+
+    async def _run(self, request: ServerRequest) -> bytes:
+        answer = await self._step(0)(request)
+        if not isinstance(answer, bytes):
+            raise TypeError(f"a middleware must return bytes, not {type(answer).__name__}")
+        return answer
+
+    def _step(self, at: int) -> AskNext:
+        if at == len(self._links):
+            return _ask
+
+        async def call_next(request: ServerRequest) -> bytes:
+            return await self._links[at](request, self._step(at + 1))
+
+        return call_next
+
+
+async def _ask(request: ServerRequest) -> bytes:
+    return await request._connection.ask_wire(request.method, request.params, request._timeout)

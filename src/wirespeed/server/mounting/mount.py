@@ -1,0 +1,214 @@
+"""Servers inside servers: what one offers shows in another, under a prefix.
+
+A mounted server goes on by itself: it may have clients of its own, and what is registered at it
+later shows where it is mounted, too. Its functions keep what is theirs: dependencies, lifespan,
+limits, middleware.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+from wirespeed.protocol.uri_template import check_uri
+
+if TYPE_CHECKING:
+    from wirespeed.server.catalog import Catalog
+    from wirespeed.server.prompts.prompt import Prompt
+    from wirespeed.server.resources.resource import Resource, ResourceTemplate
+    from wirespeed.server.service import McpService
+    from wirespeed.server.tools.tool import Tool
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]*")  # server/tools, "Tool Names"
+
+# (key, entry, item): how an item of the mounted server is registered at the other
+Shown: TypeAlias = tuple[str, Any, Any]
+
+
+class Mount:
+    """One server mounted on another. `Server.mount` makes them.
+
+    Args:
+        outer: Where it shows.
+        inner: What is shown.
+        prefix, separator: What stands before the names of tools and prompts.
+        uri_prefix: What stands before the URIs of resources and templates.
+
+    Raises:
+        ValueError: A prefix cannot stand there, a name or a URI is taken at the outer server, or
+            the servers would be mounted on each other.
+    """
+
+    def __init__(
+        self, outer: McpService, inner: McpService, prefix: str, separator: str, uri_prefix: str
+    ) -> None:
+        if not isinstance(prefix, str):
+            raise TypeError("mount(prefix, server): the prefix comes first, and is a string")
+        if not _NAME.fullmatch(prefix) or not _NAME.fullmatch(separator):
+            raise ValueError("prefix and separator take letters, digits and _ . - only")
+        if uri_prefix:
+            check_uri(f"{uri_prefix}a:b")
+        if inner is outer or outer in _below(inner):
+            raise ValueError(f"{inner!r} cannot be mounted on itself")
+        self.outer = outer
+        self.inner = inner
+        self.prefix = prefix + separator if prefix else ""
+        self.uri_prefix = uri_prefix
+        # by list, and there by the key at the mounted server
+        self._shown: dict[str, dict[str, Shown]] = {name: {} for name in _SHOWN_AS}
+        for kind in _LISTS:
+            self.check(kind)
+
+    def __repr__(self) -> str:
+        return f"<Mount of {self.inner.name!r} on {self.outer.name!r} as {self.prefix!r}>"
+
+    def check(self, kind: str) -> None:
+        """Before a change shows: ValueError if what is new has a name that is taken."""
+        for name in _LISTS[kind]:
+            new = self._new(name)
+            if new:
+                taken = _catalog(self.outer, name)
+                for key, _, _ in new.values():
+                    if key in taken:
+                        raise ValueError(
+                            f"{self.outer!r} has {key!r} already, which {self.inner!r} mounted on "
+                            "it would show"
+                        )
+                for mount in self.outer.mounts.elsewhere:
+                    mount.check_keys(name, [shown[0] for shown in new.values()])
+
+    def check_keys(self, name: str, keys: list[str]) -> None:
+        """`check`, for what is about to show at the mounted server."""
+        outer = [self._prefix_of(name) + key for key in keys]
+        taken = _catalog(self.outer, name)
+        for key in outer:
+            if key in taken:
+                raise ValueError(f"{self.outer!r} has {key!r} already")
+        for mount in self.outer.mounts.elsewhere:
+            mount.check_keys(name, outer)
+
+    def sync(self, kind: str) -> None:
+        """Show new entries, and hide removed ones."""
+        for name in _LISTS[kind]:
+            present = _catalog(self.inner, name).items
+            shown = self._shown[name]
+            for inner in [key for key in shown if key not in present]:
+                self._hide(name, shown.pop(inner))
+            for inner, (key, entry, item) in self._new(name).items():
+                shown[inner] = (key, entry, item)
+                _catalog(self.outer, name).add(key, entry, item)
+        if kind == "prompts" and self.inner.prompts.enabled:
+            self.outer.prompts.enable()
+        if kind == "resources" and self.inner.resources.enabled:
+            self.outer.resources.enable()
+        if self.inner.completions.enabled:
+            self.outer.completions.enable()
+        tools = self._shown["tools"].values() if self.outer.tasks.service is None else ()
+        if any(tool.tasks is not None for _, _, tool in tools):
+            self.outer.tasks.use()
+
+    def end(self) -> None:
+        """Hide everything."""
+        for name, shown in self._shown.items():
+            while shown:
+                self._hide(name, shown.popitem()[1])
+
+    def uri(self, uri: str) -> str:
+        """A URI of the mounted server as it shows."""
+        return self.uri_prefix + uri
+
+    def inner_key(self, name: str, key: str) -> str | None:
+        """The mounted server's own key of an entry that the outer server shows under ``key`` in the
+        catalog ``name``; None if the entry is not the mounted server's."""
+        prefix = self._prefix_of(name)
+        inner = key[len(prefix) :]
+        shown = self._shown[name].get(inner) if key.startswith(prefix) else None
+        return None if shown is None else inner
+
+    def _prefix_of(self, name: str) -> str:
+        return self.uri_prefix if name in _LISTS["resources"] else self.prefix
+
+    def _new(self, name: str) -> dict[str, Shown]:
+        shown = self._shown[name]
+        show_as = _SHOWN_AS[name]
+        prefix = self._prefix_of(name)
+        items = _catalog(self.inner, name).items
+        return {
+            inner: show_as(prefix, item)
+            for inner, item in list(items.items())
+            if inner not in shown
+        }
+
+    def _hide(self, name: str, shown: Shown) -> None:
+        key, _, item = shown
+        catalog = _catalog(self.outer, name)
+        if catalog.get(key) is item:  # it may have been taken away there
+            catalog.remove(key)
+
+
+def _below(service: McpService) -> Iterator[McpService]:
+    """What is mounted on a server, and on that."""
+    for mount in service.mounts.here:
+        yield mount.inner
+        yield from _below(mount.inner)
+
+
+def _catalog(service: McpService, name: str) -> Catalog[Any]:
+    if name == "tools":
+        return service.tools
+    if name == "prompts":
+        return service.prompts
+    return service.resources.fixed if name == "resources" else service.resources.templates
+
+
+# -- items under other names ----------------------------------------------------------------------
+
+
+def _tool(prefix: str, tool: Tool) -> Shown:
+    if not prefix:
+        return tool.name, tool.entry, tool
+    name = prefix + tool.name
+    entry = msgspec.structs.replace(tool.entry, name=name)
+    return name, entry, tool.shown_as(entry)
+
+
+def _prompt(prefix: str, prompt: Prompt) -> Shown:
+    if not prefix:
+        return prompt.key, prompt.entry, prompt
+    shown = copy.copy(prompt)  # with the same completers, those to come as well
+    shown.key = prefix + prompt.key
+    shown.entry = msgspec.structs.replace(prompt.entry, name=shown.key)
+    return shown.key, shown.entry, shown
+
+
+def _resource(prefix: str, resource: Resource) -> Shown:
+    if not prefix:
+        return resource.uri, resource.entry, resource
+    shown = resource.shown_as(prefix + resource.uri)
+    return shown.uri, shown.entry, shown
+
+
+def _template(prefix: str, template: ResourceTemplate) -> Shown:
+    if not prefix:
+        return template.key, template.entry, template
+    shown = template.shown_behind(prefix)
+    return shown.key, shown.entry, shown
+
+
+_SHOWN_AS: dict[str, Callable[[str, Any], Shown]] = {
+    "tools": _tool,
+    "prompts": _prompt,
+    "resources": _resource,
+    "templates": _template,
+}
+
+# The catalogs that change with each kind of `McpService.list_changed`.
+_LISTS = {
+    "tools": ("tools",),
+    "prompts": ("prompts",),
+    "resources": ("resources", "templates"),
+}

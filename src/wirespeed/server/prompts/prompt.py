@@ -1,0 +1,245 @@
+"""A prompt: its entry in prompts/list, its arguments, and the messages it returns (server/prompts).
+
+What a function returns, and the messages that it makes:
+
+================================  =============================================================
+value                             messages
+================================  =============================================================
+``str``, a content block          one of the user
+`PromptMessage`                   as it is; with a list of contents, one for each
+a mapping with ``role`` and       the same
+``content``
+a list or tuple                   each item by these rules
+`PromptResult`                    its ``messages`` by these rules, with description and ``_meta``
+`GetPromptResult`                 the same, as a client got it
+anything else                     one of the user: its JSON as text
+================================  =============================================================
+
+Content that the client's revision does not have (audio before 2025-03-26, resource links before
+2025-06-18) becomes a text that says what it was; members that it does not have are left out
+(`wirespeed.protocol.shapes`).
+
+Arguments are strings on the wire. Those of parameters that take no text are decoded: numbers,
+``true``, members of an `Enum` or ``Literal``, dates; lists, dicts and structs from their JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wirespeed.errors import ProtocolError
+from wirespeed.protocol import codes
+from wirespeed.protocol.blocks import Block, ContentBlock, Icon
+from wirespeed.protocol.messages import GetPromptParams
+from wirespeed.protocol.meta import check_meta, passed_on
+from wirespeed.protocol.results import WHOLE, GetPromptResult, PromptMessage
+from wirespeed.schema.from_strings import ArgumentError, Slot, decode_strings, slots_of
+from wirespeed.server.completion.completer import Completable
+from wirespeed.server.context import Context
+from wirespeed.server.requests.methods import cursor_of, params_of, unknown
+from wirespeed.server.requests.operation import invoke, make_feature
+from wirespeed.server.tools.results import ResultError, as_block, to_json
+from wirespeed.server.tools.signature import ToolSpec, inspect_tool
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.protocol.revisions import Revision
+    from wirespeed.server.catalog import LimitOptions
+    from wirespeed.server.connection import ServerConnection
+    from wirespeed.server.prompts.catalog import PromptOptions
+    from wirespeed.server.requests.reply import Body
+    from wirespeed.server.service import McpService
+
+__all__ = ["Prompt", "PromptResult", "make_prompt"]
+
+
+class PromptResult(msgspec.Struct, kw_only=True):
+    """The whole result of a prompt, for full control.
+
+    *messages* is anything that a prompt may return. *description* replaces the prompt's own;
+    *meta* is the result's ``_meta``.
+    """
+
+    messages: Any
+    description: str | None = None
+    meta: dict[str, Any] | None = None
+
+
+class PromptArgumentEntry(msgspec.Struct, omit_defaults=True):
+    """An argument as prompts/list shows it."""
+
+    name: str
+    title: str | None = None
+    description: str | None = None
+    required: bool = False
+
+
+class PromptEntry(msgspec.Struct, omit_defaults=True):
+    """A prompt as prompts/list shows it; what a revision has of it is in
+    `wirespeed.protocol.shapes`."""
+
+    name: str
+    title: str | None = None
+    description: str | None = None
+    arguments: list[PromptArgumentEntry] | None = None
+    icons: list[Icon] | None = None
+    meta: Mapping[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+
+class _Message(msgspec.Struct):
+    role: str
+    content: ContentBlock
+
+
+class Prompt(Completable):
+    """A prompt; its `key` is its name. `wirespeed.server.Server` makes them.
+
+    Attributes:
+        entry: What prompts/list shows of it.
+    """
+
+    __slots__ = ("_feature", "_list", "_spec", "entry")
+
+    def __init__(
+        self,
+        entry: PromptEntry,
+        spec: ToolSpec,
+        slots: list[Slot],
+        function: Callable[..., Any],
+        service: McpService,
+        options: LimitOptions,
+    ) -> None:
+        super().__init__(entry.name, function, slots)
+        self.entry = entry
+        self._list = slots
+        self._spec = spec
+        self._feature = make_feature(spec, "prompt", self._encode, service, options)
+
+    def __repr__(self) -> str:
+        return f"<Prompt {self.key!r}>"
+
+    def get(
+        self,
+        connection: ServerConnection,
+        message: Message,
+        revision: Revision,
+        arguments: Mapping[str, str],
+    ) -> None:
+        """Begin the call that answers. ProtocolError -32602: the arguments do not fit."""
+        try:
+            values = decode_strings(self._list, arguments)
+        except ArgumentError as exc:
+            raise ProtocolError(codes.INVALID_PARAMS, f"Prompt {self.key}: {exc}") from None
+        call = connection.begin(self._feature, message, revision)
+        connection.start(call, invoke(self._feature, self._spec, values, call.context))
+
+    def _encode(self, value: Any, revision: Revision) -> Body:
+        description, meta = self.entry.description, None
+        if isinstance(value, (PromptResult, GetPromptResult)):
+            if value.description is not None:
+                description = value.description
+            meta = value.meta if isinstance(value, PromptResult) else passed_on(value.meta)
+            value = value.messages
+        if value is None:
+            raise ResultError(f"prompt {self.key!r} returned nothing")
+        messages = list(_messages(value, revision.version))
+        body = b'{"messages":%b}' % to_json(messages)
+        if description is not None:
+            body = b'{"description":%b,%b' % (to_json(description), body[1:])
+        return body if meta is None else (body, to_json(meta))
+
+
+def _messages(value: Any, version: str) -> Iterator[_Message]:
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _one(item, version)
+    else:
+        yield from _one(value, version)
+
+
+def _one(value: Any, version: str) -> Iterator[_Message]:
+    if isinstance(value, Mapping) and value.keys() == {"role", "content"}:
+        try:
+            value = PromptMessage(value["role"], value["content"])
+        except ValueError as exc:
+            raise ResultError(f"a message of the prompt: {exc}") from None
+    if isinstance(value, WHOLE):
+        raise ResultError(f"{type(value).__name__} is not what a prompt returns")
+    if not isinstance(value, PromptMessage):
+        yield _Message("user", as_block(value, version))
+        return
+    contents = value.content if isinstance(value.content, (list, tuple)) else (value.content,)
+    for content in contents:
+        if isinstance(content, Mapping) and "type" in content:
+            try:
+                content = msgspec.convert(content, Block)
+            except msgspec.ValidationError as exc:
+                raise ResultError(f"content of a message of the prompt: {exc}") from None
+        yield _Message(value.role, as_block(content, version))
+
+
+# -- registration ---------------------------------------------------------------------------------
+
+
+def make_prompt(
+    service: McpService, function: Callable[..., Any], options: PromptOptions
+) -> Prompt:
+    """What `Server.add_prompt` registers; it describes the options and the errors."""
+    spec = inspect_tool(
+        function,
+        name=options.get("name"),
+        title=options.get("title"),
+        description=options.get("description"),
+        context_class=Context,
+        kind="prompt",
+        dependencies=service.injecting(),
+    )
+    slots = slots_of(spec)
+    icons = options.get("icons")
+    entry = PromptEntry(
+        name=spec.name,
+        title=spec.title,
+        description=spec.description,
+        arguments=[_argument(slot) for slot in slots] or None,
+        icons=None if icons is None else list(icons),
+        meta=check_meta(options.get("meta")),
+    )
+    return Prompt(entry, spec, slots, function, service, options)
+
+
+def _argument(slot: Slot) -> PromptArgumentEntry:
+    description = slot.schema.get("description")
+    if slot.takes_text:
+        hint = ""
+    elif slot.is_json:
+        hint = f"JSON: {slot.shown}"
+    else:
+        hint = slot.shown
+    if hint:  # a prompt has no schema: what an argument looks like must be said in words
+        description = f"{description} ({hint})" if description else hint
+    return PromptArgumentEntry(
+        slot.name, slot.schema.get("title"), description, slot.default is None
+    )
+
+
+# -- requests -------------------------------------------------------------------------------------
+
+
+def list_prompts(connection: ServerConnection, message: Message, revision: Revision) -> Body:
+    """prompts/list: pre-encoded pages."""
+    return connection.service.prompts.page(revision, cursor_of(message))
+
+
+def get(connection: ServerConnection, message: Message, revision: Revision) -> None:
+    """prompts/get."""
+    params: GetPromptParams = params_of(message, _get)
+    prompt = connection.service.prompts.get(params.name)
+    if prompt is None:
+        raise unknown("prompt", params.name, connection.service.prompts.items)
+    prompt.get(connection, message, revision, params.arguments)
+
+
+_get = msgspec.json.Decoder(GetPromptParams)

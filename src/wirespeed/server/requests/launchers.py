@@ -1,0 +1,109 @@
+"""Handlers that are not coroutine functions, made into coroutines.
+
+Each launcher takes the function, the values of the call in order and the names of those at the end
+that are keyword arguments (None: none).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from wirespeed.transport.workers import Workers
+
+if TYPE_CHECKING:
+    from wirespeed.server.tools.signature import ToolSpec
+
+Names = tuple[str, ...] | None
+
+_executor: Workers | None = None
+
+# The jobs of threads that the calls of this context started, for who must know when they end.
+jobs: contextvars.ContextVar[list[Future[Any]] | None] = contextvars.ContextVar(
+    "jobs", default=None
+)
+
+
+def call(function: Callable[..., Any], values: list[Any], names: Names) -> Any:
+    """Call it here and now."""
+    if not names:
+        return function(*values)
+    split = len(values) - len(names)
+    return function(*values[:split], **dict(zip(names, values[split:], strict=True)))
+
+
+async def coroutine(function: Callable[..., Any], values: list[Any], names: Names) -> Any:
+    """Await what a coroutine function gives."""
+    return await call(function, values, names)
+
+
+async def at_once(function: Callable[..., Any], values: list[Any], names: Names) -> Any:
+    """Call a plain function on the loop's thread."""
+    return call(function, values, names)
+
+
+def launcher_of(spec: ToolSpec) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """What runs the function of a spec as a coroutine."""
+    if spec.is_async:
+        return coroutine
+    if spec.is_async_generator:
+        return async_generator
+    if spec.wraps_async:
+        return awaitable
+    return generator if spec.is_generator else in_thread
+
+
+def executor() -> Workers:
+    """The threads for blocking handlers."""
+    global _executor
+    if _executor is None:
+        _executor = Workers()
+    return _executor
+
+
+async def in_thread(function: Callable[..., Any], values: list[Any], names: Names) -> Any:
+    """Run a blocking function in a worker thread, in this request's context.
+
+    A thread cannot be stopped: after a cancellation its result is dropped. What the function
+    queued on the loop (progress, logs) runs before its end is known.
+    """
+    context = contextvars.copy_context()
+    job = executor().submit(context.run, call, function, values, names)
+    started = jobs.get()
+    if started is not None:
+        started.append(job)
+    ended = asyncio.wrap_future(job)
+    if ended.done():  # at once, if the thread was quick: since Python 3.14
+        ended.exception()  # has been looked at, should this be cancelled in the next line
+        await asyncio.sleep(0)
+    return await ended
+
+
+async def generator(function: Callable[..., Any], values: list[Any], names: Names) -> list[Any]:
+    """Run a generator to its end in a worker thread: the list of what it yields."""
+    result: list[Any] = await in_thread(_exhaust, [function, values, names], None)
+    return result
+
+
+def _exhaust(function: Callable[..., Any], values: list[Any], names: Names) -> list[Any]:
+    return list(call(function, values, names))
+
+
+async def async_generator(
+    function: Callable[..., Any], values: list[Any], names: Names
+) -> list[Any]:
+    """Run an async generator to its end: the list of what it yields."""
+    items = call(function, values, names)
+    try:
+        return [item async for item in items]
+    finally:
+        await items.aclose()
+
+
+async def awaitable(function: Callable[..., Any], values: list[Any], names: Names) -> Any:
+    """A plain function around an async one: call it on the loop, await what it gives."""
+    value = call(function, values, names)
+    return await value if isinstance(value, Awaitable) else value

@@ -1,0 +1,274 @@
+"""What a server does for each method but ``tools/call``: a table, and the plainest of its handlers.
+
+A handler gets the connection, the message and the revision it is served by (None for
+``initialize``). It returns the result (see `wirespeed.server.requests.reply`), or a coroutine that
+gives it, or None when it has started a call that answers later, or raises `ProtocolError`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Collection, Coroutine
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wirespeed.errors import ProtocolError
+from wirespeed.protocol import codes
+from wirespeed.protocol.messages import (
+    DiscoverParams,
+    InitializeParams,
+    ListParams,
+    SetLevelParams,
+)
+from wirespeed.protocol.revisions import (
+    LATEST_LEGACY,
+    LOG_LEVELS,
+    REVISIONS,
+    Revision,
+)
+from wirespeed.server.requests.reply import Body
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.server.asking.progress import OnProgress
+    from wirespeed.server.connection import ServerConnection
+    from wirespeed.server.discovery import Discovery
+    from wirespeed.server.requests.call import Feature
+
+# Names that an unknown one is compared with: each costs some 10 µs.
+MAX_COMPARED = 100
+
+LATEST_LEGACY_REVISION = REVISIONS[LATEST_LEGACY]
+
+
+class State:
+    """What the handshake of a legacy connection settled."""
+
+    __slots__ = (
+        "capabilities",
+        "client_info",
+        "heard",
+        "initialized",
+        "log_level",
+        "progress",
+    )
+
+    def __init__(self) -> None:
+        self.capabilities: dict[str, Any] = {}
+        self.client_info: dict[str, Any] | None = None
+        self.initialized = False
+        self.log_level = LOG_LEVELS.index("info")
+        # notifications that something waits for, by method
+        self.heard: dict[str, Callable[[Message], object]] = {}
+        self.progress: dict[int | str, OnProgress] = {}  # of our questions, by token
+
+
+def params_of(message: Message, decoder: msgspec.json.Decoder[Any]) -> Any:
+    """The params in their type. ProtocolError -32602 names what does not fit."""
+    raw = message.params
+    try:
+        return decoder.decode(b"{}" if raw is None else raw)
+    except msgspec.DecodeError as exc:
+        text = str(exc).replace("`$", "`params").replace("$.", "params.")
+        raise ProtocolError(codes.INVALID_PARAMS, f"Invalid params: {text}") from None
+
+
+def unknown(kind: str, name: str, known: Collection[str]) -> ProtocolError:
+    """-32602 for a name that nothing has, with the nearest one that something has."""
+    text = f"Unknown {kind}: {name}"
+    if len(name) <= 64 and len(known) <= MAX_COMPARED:
+        import difflib
+
+        if near := difflib.get_close_matches(name, known, n=1):
+            text += f"; did you mean {near[0]}?"
+    return ProtocolError(codes.INVALID_PARAMS, text)
+
+
+# -- eras -----------------------------------------------------------------------------------------
+
+
+def unsupported_version(discovery: Discovery, requested: str | None) -> ProtocolError:
+    """-32022 with the versions to choose from (2026-07-28 basic/versioning)."""
+    return ProtocolError(
+        codes.UNSUPPORTED_PROTOCOL_VERSION,
+        f"Unsupported protocol version: {requested}; supported: {', '.join(discovery.versions)}",
+        {"supported": list(discovery.versions), "requested": requested or ""},
+    )
+
+
+def newest(versions: tuple[str, ...]) -> Revision | None:
+    """The newest of some revisions, oldest first; None of none."""
+    return REVISIONS[versions[-1]] if versions else None
+
+
+def modern_revision(connection: ServerConnection, message: Message) -> Revision:
+    """The revision that a request's envelope names. ProtocolError if it cannot be served."""
+    version = message.text("params._meta.io.modelcontextprotocol/protocolVersion")
+    if version is None:
+        raise ProtocolError(
+            codes.INVALID_PARAMS,
+            "params._meta must have io.modelcontextprotocol/protocolVersion, a string",
+        )
+    discovery = connection.service.discovery
+    if version not in discovery.modern_versions:
+        raise unsupported_version(discovery, version)
+    return REVISIONS[version]
+
+
+def refuse_uninitialized(connection: ServerConnection, message: Message) -> None:
+    """A request that has neither a modern envelope nor a handshake before it."""
+    discovery = connection.service.discovery
+    if discovery.modern_versions and discovery.legacy_versions:
+        text = "Neither initialize came before, nor has params._meta a protocol version"
+    elif discovery.legacy_versions:
+        text = "The connection is not initialized: send initialize first"
+    else:
+        text = "params._meta must have io.modelcontextprotocol/protocolVersion"
+    raise ProtocolError(codes.INVALID_PARAMS, text)
+
+
+def initialize(connection: ServerConnection, message: Message, revision: Revision | None) -> bytes:
+    """The legacy handshake (basic/lifecycle of 2024-11-05 to 2025-11-25)."""
+    discovery = connection.service.discovery
+    if revision is not None:  # with a modern envelope: no such method there
+        raise ProtocolError(codes.METHOD_NOT_FOUND, "Method not found: initialize")
+    if not discovery.legacy_versions or connection.pinned_modern:
+        try:
+            version = params_of(message, _initialize).protocolVersion
+        except ProtocolError:
+            version = None
+        raise unsupported_version(discovery, version)
+    if connection.revision is not None:
+        raise ProtocolError(codes.INVALID_REQUEST, "This connection is initialized already")
+    params = params_of(message, _initialize)
+    version = params.protocolVersion
+    if version not in discovery.legacy_versions:
+        version = discovery.legacy_versions[-1]
+    chosen = REVISIONS[version]
+    connection.revision = chosen
+    connection.session.batches = chosen.batches
+    connection.session.null_ids = chosen.null_error_ids
+    connection.state.client_info = params.clientInfo
+    connection.state.capabilities = params.capabilities
+    connection.changes.offered = frozenset(discovery.capabilities(chosen))
+    return discovery.initialize_result(chosen)
+
+
+def discover(connection: ServerConnection, message: Message, revision: Revision) -> Body:
+    """server/discover (2026-07-28): what the server is and speaks."""
+    params_of(message, _discover)
+    return connection.service.discovery.discover_result(revision)
+
+
+def ping(connection: ServerConnection, message: Message, revision: Revision) -> bytes:
+    """basic/utilities/ping of the legacy revisions."""
+    return b"{}"
+
+
+# -- tools ----------------------------------------------------------------------------------------
+
+
+def tools_list(connection: ServerConnection, message: Message, revision: Revision) -> Body:
+    """server/tools, "Listing Tools": pre-encoded pages; the cursor needs no connection state."""
+    return connection.service.tools.page(revision, cursor_of(message))
+
+
+def cursor_of(message: Message) -> str | None:
+    """Which page a list request asks for. ProtocolError -32602."""
+    cursor: str | None = params_of(message, _list).cursor
+    return cursor
+
+
+# -- logging --------------------------------------------------------------------------------------
+
+
+def set_level(connection: ServerConnection, message: Message, revision: Revision) -> bytes:
+    """logging/setLevel of the legacy revisions."""
+    level = params_of(message, _set_level).level
+    if level not in LOG_LEVELS:
+        raise ProtocolError(
+            codes.INVALID_PARAMS, f"Invalid log level: one of {', '.join(LOG_LEVELS)}"
+        )
+    connection.state.log_level = LOG_LEVELS.index(level)
+    return b"{}"
+
+
+# -- the table ------------------------------------------------------------------------------------
+
+Handler = Callable[[Any, Any, Any], Body | Coroutine[Any, Any, Body] | None]
+
+# Where each method's handler is: loaded when it is first asked for.
+HANDLERS: dict[str, str] = {
+    "initialize": "wirespeed.server.requests.methods:initialize",
+    "server/discover": "wirespeed.server.requests.methods:discover",
+    "ping": "wirespeed.server.requests.methods:ping",
+    "tools/list": "wirespeed.server.requests.methods:tools_list",
+    "prompts/list": "wirespeed.server.prompts.prompt:list_prompts",
+    "prompts/get": "wirespeed.server.prompts.prompt:get",
+    "resources/list": "wirespeed.server.resources.resource:list_resources",
+    "resources/templates/list": "wirespeed.server.resources.resource:list_templates",
+    "resources/read": "wirespeed.server.resources.resource:read",
+    "completion/complete": "wirespeed.server.completion.completer:complete",
+    "logging/setLevel": "wirespeed.server.requests.methods:set_level",
+    "subscriptions/listen": "wirespeed.server.subscriptions.subscription:listen",
+    "resources/subscribe": "wirespeed.server.subscriptions.subscription:subscribe",
+    "resources/unsubscribe": "wirespeed.server.subscriptions.subscription:unsubscribe",
+    "tasks/get": "wirespeed.server.tasks.legacy:get",
+    "tasks/result": "wirespeed.server.tasks.legacy:result",
+    "tasks/list": "wirespeed.server.tasks.legacy:list_page",
+    "tasks/cancel": "wirespeed.server.tasks.legacy:cancel",
+}
+
+# What a server must offer, so that it has a method: others are not found (JSON-RPC 2.0 section 5.1,
+# and the note at MethodNotFoundError in the schema of 2026-07-28).
+NEEDS: dict[str, str] = {
+    "prompts/list": "prompts",
+    "prompts/get": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resources",
+    "resources/read": "resources",
+    "resources/subscribe": "resources",
+    "resources/unsubscribe": "resources",
+    "completion/complete": "completions",
+    "tasks/get": "tasks",
+    "tasks/result": "tasks",
+    "tasks/list": "tasks",
+    "tasks/cancel": "tasks",
+}
+
+
+@functools.cache
+def handler_of(method: str) -> Handler:
+    """The handler of a method. ProtocolError -32601: there is none."""
+    place = HANDLERS.get(method)
+    if place is None:
+        raise ProtocolError(codes.METHOD_NOT_FOUND, f"Method not found: {method}")
+    module, _, name = place.partition(":")
+    handler: Handler = getattr(importlib.import_module(module), name)
+    return handler
+
+
+def check_offered(discovery: Discovery, method: str) -> None:
+    """ProtocolError -32601 for a method of a feature that the server does not have."""
+    need = NEEDS.get(method)
+    if need is not None and not discovery.offered(need):
+        raise ProtocolError(codes.METHOD_NOT_FOUND, f"This server has no {need}: {method}")
+
+
+@functools.cache
+def answer(method: str) -> Feature:
+    """The operation of a request that a coroutine answers."""
+    from wirespeed.server.requests.call import Feature
+
+    async def nothing() -> None:
+        raise NotImplementedError
+
+    return Feature(method, "request", nothing, encode=lambda body, revision: body)
+
+
+_initialize = msgspec.json.Decoder(InitializeParams)
+_discover = msgspec.json.Decoder(DiscoverParams)
+_list = msgspec.json.Decoder(ListParams)
+_set_level = msgspec.json.Decoder(SetLevelParams)

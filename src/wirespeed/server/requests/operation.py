@@ -1,0 +1,64 @@
+"""What tools, prompts, resources and completions share: options, and a function's spec made into an
+operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from wirespeed.server.requests import launchers as launch
+from wirespeed.server.requests.call import Feature
+from wirespeed.server.requests.concurrency import Limiter, limited
+from wirespeed.transport.workers import is_coroutine_function
+
+if TYPE_CHECKING:
+    from wirespeed.protocol.revisions import Revision
+    from wirespeed.server.catalog import LimitOptions
+    from wirespeed.server.requests.reply import Body
+    from wirespeed.server.service import McpService
+    from wirespeed.server.tools.signature import ToolSpec
+
+__all__ = ["check_timeout", "invoke", "make_feature"]
+
+
+def check_timeout(timeout: float | None) -> None:
+    """ValueError: it is not a positive number of seconds."""
+    if timeout is not None and not timeout > 0:
+        raise ValueError(f"timeout must be a positive number of seconds, not {timeout!r}")
+
+
+def make_feature(
+    spec: ToolSpec,
+    kind: str,
+    encode: Callable[[Any, Revision], Body],
+    owner: McpService,
+    options: LimitOptions,
+) -> Feature:
+    """The operation of a function that is registered at a server, its owner. ValueError: the
+    timeout or a limit is not valid."""
+    timeout = options.get("timeout")
+    check_timeout(timeout)
+    max_concurrency, queue = options.get("max_concurrency"), options.get("queue")
+    launcher = None if is_coroutine_function(spec.function) else launch.launcher_of(spec)
+    if max_concurrency is not None or queue is not None:
+        limiter = Limiter(f"{kind} {spec.name}", max_concurrency, queue)
+        launcher = limited(limiter, launch.launcher_of(spec))
+    feature = Feature(
+        spec.name,
+        kind,
+        spec.function,
+        encode=encode,
+        timeout=timeout,
+        wants_context=spec.context_index >= 0,
+        launch=launcher,
+    )
+    feature.owner = owner
+    return feature
+
+
+def invoke(feature: Feature, spec: ToolSpec, values: Mapping[str, Any], context: Any) -> Any:
+    """A coroutine that calls the function; *values* by attribute of the spec's struct."""
+    vector = [values[name] for name in spec.fields]
+    if spec.context_index >= 0:
+        vector.insert(spec.context_index, context)
+    return feature.invoke(vector, spec.kwnames or None)

@@ -1,0 +1,131 @@
+"""The resources of a server: registered, listed, removed (server/resources).
+
+What a resource and a template are stands in `wirespeed.server.resources.resource`, loaded with the
+first one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from wirespeed.protocol import shapes
+from wirespeed.server.catalog import Catalog, LimitOptions, check_options
+
+if TYPE_CHECKING:
+    import os
+
+    from wirespeed.protocol.blocks import Annotations, Icon
+    from wirespeed.server.resources.resource import Resource, ResourceTemplate
+    from wirespeed.server.service import McpService
+
+
+class FolderOptions(TypedDict, total=False):
+    """The options that resources and folders share; `Server.add_resource` describes them."""
+
+    name: str | None
+    title: str | None
+    description: str | None
+    annotations: Annotations | Mapping[str, Any] | None
+    icons: Iterable[Icon] | None
+    meta: Mapping[str, Any] | None
+    ttl_ms: int | None
+    cache_scope: str | None
+    timeout: float | None
+
+
+class ResourceOptions(FolderOptions, LimitOptions, total=False):
+    """The options of `Server.resource`; `Server.add_resource` describes them."""
+
+    mime_type: str | None
+    size: int | None
+    safe: bool
+
+
+class ResourceCatalog:
+    """The resources of a server.
+
+    Attributes:
+        fixed: Resources by URI.
+        templates: Templates of resources, by themselves.
+        enabled: Whether the server offers resources.
+    """
+
+    def __init__(self, service: McpService) -> None:
+        self._service = service
+
+        def catalog(kind: str, member: str, row: str) -> Catalog[Any]:
+            return Catalog(
+                kind,
+                member,
+                lambda entry, version: shapes.fit(row, entry, version),
+                discovery=service.discovery,
+                page_size=service.page_size,
+                changed=lambda: service.list_changed("resources"),
+            )
+
+        self.fixed: Catalog[Resource] = catalog("resource", "resources", "Resource")
+        self.templates: Catalog[ResourceTemplate] = catalog(
+            "resource template", "resourceTemplates", "ResourceTemplate"
+        )
+        self.enabled = False
+        service.discovery.offers["resources"] = lambda: (
+            {"subscribe": True, "listChanged": True} if self.enabled else None
+        )
+
+    def enable(self) -> None:
+        """Offer resources from now on."""
+        if not self.enabled:
+            self.enabled = True
+            self._service.discovery.forget()
+            for mount in self._service.mounts.elsewhere:
+                mount.outer.resources.enable()
+
+    def register(
+        self, uri: str, content: Any, **options: Unpack[ResourceOptions]
+    ) -> Resource | ResourceTemplate:
+        """See `Server.add_resource`."""
+        check_options("add_resource()", options, ResourceOptions)
+        from wirespeed.server.resources.resource import ResourceTemplate, make_resource
+
+        made = make_resource(self._service, uri, content, options)
+        if isinstance(made, ResourceTemplate):
+            self.templates.add(made.key, made.entry, made)
+            made.registered(self._service)
+        else:
+            self.fixed.add(made.uri, made.entry, made)
+        self.enable()
+        return made
+
+    def register_folder(
+        self,
+        uri_prefix: str,
+        path: str | os.PathLike[str],
+        *,
+        hidden: bool,
+        max_size: int,
+        **options: Unpack[FolderOptions],
+    ) -> ResourceTemplate:
+        """See `Server.add_folder`."""
+        check_options("add_folder()", options, FolderOptions)
+        from wirespeed.server.resources.resource import ResourceTemplate, folder_template
+
+        template, own_name, read, complete = folder_template(
+            uri_prefix, path, hidden=hidden, max_size=max_size
+        )
+        options["name"] = options.get("name") or own_name
+        made = self.register(template, read, **options)
+        assert isinstance(made, ResourceTemplate)
+        made.complete("path")(complete)
+        return made
+
+    def remove(self, uri: str) -> None:
+        """Remove a resource or a template. KeyError: there is none."""
+        (self.templates if uri in self.templates else self.fixed).remove(uri)
+
+    def template_of(self, uri: str) -> ResourceTemplate | None:
+        """The first template that a URI fits."""
+        for template in list(self.templates.items.values()):
+            if template.match(uri) is not None:
+                return template
+        return None

@@ -1,0 +1,383 @@
+"""A resource, a template of resources, a folder of files: what each shows, and how it is read."""
+
+from __future__ import annotations
+
+import copy
+import errno
+import os
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wirespeed.errors import ProtocolError, ResourceNotFound
+from wirespeed.protocol import codes, shapes
+from wirespeed.protocol.blocks import Annotations, Icon, ResourceContents
+from wirespeed.protocol.messages import ResourceParams
+from wirespeed.protocol.meta import check_meta
+from wirespeed.protocol.revisions import REVISIONS
+from wirespeed.protocol.uri_template import UriTemplate, check_uri
+from wirespeed.schema.from_strings import slots_of
+from wirespeed.server.completion.completer import Completable
+from wirespeed.server.context import Context
+from wirespeed.server.requests.methods import cursor_of, params_of
+from wirespeed.server.requests.operation import invoke, make_feature
+from wirespeed.server.resources.contents import ContentsPlan, cache_hints
+from wirespeed.server.resources.folder import Folder
+from wirespeed.server.resources.template_arguments import TemplateArguments, check_fixed, defaults
+from wirespeed.server.tools.signature import ToolSpec, inspect_tool
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.protocol.revisions import Revision
+    from wirespeed.server.catalog import LimitOptions
+    from wirespeed.server.connection import ServerConnection
+    from wirespeed.server.requests.call import Call
+    from wirespeed.server.requests.reply import Body
+    from wirespeed.server.resources.catalog import ResourceOptions
+    from wirespeed.server.service import McpService
+
+__all__ = ["Resource", "ResourceTemplate", "folder_template", "make_resource"]
+
+_encode = msgspec.json.Encoder().encode
+
+
+class ResourceEntry(msgspec.Struct, omit_defaults=True, rename="camel"):
+    """A resource as resources/list shows it; what a revision has of it is in
+    `wirespeed.protocol.shapes`. *size* is in bytes."""
+
+    uri: str
+    name: str
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+    size: int | None = None
+    annotations: Annotations | Mapping[str, Any] | None = None
+    icons: list[Icon] | None = None
+    meta: Mapping[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+
+class TemplateEntry(msgspec.Struct, omit_defaults=True, rename="camel"):
+    """A template as resources/templates/list shows it."""
+
+    uri_template: str
+    name: str
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+    annotations: Annotations | Mapping[str, Any] | None = None
+    icons: list[Icon] | None = None
+    meta: Mapping[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+
+class _Reader:
+    """Runs the function behind a resource for one URI at a time."""
+
+    __slots__ = ("_feature", "_plan", "_spec")
+
+    def __init__(
+        self,
+        spec: ToolSpec,
+        plan: ContentsPlan,
+        service: McpService,
+        options: LimitOptions,
+    ) -> None:
+        self._spec = spec
+        self._plan = plan
+        self._feature = make_feature(spec, "resource", _as_it_is, service, options)
+
+    def start(
+        self,
+        connection: ServerConnection,
+        message: Message,
+        revision: Revision,
+        uri: str,
+        values: Mapping[str, Any],
+    ) -> None:
+        """Begin the call that answers."""
+        call = connection.begin(self._feature, message, revision)
+        work = invoke(self._feature, self._spec, values, call.context)
+        connection.start(call, self._read(call, uri, work))
+
+    async def _read(self, call: Call, uri: str, work: Coroutine[Any, Any, Any]) -> Body:
+        try:
+            value = await work
+            if call.ended:
+                return b"{}"  # not sent: the client was asked a question, or is gone
+            given = call.input
+            retried = given is not None and (
+                given.inputResponses is not None or given.requestState is not None
+            )
+            return self._plan.encode(uri, value, call.revision, retried=retried)
+        except ResourceNotFound as exc:
+            raise not_found(exc.uri or uri, call.revision, exc.message) from exc
+
+
+def _as_it_is(body: Body, revision: Revision) -> Body:
+    return body
+
+
+def not_found(uri: str, revision: Revision, message: str = "Resource not found") -> ProtocolError:
+    """The error for a resource that there is not, in a revision's own code."""
+    return ProtocolError(revision.resource_not_found, message, {"uri": uri})
+
+
+class Resource:
+    """A resource under one URI: a function's, or fixed. `wirespeed.server.Server` makes them.
+
+    Attributes:
+        uri: What it is read by.
+        entry: What resources/list shows of it.
+        function: The function that returns its contents; None where they are fixed.
+    """
+
+    __slots__ = (
+        "_fixed", "_pages", "_plan", "_reader", "_values", "_wholes", "entry", "function", "uri",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        entry: ResourceEntry,
+        plan: ContentsPlan | None = None,
+        *,
+        reader: _Reader | None = None,
+        function: Callable[..., Any] | None = None,
+        values: Mapping[str, Any] | None = None,
+        fixed: Any = None,
+    ) -> None:
+        self.entry = entry
+        self.uri = entry.uri
+        self.function = function
+        self._plan = plan
+        self._reader = reader
+        self._values = values or {}
+        self._fixed = fixed
+        self._pages: dict[tuple[bool, frozenset[str]], Body] = {}
+        self._wholes: dict[bytes, Body] = {}  # by how a server ends its results
+
+    def __repr__(self) -> str:
+        return f"<Resource {self.uri!r}>"
+
+    def read(
+        self, connection: ServerConnection, message: Message, revision: Revision
+    ) -> Body | None:
+        """Answer a request, now or later (None)."""
+        if self._reader is not None:
+            self._reader.start(connection, message, revision, self.uri, self._values)
+            return None
+        body = self.encoded(revision)
+        if not revision.modern or not isinstance(body, bytes):
+            return body
+        discovery = connection.service.discovery
+        whole = self._wholes.get(discovery.modern_end)
+        if whole is None:
+            whole = self._wholes[discovery.modern_end] = discovery.finish(body)
+        return whole
+
+    def shown_as(self, uri: str) -> Resource:
+        """The same resource under another URI."""
+        other = copy.copy(self)
+        other.uri = uri
+        other.entry = msgspec.structs.replace(self.entry, uri=uri)
+        other._pages = {}
+        other._wholes = {}
+        return other
+
+    def encoded(self, revision: Revision) -> Body:
+        """The result for fixed contents: encoded once for all revisions that show them alike."""
+        assert self._plan is not None
+        key = (
+            "resources/read" in revision.cached_methods,
+            shapes.missing("ResourceContents", revision.version),
+        )
+        page = self._pages.get(key)
+        if page is None:
+            page = self._plan.encode(self.uri, self._fixed, revision)
+            self._pages[key] = page
+        return page
+
+
+class ResourceTemplate(Completable):
+    """Resources whose URIs fit a template, its `key`. `wirespeed.server.Server` makes them.
+
+    Attributes:
+        entry: What resources/templates/list shows of it.
+    """
+
+    __slots__ = ("_arguments", "_reader", "entry")
+
+    def __init__(
+        self,
+        entry: TemplateEntry,
+        arguments: TemplateArguments,
+        reader: _Reader,
+        function: Callable[..., Any],
+    ) -> None:
+        super().__init__(entry.uri_template, function, arguments.slots.values())
+        self.entry = entry
+        self._arguments = arguments
+        self._reader = reader
+
+    def __repr__(self) -> str:
+        return f"<ResourceTemplate {self.key!r}>"
+
+    def shown_behind(self, prefix: str) -> ResourceTemplate:
+        """The same template with something in front of its URIs; it has the same completers."""
+        other = copy.copy(self)
+        other.key = prefix + self.key
+        other.entry = msgspec.structs.replace(self.entry, uri_template=other.key)
+        other._arguments = self._arguments.behind(prefix)
+        return other
+
+    def match(self, uri: str) -> dict[str, Any] | None:
+        """The function's arguments for a URI; None if the URI does not match this template."""
+        return self._arguments.match(uri)
+
+    def read(
+        self,
+        connection: ServerConnection,
+        message: Message,
+        revision: Revision,
+        uri: str,
+        values: Mapping[str, Any],
+    ) -> None:
+        """Begin the call that answers."""
+        self._reader.start(connection, message, revision, uri, values)
+
+
+# -- registration ---------------------------------------------------------------------------------
+
+
+def make_resource(
+    service: McpService, uri: str, content: Any, options: ResourceOptions
+) -> Resource | ResourceTemplate:
+    """What `Server.add_resource` registers; it describes the options and the errors."""
+    mime_type, size = options.get("mime_type"), options.get("size")
+    hints = cache_hints(service.discovery.hints, options.get("ttl_ms"), options.get("cache_scope"))
+    icons = options.get("icons")
+    shown: dict[str, Any] = {
+        "title": options.get("title"),
+        "description": options.get("description"),
+        "mime_type": mime_type,
+        "annotations": _annotations(options.get("annotations")),
+        "icons": None if icons is None else list(icons),
+        "meta": check_meta(options.get("meta")),
+    }
+    if not callable(content):
+        check_uri(uri)
+        if size is None:
+            size = _size(content)
+        entry = ResourceEntry(uri, options.get("name") or _last_segment(uri), size=size, **shown)
+        resource = Resource(entry, ContentsPlan(mime_type, hints), fixed=content)
+        # what cannot be sent is said now; what may change later is read now
+        once = isinstance(content, (str, bytes))
+        versions = service.discovery.versions
+        for version in versions[:1] if once else versions:
+            resource.encoded(REVISIONS[version])
+        return resource
+    spec = inspect_tool(
+        content,
+        name=options.get("name"),
+        description=options.get("description"),
+        context_class=Context,
+        kind="resource",
+        dependencies=service.injecting(),
+    )
+    shown["description"] = spec.description
+    reader = _Reader(spec, ContentsPlan(mime_type, hints, spec.returns), service, options)
+    if "{" not in uri:
+        check_uri(uri)
+        slots = slots_of(spec)
+        check_fixed(slots, spec, uri)
+        entry = ResourceEntry(uri, spec.name, size=size, **shown)
+        return Resource(entry, reader=reader, function=content, values=defaults(slots))
+    if size is not None:
+        raise ValueError(f"{uri}: the resources of a template have no common size")
+    arguments = TemplateArguments(UriTemplate(uri), spec, safe=options.get("safe", True))
+    return ResourceTemplate(TemplateEntry(uri, spec.name, **shown), arguments, reader, content)
+
+
+def folder_template(
+    uri_prefix: str, path: str | os.PathLike[str], *, hidden: bool, max_size: int
+) -> tuple[str, str, Callable[..., Any], Callable[[str], list[str]]]:
+    """What `Server.add_folder` registers: the template, a name for it, the function that reads a
+    file, and the one that completes its path."""
+    check_uri(uri_prefix)
+    folder = Folder(path, hidden=hidden, max_size=max_size)
+
+    def read(path: PurePosixPath) -> ResourceContents | None:
+        try:
+            file = folder.read(path)
+        except OSError as exc:
+            if exc.errno != errno.EFBIG:
+                raise
+            raise ProtocolError(
+                codes.INTERNAL_ERROR, f"The resource is longer than {max_size} bytes"
+            ) from exc
+        if file is None:
+            return None
+        if file.is_text:
+            return ResourceContents("", file.mime_type, text=file.data.decode())
+        return ResourceContents("", file.mime_type, blob=file.data)
+
+    slash = "" if uri_prefix.endswith("/") else "/"
+    name = os.path.basename(folder.root) or "files"
+    return f"{uri_prefix}{slash}{{+path}}", name, read, folder.complete
+
+
+def _annotations(
+    given: Annotations | Mapping[str, Any] | None,
+) -> Annotations | dict[str, Any] | None:
+    """ValueError: they are none of the protocol's."""
+    if given is None or isinstance(given, Annotations):
+        return given
+    try:
+        msgspec.convert(given, Annotations)
+    except msgspec.ValidationError as exc:
+        raise ValueError(f"annotations: {exc}") from None
+    return dict(given)
+
+
+def _size(content: Any) -> int | None:
+    if isinstance(content, str):
+        return len(content.encode("utf-8", "surrogatepass"))
+    if isinstance(content, (bytes, bytearray, memoryview)):
+        return memoryview(content).nbytes
+    return None
+
+
+def _last_segment(uri: str) -> str:
+    """A name for what has none: what stands last in its URI."""
+    return uri.rstrip("/").rpartition("/")[2].rpartition(":")[2] or uri
+
+
+# -- requests -------------------------------------------------------------------------------------
+
+
+def list_resources(connection: ServerConnection, message: Message, revision: Revision) -> Body:
+    """resources/list: pre-encoded pages."""
+    return connection.service.resources.fixed.page(revision, cursor_of(message))
+
+
+def list_templates(connection: ServerConnection, message: Message, revision: Revision) -> Body:
+    """resources/templates/list: pre-encoded pages."""
+    return connection.service.resources.templates.page(revision, cursor_of(message))
+
+
+def read(connection: ServerConnection, message: Message, revision: Revision) -> Body | None:
+    """resources/read: a resource under this very URI, or the first template that it fits."""
+    uri: str = params_of(message, _read).uri
+    resources = connection.service.resources
+    resource = resources.fixed.get(uri)
+    if resource is not None:
+        return resource.read(connection, message, revision)
+    for template in list(resources.templates.items.values()):
+        values = template.match(uri)
+        if values is not None:
+            template.read(connection, message, revision, uri, values)
+            return None
+    raise not_found(uri, revision)
+
+
+_read = msgspec.json.Decoder(ResourceParams)

@@ -1,0 +1,122 @@
+"""URI templates of resources: a function's parameters as a template's variables.
+
+Values are percent-decoded and then decoded to the type of the parameter
+(`wirespeed.schema.from_strings` has the rules). A value that does not fit means that there is no
+such resource. A parameter annotated as a path of `pathlib` takes plain relative paths only: see
+`wirespeed.server.resources.folder.relative_path`; so does ``PurePosixPath | None``.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wirespeed.protocol.uri_template import Matcher, UriTemplate
+from wirespeed.schema.from_strings import Slot, slots_of
+from wirespeed.schema.json_schema import SignatureError
+from wirespeed.server.resources.folder import relative_path
+
+if TYPE_CHECKING:
+    from wirespeed.server.tools.signature import ToolSpec
+
+__all__ = ["TemplateArguments", "check_fixed", "defaults"]
+
+
+class TemplateArguments:
+    """Finds the arguments of a template's function in a URI.
+
+    Args:
+        template: The template; levels 1 and 2 (see `wirespeed.protocol.uri_template.Matcher`).
+        spec: The function.
+        safe: Whether values that could lead a path out of its folder match nothing.
+
+    Raises:
+        ValueError: The template cannot be matched.
+        SignatureError: A variable is not a parameter, or a parameter without default is not a
+            variable.
+    """
+
+    __slots__ = ("_matcher", "_others", "_paths", "_prefix", "slots")
+
+    def __init__(self, template: UriTemplate, spec: ToolSpec, *, safe: bool = True) -> None:
+        self._prefix = ""
+        self._matcher = Matcher(template, safe=safe)
+        slots = slots_of(spec)
+        parameters = {slot.name: slot for slot in slots}
+        for name in template.names:
+            if name not in parameters:
+                raise SignatureError(
+                    f"resource {spec.name!r}: {template} has a variable {name!r}, but the function "
+                    "has no parameter of this name"
+                )
+        for slot in slots:
+            if slot.name not in template.names and slot.default is None:
+                raise SignatureError(
+                    f"resource {spec.name!r}: parameter {slot.name!r} is not a variable of "
+                    f"{template}"
+                )
+        self.slots: dict[str, Slot] = {name: parameters[name] for name in template.names}
+        self._others = [slot for slot in slots if slot.name not in self.slots]
+        self._paths = frozenset(name for name, slot in self.slots.items() if _is_path(slot.type))
+
+    def behind(self, prefix: str) -> TemplateArguments:
+        """The same for URIs with something in front."""
+        other = copy.copy(self)
+        other._prefix = prefix + self._prefix
+        return other
+
+    def match(self, uri: str) -> dict[str, Any] | None:
+        """The arguments by attribute; None if the URI does not match this template."""
+        if self._prefix:
+            if not uri.startswith(self._prefix):
+                return None
+            uri = uri[len(self._prefix) :]
+        found = self._matcher.match(uri)
+        if found is None:
+            return None
+        values = defaults(self._others)
+        for name, slot in self.slots.items():
+            text = found.get(name)
+            if text is None:  # a fragment that is not there
+                if slot.default is None:
+                    return None
+                values[slot.attribute] = slot.default()
+                continue
+            try:
+                if name in self._paths:
+                    relative_path(text)
+                values[slot.attribute] = slot.parse(text)
+            except ValueError:  # ArgumentError is one
+                return None
+        return values
+
+
+def _is_path(tp: Any) -> bool:
+    return _holds_path(msgspec.inspect.type_info(tp))
+
+
+def _holds_path(info: msgspec.inspect.Type) -> bool:
+    if isinstance(info, msgspec.inspect.Metadata):
+        return _holds_path(info.type)
+    if isinstance(info, msgspec.inspect.UnionType):
+        return any(_holds_path(member) for member in info.types)
+    module = getattr(getattr(info, "cls", None), "__module__", "")
+    return isinstance(info, msgspec.inspect.CustomType) and module.partition(".")[0] == "pathlib"
+
+
+def defaults(slots: Iterable[Slot]) -> dict[str, Any]:
+    """The default of each parameter that has one, by attribute."""
+    return {slot.attribute: slot.default() for slot in slots if slot.default is not None}
+
+
+def check_fixed(slots: Iterable[Slot], spec: ToolSpec, uri: str) -> None:
+    """A resource under one URI takes no arguments. SignatureError: the function wants some."""
+    for slot in slots:
+        if slot.default is None:
+            raise SignatureError(
+                f"resource {spec.name!r}: parameter {slot.name!r} has no default, and {uri} "
+                f"has no variable {{{slot.name}}} for it"
+            )

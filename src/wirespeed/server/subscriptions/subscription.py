@@ -1,0 +1,320 @@
+"""Change notifications: lists and resources changed.
+
+Legacy: to everyone who is initialized, and for resources to those who subscribed (server/resources,
+"Subscriptions"). Modern: only on a subscriptions/listen that asked for it
+(2026-07-28 basic/patterns/subscriptions). Changes of one tick are told once, and so are
+changes that a client was too slow to read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wirespeed.errors import ProtocolError
+from wirespeed.protocol import codes
+from wirespeed.protocol.messages import ListenParams, ResourceParams
+from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID, Revision
+from wirespeed.server.requests.call import SHUTTING_DOWN
+from wirespeed.server.requests.methods import params_of
+from wirespeed.server.requests.reply import finished
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wirespeed._core.envelope import Message
+    from wirespeed.server.connection import ServerConnection
+
+# What one connection may keep: subscriptions (each keeps a request in flight), URIs in all, and the
+# characters of these and of the requests' ids.
+MAX_LISTENS = 100
+MAX_URIS = 10_000
+MAX_CHARACTERS = 4_000_000
+
+# URIs that one changed resource is looked up by.
+MAX_ENCLOSING = 1_000
+
+# Lists, by the capability that has them, and how a subscription asks for their changes.
+LISTS = {
+    "tools": "toolsListChanged",
+    "prompts": "promptsListChanged",
+    "resources": "resourcesListChanged",
+}
+
+encode = msgspec.json.Encoder().encode
+
+
+class ChangeNotifier:
+    """Tells the client of one connection of changes.
+
+    Attributes:
+        offered: The capabilities that the handshake told of (legacy).
+        uris: Resources that a legacy client subscribed to.
+        n_uris: How many it subscribed to in all, in subscriptions/listen as well.
+        n_characters: How long these are together, with the ids of the requests.
+    """
+
+    __slots__ = (
+        "_connection",
+        "_kinds",
+        "_scheduled",
+        "_updated",
+        "n_characters",
+        "n_uris",
+        "offered",
+        "uris",
+    )
+
+    def __init__(self, connection: ServerConnection) -> None:
+        self._connection = connection
+        self._kinds: set[str] = set()
+        self._updated: dict[str, None] = {}
+        self._scheduled = False
+        self.offered: frozenset[str] = frozenset()
+        self.uris: set[str] = set()
+        self.n_uris = 0
+        self.n_characters = 0
+
+    def take(self, n_uris: int, n_characters: int) -> None:
+        """Count what a subscription keeps. ProtocolError: that exceeds a limit."""
+        if self.n_uris + n_uris > MAX_URIS or self.n_characters + n_characters > MAX_CHARACTERS:
+            raise ProtocolError(
+                codes.OVERLOADED,
+                f"Too many subscriptions to resources (the limit is {MAX_URIS}, of "
+                f"{MAX_CHARACTERS} characters together)",
+            )
+        self.n_uris += n_uris
+        self.n_characters += n_characters
+
+    def give(self, n_uris: int, n_characters: int) -> None:
+        """Count what a subscription kept no longer."""
+        self.n_uris -= n_uris
+        self.n_characters -= n_characters
+
+    def list_changed(self, kind: str) -> None:
+        """From any thread: a list changed."""
+        self._on_loop(self._note_list, kind)
+
+    def resource_updated(self, uri: str) -> None:
+        """From any thread: a resource changed."""
+        self._on_loop(self._note_update, uri)
+
+    def _on_loop(self, note: Callable[[str], None], what: str) -> None:
+        """Note a change on the thread of the loop: nothing else touches the sets."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and the connection too
+            if threading.get_ident() == self._connection.thread:
+                note(what)
+            else:
+                self._connection.loop.call_soon_threadsafe(note, what)
+
+    def _note_list(self, kind: str) -> None:
+        self._kinds.add(kind)
+        self._schedule()
+
+    def _note_update(self, uri: str) -> None:
+        self._updated[uri] = None
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._connection.loop.call_soon(self._tell)
+
+    def _tell(self) -> None:
+        connection = self._connection
+        room = connection.wait_for_room()
+        if room is not None and not connection.draining:
+            # a client that does not read must not make us grow: it is told later, once a change
+            room.add_done_callback(lambda _: self._tell())
+            return
+        self._scheduled = False
+        kinds, self._kinds = self._kinds, set()
+        updated, self._updated = self._updated, {}
+        if connection.link is None or connection.draining:
+            return
+        for kind in sorted(kinds):
+            method = f"notifications/{kind}/list_changed"
+            if connection.state.initialized and kind in self.offered:
+                connection.session.send_notification(method)
+            for subscription in list(connection.listens.values()):
+                if kind in subscription.kinds:
+                    subscription.notify(method)
+        for uri in updated:
+            params = b'{"uri":%b}' % encode(uri)
+            around = enclosing(uri)
+            if not self.uris.isdisjoint(around):
+                connection.session.send_notification("notifications/resources/updated", params)
+            for subscription in list(connection.listens.values()):
+                if not subscription.uris.isdisjoint(around):
+                    subscription.notify("notifications/resources/updated", params)
+        connection.wrote()
+
+    def end(self) -> None:
+        """The server shuts down: every subscription gets its end."""
+        for subscription in list(self._connection.listens.values()):
+            subscription.end()
+
+
+def enclosing(uri: str) -> set[str]:
+    """The URIs whose subscribers are told of a change of this resource: its own, and those of the
+    resources that it is a part of, which end before or behind one of its slashes (schema of
+    2026-07-28, ResourceUpdatedNotificationParams)."""
+    found = {uri}
+    at = uri.find("/")
+    while at >= 0 and len(found) < MAX_ENCLOSING:
+        found.update((uri[:at], uri[: at + 1]))
+        at = uri.find("/", at + 1)
+    return found
+
+
+class ListenStream:
+    """One subscriptions/listen that stays open.
+
+    Attributes:
+        kinds: The lists whose changes were asked for.
+        uris: The resources whose updates were asked for.
+        extras: What is honoured of an extension's members of ``notifications``.
+        on_over: Called when either side has ended it; not when the connection was lost.
+    """
+
+    __slots__ = ("connection", "extras", "kinds", "on_over", "raw_id", "ref", "uris")
+
+    def __init__(
+        self,
+        connection: ServerConnection,
+        request: Message,
+        kinds: frozenset[str],
+        uris: frozenset[str],
+        extras: dict[str, Any],
+    ) -> None:
+        self.connection = connection
+        self.ref = request.ref
+        raw_id = request.raw_id
+        assert raw_id is not None
+        self.raw_id: bytes = raw_id
+        self.kinds = kinds
+        self.uris = uris
+        self.extras = extras
+        self.on_over: Callable[[], None] | None = None
+
+    def meta(self) -> bytes:
+        """The ``_meta`` that ties a message to this subscription: the id in its own JSON type."""
+        return b'{"%b":%b}' % (META_SUBSCRIPTION_ID.encode(), self.raw_id)
+
+    def notify(self, method: str, params: bytes = b"{}") -> None:
+        """Send a notification of this subscription; ``params`` is a JSON object without _meta."""
+        tail = b'"_meta":%b}' % self.meta()
+        tail = tail if params == b"{}" else b"," + tail
+        self.connection.session.send_notification(method, params[:-1] + tail)
+        self.connection.wrote()
+
+    @property
+    def n_characters(self) -> int:
+        """How long what it keeps is."""
+        return len(self.raw_id) + sum(map(len, self.uris))
+
+    def cancel(self) -> None:
+        """The client ended it: nothing further is sent."""
+        self._over()
+        self.connection.session.cancelled_done()
+
+    def _over(self) -> None:
+        if self.connection.listens.pop(self.raw_id, None) is self:
+            self.connection.changes.give(len(self.uris), self.n_characters)
+        if self.on_over is not None:
+            self.on_over()
+
+    def end(self) -> None:
+        """The server ends it: a cancellation and then the result, as stdio has it."""
+        self._over()
+        session = self.connection.session
+        session.send_notification("notifications/cancelled", b'{"requestId":%b}' % self.raw_id)
+        end = self.connection.service.discovery.modern_end
+        session.send_result(self.ref, finished((b"{}", self.meta()), end))
+        self.connection.wrote()
+
+
+def listen(connection: ServerConnection, message: Message, revision: Revision) -> None:
+    """subscriptions/listen: acknowledge what is honoured, then keep the request open."""
+    wanted = params_of(message, _listen).notifications
+    if connection.draining:  # it came in time, but was held up: by middleware, or by the flow
+        raise ProtocolError(codes.SHUTTING_DOWN, SHUTTING_DOWN)
+    if len(connection.listens) >= MAX_LISTENS:
+        raise ProtocolError(
+            codes.OVERLOADED, f"Too many subscriptions at once (the limit is {MAX_LISTENS})"
+        )
+    service = connection.service
+    offered = service.discovery.offered
+    kinds = frozenset(
+        kind for kind, name in LISTS.items() if wanted.get(name) is True and offered(kind)
+    )
+    uris = _uris(wanted.get("resourceSubscriptions")) if offered("resources") else ()
+    extras = {
+        name: listening.honoured(message, wanted[name])
+        for name, listening in service.extensions.listening.items()
+        if name in wanted
+    }
+    subscription = ListenStream(connection, message, kinds, frozenset(uris), extras)
+    connection.changes.take(len(subscription.uris), subscription.n_characters)
+    connection.listens[subscription.raw_id] = subscription
+    connection.session.set_token(message, subscription)
+    honoured: dict[str, Any] = {LISTS[kind]: True for kind in LISTS if kind in kinds}
+    honoured |= extras
+    if uris:
+        honoured["resourceSubscriptions"] = list(dict.fromkeys(uris))
+    subscription.notify(
+        "notifications/subscriptions/acknowledged", b'{"notifications":%b}' % encode(honoured)
+    )
+    for name in extras:
+        service.extensions.listening[name].started(subscription)
+
+
+def _uris(wanted: Any) -> tuple[str, ...]:
+    if wanted is None:
+        return ()
+    if not isinstance(wanted, list) or not all(isinstance(uri, str) for uri in wanted):
+        raise ProtocolError(
+            codes.INVALID_PARAMS,
+            "Invalid params: params.notifications.resourceSubscriptions must be an array of URIs",
+        )
+    for uri in wanted:
+        _check_length(uri)
+    return tuple(wanted)
+
+
+def _check_length(uri: str) -> None:
+    """ProtocolError -32602: no resource has so long a URI."""
+    from wirespeed.protocol.uri_template import MAX_URI
+
+    if len(uri) > MAX_URI:
+        raise ProtocolError(
+            codes.INVALID_PARAMS, f"Invalid params: a URI is longer than {MAX_URI} characters"
+        )
+
+
+def subscribe(connection: ServerConnection, message: Message, revision: Revision) -> bytes:
+    """resources/subscribe of the legacy revisions; a second time changes nothing."""
+    uri = params_of(message, _resource).uri
+    _check_length(uri)
+    changes = connection.changes
+    if uri not in changes.uris:
+        changes.take(1, len(uri))
+        changes.uris.add(uri)
+    return b"{}"
+
+
+def unsubscribe(connection: ServerConnection, message: Message, revision: Revision) -> bytes:
+    """resources/unsubscribe of the legacy revisions; also of what was not subscribed to."""
+    uri = params_of(message, _resource).uri
+    changes = connection.changes
+    if uri in changes.uris:
+        changes.uris.remove(uri)
+        changes.give(1, len(uri))
+    return b"{}"
+
+
+_listen = msgspec.json.Decoder(ListenParams)
+_resource = msgspec.json.Decoder(ResourceParams)

@@ -1,0 +1,466 @@
+"""The tasks of a server: finding, creating and changing them, and telling of changes.
+
+The store keeps the tasks. A `TaskBook` holds what a store cannot keep: the handlers that work on
+tasks, the requests that wait for a change, the connections that listen. Both forms of tasks
+(`tasks_legacy`, `tasks_extension`) use the same book.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wirespeed.errors import ProtocolError
+from wirespeed.protocol import codes
+from wirespeed.server.tasks.listeners import Listener, TaskListeners
+from wirespeed.server.tasks.workers import TaskWorkers, Worker, seconds_until
+from wirespeed.tasks.model import Task, TaskLimit, TaskStateError, new_task_id
+from wirespeed.tasks.store import TaskStore, now_ms
+from wirespeed.transport.quiet import Quiet
+
+if TYPE_CHECKING:
+    from wirespeed.server.connection import ServerConnection
+
+logger = logging.getLogger("wirespeed.server")
+
+# Seconds between two looks at a store that other processes may change, and between two calls of
+# `TaskStore.expire`.
+LOOK_EVERY = 0.5
+SWEEP_EVERY = 10.0
+
+CANCELLED = "The task was cancelled by request"
+EXPIRED = "The task's time to live is over"
+TOO_LARGE = "The result is too large to keep"
+NOT_KEPT = "The result cannot be kept"
+SHUT_DOWN = "The server was shut down"
+
+# Seconds before each further attempt to store the end of a task.
+END_PAUSES = (0.1, 1.0, 10.0)
+
+# Seconds that handlers have to end when the server closes, and that a store has to close.
+HANDLER_GRACE = 1.0
+CLOSE_TIMEOUT = 15.0
+
+_encode = msgspec.json.Encoder().encode
+
+_TOO_LARGE = _encode({"code": codes.INTERNAL_ERROR, "message": TOO_LARGE})
+_NOT_KEPT = _encode({"code": codes.INTERNAL_ERROR, "message": NOT_KEPT})
+_SHUT_DOWN = _encode({"code": codes.SHUTTING_DOWN, "message": SHUT_DOWN})
+
+
+class TaskSettings(msgspec.Struct, frozen=True):
+    """Times of tasks, in milliseconds.
+
+    Attributes:
+        ttl: The time to live of a task whose client requests none; None for no end.
+        max_ttl: The longest time to live that a client may request; None for any.
+        poll: The interval at which clients are told to poll.
+    """
+
+    ttl: int | None
+    max_ttl: int | None
+    poll: int
+
+    def lifetime(self, requested: float | None) -> int | None:
+        """The time to live of a task for which the client requests this one."""
+        ttl = self.ttl if requested is None else max(1, int(min(requested, 1 << 52)))
+        if self.max_ttl is None:
+            return ttl
+        return self.max_ttl if ttl is None else min(ttl, self.max_ttl)
+
+
+class TaskService:
+    """The tasks of one server: its store, its settings and the book of its event loop."""
+
+    def __init__(self, store: TaskStore, settings: TaskSettings) -> None:
+        self.store = store
+        self.settings = settings
+        self._book: TaskBook | None = None
+
+    def book(self, loop: asyncio.AbstractEventLoop) -> TaskBook:
+        """The book of the event loop that the server runs on. A server runs on one event loop at a
+        time; each loop has a book of its own."""
+        book = self._book
+        if book is None or book.loop is not loop:
+            book = self._book = TaskBook(self.store, self.settings, loop)
+        return book
+
+    async def close(self) -> None:
+        """End all work on tasks and close the store."""
+        if self._book is not None:
+            await self._book.close()
+            self._book = None
+
+
+class _Client:
+    """What a book knows of one connection."""
+
+    __slots__ = ("listeners", "name")
+
+    def __init__(self) -> None:
+        self.name = os.urandom(16)  # the owner of its tasks, where it has no principal
+        self.listeners: set[Listener] = set()
+
+
+class TaskBook:
+    """The tasks of one server on one event loop."""
+
+    def __init__(
+        self, store: TaskStore, settings: TaskSettings, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.loop = loop
+        self.store = store
+        self.settings = settings
+        self.listeners = TaskListeners(loop)
+        self.workers = TaskWorkers(loop, self._expired)
+        self._jobs: set[asyncio.Task[Any]] = set()
+        self._clients: dict[ServerConnection, _Client] = {}
+        self._asking: set[tuple[str, str]] = set()  # task and key of questions sent to a client
+        self._failures = Quiet(logger, lines=1, seconds=60.0)
+        self._open = False
+        self._opening: asyncio.Task[Any] | None = None
+        self._swept = -SWEEP_EVERY
+        self._watching: asyncio.Task[None] | None = None
+        self._looked: dict[str, int] = {}  # revisions at the last look
+
+    # -- owners ----------------------------------------------------------------------------------
+
+    def owner(self, connection: ServerConnection) -> tuple[bytes, bool]:
+        """The owner of the tasks of a connection, and whether the owner is a principal. A client
+        without credentials owns what it creates over this connection. The store must be open."""
+        principal: bytes | None = connection.principal
+        if principal is not None:
+            return self.store.owner_of(principal), True
+        return self._client(connection).name, False
+
+    def _client(self, connection: ServerConnection) -> _Client:
+        client = self._clients.get(connection)
+        if client is None:
+            client = self._clients[connection] = _Client()
+            connection.closed.add_done_callback(lambda _: self._gone(connection))
+        return client
+
+    def _gone(self, connection: ServerConnection) -> None:
+        for listener in list(self._clients.pop(connection).listeners):
+            self.listeners.remove(listener)
+
+    async def find(self, connection: ServerConnection, task_id: str) -> Task:
+        """A task that the client of a connection may see. ProtocolError -32602: there is none. The
+        error does not say whether another client has it."""
+        await self.ready()
+        task = await self.store.get(task_id)
+        if task is None or not task.visible_to(*self.owner(connection)):
+            raise not_found()
+        if task.expired(now_ms()):
+            raise not_found(expired=True)
+        return task
+
+    # -- changes ---------------------------------------------------------------------------------
+
+    async def create(
+        self, connection: ServerConnection, name: str, ttl: float | None = None
+    ) -> Task:
+        """Store a new task of this connection's client. A handler must `begin` to work on it, or
+        the task be `drop`ped. ProtocolError: there are too many tasks, or the store failed."""
+        await self.ready()
+        owner, principal = self.owner(connection)
+        now = now_ms()
+        task = Task(
+            id=new_task_id(),
+            owner=owner,
+            principal=principal,
+            name=name,
+            created=now,
+            updated=now,
+            ttl=self.settings.lifetime(ttl),
+            poll=self.settings.poll,
+        )
+        self.workers.reserve(task.id)
+        try:
+            await self.store.create(task)
+        except BaseException as exc:
+            self.workers.release(task.id)
+            if isinstance(exc, TaskLimit):
+                raise ProtocolError(codes.OVERLOADED, f"Too many tasks: {exc}") from None
+            if not isinstance(exc, Exception):
+                self.drop(task)  # the store may have kept it
+                raise
+            logger.exception("the task store failed")
+            raise ProtocolError(codes.INTERNAL_ERROR, "Internal error") from None
+        logger.info("task %s of tool %s was created", _short(task.id), name)
+        return task
+
+    def drop(self, task: Task) -> None:
+        """Forget a new task that no handler will work on."""
+        self.workers.release(task.id)
+        self.spawn(self.store.delete(task.id))
+
+    async def change(self, task_id: str, change: Callable[[Task], Task]) -> Task | None:
+        """Change a task in the store, then wake its waiters and tell its listeners. Errors as of
+        `TaskStore.update`."""
+        if not self._open:
+            return None  # a handler outlived the server
+        before: list[Task] = []
+
+        def changing(task: Task) -> Task:
+            before[:] = [task]
+            return change(task)
+
+        task = await self.store.update(task_id, changing)
+        if task is not None and before != [task]:
+            if task.status.terminal:
+                logger.info("task %s of tool %s: %s", _short(task.id), task.name, task.status)
+            self.listeners.tell(task)
+        return task
+
+    def listen(
+        self, connection: ServerConnection, task: Task, tell: Callable[[Task], object]
+    ) -> Listener:
+        """Call ``tell`` with the task after each visible change from this state on, until the task
+        ends, the connection is closed, or `TaskListeners.remove`."""
+        listener = self.listeners.add(task, tell, self._client(connection).listeners)
+        self._watch()
+        return listener
+
+    async def cancel(self, task: Task) -> Task:
+        """Cancel a task, then its handler. TaskStateError: the task has ended."""
+        now = now_ms()
+        after = await self.change(task.id, lambda task: task.cancelled(CANCELLED, now))
+        if after is None:
+            raise not_found()
+        self.workers.stop(task.id)
+        return after
+
+    async def answer(self, task_id: str, answers: Mapping[str, bytes]) -> Task | None:
+        """Store answers to a task's questions. Answers to other questions are ignored.
+        ProtocolError: the answers are too large to keep."""
+        now = now_ms()
+        try:
+            return await self.change(task_id, lambda task: task.answered(answers, now))
+        except TaskLimit as exc:
+            raise ProtocolError(codes.OVERLOADED, f"Too much to keep: {exc}") from None
+
+    # -- handlers --------------------------------------------------------------------------------
+
+    def begin(self, task: Task, cancel: Callable[[], object]) -> Worker:
+        """See `TaskWorkers.begin`."""
+        worker = self.workers.begin(task, cancel)
+        self._watch()
+        return worker
+
+    def _expired(self, task: Task) -> None:
+        """The time to live of a task ended while its handler works: no client can fetch a
+        result."""
+        logger.warning("task %s of tool %s: %s", _short(task.id), task.name, EXPIRED)
+        self.workers.stop(task.id)
+        self.spawn(self._forget(task.id))
+
+    async def _forget(self, task_id: str) -> None:
+        await self.store.delete(task_id)
+        self._forgotten(task_id)
+
+    def _forgotten(self, task_id: str) -> None:
+        self.workers.stop(task_id)
+        self.listeners.remove_all(task_id)
+        self.listeners.wake(task_id)
+
+    def done(self, worker: Worker, end: Callable[[Task, int], Task] | None) -> None:
+        """A handler has ended. ``end`` returns the ended task, which is then stored. None: the
+        handler was cancelled because its task had ended."""
+        if self.workers.end(worker) and end is not None:
+            self.spawn(self._store_end(worker.task_id, end))
+
+    async def _store_end(self, task_id: str, end: Callable[[Task, int], Task]) -> None:
+        """A store that is busy or full for a moment must not cost a result."""
+        for pause in END_PAUSES:
+            try:
+                await self._put_end(task_id, end)
+                return
+            except Exception:
+                logger.exception("task %s: its end cannot be stored yet", _short(task_id))
+                await asyncio.sleep(pause)
+        try:
+            await self._put_end(task_id, end)
+        except Exception:
+            logger.exception("task %s: its end cannot be stored", _short(task_id))
+            await self._put_end(task_id, lambda task, now: task.failed(_NOT_KEPT, NOT_KEPT, now))
+
+    async def _put_end(self, task_id: str, end: Callable[[Task, int], Task]) -> None:
+        now = now_ms()
+        with contextlib.suppress(TaskStateError):  # the task was cancelled meanwhile
+            try:
+                await self.change(task_id, lambda task: end(task, now))
+            except TaskLimit as exc:
+                logger.warning("task %s: its result cannot be kept: %s", _short(task_id), exc)
+                await self.change(task_id, lambda task: task.failed(_TOO_LARGE, TOO_LARGE, now))
+
+    # -- changes by other processes ----------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """Poll a shared store while tasks of it matter here."""
+        if self.store.shared and self._watching is None:
+            self._watching = self.spawn(self._watch_others())
+
+    async def _watch_others(self) -> None:
+        try:
+            while watched := {
+                *self.workers.task_ids, *self.listeners.listened, *self.listeners.waited
+            }:  # fmt: skip
+                await asyncio.sleep(LOOK_EVERY)
+                self._looked = {key: at for key, at in self._looked.items() if key in watched}
+                for task_id in watched:
+                    try:
+                        await self._look(task_id)
+                    except Exception as exc:
+                        self._failing(exc)
+        finally:
+            self._watching = None
+
+    async def _look(self, task_id: str) -> None:
+        task = await self.store.get(task_id)
+        if task is None:
+            self._forgotten(task_id)
+            return
+        if task.status.terminal or self.listeners.is_new(task):
+            if task.status.terminal:
+                self.workers.stop(task_id)
+            self.listeners.tell(task)
+        elif self._looked.get(task_id) != task.revision:
+            self.listeners.wake(task_id)
+        self._looked[task_id] = task.revision
+
+    def _failing(self, exc: Exception) -> None:
+        """The store failed at work that will be tried again: logged once a minute."""
+        self._failures.log(logging.ERROR, "the task store fails: %r", exc)
+
+    # -- waiting ---------------------------------------------------------------------------------
+
+    async def changes(
+        self, connection: ServerConnection, task_id: str
+    ) -> AsyncGenerator[Task, None]:
+        """The task now, and after each change until it has ended. ProtocolError: there is no such
+        task. A store that fails after the first look is asked again."""
+        begun = False
+        while True:
+            with self.listeners.waiting(task_id) as waiter:
+                pause: float | None = LOOK_EVERY
+                try:
+                    task = await self.find(connection, task_id)
+                except Exception as exc:
+                    if not begun or isinstance(exc, ProtocolError):
+                        raise
+                    self._failing(exc)
+                else:
+                    begun = True
+                    yield task
+                    if task.status.terminal:
+                        return
+                    pause = None if task.expires is None else seconds_until(task.expires)
+                self._watch()
+                await asyncio.wait([waiter], timeout=pause)
+
+    def claim(self, task_id: str, key: str) -> bool:
+        """Whether the caller is the one who sends a question of a task to a client. It must
+        `unclaim` the question then."""
+        if (task_id, key) in self._asking:
+            return False
+        self._asking.add((task_id, key))
+        return True
+
+    def unclaim(self, task_id: str, key: str) -> None:
+        """A question was answered, or could not be asked: then another waiter may send it."""
+        self._asking.discard((task_id, key))
+        self.listeners.wake(task_id)
+
+    # -- opening and closing ---------------------------------------------------------------------
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run work in the background; its exceptions are logged."""
+        job = self.loop.create_task(work)
+        self._jobs.add(job)
+        job.add_done_callback(self._job_done)
+        return job
+
+    def _job_done(self, job: asyncio.Task[Any]) -> None:
+        self._jobs.discard(job)
+        if not job.cancelled() and job.exception() is not None:
+            logger.error("the task store failed", exc_info=job.exception())
+
+    async def settled(self) -> None:
+        """Wait until the ends of all handlers are stored."""
+        while jobs := self._jobs - {self._watching, asyncio.current_task()}:
+            await asyncio.wait(jobs)
+
+    async def ready(self) -> None:
+        """Open the store if it is not open, and now and then make it forget expired tasks.
+        ProtocolError -32603: the store cannot be opened. The next call tries again."""
+        if not self._open:
+            if self._opening is None:
+                # a task of its own: a cancelled caller must not end it for the others
+                self._opening = self.spawn(self._open_store())
+            try:
+                await asyncio.shield(self._opening)
+            except Exception:  # which is in the log
+                raise ProtocolError(codes.INTERNAL_ERROR, "Internal error") from None
+        now = self.loop.time()
+        if now - self._swept < SWEEP_EVERY:
+            return
+        self._swept = now
+        try:
+            for task_id in await self.store.expire(now_ms()):
+                self._forgotten(task_id)
+        except Exception as exc:
+            self._failing(exc)
+
+    async def _open_store(self) -> None:
+        try:
+            await self.store.open()
+            self._open = True
+        finally:
+            self._opening = None
+
+    async def close(self) -> None:
+        """End the handlers and their tasks, then close the store. Errors are logged."""
+        now = now_ms()
+        for task_id in list(self.workers.task_ids):
+            try:
+                with contextlib.suppress(TaskStateError):
+                    await self.change(task_id, lambda task: task.failed(_SHUT_DOWN, SHUT_DOWN, now))
+            except Exception:
+                logger.exception("the task store failed")
+            self.workers.stop(task_id)
+        for task_id in self.listeners.listened:
+            self.listeners.remove_all(task_id)
+        if self._watching is not None:
+            self._watching.cancel()
+        await self.workers.wait(HANDLER_GRACE)
+        for work in (self.settled, self._close_store):
+            try:
+                async with asyncio.timeout(CLOSE_TIMEOUT):
+                    await work()
+            except TimeoutError:
+                logger.error("the task store needs more than %g s to close", CLOSE_TIMEOUT)
+            except Exception:
+                logger.exception("the task store failed")
+
+    async def _close_store(self) -> None:
+        if self._open:
+            self._open = False
+            await self.store.close()
+
+
+def not_found(*, expired: bool = False) -> ProtocolError:
+    """-32602, which both forms of tasks use for an unknown id."""
+    reason = "Task has expired" if expired else "Task not found"
+    return ProtocolError(codes.INVALID_PARAMS, f"Failed to retrieve task: {reason}")
+
+
+def _short(task_id: str) -> str:
+    """The part of an id that is logged. Who knows the whole id may ask for the task."""
+    return task_id[:6] + "…"

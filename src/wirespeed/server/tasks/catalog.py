@@ -1,0 +1,136 @@
+"""Tools whose calls may become tasks, the part that is loaded with every server.
+
+Two forms of tasks share it: `tasks_legacy` (2025-11-25 basic/utilities/tasks, where the client asks
+for a task) and `tasks_extension` (``io.modelcontextprotocol/tasks`` of 2026-07-28, where the server
+decides). Which form a revision has, the tables of `wirespeed.protocol.revisions` say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from wirespeed.errors import ProtocolError
+from wirespeed.protocol import codes
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.server.requests.call import Call
+    from wirespeed.server.service import McpService
+    from wirespeed.server.tasks.book import TaskService
+    from wirespeed.tasks.store import TaskStore
+
+TaskSupport: TypeAlias = Literal["forbidden", "optional", "required"]
+
+# Makes the coroutine of a call's handler one that runs as a task.
+AsTask: TypeAlias = Callable[["Call", Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]]
+
+TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
+
+# Seconds after which a modern server makes a call of a tool with `task="optional"` a task.
+TASK_AFTER = 2.0
+
+_CAPABILITY: dict[str, Any] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+
+
+class TaskTool:
+    """How calls of one tool become tasks."""
+
+    __slots__ = ("after", "required")
+
+    def __init__(self, required: bool, after: float) -> None:
+        self.required = required
+        self.after = after
+
+
+class Tasks:
+    """Tasks of a server. ``service``: what keeps and runs them; None until a tool may be a task."""
+
+    service: TaskService | None
+
+    def __init__(self, server: McpService) -> None:
+        self._server = server
+        self.service = None
+        server.discovery.offers["tasks"] = lambda: None if self.service is None else _CAPABILITY
+
+    def use(
+        self,
+        store: TaskStore | None = None,
+        *,
+        ttl: float | None = 3600.0,
+        max_ttl: float | None = 86_400.0,
+        poll_interval: float = 1.0,
+    ) -> None:
+        """See `Server.use_tasks`."""
+        if self.service is not None:
+            raise RuntimeError("tasks are in use already: call use_tasks before the first tool")
+        for what, seconds in (("ttl", ttl), ("max_ttl", max_ttl), ("poll_interval", poll_interval)):
+            if seconds is not None and not 0 < seconds < 1e10:
+                raise ValueError(f"{what} must be seconds above 0, not {seconds!r}")
+        from wirespeed.server.tasks.book import TaskService, TaskSettings
+        from wirespeed.server.tasks.extension import tasks_extension
+        from wirespeed.tasks.memory import MemoryTaskStore
+
+        settings = TaskSettings(_ms(ttl), _ms(max_ttl), _ms(poll_interval) or 1)
+        service = TaskService(MemoryTaskStore() if store is None else store, settings)
+        self._server.extensions.add(tasks_extension(service))
+        self.service = service
+
+    def plan(
+        self, name: str, support: TaskSupport, after: float | None, inline: bool
+    ) -> TaskTool | None:
+        """How a tool that is being registered becomes tasks; None: never. ValueError."""
+        if support == "forbidden":
+            if after is not None:
+                raise ValueError(f'tool {name!r}: task_after goes with task="optional"')
+            return None
+        if support not in ("optional", "required"):
+            raise ValueError(f'tool {name!r}: task is "forbidden", "optional" or "required"')
+        if inline:
+            raise ValueError(f"tool {name!r}: an inline tool cannot be a task")
+        if after is not None and (support == "required" or not after >= 0):
+            raise ValueError(f'tool {name!r}: task_after is seconds, with task="optional"')
+        if self.service is None:
+            self.use()
+        return TaskTool(support == "required", TASK_AFTER if after is None else after)
+
+    def as_task(self, call: Call, message: Message) -> AsTask | None:
+        """How a call of a tool becomes a task; None: not at all. Called for tools that may be
+        tasks, and for calls that wish to be one. ProtocolError: as it is it cannot be served."""
+        if self.service is None:
+            return None  # nothing was declared, so `task` is ignored
+        book = self.service.book(call.connection.loop)
+        tool: Any = call.operation
+        support: TaskTool | None = tool.tasks
+        offered = call.revision.capabilities
+        if "tasks" in offered:
+            wish = None if call.input is None else call.input.task
+            if wish is None:
+                if support is not None and support.required:
+                    raise _refused(f"Tool {tool.name} only runs as a task")
+                return None
+            if support is None:
+                raise _refused(f"Tool {tool.name} does not run as a task")
+            from wirespeed.server.tasks.legacy import as_task
+
+            return as_task(book, wish)
+        if support is None:
+            return None
+        if "extensions" in offered:
+            from wirespeed.server.tasks.extension import as_task_if_declared
+
+            return as_task_if_declared(book, support, message)
+        if support.required:
+            raise _refused(
+                f"Tool {tool.name} only runs as a task, which {call.revision.version} has not"
+            )
+        return None
+
+
+def _refused(text: str) -> ProtocolError:
+    """-32601, as 2025-11-25 basic/utilities/tasks has it ("Tool-Level Negotiation")."""
+    return ProtocolError(codes.METHOD_NOT_FOUND, text)
+
+
+def _ms(seconds: float | None) -> int | None:
+    return None if seconds is None else max(1, round(seconds * 1000))

@@ -1,0 +1,248 @@
+"""Tasks of 2025-11-25 (basic/utilities/tasks, experimental): the client requests them.
+
+The questions of a task are requests of the server, marked with the task. They are sent to a client
+that waits in tasks/result, or that polls with tasks/get.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wirespeed.errors import (
+    InvalidResponse,
+    LocalError,
+    ProtocolError,
+    RemoteError,
+)
+from wirespeed.protocol import codes
+from wirespeed.protocol.asking import PARAMS
+from wirespeed.protocol.asking_rules import missing_capability
+from wirespeed.server.requests.methods import cursor_of as page_asked_for
+from wirespeed.server.requests.methods import params_of
+from wirespeed.server.requests.reply import Body
+from wirespeed.server.tasks.book import CANCELLED, TaskBook
+from wirespeed.server.tasks.run import refusal, run_now
+from wirespeed.tasks.model import Task, TaskStateError
+from wirespeed.tasks.store import now_ms
+from wirespeed.tasks.views import cursor_of, place_of, status_of, ttl_of, view, with_related
+
+if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
+    from wirespeed.protocol.revisions import Revision
+    from wirespeed.server.connection import ServerConnection
+    from wirespeed.server.requests.call import Call
+    from wirespeed.server.tasks.catalog import AsTask
+
+PAGE_SIZE = 100  # tasks on a page, where the server has no page size
+
+_encode = msgspec.json.Encoder().encode
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class TaskParams(msgspec.Struct):
+    """tasks/get, tasks/result, tasks/cancel."""
+
+    taskId: str  # noqa: N815
+
+
+class _Request(msgspec.Struct):
+    method: str
+    params: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_task_params = msgspec.json.Decoder(TaskParams)
+_request = msgspec.json.Decoder(_Request).decode
+_error = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class _Form:
+    """See `wirespeed.server.tasks.run.TaskForm`."""
+
+    def created(self, connection: ServerConnection, task: Task) -> Body:
+        return _encode({"task": view(task)})
+
+    def started(self, book: TaskBook, connection: ServerConnection, task: Task) -> None:
+        def tell(task: Task) -> None:
+            if connection.link is not None and connection.state.initialized:
+                connection.session.send_notification(
+                    "notifications/tasks/status", _encode(view(task))
+                )
+                connection.wrote()
+
+        book.listen(connection, task, tell)
+
+    def tagged(self, task_id: str, method: str, params: bytes) -> bytes | None:
+        return with_related(params, task_id)
+
+
+_FORM = _Form()
+
+
+def as_task(book: TaskBook, wish: Mapping[str, Any]) -> AsTask:
+    """How a call becomes the task that its client requests. ProtocolError: it is malformed."""
+    try:
+        ttl = ttl_of(wish)
+    except ValueError as exc:
+        raise ProtocolError(codes.INVALID_PARAMS, f"Invalid params: {exc}") from None
+
+    def start(call: Call, work: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
+        return run_now(book, _FORM, ttl, call, work)
+
+    return start
+
+
+# -- requests -------------------------------------------------------------------------------------
+
+
+def _book(connection: ServerConnection) -> TaskBook:
+    service = connection.service.tasks.service
+    assert service is not None  # otherwise the server has no such method
+    return service.book(connection.loop)
+
+
+def get(
+    connection: ServerConnection, message: Message, revision: Revision
+) -> Coroutine[Any, Any, Body]:
+    """tasks/get: the state of a task."""
+    return _get(connection, params_of(message, _task_params).taskId, revision.version)
+
+
+async def _get(connection: ServerConnection, task_id: str, version: str) -> Body:
+    """A task that waits for input also asks its questions over this connection, unless a
+    tasks/result has asked them: some clients only poll, and never call tasks/result before the
+    task has ended."""
+    book = _book(connection)
+    task = await book.find(connection, task_id)
+    for key, request in task.requests.items():
+        if _may_ask(connection, request, version) and book.claim(task_id, key):
+            book.spawn(_ask_while_wanted(connection, book, task_id, key, request))
+    return _encode(view(task))
+
+
+def cancel(
+    connection: ServerConnection, message: Message, revision: Revision
+) -> Coroutine[Any, Any, Body]:
+    """tasks/cancel: the state after that; -32602 for a task that has ended."""
+    return _cancel(connection, params_of(message, _task_params).taskId)
+
+
+async def _cancel(connection: ServerConnection, task_id: str) -> Body:
+    book = _book(connection)
+    task = await book.find(connection, task_id)
+    try:
+        return _encode(view(await book.cancel(task)))
+    except TaskStateError:
+        task = await book.find(connection, task_id)
+        raise ProtocolError(
+            codes.INVALID_PARAMS,
+            f"Cannot cancel task: already in terminal status '{status_of(task)}'",
+        ) from None
+
+
+def list_page(
+    connection: ServerConnection, message: Message, revision: Revision
+) -> Coroutine[Any, Any, Body]:
+    """tasks/list: the tasks of the principal, or of the connection if it has no principal."""
+    cursor = page_asked_for(message)
+    return _list(connection, 0 if cursor is None else _place(cursor))
+
+
+async def _list(connection: ServerConnection, after: int) -> Body:
+    book = _book(connection)
+    await book.ready()
+    owner, _ = book.owner(connection)
+    page = await book.store.page(owner, after, connection.service.page_size or PAGE_SIZE)
+    now = now_ms()
+    found: dict[str, Any] = {"tasks": [view(task) for task in page.tasks if not task.expired(now)]}
+    if page.next is not None:
+        found["nextCursor"] = cursor_of(page.next)
+    return _encode(found)
+
+
+def _place(cursor: str) -> int:
+    try:
+        return place_of(cursor)
+    except ValueError as exc:
+        raise ProtocolError(codes.INVALID_PARAMS, str(exc)) from None
+
+
+def result(
+    connection: ServerConnection, message: Message, revision: Revision
+) -> Coroutine[Any, Any, Body]:
+    """tasks/result: wait until the task has ended; then the answer that the request itself would
+    have had ("Result Retrieval")."""
+    return _result(connection, params_of(message, _task_params).taskId, revision.version)
+
+
+async def _result(connection: ServerConnection, task_id: str, version: str) -> Body:
+    book = _book(connection)
+    asked: dict[str, asyncio.Task[Any]] = {}
+    async with contextlib.aclosing(book.changes(connection, task_id)) as changes:
+        async for task in changes:
+            for key in asked.keys() - task.requests.keys():
+                asked.pop(key).cancel()  # the question was withdrawn
+            for key, request in task.requests.items():
+                if (
+                    key not in asked
+                    and _may_ask(connection, request, version)
+                    and book.claim(task_id, key)
+                ):
+                    asked[key] = book.spawn(_ask(connection, book, task_id, key, request))
+    if task.error is not None:
+        error = _error(task.error)
+        raise ProtocolError(error["code"], error["message"], error.get("data"))
+    if task.result is None:
+        raise ProtocolError(codes.TASK_CANCELLED, task.message or CANCELLED)
+    members = _members(task.result)
+    members.pop("resultType", None)  # of a task that a modern client started
+    return with_related(_encode(members), task_id)
+
+
+def _may_ask(connection: ServerConnection, request: bytes, version: str) -> bool:
+    """Whether the client of this connection declared the capability that a question needs. Another
+    client may have started the task."""
+    found = _request(request)
+    params = msgspec.json.decode(found.params, type=PARAMS[found.method])
+    capabilities = connection.state.capabilities
+    return missing_capability(found.method, params, capabilities, version) is None
+
+
+async def _ask_while_wanted(
+    connection: ServerConnection, book: TaskBook, task_id: str, key: str, request: bytes
+) -> None:
+    """`_ask`, cancelled when the task no longer waits for the answer."""
+    asking = book.spawn(_ask(connection, book, task_id, key, request))
+    try:
+        async with contextlib.aclosing(book.changes(connection, task_id)) as changes:
+            async for task in changes:
+                if asking.done() or key not in task.requests:
+                    return
+    except ProtocolError:
+        pass  # the task was forgotten
+    finally:
+        asking.cancel()
+
+
+async def _ask(
+    connection: ServerConnection, book: TaskBook, task_id: str, key: str, request: bytes
+) -> None:
+    """Send one question of a task to this connection's client, and store its answer."""
+    try:
+        found = _request(request)
+        params = with_related(bytes(found.params), task_id)
+        try:
+            answer = await connection.ask(found.method, params)
+        except RemoteError as exc:
+            answer = refusal(exc)
+        except InvalidResponse as exc:
+            answer = refusal(ProtocolError(codes.INTERNAL_ERROR, str(exc)))
+        except LocalError:
+            return  # the next tasks/get or tasks/result sends the question again
+        await book.answer(task_id, {key: answer})
+    finally:
+        book.unclaim(task_id, key)

@@ -1,0 +1,188 @@
+"""The tools of a server: registered, listed, removed (server/tools)."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Unpack
+
+import msgspec
+
+from wirespeed.protocol import shapes
+from wirespeed.protocol.blocks import Icon
+from wirespeed.protocol.meta import check_meta
+from wirespeed.server.catalog import Catalog, LimitOptions, check_options
+from wirespeed.server.context import Context
+from wirespeed.server.requests.concurrency import limit_raw, limit_tool
+from wirespeed.server.requests.operation import check_timeout
+from wirespeed.server.tasks.catalog import TaskSupport
+from wirespeed.server.tools.results import ResultPlan, plan_result
+from wirespeed.server.tools.signature import inspect_tool
+from wirespeed.server.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from wirespeed.server.service import McpService
+    from wirespeed.server.tools.signature import ToolSpec
+
+logger = logging.getLogger("wirespeed.server")
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+
+class CommonToolOptions(LimitOptions, total=False):
+    """The options that functions and raw tools share; `Server.add_tool` describes them."""
+
+    title: str | None
+    description: str | None
+    annotations: Mapping[str, Any] | None
+    icons: Iterable[Icon] | None
+    meta: Mapping[str, Any] | None
+    inline: bool
+    task: TaskSupport
+    task_after: float | None
+
+
+class ToolOptions(CommonToolOptions, total=False):
+    """The options of `Server.tool`; `Server.add_tool` describes them."""
+
+    name: str | None
+    structured: bool | None
+
+
+class RawToolOptions(CommonToolOptions, total=False):
+    """The options of `Server.tool_raw`, which describes them."""
+
+    output_schema: Mapping[str, Any] | None
+    context: bool
+
+
+class ToolEntry(msgspec.Struct, omit_defaults=True):
+    """A tool as tools/list shows it; what a revision has of it: `wirespeed.protocol.shapes`."""
+
+    name: str
+    inputSchema: Mapping[str, Any]  # noqa: N815
+    title: str | None = None
+    description: str | None = None
+    outputSchema: Mapping[str, Any] | None = None  # noqa: N815
+    annotations: Mapping[str, Any] | None = None
+    icons: list[Icon] | None = None
+    meta: Mapping[str, Any] | None = msgspec.field(name="_meta", default=None)
+    execution: Mapping[str, Any] | None = None
+
+
+class ToolCatalog(Catalog[Tool]):
+    """The tools by name."""
+
+    def __init__(self, service: McpService) -> None:
+        super().__init__(
+            "tool",
+            "tools",
+            shapes.fit_tool,
+            discovery=service.discovery,
+            page_size=service.page_size,
+            changed=lambda: service.list_changed("tools"),
+        )
+        self._service = service
+        service.discovery.offers["tools"] = lambda: {"listChanged": True}
+
+    def register(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> Tool:
+        """See `Server.add_tool`."""
+        check_options("add_tool()", options, ToolOptions)
+        check_timeout(options.get("timeout"))
+        spec = inspect_tool(
+            function,
+            name=options.get("name"),
+            title=options.get("title"),
+            description=options.get("description"),
+            context_class=Context,
+            structured=options.get("structured"),
+            dependencies=self._service.injecting(),
+        )
+        entry = _entry(spec.name, spec.input_schema, spec.output_schema, options)
+        entry.title, entry.description = spec.title, spec.description
+        inline = options.get("inline", False)
+        if inline and spec.injection is not None and spec.injection.run_inline():
+            inline = False  # the function around it is a coroutine function
+        if inline and (spec.is_async or spec.is_async_generator or spec.is_generator):
+            raise ValueError(f"tool {spec.name!r}: only a plain function can be inline")
+        max_concurrency, queue = options.get("max_concurrency"), options.get("queue")
+        if max_concurrency is not None or queue is not None:
+            limit_tool(spec, max_concurrency, queue, inline=inline)
+            inline = False
+        tool = Tool(entry, spec, spec.function, inline=inline, timeout=options.get("timeout"))
+        return self._add(tool, options, inline)
+
+    def register_raw(
+        self,
+        name: str,
+        schema: Mapping[str, Any],
+        handler: Callable[..., Any],
+        **options: Unpack[RawToolOptions],
+    ) -> Tool:
+        """See `Server.tool_raw`."""
+        check_options("tool_raw()", options, RawToolOptions)
+        if schema.get("type") != "object":
+            raise ValueError(f'tool {name!r}: the type of its schema must be "object"')
+        check_timeout(options.get("timeout"))
+        entry = _entry(name, dict(schema), options.get("output_schema"), options)
+        plan: ResultPlan = plan_result(msgspec.UNSET, f"tool {name!r}: result", None)
+        inline = options.get("inline", False)
+        max_concurrency, queue = options.get("max_concurrency"), options.get("queue")
+        if max_concurrency is not None or queue is not None:
+            handler = limit_raw(name, handler, max_concurrency, queue, inline=inline)
+            inline = False
+        tool = Tool(
+            entry,
+            None,
+            handler,
+            inline=inline,
+            timeout=options.get("timeout"),
+            wants_context=options.get("context", False),
+            encode=plan.encode,
+        )
+        return self._add(tool, options, inline)
+
+    def _add(self, tool: Tool, options: CommonToolOptions, inline: bool) -> Tool:
+        if not _NAME.fullmatch(tool.name):
+            logger.warning(
+                "tool %r: clients may refuse this name; use 1 to 128 letters, digits, _ - . "
+                "(server/tools, Tool Names)",
+                tool.name,
+            )
+        tool.tasks = self._service.tasks.plan(
+            tool.name, options.get("task", "forbidden"), options.get("task_after"), inline
+        )
+        tool.owner = self._service
+        self.add(tool.name, tool.entry, tool)
+        return tool
+
+    def arguments(self) -> list[tuple[str, Any]]:
+        """The arguments of the tools that were registered here: the tool's label, and the type."""
+        found: list[tuple[str, Any]] = []
+        for tool in self.items.values():
+            spec: ToolSpec | None = tool.spec
+            if spec is not None and tool.owner is self._service:
+                label = f"tool {tool.name!r}"
+                found += [(label, field.type) for field in msgspec.structs.fields(spec.struct)]
+        return found
+
+
+def _entry(
+    name: str,
+    input_schema: Mapping[str, Any],
+    output_schema: Mapping[str, Any] | None,
+    options: CommonToolOptions,
+) -> ToolEntry:
+    icons, task = options.get("icons"), options.get("task", "forbidden")
+    return ToolEntry(
+        name=name,
+        title=options.get("title"),
+        description=options.get("description"),
+        inputSchema=input_schema,
+        outputSchema=None if output_schema is None else dict(output_schema),
+        annotations=options.get("annotations"),
+        icons=None if icons is None else list(icons),
+        meta=check_meta(options.get("meta")),
+        execution=None if task == "forbidden" else {"taskSupport": task},
+    )

@@ -1,0 +1,433 @@
+"""What a tool returns, as the ``content`` and ``structuredContent`` of a tools/call result.
+
+The rules, return annotation -> result (MCP server/tools, "Tool Result"):
+
+================================  ====================  =========================  ================
+annotation                        ``content``           ``structuredContent``      ``outputSchema``
+================================  ====================  =========================  ================
+``str``                           the text              none                       none
+``None``                          empty                 none                       none
+content classes, lists of them    the blocks            none                       none
+`ToolResult`, `CallToolResult`    as given              as given                   none
+an object: struct, dataclass,     its JSON              the object                 its schema
+TypedDict, dict, pydantic model
+any other type                    its JSON              ``{"result": value}``      the same, wrapped
+none, or ``Any``                  by run-time type      objects only               none
+================================  ====================  =========================  ================
+
+* ``structured=True`` wraps ``str`` and ``None`` as a structured result; ``structured=False``
+  takes structured content and output schema away from every type.
+* "Its JSON" is compact.  A value whose JSON is a string (enum, date, UUID) is shown without quotes.
+* A list that holds a content block is a list of blocks; strings in it are text blocks, anything
+  else is a text block of its JSON.
+* A structured result must conform to its schema, so its JSON is decoded again as the annotation
+  says before it leaves; one that does not fit is a `ResultError`, never a false promise.  Classes
+  with code of their own (``__post_init__``, attrs, pydantic) are checked by class, or by pydantic.
+* JSON has no NaN and no Infinity.  Where the annotation promises a number they are a `ResultError`;
+  in untyped results they become ``null``.
+* Top-level ``bytes`` are refused: they have no media type.  Return `Image`, `Audio` or
+  `EmbeddedResource`.  Inside objects ``bytes`` are base64 text.
+* A lone surrogate cannot be sent as UTF-8: `ResultError`.
+
+Availability: audio from 2025-03-26; ``structuredContent`` and resource links from 2025-06-18; a
+``structuredContent`` that is not an object from 2026-07-28.  For an older peer a newer block
+becomes a text block that says what it was; newer members of blocks (`wirespeed.protocol.shapes`)
+and newer structured content are left out.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable, Iterable, Sequence
+from enum import IntEnum
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET
+
+from wirespeed.protocol.blocks import Block, ContentBlock, Text, UnknownContent, fit_block
+from wirespeed.protocol.meta import passed_on
+from wirespeed.protocol.results import CallToolResult
+from wirespeed.schema.json_schema import (
+    SignatureError,
+    describe_validation_error,
+    enc_hook,
+    has_nonfinite,
+    one_line,
+)
+from wirespeed.server.tools.output_schema import Output, output_for
+
+__all__ = [
+    "Encoded",
+    "RawResult",
+    "ResultError",
+    "ResultKind",
+    "ResultPlan",
+    "ToolResult",
+    "as_block",
+    "error_content",
+    "plan_result",
+    "to_json",
+]
+
+LATEST = "2026-07-28"
+STRUCTURED_SINCE = "2025-06-18"
+ANY_STRUCTURED_SINCE = "2026-07-28"
+# Around the JSON of a string: the content of a result that is one text block.
+TEXT_HEAD = b'[{"type":"text","text":'
+TEXT_TAIL = b"}]"
+EMPTY_CONTENT = b"[]"
+
+# (content, structuredContent or None, isError, _meta or None): JSON, ready to be spliced.
+Encoded = tuple[bytes, bytes | None, bool, bytes | None]
+
+_encode = msgspec.json.Encoder(enc_hook=enc_hook).encode
+_BYTES = (bytes, bytearray, memoryview)
+_BLOCKS = (ContentBlock, UnknownContent)
+_PLAIN = frozenset({str, int, float, bool, dict})  # known at once to be none of these
+
+
+class ResultError(ValueError):
+    """A tool returned what cannot be sent; the text is fit for the caller (``isError``)."""
+
+
+# -- results that are given whole ------------------------------------------------------------------
+
+
+class ToolResult(msgspec.Struct, kw_only=True):
+    """A whole result, for full control.
+
+    *content* is a block, a string, or a list of both; left out, it is the JSON of
+    *structured_content*.  *structured_content* is left out unless given: ``None`` is JSON's null,
+    which only 2026-07-28 can carry.  *is_error* marks a failure; then no output schema applies.
+    *meta* is the result's ``_meta``.
+    """
+
+    content: Block | UnknownContent | str | Sequence[Block | UnknownContent | str] | None = None
+    structured_content: Any = UNSET
+    is_error: bool = False
+    meta: dict[str, Any] | None = None
+
+
+class RawResult:
+    """A whole result of any tool as JSON text (UTF-8): one object, in 2026-07-28 with its
+    ``resultType``. It is checked and sent as it is, but for newlines, which become spaces."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+
+# -- encoding -------------------------------------------------------------------------------------
+
+
+_WHOLE = (ToolResult, CallToolResult)
+
+
+def _failure(exc: BaseException, value: Any) -> ResultError:
+    if isinstance(exc, UnicodeEncodeError):
+        code = ord(exc.object[exc.start])
+        return ResultError(f"the result holds a lone surrogate (U+{code:04X}): not valid text")
+    if isinstance(exc, RecursionError):
+        return ResultError("the result is nested too deeply, or contains itself")
+    problems = getattr(exc, "errors", None)
+    if problems is not None and type(exc).__module__.startswith("pydantic"):
+        exc = ValueError(f"{type(value).__name__} does not fit the declared type")
+    return ResultError(f"the result cannot be sent as JSON: {one_line(str(exc))}")
+
+
+def _dumps(value: Any, dump: Callable[[Any], Any] | None = None) -> bytes:
+    try:
+        return _encode(value if dump is None else dump(value))
+    except Exception as exc:  # the author's classes may raise anything when they are read
+        raise _failure(exc, value) from exc
+
+
+def to_json(value: Any) -> bytes:
+    """Anything as JSON; `ResultError` for what has no JSON form."""
+    return _dumps(value)
+
+
+def _as_text(data: bytes) -> bytes:
+    """JSON -> the JSON of a string that shows it."""
+    return data if data[0] == 0x22 else _encode(data.decode())
+
+
+def _text_block(data: bytes) -> bytes:
+    return b"%b%b%b" % (TEXT_HEAD, _as_text(data), TEXT_TAIL)
+
+
+def error_content(message: str) -> bytes:
+    """The ``content`` of an ``isError`` result with this text; never fails."""
+    text = message.encode("utf-8", "backslashreplace").decode()
+    return b"%b%b%b" % (TEXT_HEAD, _encode(text), TEXT_TAIL)
+
+
+def as_block(item: Any, revision: str) -> ContentBlock:
+    """Anything as a content block as this revision has it: strings and JSON are text."""
+    if type(item) is Text and item.annotations is None and item.meta is None:
+        return item  # the commonest, which all revisions have
+    if isinstance(item, _BLOCKS):
+        return fit_block(item, revision)
+    if isinstance(item, str):
+        return Text(item)
+    if isinstance(item, _BYTES):
+        raise _bytes_error()
+    data = _dumps(item)
+    return Text(msgspec.json.decode(data) if data[0] == 0x22 else data.decode())
+
+
+def _blocks(items: Iterable[Any], revision: str) -> bytes:
+    return _dumps([as_block(item, revision) for item in items])
+
+
+def _bytes_error() -> ResultError:
+    return ResultError(
+        "the tool returned bytes, which have no media type: return Image, Audio or EmbeddedResource"
+    )
+
+
+def _encode_whole(result: ToolResult | CallToolResult, revision: str, plan: ResultPlan) -> Encoded:
+    structured: bytes | None = None
+    given = result.meta
+    if isinstance(result, CallToolResult):
+        given = passed_on(given)
+    if result.structured_content is not UNSET:
+        structured = _dumps(result.structured_content)
+    output = plan.output
+    if output is not None and not result.is_error:
+        if structured is None:
+            raise ResultError("the tool has an output schema, but its result is not structured")
+        if output.check_whole is not None:
+            _verify(output.check_whole, structured, result.structured_content, "structured content")
+    content = result.content
+    if content is None:
+        encoded = EMPTY_CONTENT if structured is None else _text_block(structured)
+    elif isinstance(content, (str, *_BLOCKS)):
+        encoded = _blocks((content,), revision)
+    else:
+        encoded = _blocks(content, revision)
+    if structured is not None:
+        since = STRUCTURED_SINCE if structured[0] == 0x7B else ANY_STRUCTURED_SINCE
+        if revision < since:
+            structured = None
+    meta = None if given is None else _dumps(given)
+    if meta is not None and meta[0] != 0x7B:
+        raise ResultError(f"meta is an object, not {type(result.meta).__name__}")
+    return encoded, structured, bool(result.is_error), meta
+
+
+def _verify(check: Callable[[bytes], Any], data: bytes, value: Any, what: str = "result") -> None:
+    try:
+        check(data)
+    except (msgspec.DecodeError, RecursionError) as exc:
+        reason = describe_validation_error(exc, what)
+        if has_nonfinite(value):
+            reason += " (JSON has no NaN and no Infinity)"
+        raise ResultError(f"the tool's result does not fit its output schema: {reason}") from exc
+
+
+# -- plans ----------------------------------------------------------------------------------------
+
+
+class ResultKind(IntEnum):
+    """How a return annotation is read: the rows of the table above."""
+
+    DYNAMIC = 0
+    TEXT = 1
+    NONE = 2
+    BLOCKS = 3
+    WRAPPED = 4
+    OBJECT = 5
+
+
+class ResultPlan:
+    """How one tool's results are encoded; made once, when the tool is registered.
+
+    ``encode(value, revision=LATEST)`` returns an `Encoded` tuple or raises `ResultError`.  It is an
+    attribute, not a method: the caller may keep it.  A caller that wants no call at all for the
+    commonest case tests ``kind == ResultKind.TEXT and type(value) is str`` and writes `TEXT_HEAD`,
+    the JSON of the string and `TEXT_TAIL`.
+    """
+
+    __slots__ = ("dump", "encode", "kind", "output")
+
+    def __init__(
+        self,
+        kind: ResultKind,
+        output: Output | None = None,
+        dump: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self.kind = kind
+        self.output = output
+        self.dump = dump  # for text only: how pydantic turns the value into JSON's types
+        self.encode: Callable[..., Encoded] = _ENCODERS[kind](self)
+
+    @property
+    def output_schema(self) -> dict[str, Any] | None:
+        """The tool's ``outputSchema``."""
+        return None if self.output is None else self.output.schema
+
+    @property
+    def wrapped(self) -> bool:
+        """Whether values go out as ``{"result": value}``."""
+        return self.output is not None and self.output.wrapped
+
+
+def _dynamic_encoder(plan: ResultPlan) -> Callable[..., Encoded]:
+    dump = plan.dump
+
+    def encode(value: Any, revision: str = LATEST) -> Encoded:
+        if value is None:
+            return EMPTY_CONTENT, None, False, None
+        if type(value) not in _PLAIN:
+            if isinstance(value, _WHOLE):
+                return _encode_whole(value, revision, plan)
+            if isinstance(value, _BLOCKS):
+                return _blocks((value,), revision), None, False, None
+            if isinstance(value, (list, tuple)) and any(
+                type(item) not in _PLAIN and isinstance(item, _BLOCKS) for item in value
+            ):
+                return _blocks(value, revision), None, False, None
+            if isinstance(value, _BYTES):
+                raise _bytes_error()
+        data = _dumps(value, dump)
+        structured = data if data[0] == 0x7B and plan.kind is ResultKind.DYNAMIC else None
+        if revision < STRUCTURED_SINCE:
+            structured = None
+        return _text_block(data), structured, False, None
+
+    return encode
+
+
+def _text_encoder(plan: ResultPlan) -> Callable[..., Encoded]:
+    dynamic = _dynamic_encoder(plan)
+    dumps, head, tail = _encode, TEXT_HEAD, TEXT_TAIL
+
+    def encode(value: Any, revision: str = LATEST) -> Encoded:
+        if type(value) is not str:
+            return dynamic(value, revision)
+        try:
+            return head + dumps(value) + tail, None, False, None
+        except UnicodeEncodeError as exc:
+            raise _failure(exc, value) from exc
+
+    return encode
+
+
+def _blocks_encoder(plan: ResultPlan) -> Callable[..., Encoded]:
+    dynamic = _dynamic_encoder(plan)
+
+    def encode(value: Any, revision: str = LATEST) -> Encoded:
+        if isinstance(value, (list, tuple)):
+            return _blocks(value, revision), None, False, None
+        return dynamic(value, revision)
+
+    return encode
+
+
+def _structured_encoder(plan: ResultPlan) -> Callable[..., Encoded]:
+    output = plan.output
+    assert output is not None
+    check, cls, dump, wrapped = output.check, output.cls, output.dump, output.wrapped
+
+    def encode(value: Any, revision: str = LATEST) -> Encoded:
+        kind = type(value)
+        if kind is ToolResult or kind is CallToolResult:
+            return _encode_whole(value, revision, plan)
+        if cls is not None and not isinstance(value, cls):
+            raise ResultError(
+                "the tool's result does not fit its output schema: "
+                f"expected {cls.__name__}, got {type(value).__name__}"
+            )
+        data = _dumps(value, dump)
+        if check is not None:
+            _verify(check, data, value)
+        elif not wrapped and data[0] != 0x7B:
+            raise ResultError("the tool's result does not fit its output schema: not an object")
+        content = _text_block(data)
+        if revision < STRUCTURED_SINCE:
+            return content, None, False, None
+        return content, b'{"result":%b}' % data if wrapped else data, False, None
+
+    return encode
+
+
+_ENCODERS: dict[ResultKind, Callable[[ResultPlan], Callable[..., Encoded]]] = {
+    ResultKind.DYNAMIC: _dynamic_encoder,
+    ResultKind.TEXT: _text_encoder,
+    ResultKind.NONE: _dynamic_encoder,
+    ResultKind.BLOCKS: _blocks_encoder,
+    ResultKind.WRAPPED: _structured_encoder,
+    ResultKind.OBJECT: _structured_encoder,
+}
+
+
+def _bare(tp: Any) -> Any:
+    """The type under `Annotated` and `NewType`."""
+    while True:
+        if typing.get_origin(tp) is Annotated:
+            tp = tp.__origin__
+        elif hasattr(tp, "__supertype__"):
+            tp = tp.__supertype__
+        else:
+            return tp
+
+
+def _members(tp: Any) -> Iterable[Any]:
+    """The type, or if it is a union, its members, bare."""
+    tp = _bare(tp)
+    if typing.get_origin(tp) in (typing.Union, types.UnionType):
+        for member in typing.get_args(tp):
+            yield from _members(member)
+    else:
+        yield tp
+
+
+def _holds_blocks(tp: Any) -> bool:
+    for member in _members(tp):
+        if isinstance(member, type) and issubclass(member, (*_BLOCKS, *_WHOLE)):
+            return True
+        origin = typing.get_origin(member)
+        if (
+            isinstance(origin, type)
+            and issubclass(origin, Sequence)
+            and any(_holds_blocks(arg) for arg in typing.get_args(member) if arg is not ...)
+        ):
+            return True
+    return False
+
+
+def plan_result(annotation: Any, where: str, structured: bool | None = None) -> ResultPlan:
+    """The plan for a return annotation (`msgspec.UNSET`: none); *where* begins an error's text.
+
+    *structured*: see the module's rules.  `SignatureError` for a type that cannot be sent.
+    """
+    if annotation in (typing.NoReturn, typing.Never):
+        annotation = None
+    bare = _bare(annotation)
+    if bare is UNSET or bare is Any or bare is object:
+        if structured:
+            raise SignatureError(f"{where}: structured=True needs a return annotation")
+        kind = ResultKind.DYNAMIC if structured is None else ResultKind.TEXT
+        return ResultPlan(kind, None)
+    if _holds_blocks(annotation):
+        if structured:
+            raise SignatureError(f"{where}: content blocks have no structured form")
+        return ResultPlan(ResultKind.BLOCKS, None)
+    for member in _members(annotation):
+        if isinstance(member, type) and issubclass(member, _BYTES):
+            raise SignatureError(
+                f"{where}: bytes have no media type: return Image, Audio or EmbeddedResource"
+            )
+    if not structured:
+        if bare is str:
+            return ResultPlan(ResultKind.TEXT, None)
+        if bare is None or bare is type(None):
+            return ResultPlan(ResultKind.NONE, None)
+    output = output_for(annotation, where)  # where unused, too: no type without JSON
+    if structured is False:
+        return ResultPlan(ResultKind.TEXT, dump=output.dump)
+    return ResultPlan(ResultKind.WRAPPED if output.wrapped else ResultKind.OBJECT, output)

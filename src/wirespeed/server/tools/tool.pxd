@@ -1,0 +1,45 @@
+from libc.stdint cimport uint8_t
+
+from wirespeed._core.slab cimport Lease
+from wirespeed.server.requests.call cimport Call, Operation
+from wirespeed.server.tools.long_texts cimport LongTexts
+
+
+cdef enum How:
+    INLINE = 1            # called on the loop's thread; its value is the result
+    COROUTINE = 2         # gives a coroutine
+    LAUNCHED = 3          # `launch` makes a coroutine of the call (threads, generators)
+
+
+cdef enum:
+    MAX_STACK = 16        # arguments and context that are passed without a list
+    LONG_ARGUMENTS = 4096  # bytes
+
+
+cdef class Tool(Operation):
+    cdef bint direct                   # arguments are taken from the slots at `offsets`
+    cdef bytes name_json               # as it stands in a request that has no odd escapes
+    cdef Py_ssize_t offsets[MAX_STACK]  # of `fields` in the decoded struct
+    cdef readonly object spec          # ToolSpec; None for a raw tool
+    cdef readonly object entry         # ToolEntry: what tools/list shows
+    cdef readonly bint raw             # gets the undecoded arguments
+    cdef public object tasks           # how calls become tasks (server.tasks.TaskTool), or None
+    cdef How how
+    cdef bint plain_text               # a str result is one text block and nothing more
+    cdef object function
+    cdef object decode                 # bytes-like -> struct of the arguments
+    cdef LongTexts texts               # of `fields`, where long ones are decoded apart; or None
+    cdef tuple fields
+    cdef tuple kwnames                 # None when there are none
+    cdef Py_ssize_t context_index
+    cdef object launch
+    cdef object encode                 # (value, revision) -> Encoded
+
+    cdef object decode_c(self, Lease arguments)
+    cdef object invoke_c(self, object decoded, object context)
+    cdef int refuse_arguments_c(self, Call call, object exc, bint as_error) except -1
+    cdef int send_text_c(self, Call call, str text) except -1
+    cdef int send_raw_c(self, Call call, object data) except -1
+    cdef int send_content_c(
+        self, Call call, bytes content, bytes structured, bint is_error, bytes meta
+    ) except -1

@@ -1,0 +1,30 @@
+from collections.abc import Callable
+from typing import Any, final
+
+from wirespeed.server.requests.call import Operation
+from wirespeed.server.tasks.catalog import TaskTool
+from wirespeed.server.tools.catalog import ToolEntry
+from wirespeed.server.tools.results import Encoded
+from wirespeed.server.tools.signature import ToolSpec
+
+@final
+class Tool(Operation):
+    tasks: TaskTool | None
+    def __init__(
+        self,
+        entry: ToolEntry,
+        spec: ToolSpec | None,
+        function: Callable[..., Any],
+        *,
+        inline: bool,
+        timeout: float | None,
+        wants_context: bool = False,
+        encode: Callable[[Any, str], Encoded] | None = None,
+    ) -> None: ...
+    def shown_as(self, entry: ToolEntry) -> Tool: ...
+    @property
+    def entry(self) -> ToolEntry: ...
+    @property
+    def spec(self) -> ToolSpec | None: ...
+    @property
+    def raw(self) -> bool: ...

@@ -1,0 +1,318 @@
+"""A registered tool, ready to be called, and its results: what depends only on its signature is
+settled here once."""
+
+cimport cython
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+from libc.stdint cimport uint8_t
+
+import asyncio
+import logging
+
+import msgspec
+
+from wirespeed._core.slab cimport Lease
+from wirespeed.server.tools.encode cimport (
+    answer_content_c,
+    answer_text_c,
+    checked_result_c,
+    content_result_c,
+    text_result_c,
+)
+from wirespeed.server.requests.call cimport Call, Operation, Serving, describe
+from wirespeed.server.tools.long_texts cimport LongTexts
+
+from wirespeed.errors import MissingCapability, ProtocolError
+from wirespeed.protocol import codes
+from wirespeed.server.requests import launchers
+from wirespeed.server.tools.results import RawResult, ResultKind, error_content
+from wirespeed.server.requests.reply import Whole, merged_meta
+from wirespeed.schema.json_schema import describe_validation_error
+from wirespeed.transport.workers import is_coroutine_function
+
+logger = logging.getLogger("wirespeed.server")
+
+cdef object ValidationError = msgspec.ValidationError
+cdef object CancelledError = asyncio.CancelledError
+
+
+cdef extern from *:
+    """
+    #include <structmember.h>
+
+    /* Where an instance keeps the attribute behind a slot's descriptor; 0: not known. */
+    static Py_ssize_t ws_slot_offset(PyObject *descr) {
+        PyMemberDef *member;
+        if (!Py_IS_TYPE(descr, &PyMemberDescr_Type))
+            return 0;
+        member = ((PyMemberDescrObject *)descr)->d_member;
+        return member->type == T_OBJECT_EX ? member->offset : 0;
+    }
+    """
+    Py_ssize_t ws_slot_offset(object descr) noexcept
+
+cdef extern from "Python.h":
+    PyObject *PyObject_Vectorcall(
+        object f, PyObject **args, size_t nargsf, PyObject *kwnames
+    ) except NULL
+    object PyObject_GetAttr(object o, object name)
+
+
+@cython.final
+cdef class Tool(Operation):
+    """A tool of a server. `wirespeed.server.Server` makes them.
+
+    Args:
+        entry: What tools/list shows of it.
+        spec: The `ToolSpec` of its function; None for a raw tool.
+        function: What to call.
+        inline: Whether a plain function runs on the loop's thread, holding everything else up.
+        timeout: Seconds after which a call is given up; None for no limit.
+        wants_context: Of a raw tool: it takes the context as its second argument.
+        encode: Of a raw tool: how its results are encoded.
+    """
+
+    def __init__(self, entry, spec, function, *, bint inline, timeout, bint wants_context=False,
+                 encode=None):
+        self.name = entry.name
+        self.kind = "tool"
+        self.name_json = msgspec.json.encode(entry.name)
+        self.entry = entry
+        self.spec = spec
+        self.function = function
+        self.timeout = timeout
+        self.launch = None
+        self.how = COROUTINE
+        if spec is None:
+            self.raw = True
+            self.wants_context = wants_context
+            self.encode = encode
+            if not is_coroutine_function(function):
+                self.how = INLINE if inline else LAUNCHED
+                self.launch = launchers.in_thread
+            return
+        self.decode = spec.decoder.decode
+        self.fields = spec.fields
+        self.kwnames = spec.kwnames or None
+        self.context_index = spec.context_index
+        self.wants_context = spec.context_index >= 0
+        self.encode = spec.result.encode
+        if len(self.fields) < MAX_STACK:
+            self.direct = True
+            for i, field in enumerate(self.fields):
+                self.offsets[i] = ws_slot_offset(spec.struct.__dict__.get(field))
+                # a getter may give a new object, which nothing would keep alive
+                self.direct = self.direct and self.offsets[i] != 0
+        if self.direct:
+            texts = {
+                field.encode_name: self.offsets[self.fields.index(field.name)]
+                for field in msgspec.structs.fields(spec.struct)
+                if field.type in (str, str | None) and field.name in self.fields
+            }
+            self.texts = LongTexts(texts) if texts else None
+        self.plain_text = spec.result.kind == ResultKind.TEXT
+        if spec.is_async:
+            pass
+        elif spec.is_async_generator:
+            self.how, self.launch = LAUNCHED, launchers.async_generator
+        elif spec.wraps_async:
+            self.how, self.launch = LAUNCHED, launchers.awaitable
+        elif spec.is_generator:
+            self.how, self.launch = LAUNCHED, launchers.generator
+        elif inline:
+            self.how = INLINE
+        else:
+            self.how, self.launch = LAUNCHED, launchers.in_thread
+
+    def __repr__(self):
+        return f"<Tool {self.name!r}>"
+
+    def shown_as(self, entry):
+        """The same tool under another entry, whose name is its own."""
+        cdef Tool other = Tool.__new__(Tool)
+        other.name = entry.name
+        other.name_json = msgspec.json.encode(entry.name)
+        other.entry = entry
+        other.kind = self.kind
+        other.owner = self.owner
+        other.timeout = self.timeout
+        other.wants_context = self.wants_context
+        other.direct = self.direct
+        other.offsets = self.offsets
+        other.spec = self.spec
+        other.raw = self.raw
+        other.tasks = self.tasks
+        other.how = self.how
+        other.plain_text = self.plain_text
+        other.function = self.function
+        other.decode = self.decode
+        other.texts = self.texts
+        other.fields = self.fields
+        other.kwnames = self.kwnames
+        other.context_index = self.context_index
+        other.launch = self.launch
+        other.encode = self.encode
+        return other
+
+    cdef object decode_c(self, Lease arguments):
+        """The decoded arguments; for a raw tool the lease itself. Raises what msgspec raises for
+        arguments that do not fit. `arguments` is None where the call had none."""
+        if self.raw:
+            return b"{}" if arguments is None else arguments
+        try:
+            if self.texts is not None and arguments is not None and arguments.n >= LONG_ARGUMENTS:
+                decoded = self.texts.decode_c(self.decode, arguments.p, <size_t> arguments.n)
+                if decoded is not None:
+                    return decoded
+            return self.decode(b"{}" if arguments is None else arguments)
+        except ValidationError:
+            return self.spec.decode_leniently(b"{}" if arguments is None else arguments)
+
+    cdef object invoke_c(self, object decoded, object context):
+        """Call with decoded arguments: the value, or a coroutine to run."""
+        cdef PyObject *stack[MAX_STACK]
+        cdef list values = None
+        cdef Py_ssize_t n = 0, i
+        cdef object result
+        cdef PyObject *got
+        if self.raw:
+            values = [decoded, context] if self.wants_context else [decoded]
+            if self.how == LAUNCHED:
+                return self.launch(self.function, values, None)
+            return self.function(*values)
+        if self.how == LAUNCHED or not self.direct:
+            values = [PyObject_GetAttr(decoded, name) for name in self.fields]
+            if self.context_index >= 0:
+                values.insert(self.context_index, context)
+            if self.how == LAUNCHED:
+                return self.launch(self.function, values, self.kwnames)
+            return launchers.call(self.function, values, self.kwnames)
+        # the fast path: no list, no tuple, no dict
+        for i in range(len(self.fields)):
+            if i == self.context_index:
+                stack[n] = <PyObject *> context
+                n += 1
+            # borrowed: `decoded` keeps its slots alive, and nobody else knows it
+            stack[n] = (<PyObject **> (<char *> <PyObject *> decoded + self.offsets[i]))[0]
+            if stack[n] == NULL:
+                raise AttributeError(self.fields[i])
+            n += 1
+        if self.context_index == len(self.fields):
+            stack[n] = <PyObject *> context
+            n += 1
+        got = PyObject_Vectorcall(
+            self.function, stack,
+            n - (0 if self.kwnames is None else len(self.kwnames)),
+            NULL if self.kwnames is None else <PyObject *> self.kwnames,
+        )
+        result = <object> got
+        Py_DECREF(result)
+        return result
+
+    # -- results -------------------------------------------------------------------------------
+
+    cdef int respond_c(self, Call call, object value) except -1:
+        cdef object encoded
+        if self.plain_text and type(value) is str:
+            return self.send_text_c(call, <str> value)
+        if type(value) is RawResult:
+            return self.send_raw_c(call, value.data)
+        try:
+            encoded = self.encode(value, call.revision.version)
+        except Exception as failure:
+            return self.fail_c(call, failure)
+        return self.send_content_c(call, encoded[0], encoded[1], encoded[2], encoded[3])
+
+    cdef int fail_c(self, Call call, object exc) except -1:
+        """A tool's failure is a result with ``isError``, so that the model sees it; the
+        traceback is for the log only."""
+        cdef str text
+        if isinstance(exc, ProtocolError) and (
+            call.modern or not isinstance(exc, MissingCapability)
+        ):
+            return call.refuse_c(exc)
+        if call.timed_out:
+            text = f"Tool {self.name} timed out after {self.timeout:g} s"
+            logger.warning("%s", text)
+        elif isinstance(exc, CancelledError):
+            text = f"Tool {self.name} was cancelled"
+        elif isinstance(exc, (KeyboardInterrupt, SystemExit)):
+            text = f"Tool {self.name} ended the server"
+            logger.error("tool %s ended the server: %r", self.name, exc)
+        elif isinstance(exc, MissingCapability):
+            text = describe(exc)
+            logger.info("tool %s: %s", self.name, text)
+        else:
+            text = describe(exc)
+            logger.error("tool %s failed", self.name, exc_info=exc)
+        return self.send_content_c(call, error_content(text), None, True, None)
+
+    cdef int refuse_arguments_c(self, Call call, object exc, bint as_error) except -1:
+        """Arguments that break the tool's schema (SEP-1303: a result, since 2025-11-25).
+        `as_error`: who asked for a task waits for no result."""
+        cdef str text = f"Invalid arguments for tool {self.name}: {describe_validation_error(exc)}"
+        call.ended = True
+        if call.revision.argument_errors_in_results and not as_error:
+            self.send_content_c(call, error_content(text), None, True, None)
+        else:
+            call.error_c(codes.INVALID_PARAMS, text, None)
+        call.sink = None
+        if call.began != 0:
+            call.connection.observe_c(call)
+        call.connection.wrote()
+        return 0
+
+    cdef int send_text_c(self, Call call, str text) except -1:
+        """The commonest result: one text and nothing more."""
+        cdef Py_ssize_t n = 0
+        cdef const char *utf8
+        cdef object encoded
+        cdef Serving connection = call.connection
+        try:
+            utf8 = PyUnicode_AsUTF8AndSize(text, &n)
+        except UnicodeEncodeError as exc:
+            return self.fail_c(call, ValueError(f"the result is not valid text: {exc.reason}"))
+        if call.sink is not None:
+            if n <= 1024:
+                call.sink.result(text_result_c(
+                    <const uint8_t *> utf8, <size_t> n,
+                    connection.modern_end if call.modern else b"}",
+                ))
+                return 0
+            encoded = self.encode(text, call.revision.version)
+            return self.send_content_c(call, encoded[0], encoded[1], encoded[2], encoded[3])
+        return answer_text_c(
+            connection.session, call.ref, text, <const uint8_t *> utf8, <size_t> n,
+            connection.modern_end if call.modern else b"}",
+        )
+
+    cdef int send_raw_c(self, Call call, object data) except -1:
+        """A result that its tool has encoded: checked, for what leaves must be valid."""
+        cdef bytes text
+        try:
+            text = checked_result_c(data)
+        except Exception as exc:
+            return self.fail_c(call, exc)
+        if call.began != 0 and b'"isError"' in text:
+            call.failed = msgspec.json.decode(text).get("isError") is True
+        return call.reply_c(Whole(text))
+
+    cdef int send_content_c(
+        self, Call call, bytes content, bytes structured, bint is_error, bytes meta
+    ) except -1:
+        """A result of encoded parts."""
+        cdef Serving connection = call.connection
+        cdef bytes tail = connection.modern_end if call.modern else b"}"
+        call.failed = is_error
+        if meta is not None:
+            if call.modern:
+                tail = b',"resultType":"complete","_meta":%b}' % merged_meta(tail, meta)
+            else:
+                tail = b',"_meta":%b}' % meta
+        if call.sink is not None:
+            call.sink.result(content_result_c(content, structured, is_error, tail))
+            return 0
+        return answer_content_c(
+            connection.session, call.ref, content, structured, is_error, tail
+        )

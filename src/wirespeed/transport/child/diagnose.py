@@ -1,0 +1,106 @@
+"""Words for people: how a child ended, and why one could not be started."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import stat
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from wirespeed.transport.child.command import Stdio
+
+__all__ = ["describe_status", "launch_reason"]
+
+
+def describe_status(status: int | None) -> str:
+    """An exit status in words: "exited with status 3", "was killed by SIGKILL"."""
+    if status is None:
+        return "ended with an unknown status"
+    if status >= 0:
+        return f"exited with status {status}"
+    try:
+        return f"was killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"was killed by signal {-status}"
+
+
+def launch_reason(target: Stdio, cwd: str, environ: dict[str, str], exc: Exception) -> str:
+    """What to tell the person who wrote the target, found out after the fact."""
+    code = exc.errno if isinstance(exc, OSError) else None
+    reason = _cwd_fault(target, cwd)
+    if reason is None and code in (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR):
+        reason = _command_fault(target, cwd, environ, code)
+    if reason is None:
+        detail = exc.strerror if isinstance(exc, OSError) else None
+        reason = detail or str(exc) or type(exc).__name__
+    return f"cannot start the server: {reason}"
+
+
+def _cwd_fault(target: Stdio, cwd: str) -> str | None:
+    if target.cwd is None:
+        return None
+    if not os.path.exists(cwd):
+        return "the working directory does not exist"
+    if not os.path.isdir(cwd):
+        return "the working directory is not a directory"
+    if not os.access(cwd, os.X_OK):
+        return "the working directory may not be entered"
+    return None
+
+
+def _command_fault(target: Stdio, cwd: str, environ: dict[str, str], code: int) -> str | None:
+    command = target.command
+    shown = repr(command if target.shown is None else target.shown[0])
+    if "/" in command:
+        path = os.path.join(cwd, command)
+        where = "" if os.path.isabs(command) else f" (that is {path})"
+    else:
+        found = _on_path(command, cwd, environ)
+        if found is None:
+            hint = ""
+            first = command.partition(" ")[0]
+            if first != command and _on_path(first, cwd, environ):
+                hint = "; give the arguments apart from the command"
+            return f"{shown} was not found on the server's PATH{hint}"
+        path, where = found, f" (that is {found})"
+    if target.shown is not None:
+        where = ""
+    try:
+        mode = os.stat(path).st_mode
+    except PermissionError:
+        return f"{shown}{where} may not be looked up"
+    except OSError:
+        return f"{shown}{where} does not exist"
+    if stat.S_ISDIR(mode):
+        return f"{shown}{where} is a directory"
+    if not os.access(path, os.X_OK):
+        return f"{shown}{where} is not executable"
+    if code == errno.ENOEXEC:
+        return f"{shown}{where} is not a program for this system, and has no #! line"
+    if code == errno.ENOENT:
+        interpreter = _interpreter(path)
+        if interpreter:
+            return f"the interpreter {interpreter!r} that {shown}{where} names is missing"
+        return f"the loader or a library that {shown}{where} needs is missing"
+    return None
+
+
+def _on_path(command: str, cwd: str, environ: dict[str, str]) -> str | None:
+    """The first file of that name, executable or not: what exec would complain about."""
+    for folder in os.get_exec_path(environ):
+        path = os.path.join(cwd, folder, command)
+        if os.path.exists(path):
+            return path
+    return None
+
+
+def _interpreter(path: str) -> str | None:
+    try:
+        with open(path, "rb") as file:
+            line = file.readline(256)
+    except OSError:
+        return None
+    words = os.fsdecode(line[2:]).split() if line.startswith(b"#!") else []
+    return words[0] if words else None

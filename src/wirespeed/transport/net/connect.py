@@ -1,0 +1,264 @@
+"""Connecting to a server elsewhere: a stream socket, or a WebSocket with its opening handshake."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl as ssl_
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from wirespeed.errors import TransportError, UpgradeRefused
+from wirespeed.transport.address import Address
+from wirespeed.transport.net.stream import SocketStream, Stream, address_name, make_prompt, start
+from wirespeed.transport.net.tls import TlsStream
+
+if TYPE_CHECKING:
+    from wirespeed.transport.link import Endpoint, Link
+    from wirespeed.transport.options import Headers
+    from wirespeed.transport.websocket.deflate import MessageDeflate
+    from wirespeed.transport.websocket.upgrade import Answer, ClientHandshake
+
+T = TypeVar("T")
+
+TLS_ALERT = 0x15  # the first byte of a TLS server that was sent no TLS (RFC 8446 section 5.1)
+
+
+class Connected:
+    """A connection that is open and not used yet: `attach` an endpoint, and `close` it after the
+    link is lost (or instead)."""
+
+    def __init__(self, stream: Stream, rest: bytes = b"") -> None:
+        self._stream = stream
+        self._rest = rest
+
+    @property
+    def peer(self) -> str:
+        """The other end, for people to read."""
+        return self._stream.peer
+
+    def attach(self, endpoint: Endpoint) -> Link:
+        """Join an endpoint to it, by a link that is started. What the server sent behind its
+        handshake is given to the endpoint before this returns. Once only. OSError if the connection
+        broke meanwhile."""
+        link = self._stream.make_link(endpoint)
+        rest, self._rest = self._rest, b""
+        start(link, rest)
+        return link
+
+    def close(self) -> None:
+        """Release the socket; harmless when that was done before. Close the link first."""
+        self._stream.close()
+
+
+class ConnectedWebSocket(Connected):
+    """A WebSocket after its opening handshake. Its endpoint needs a `WebSocketFramer` of the
+    client's role, with ``deflate=extension``."""
+
+    def __init__(self, stream: Stream, rest: bytes, answer: Answer) -> None:
+        super().__init__(stream, rest)
+        self.response_headers: Headers = answer.headers
+        """The header fields of the server's answer."""
+        self.subprotocol: str | None = answer.subprotocol
+        """What the server chose, or None."""
+        self.extension: MessageDeflate | None = answer.extension
+        """permessage-deflate as it was agreed on, or None."""
+
+
+async def connect_stream(address: Address, *, open_timeout: float = 10.0) -> Connected:
+    """Connect to ``unix:`` or ``tcp://``. TransportError says what is wrong."""
+    loop = asyncio.get_running_loop()
+
+    async def connect() -> Connected:
+        return Connected(SocketStream(loop, await _connect_socket(loop, address, open_timeout)))
+
+    return await _explained(connect, address, open_timeout)
+
+
+async def connect_websocket(
+    address: Address,
+    *,
+    subprotocols: Sequence[str] = (),
+    headers: Mapping[str, str] | None = None,
+    ssl: ssl_.SSLContext | None = None,
+    compression: bool = False,
+    open_timeout: float = 10.0,
+    close_timeout: float = 5.0,
+) -> ConnectedWebSocket:
+    """Connect to ``ws://`` or ``wss://`` and open a WebSocket. Redirects are not followed.
+
+    Args:
+        address: Where to.
+        subprotocols: Those to offer, the best first.
+        headers: Further header fields of the request, such as ``Authorization``.
+        ssl: How the server's certificate is judged; by the system's authorities by default.
+        compression: Offer permessage-deflate.
+        open_timeout: Seconds for everything together.
+        close_timeout: Seconds that TLS gets to close in order.
+
+    Raises:
+        UpgradeRefused: The server answered with an HTTP status instead.
+        TransportError: The server was not reached, or the server does not speak WebSocket. No
+            error holds a header's value or the URL's query.
+    """
+    from wirespeed.transport.websocket.upgrade import ClientHandshake
+
+    loop = asyncio.get_running_loop()
+    handshake = ClientHandshake(
+        address, subprotocols=subprotocols, headers=headers, compression=compression
+    )
+    context = ssl
+    if address.secure and context is None:
+        context = ssl_.create_default_context()
+
+    async def connect() -> ConnectedWebSocket:
+        sock = await _connect_socket(loop, address, open_timeout)
+        stream: Stream
+        if address.secure:
+            assert context is not None
+            stream = await TlsStream.connect(
+                loop,
+                sock,
+                context,
+                address.host,
+                peer=address_name((address.host, address.port)),
+                timeout=open_timeout,
+                close_timeout=close_timeout,
+            )
+        else:
+            stream = SocketStream(loop, sock)
+        try:
+            return await _open(stream, handshake, address)
+        except BaseException:
+            stream.close()
+            raise
+
+    return await _explained(connect, address, open_timeout)
+
+
+async def _open(stream: Stream, handshake: ClientHandshake, address: Address) -> ConnectedWebSocket:
+    from wirespeed.transport.websocket.upgrade import END, MAX_BODY, MAX_HEAD, BadAnswer, opens
+
+    await stream.write(handshake.request)
+    head, rest = bytearray(), b""
+    while True:
+        data = await stream.read()
+        if not data:
+            hint = "" if address.secure or head else "; if it speaks TLS, use wss://"
+            raise _Failure(f"the server closed the connection during the opening handshake{hint}")
+        if data[0] == TLS_ALERT and not (address.secure or head):
+            raise _Failure("the server speaks TLS: use wss://")
+        searched = max(0, len(head) - len(END))
+        head += data
+        end = head.find(END, searched)
+        if end >= 0:
+            rest = bytes(head[end + len(END) :])
+            del head[end + len(END) :]
+            break
+        if len(head) > MAX_HEAD:
+            raise _Failure("the answer is not an opening handshake")
+    try:
+        answer = handshake.receive(bytes(head))
+        if answer is None and not opens(bytes(head)):
+            answer = handshake.receive(rest) if rest else None
+            taken = len(rest)
+            while answer is None and taken <= MAX_BODY:
+                data = await stream.read()
+                answer = handshake.receive(data) if data else handshake.receive_eof()
+                taken += len(data)
+                if not data:
+                    break
+    except BadAnswer as exc:
+        raise _Failure(f"the server does not speak WebSocket: {exc}") from None
+    if answer is None:
+        raise _Failure("the server does not speak WebSocket")
+    if answer.status == 101:
+        return ConnectedWebSocket(stream, rest, answer)
+    text = f"{address} refused the WebSocket: {answer.status} {answer.reason}".rstrip()
+    if 300 <= answer.status < 400:
+        text += " (redirects are not followed)"
+    raise UpgradeRefused(text, answer.status, answer.reason)
+
+
+# -- sockets -------------------------------------------------------------------------------------
+
+
+class _Failure(Exception):
+    """Why there is no connection, in words."""
+
+
+async def _connect_socket(
+    loop: asyncio.AbstractEventLoop, address: Address, open_timeout: float
+) -> socket.socket:
+    """A connected non-blocking socket, to the first address of the host that takes it."""
+    if address.scheme == "unix":
+        return await _try(loop, socket.AF_UNIX, 0, address.path)
+    found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    until = loop.time() + open_timeout
+    failure: Exception = _Failure("the host has no address")
+    for i, (family, _, proto, _, place) in enumerate(found):
+        # one that does not answer must not take the time of the others
+        share = (until - loop.time()) / (len(found) - i)
+        try:
+            async with asyncio.timeout(share):
+                return await _try(loop, family, proto, place)
+        except TimeoutError as exc:
+            failure = exc
+        except OSError as exc:
+            failure = exc
+    raise failure
+
+
+async def _try(
+    loop: asyncio.AbstractEventLoop, family: int, proto: int, place: Any
+) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM, proto)
+    try:
+        sock.setblocking(False)
+        make_prompt(sock)
+        await loop.sock_connect(sock, place)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+async def _explained(
+    connect: Callable[[], Coroutine[Any, Any, T]], address: Address, open_timeout: float
+) -> T:
+    """Run it in the time that there is; what goes wrong is said in words."""
+    try:
+        async with asyncio.timeout(open_timeout):
+            return await connect()
+    except TransportError:
+        raise
+    except TimeoutError as exc:
+        # the system's own time limit is one, too
+        reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else ""
+        text = reason.lower() or f"no answer within {open_timeout:g} s"
+        raise TransportError(f"cannot connect to {address}: {text}") from None
+    except _Failure as exc:
+        raise TransportError(f"cannot connect to {address}: {exc}") from None
+    except OSError as exc:
+        raise TransportError(f"cannot connect to {address}: {reason_of(exc)}") from exc
+    except UnicodeError:
+        raise TransportError(f"cannot connect to {address}: its host is not a host name") from None
+
+
+def reason_of(exc: OSError) -> str:
+    """The reason of a failed system call, DNS query or TLS handshake in words."""
+    if isinstance(exc, ssl_.SSLCertVerificationError):
+        return f"its certificate is not accepted: {exc.verify_message}"
+    if isinstance(exc, ssl_.SSLError):
+        text = f"TLS failed: {(exc.reason or str(exc)).replace('_', ' ').lower()}"
+        return f"{text}; a server without TLS is reached at ws://" if _is_plain(exc) else text
+    if exc.errno is not None and exc.errno > 0 and not isinstance(exc, socket.gaierror):
+        return os.strerror(exc.errno).lower()
+    text = exc.strerror or str(exc) or type(exc).__name__
+    return text[:1].lower() + text[1:]
+
+
+def _is_plain(exc: ssl_.SSLError) -> bool:
+    """Whether the other end did not answer in TLS."""
+    return exc.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")

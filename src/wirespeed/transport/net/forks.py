@@ -1,0 +1,329 @@
+"""Several processes that serve at one port (SO_REUSEPORT): started, watched, replaced, ended.
+
+The workers are forked before there is an event loop, so each has what the program set up, and
+nothing has to be imported or pickled again. The parent itself does not serve: it holds the port, so
+that it cannot be lost between two workers, and passes on signals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
+
+from wirespeed.errors import TransportError
+from wirespeed.transport.net import bind
+from wirespeed.transport.net.listener import OnListening, urls_of
+from wirespeed.transport.net.serve import serve_at
+
+if TYPE_CHECKING:
+    from wirespeed.transport.address import Address
+    from wirespeed.transport.options import ListenOptions
+    from wirespeed.transport.service import Service
+    from wirespeed.transport.signals import Drainable
+
+logger = logging.getLogger("wirespeed.server")
+
+FIRST_PAUSE = 0.1  # seconds before a worker that died is replaced; doubled each time
+LONGEST_PAUSE = 10.0
+HEALTHY = 10.0  # seconds of life after which the pause is short again
+READY = b"R"  # a worker's word
+AT_ONCE = b"A"  # its parent's
+
+_ENDING = (signal.SIGTERM, signal.SIGINT)
+
+
+def run_workers(
+    n: int,
+    address: Address,
+    services: Mapping[str, Service],
+    options: ListenOptions,
+    on_listening: OnListening | None,
+) -> None:
+    """Serve in ``n`` processes until SIGTERM or SIGINT comes; to be called in the main thread.
+
+    ``on_listening`` is called in this process, as soon as all of them listen.
+
+    Raises:
+        ValueError: The address cannot be shared.
+        TransportError: The address cannot be listened at, or the first workers end before they
+            listen.
+    """
+    if address.scheme == "unix":
+        raise ValueError("several workers need a port: ws://, wss:// or tcp://")
+    if not hasattr(os, "fork") or not hasattr(socket, "SO_REUSEPORT"):
+        raise ValueError("several workers need an operating system with fork and SO_REUSEPORT")
+    options = msgspec.structs.replace(options, reuse_port=True)
+    found = bind.resolve(address)
+    with bind.listen(address, found, options, reserve=True) as reserved:
+        address = reserved.address
+
+        def work(parent: Parent) -> None:
+            from wirespeed.transport.loop import run
+
+            reserved.close()
+            run(serve_at(address, found, services, options, parent.say_ready, obey=parent.obeyed))
+
+        crew = Crew(n, work)
+
+        def announce() -> None:
+            if on_listening is not None:
+                on_listening(urls_of(address, services))
+
+        crew.run(announce)
+
+
+class Worker:
+    """One process, as its parent sees it."""
+
+    __slots__ = ("began", "pid", "pipe", "ready", "slot")
+
+    def __init__(self, slot: int, pid: int, pipe: socket.socket) -> None:
+        self.slot = slot
+        self.pid = pid
+        self.pipe = pipe
+        self.ready = False
+        self.began = time.monotonic()
+
+
+class Crew:
+    """The workers of a parent.
+
+    Args:
+        n: How many.
+        work: What each does; it is given its parent, to be told once it listens.
+    """
+
+    def __init__(self, n: int, work: Callable[[Parent], None]) -> None:
+        self._n = n
+        self._work = work
+        self._workers: dict[int, Worker] = {}  # by pid
+        self._pauses = [FIRST_PAUSE] * n
+        self._due: dict[int, float] = {}  # slot -> when it is filled again
+        self._n_signals = 0
+        self._n_sent = 0
+        self._announced = False
+        self._failure: TransportError | None = None
+
+    def run(self, announce: Callable[[], None]) -> None:
+        """Until all have ended."""
+        wake, waker = socket.socketpair()
+        with wake, waker, self._signals(waker):
+            for slot in range(self._n):
+                self._start(slot)
+            try:
+                while self._workers or (self._due and not self._stopping):
+                    self._wait(wake)
+                    self._reap()
+                    self._send_signals()
+                    self._start_due()
+                    if not self._announced and self._all_ready:
+                        self._announced = True
+                        announce()
+            except BaseException:
+                self._kill()
+                raise
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def _stopping(self) -> bool:
+        return self._n_signals > 0 or self._failure is not None
+
+    @property
+    def _all_ready(self) -> bool:
+        return len(self._workers) == self._n and all(w.ready for w in self._workers.values())
+
+    @contextlib.contextmanager
+    def _signals(self, waker: socket.socket) -> Iterator[None]:
+        """Signals wake us up; everything is as it was at the end."""
+        waker.setblocking(False)
+
+        def end(number: int, frame: object) -> None:
+            self._n_signals += 1
+
+        before = {number: signal.signal(number, end) for number in _ENDING}
+        before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        fd = signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(fd)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _wait(self, wake: socket.socket) -> None:
+        timeout = None
+        if self._due and not self._stopping:
+            timeout = max(0.0, min(self._due.values()) - time.monotonic())
+        if self._n_signals > self._n_sent:
+            timeout = 0.0
+        waiting = [w for w in self._workers.values() if not w.ready]
+        readable, _, _ = select.select([wake, *(w.pipe for w in waiting)], [], [], timeout)
+        if wake in readable:
+            wake.recv(4096)
+        for worker in waiting:
+            if worker.pipe in readable and worker.pipe.recv(1) == READY:
+                worker.ready = True
+
+    def _start(self, slot: int) -> None:
+        ours, theirs = socket.socketpair()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                with contextlib.suppress(OSError, ValueError):
+                    stream.flush()  # else both processes would write it
+        # a signal between fork and the child's own handlers must not be lost in ours
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                self._be_worker(ours, theirs, before)
+        except OSError:
+            ours.close()
+            theirs.close()
+            raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        theirs.close()
+        self._workers[pid] = Worker(slot, pid, ours)
+
+    def _start_due(self) -> None:
+        if self._stopping:
+            return
+        now = time.monotonic()
+        for slot in [slot for slot, due in self._due.items() if due <= now]:
+            del self._due[slot]
+            try:
+                self._start(slot)
+            except OSError as exc:  # no process or descriptor to be had: the others go on
+                logger.error("no worker can be started now: %s", exc)
+                self._due[slot] = now + self._pauses[slot]
+
+    def _reap(self) -> None:
+        for worker in list(self._workers.values()):
+            pid, wait_status = os.waitpid(worker.pid, os.WNOHANG)
+            if pid:
+                del self._workers[pid]
+                # what it said last
+                if not worker.ready and select.select([worker.pipe], [], [], 0)[0]:
+                    worker.ready = worker.pipe.recv(1) == READY
+                worker.pipe.close()
+                self._ended(worker, os.waitstatus_to_exitcode(wait_status))
+
+    def _ended(self, worker: Worker, status: int) -> None:
+        how = f"status {status}" if status >= 0 else signal.Signals(-status).name
+        if self._stopping:
+            if status not in (0, -signal.SIGTERM):
+                logger.error("worker %d ended with %s", worker.pid, how)
+            return
+        if not worker.ready and not self._announced:
+            self._failure = TransportError(f"a worker ended with {how} before it listened")
+            return
+        pause = self._pauses[worker.slot]
+        if time.monotonic() - worker.began >= HEALTHY:
+            pause = FIRST_PAUSE
+        logger.error("worker %d ended with %s; another follows in %g s", worker.pid, how, pause)
+        self._pauses[worker.slot] = min(2 * pause, LONGEST_PAUSE)
+        self._due[worker.slot] = time.monotonic() + pause
+
+    def _send_signals(self) -> None:
+        wanted = self._n_signals + (self._failure is not None)
+        for _ in range(wanted - self._n_sent):
+            self._n_sent += 1
+            for worker in self._workers.values():  # not reaped yet, so the pid is still its own
+                if self._n_sent == 1:
+                    os.kill(worker.pid, signal.SIGTERM)
+                elif self._n_sent == 2:
+                    # not a second SIGTERM: the first may have been sent to our whole group
+                    with contextlib.suppress(OSError):
+                        worker.pipe.send(AT_ONCE)
+                else:
+                    os.kill(worker.pid, signal.SIGKILL)
+
+    def _kill(self) -> None:
+        for worker in self._workers.values():
+            os.kill(worker.pid, signal.SIGKILL)
+        for worker in self._workers.values():
+            os.waitpid(worker.pid, 0)
+            worker.pipe.close()
+        self._workers.clear()
+
+    # -- in the worker -----------------------------------------------------------------------------
+
+    def _be_worker(
+        self, ours: socket.socket, pipe: socket.socket, mask: Sequence[Any] | set[Any]
+    ) -> NoReturn:
+        status = 1
+        try:
+            ours.close()
+            for worker in self._workers.values():
+                worker.pipe.close()
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            # a terminal sends it to all of us; the parent says what it means
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            self._work(Parent(pipe))
+            status = 0
+        except SystemExit as exc:
+            status = exc.code if isinstance(exc.code, int) else int(exc.code is not None)
+        except TransportError as exc:
+            logger.error("%s", exc)
+        except BaseException:
+            logger.exception("a worker failed")
+        finally:
+            # not the way of the parent's stack: it would run what is there to run once
+            with contextlib.suppress(BaseException):
+                logging.shutdown()
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(BaseException):
+                    stream.flush()
+            os._exit(status)
+
+
+class Parent:
+    """The process that started us, as its worker sees it."""
+
+    def __init__(self, pipe: socket.socket) -> None:
+        self._pipe = pipe
+
+    def say_ready(self, urls: tuple[str, ...]) -> None:
+        """We listen."""
+        self._pipe.send(READY)
+
+    @contextlib.contextmanager
+    def obeyed(self, loop: asyncio.AbstractEventLoop, served: Drainable) -> Iterator[None]:
+        """SIGTERM means to finish what is in flight, however often and from whomever it comes: who
+        ends a service sends it to every process of it. So does the end of the parent, should it die
+        without a word. Only its word ends us at once."""
+        pipe = self._pipe.fileno()
+
+        def heard() -> None:
+            word = b""
+            with contextlib.suppress(ConnectionError):
+                word = os.read(pipe, 64)
+            if word:
+                served.abort()
+            else:
+                loop.remove_reader(pipe)
+                served.drain()
+
+        loop.add_signal_handler(signal.SIGTERM, served.drain)
+        loop.add_reader(pipe, heard)
+        try:
+            yield
+        finally:
+            loop.remove_reader(pipe)
+            loop.remove_signal_handler(signal.SIGTERM)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # we are at the end already

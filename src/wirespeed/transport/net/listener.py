@@ -1,0 +1,479 @@
+"""What listens at one address: connections are accepted, judged, served, looked after, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+import ssl as ssl_
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from wirespeed.transport.address import Address
+from wirespeed.transport.net import bind
+from wirespeed.transport.net.keepalive import Keeper, Watched
+from wirespeed.transport.net.stream import SocketStream, Stream, address_name, make_prompt, start
+from wirespeed.transport.options import ListenOptions, Refusal
+from wirespeed.transport.quiet import Quiet
+from wirespeed.transport.service import Connection, Service
+from wirespeed.transport.taskpool_choice import LAST_WAIT, close_pool, open_pool
+
+if TYPE_CHECKING:
+    from wirespeed._core.framing.base import Framer
+    from wirespeed._core.framing.websocket import WebSocketFramer
+    from wirespeed.transport.websocket.gate import Gate
+    from wirespeed.transport.websocket.upgrade import ServerHandshake
+
+logger = logging.getLogger("wirespeed.server")
+
+ACCEPTS_A_TURN = 64
+ACCEPT_PAUSE = 1.0  # seconds without accepting when descriptors or memory run out
+MAX_REFUSALS = 64  # connections above `max_connections` that get to hear why
+LINGER = 1.0  # seconds that a refused client has to read the answer and close
+BLANKS = b" \t\r\n"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+OUT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+OnListening = Callable[[tuple[str, ...]], object]
+
+
+class _Silent(Exception):
+    """The client closed the connection without a byte."""
+
+
+class Served(Watched):
+    """One connection of a listener."""
+
+    __slots__ = ("connection", "listener", "stream")
+
+    def __init__(
+        self,
+        listener: Listener,
+        connection: Any,
+        framer: WebSocketFramer | None,
+        stream: Stream,
+    ) -> None:
+        super().__init__(connection, framer)
+        self.connection: Connection = connection
+        self.listener = listener
+        self.stream = stream
+
+    def gone(self, closed: asyncio.Future[None]) -> None:
+        """The connection is over: release what it held."""
+        self.stream.close()
+        self.listener.left(self)
+
+
+class Listener:
+    """Everything that one `serve` does.
+
+    Args:
+        listening: The sockets.
+        services: By path; for a byte stream the only one.
+        options: What its owner said.
+    """
+
+    def __init__(
+        self, listening: bind.Listening, services: Mapping[str, Service], options: ListenOptions
+    ) -> None:
+        self.listening = listening
+        self.address = listening.address
+        self.services = services
+        self.options = options
+        self.loop = asyncio.get_running_loop()
+        self.pool = open_pool(self.loop)
+        self.draining = False
+        self._aborting = False
+        self._opening: set[asyncio.Task[None]] = set()
+        self._n_full = 0  # of those above the limit
+        self._accepting = False
+        self._resume: asyncio.TimerHandle | None = None
+        self._over = self.loop.create_future()
+        self._quiet = Quiet(logger)
+        self._keeper = Keeper(
+            self.loop,
+            ping_interval=options.ping_interval,
+            ping_timeout=options.ping_timeout,
+            slow_reader_timeout=options.slow_reader_timeout,
+            close_timeout=options.close_timeout,
+        )
+        self._gate: Gate | None = None
+        if self.address.is_websocket:
+            from wirespeed.transport.websocket.gate import Gate
+
+            self._gate = Gate(options, self.address, local=listening.local)
+
+    @property
+    def n_connections(self) -> int:
+        """Connections, those in their opening handshake included."""
+        return len(self._keeper) + len(self._opening)
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """Where clients connect: one URL for each service."""
+        return urls_of(self.address, self.services)
+
+    # -- accepting -------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to accept."""
+        self._resume = None
+        if not self._accepting and not self.draining:
+            self._accepting = True
+            for sock in self.listening.sockets:
+                self.loop.add_reader(sock.fileno(), self._accept, sock)
+
+    def _stop_accepting(self) -> None:
+        if self._resume is not None:
+            self._resume.cancel()
+            self._resume = None
+        if self._accepting:
+            self._accepting = False
+            for sock in self.listening.sockets:
+                self.loop.remove_reader(sock.fileno())
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(ACCEPTS_A_TURN):
+            try:
+                sock, place = listening.accept()
+            except BlockingIOError:
+                return
+            except OSError as exc:
+                if exc.errno in OUT_OF:
+                    self._stop_accepting()
+                    self._resume = self.loop.call_later(ACCEPT_PAUSE, self.start)
+                    logger.error("no connections are accepted for %g s: %s", ACCEPT_PAUSE, exc)
+                    return
+                continue  # of a client that left before
+            try:
+                sock.setblocking(False)
+                make_prompt(sock)
+                self._take(sock, address_name(place))
+            except Exception as exc:
+                sock.close()
+                self._quiet.log(logging.WARNING, "a connection failed at its start: %s", exc)
+
+    def _take(self, sock: socket.socket, peer: str) -> None:
+        full = self.n_connections - self._n_full >= self.options.max_connections
+        if full and (not self.address.is_websocket or self._n_full >= MAX_REFUSALS):
+            sock.close()
+            self._log_refusal(peer, "too many connections")
+            return
+        if self.address.scheme == "unix":
+            (service,) = self.services.values()
+            self._join(SocketStream(self.loop, sock), service, service.stream_framer(), None, b"")
+            return
+        self._n_full += full
+        opening = (
+            self._welcome(sock, peer, full)
+            if self.address.is_websocket
+            else self._admit(sock, peer)
+        )
+        task = self.loop.create_task(opening)
+        self._opening.add(task)
+        task.add_done_callback(partial(self._welcomed, full, sock))
+
+    def _welcomed(self, full: bool, sock: socket.socket, task: asyncio.Task[None]) -> None:
+        self._opening.discard(task)
+        self._n_full -= full
+        if task.cancelled():
+            sock.close()  # it may have been cancelled before it began
+        elif (exc := task.exception()) is not None:
+            logger.error("internal error in an opening handshake", exc_info=exc)
+        self._check_over()
+
+    def _log_refusal(self, peer: str, why: str) -> None:
+        self._quiet.log(logging.INFO, "refused %s: %s", peer, why)
+
+    # -- first bytes of tcp:// -------------------------------------------------------------------
+
+    async def _admit(self, sock: socket.socket, peer: str) -> None:
+        """Serve a client of ``tcp://`` whose first character begins a JSON object or array.
+
+        Any web page can have a browser send HTTP to a port of this machine. The lines of an HTTP
+        request are not messages, but its body may be one.
+        """
+        task = cast("asyncio.Task[None]", asyncio.current_task())
+        (service,) = self.services.values()
+        stream = SocketStream(self.loop, sock)
+        joined = False
+        try:
+            data = await _read_opening(stream)
+            if data[:1] in (b"{", b"["):
+                self._join(stream, service, service.stream_framer(), None, data)
+                joined = True
+                self._opening.discard(task)
+            elif data:
+                self._quiet.log(logging.WARNING, "refused %s: its first bytes are not JSON", peer)
+        except OSError as exc:
+            self._log_refusal(peer, f"the connection broke before its first message ({exc})")
+        finally:
+            if not joined:
+                stream.close()
+
+    # -- opening handshake -----------------------------------------------------------------------
+
+    async def _welcome(self, sock: socket.socket, peer: str, full: bool) -> None:
+        """From an accepted connection to a served one, or to its end."""
+        task = cast("asyncio.Task[None]", asyncio.current_task())
+        stream: Stream | None = SocketStream(self.loop, sock)
+        until = self.loop.time() + self.options.open_timeout
+        try:
+            if self.address.secure:
+                stream = await self._secured(sock, peer)
+            if stream is None:
+                return
+            refusal = await self._let_in(stream, peer, full, until)
+            if refusal is None:
+                stream = None  # it is served
+                self._opening.discard(task)  # and counted as such
+                return
+            self._log_refusal(peer, f"{refusal.status} {refusal.reason}")
+            stream.say(self._words(refusal))
+            await _linger(stream)
+        except _Silent:
+            pass
+        except OSError as exc:
+            self._log_refusal(peer, f"the connection broke in the opening handshake ({exc})")
+        except asyncio.CancelledError:
+            if stream is not None:
+                stream.say(self._words(Refusal(503, "the server is shutting down")))
+            raise
+        finally:
+            if stream is not None:
+                stream.close()
+
+    @staticmethod
+    def _words(refusal: Refusal) -> bytes:
+        from wirespeed.transport.websocket.upgrade import refusal_bytes
+
+        return refusal_bytes(refusal)
+
+    async def _let_in(self, stream: Stream, peer: str, full: bool, until: float) -> Refusal | None:
+        """Serve a client that asks for it properly, else say why it is not let in."""
+        from wirespeed._core.framing.websocket import WebSocketFramer
+        from wirespeed.transport.websocket.upgrade import Refused
+
+        asking = False  # the owner's callback
+        try:
+            async with asyncio.timeout_at(until):
+                head, rest = await _read_head(stream)
+                asking = True
+                service, handshake, subprotocol, principal = await self._judge(head, peer, full)
+                asking = False
+                if self._aborting:
+                    raise Refused(Refusal(503, "the server is shutting down"))
+                answer = handshake.accept(subprotocol, self.options.headers)
+                await stream.write(answer)
+        except Refused as exc:
+            return exc.refusal
+        except TimeoutError:
+            if not asking:
+                return Refusal(408, "the opening handshake took too long")
+            logger.warning("authenticate took more than %g s", self.options.open_timeout)
+            return Refusal(503, "the opening handshake could not be finished")
+        except (OSError, _Silent):
+            raise
+        except Exception:
+            logger.exception("internal error in an opening handshake")
+            return Refusal(500, "internal error")
+        framer = WebSocketFramer(
+            "server", max_message=service.limits.max_message, deflate=handshake.extension
+        )
+        self._join(stream, service, framer, framer, rest, principal)
+        return None
+
+    async def _secured(self, sock: socket.socket, peer: str) -> Stream | None:
+        from wirespeed.transport.net.connect import reason_of
+        from wirespeed.transport.net.tls import TlsStream
+
+        assert self.options.ssl is not None
+        try:
+            return await TlsStream.accept(
+                self.loop,
+                sock,
+                self.options.ssl,
+                peer=peer,
+                timeout=self.options.open_timeout,
+                close_timeout=self.options.close_timeout,
+            )
+        except OSError as exc:
+            why = reason_of(exc)
+            if not isinstance(exc, ssl_.SSLError):
+                why = f"no TLS handshake: {why}"
+            self._log_refusal(peer, why)
+            return None
+
+    async def _judge(
+        self, head: bytes, peer: str, full: bool
+    ) -> tuple[Service, ServerHandshake, str | None, bytes | None]:
+        """Whether a request is let in: the service that it is for, the subprotocol, and a digest of
+        the client's credentials. Refused."""
+        from wirespeed.transport.websocket.upgrade import Refused, ServerHandshake
+
+        assert self._gate is not None
+        handshake = ServerHandshake(head, peer=peer, compression=self.options.compression)
+        if full:
+            raise Refused(Refusal(503, "too many connections", {"Retry-After": "5"}))
+        request = handshake.request
+        service = self.services.get(request.path)
+        if service is None:
+            raise Refused(Refusal(404, "nothing is served at this path"))
+        self._gate.check_host(request)
+        self._gate.check_origin(request)
+        principal = await self._gate.check_token(
+            request, service.auth_headers, service.refusal_status
+        )
+        offered = handshake.offered
+        if service.subprotocol is None:
+            return service, handshake, offered[0] if offered else None, principal
+        if service.subprotocol in offered:
+            return service, handshake, service.subprotocol, principal
+        if offered or self.options.require_subprotocol:
+            raise Refused(
+                Refusal(400, f"the subprotocol that is spoken here is {service.subprotocol}")
+            )
+        return service, handshake, None, principal
+
+    # -- connections -----------------------------------------------------------------------------
+
+    def _join(
+        self,
+        stream: Stream,
+        service: Service,
+        framer: Framer | None,
+        pings: WebSocketFramer | None,
+        rest: bytes,
+        principal: bytes | None = None,
+    ) -> None:
+        connection = service.connect(
+            stream.make_link, loop=self.loop, pool=self.pool, framer=framer
+        )
+        connection.principal = principal
+        served = Served(self, connection, pings, stream)
+        self._keeper.watch(served)
+        connection.closed.add_done_callback(served.gone)
+        try:
+            if connection.link is not None:
+                connection.link.close_timeout = self.options.close_timeout
+                start(connection.link, rest)
+        except BaseException:
+            connection.abort()
+            raise
+        if self.draining:
+            connection.drain()
+
+    def left(self, served: Served) -> None:
+        """A connection is over."""
+        self._keeper.forget(served)
+        self._check_over()
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Accept no more, let every connection finish what is in flight, and end."""
+        if self.draining:
+            return
+        self.draining = True
+        self._stop_accepting()
+        self.listening.close()
+        for task in self._opening:
+            task.cancel()
+        for served in self._served():
+            served.connection.drain()
+        self._check_over()
+
+    def abort(self) -> None:
+        """End at once."""
+        self._aborting = True
+        self.drain()
+        for served in self._served():
+            served.connection.abort()
+        self._check_over()
+
+    def _served(self) -> list[Served]:
+        return [served for served in self._keeper.all() if isinstance(served, Served)]
+
+    def _check_over(self) -> None:
+        # an `authenticate` that ignores its cancellation must not keep us for ever
+        n = len(self._keeper) if self._aborting else self.n_connections
+        if self.draining and not n and not self._over.done():
+            self._over.set_result(None)
+
+    async def serve(self, on_listening: OnListening | None) -> None:
+        """Until it was drained."""
+        try:
+            self.start()
+            if on_listening is not None:
+                on_listening(self.urls)
+            await self._over
+        finally:
+            for served in self._served():  # we are cancelled: what is answered may still leave
+                if served.connection.link is not None:
+                    served.connection.link.flush()
+            self.abort()
+            self._keeper.close()
+            if self._opening:
+                _, stubborn = await asyncio.wait(list(self._opening), timeout=LAST_WAIT)
+                if stubborn:
+                    logger.warning("authenticate ignores its cancellation and is left behind")
+            await close_pool(self.pool)
+            await asyncio.sleep(0)  # `Served.gone` of the last ones
+
+
+async def _read_opening(stream: Stream) -> bytes:
+    """The input from its first character on, without blanks and a byte order mark before it.
+
+    The input ended if this returns nothing.
+    """
+    data, mark = b"", BYTE_ORDER_MARK
+    while more := await stream.read():
+        data = (data + more).lstrip(BLANKS)
+        if mark and data.startswith(mark):
+            data, mark = data[len(mark) :].lstrip(BLANKS), b""
+        if data and not mark.startswith(data):
+            break
+    return data
+
+
+async def _read_head(stream: Stream) -> tuple[bytes, bytes]:
+    """The request up to the empty line, and what came behind it. Refused when it is too long."""
+    from wirespeed.transport.websocket.upgrade import END, MAX_HEAD, Refused, check_opening
+
+    head = bytearray()
+    while True:
+        data = await stream.read()
+        if not data:
+            if head:
+                raise ConnectionResetError("the client closed it")
+            raise _Silent
+        searched = max(0, len(head) - len(END) + 1)
+        head += data
+        check_opening(head)
+        end = head.find(END, searched)
+        if 0 <= end <= MAX_HEAD:
+            end += len(END)
+            return bytes(head[:end]), bytes(head[end:])
+        if len(head) > MAX_HEAD:
+            raise Refused(Refusal(431, f"the request has more than {MAX_HEAD} bytes"))
+
+
+async def _linger(stream: Stream) -> None:
+    """Let the client read its refusal: what it still sends would else reset the connection."""
+    with contextlib.suppress(OSError):  # TimeoutError is one
+        async with asyncio.timeout(LINGER):
+            for _ in range(64):
+                if not await stream.read():
+                    return
+
+
+def urls_of(address: Address, services: Mapping[str, Service]) -> tuple[str, ...]:
+    """Where clients connect: one URL for each service."""
+    if not address.is_websocket:
+        return (str(address),)
+    return tuple(str(msgspec.structs.replace(address, path=path)) for path in services)

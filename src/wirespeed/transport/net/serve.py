@@ -1,0 +1,190 @@
+"""Serving at a URL: what `wirespeed.serve` and `wirespeed.run` do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, TypeAlias
+
+import msgspec
+
+from wirespeed.transport.address import Address, is_loopback, is_name, parse, quote_path
+from wirespeed.transport.net import bind
+from wirespeed.transport.net.listener import Listener, OnListening
+from wirespeed.transport.options import ListenOptions
+from wirespeed.transport.service import Service, alive, service_of
+from wirespeed.transport.signals import Drainable, signals_drain
+
+logger = logging.getLogger("wirespeed.server")
+
+Obey: TypeAlias = Callable[[asyncio.AbstractEventLoop, Drainable], AbstractContextManager[None]]
+
+
+async def serve(
+    url: str,
+    services: Any,
+    *,
+    on_listening: OnListening | None = None,
+    options: ListenOptions | None = None,
+    **more: Any,
+) -> None:
+    """Serve at a URL inside a running loop, until SIGTERM or SIGINT comes or this is cancelled.
+
+    >>> await wirespeed.serve("ws://127.0.0.1:8765", {"/mcp": server, "/add": lite_server})
+
+    On the first signal nothing new is accepted, and requests in flight get the ``shutdown_grace``
+    of their server; the second ends at once. Port 0 takes any that is free.
+
+    Args:
+        url: ``ws://host:port/path``, ``wss://…``, ``tcp://host:port`` or ``unix:/path``; of a host
+            name all its addresses.
+        services: A server, or for WebSocket several by path (then the URL has none).
+        on_listening: Called with the URLs, the real ports in them, as soon as clients can connect.
+        options: A `ListenOptions`; its fields can be given as keyword arguments, too.
+
+    Raises:
+        ValueError: The URL or an option is wrong, or they do not go together.
+        TransportError: The address cannot be listened at; the text says why.
+        StartupError: The lifespan of a server failed.
+    """
+    address, by_path, options = plan(url, services, options, more)
+    if is_name(address.host):
+        found = await asyncio.get_running_loop().run_in_executor(None, bind.resolve, address)
+    else:
+        found = bind.resolve(address)
+    await serve_at(address, found, by_path, options, _warning(address, options, on_listening))
+
+
+def run(
+    url: str,
+    services: Any,
+    *,
+    workers: int = 1,
+    on_listening: OnListening | None = None,
+    options: ListenOptions | None = None,
+    **more: Any,
+) -> None:
+    """`serve` on an event loop of its own (uvloop where it is installed), in one process or in
+    several.
+
+    ``workers``: Processes that share the port; for ``ws://``, ``wss://`` and ``tcp://``. They are
+    forked from this one, so what is there before is there in each of them, and must not need
+    threads or an event loop. SIGTERM and SIGINT to this process end them in order; one that dies
+    is replaced. Without ``on_listening`` the URLs are told: on stderr if that is a terminal, else
+    in the log.
+    """
+    if workers < 1:
+        raise ValueError("workers must be at least 1")
+    address, by_path, options = plan(url, services, options, more)
+    if on_listening is None:
+        on_listening = announce
+    if workers > 1:
+        from wirespeed.transport.net.forks import run_workers
+
+        on_listening = _warning(address, options, on_listening)
+        run_workers(workers, address, by_path, options, on_listening)
+        return
+    from wirespeed.transport.loop import run as run_loop
+
+    run_loop(serve(url, services, on_listening=on_listening, options=options))
+
+
+def announce(urls: Sequence[str]) -> None:
+    """Tell a person, or else the log, where clients connect."""
+    tell(f"listening at {' and '.join(urls)}; Ctrl-C ends it")
+
+
+def tell(text: str) -> None:
+    """One line on stderr if that is a terminal, else in the log."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        sys.stderr.write(f"wirespeed: {text}\n")
+    else:
+        logger.info("%s", text)
+
+
+def _warning(
+    address: Address, options: ListenOptions, on_listening: OnListening | None
+) -> OnListening | None:
+    """``on_listening`` with a warning before it where anybody may call the tools."""
+    if address.scheme == "unix" or is_loopback(address.host):
+        return on_listening
+    if not address.is_websocket:
+        why = "tcp: has no tokens"
+    elif options.token is None and options.authenticate is None:
+        why = "no token is asked for"
+    else:
+        return on_listening
+
+    def listens(urls: tuple[str, ...]) -> None:
+        places = " and ".join(urls)
+        logger.warning("every client that reaches %s may call the tools: %s", places, why)
+        if on_listening is not None:
+            on_listening(urls)
+
+    return listens
+
+
+async def serve_at(
+    address: Address,
+    found: Sequence[Any],
+    services: Mapping[str, Service],
+    options: ListenOptions,
+    on_listening: OnListening | None,
+    *,
+    obey: Obey = signals_drain,
+) -> None:
+    """`serve`, with everything checked and looked up. ``obey``: how it is told to end."""
+    with bind.listen(address, found, options) as listening:
+        # outside of `obey`: a signal ends a start, or an end, that takes too long
+        async with alive(services.values()):
+            listener = Listener(listening, services, options)
+            with obey(listener.loop, listener):
+                await listener.serve(on_listening)
+
+
+def plan(
+    url: str, services: Any, options: ListenOptions | None, more: Mapping[str, Any]
+) -> tuple[Address, dict[str, Service], ListenOptions]:
+    """What is to be served where and how. ValueError or TypeError for what cannot be."""
+    address = parse(url)
+    if options is None:
+        options = ListenOptions(**more)
+    elif more:
+        options = msgspec.structs.replace(options, **more)
+    if address.query:
+        raise ValueError(f"{address}: a URL to listen at has no query")
+    if isinstance(services, Mapping):
+        by_path = {path: service_of(server) for path, server in services.items()}
+        if not by_path:
+            raise ValueError("there is nothing to serve")
+        if address.is_websocket:
+            if address.path != "/":
+                raise ValueError(f"{address}: the paths are given with the servers, not in the URL")
+            n = len(by_path)
+            by_path = {quote_path(path): service for path, service in by_path.items()}
+            if len(by_path) < n:
+                raise ValueError("two of the paths are the same in a URL")
+        elif len(by_path) > 1:
+            raise ValueError(f"{address}: only WebSocket has paths, so there can be one server")
+    else:
+        by_path = {address.path if address.is_websocket else "/": service_of(services)}
+    _check_options(address, options)
+    return address, by_path, options
+
+
+def _check_options(address: Address, options: ListenOptions) -> None:
+    if address.secure and options.ssl is None:
+        raise ValueError("wss:// needs ssl, an ssl.SSLContext with the server's certificate")
+    if options.ssl is not None and not address.secure:
+        raise ValueError(f"ssl is for wss:// only, not for {address.scheme}:")
+    if address.is_websocket:
+        return
+    # these options would protect nothing there
+    for name in ("token", "authenticate", "origins", "hosts"):
+        if getattr(options, name) is not None:
+            raise ValueError(f"{name} is for ws:// and wss:// only, not for {address.scheme}:")
+    if options.reuse_port and address.scheme == "unix":
+        raise ValueError("reuse_port is not for unix:")

@@ -1,0 +1,203 @@
+"""Who may open a WebSocket: Host, Origin and bearer token of a request, judged before the upgrade.
+
+The order, and what is safe by default: `wirespeed.transport.options.ListenOptions`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import inspect
+import ipaddress
+import logging
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from wirespeed.transport.address import Address, is_loopback
+from wirespeed.transport.options import Headers, ListenOptions, Refusal, UpgradeRequest, Verdict
+from wirespeed.transport.websocket.upgrade import Refused
+
+logger = logging.getLogger("wirespeed.server")
+
+_HOST = re.compile(
+    r"(?P<host>\[[0-9a-f:.%]+\]|[^\[\]:/?#@\s]+)(?::(?P<port>[0-9]{1,5}))?", re.IGNORECASE
+)
+_ORIGIN = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<rest>[^/?#@\s]+)", re.IGNORECASE)
+_PORTS = {"http": "80", "https": "443"}
+
+
+class Gate:
+    """The rules of one listener.
+
+    Args:
+        options: What its owner said.
+        address: Where it was told to listen.
+        local: Whether it can be reached from this machine only.
+    """
+
+    def __init__(self, options: ListenOptions, address: Address, *, local: bool) -> None:
+        self.local = local
+        self.own_name = address.host.lower()
+        self.tokens = [token.encode() for token in options.tokens]
+        self.authenticate = options.authenticate
+        self.hosts = None if options.hosts is None else [_rule(host) for host in options.hosts]
+        self.any_host = self.hosts is not None and ("*", "") in self.hosts
+        self.origins = (
+            None if options.origins is None else {_normal_origin(o) for o in options.origins}
+        )
+        # A name that anybody may point at this machine says nothing (DNS rebinding).
+        self.trusts_names = not self.any_host and (self.hosts is not None or local)
+
+    # -- Host --------------------------------------------------------------------------------------
+
+    def check_host(self, request: UpgradeRequest) -> None:
+        """Refused unless the request is for a name that is ours (RFC 9110 section 7.2)."""
+        found = _HOST.fullmatch(request.headers.get("host", ""))
+        if found is None:
+            raise Refused(Refusal(400, "the request needs one valid Host header field"))
+        host, port = _normal_host(found["host"]), found["port"] or ""
+        if self.hosts is None:
+            good = not self.local or is_loopback(host) or host == self.own_name
+        else:
+            good = self.any_host or any(
+                host == name and wanted in ("", port) for name, wanted in self.hosts
+            )
+        if not good:
+            raise Refused(Refusal(403, "the server is not known by this Host"))
+
+    # -- Origin ------------------------------------------------------------------------------------
+
+    def check_origin(self, request: UpgradeRequest) -> None:
+        """Refused for a web page that may not connect (RFC 6455 section 10.2). Programs other than
+        browsers send no Origin, and pass."""
+        origin = request.headers.get("origin")
+        if origin is None:
+            return
+        if self.origins is not None:
+            normal = _normal_origin(origin)
+            any_port = re.sub(r":[0-9]+$", "", normal) + ":*"
+            good = bool(self.origins & {"*", normal, any_port})
+        else:
+            good = self._is_own(origin, request.headers)
+        if not good:
+            raise Refused(Refusal(403, "this Origin may not connect"))
+
+    def _is_own(self, origin: str, headers: Headers) -> bool:
+        found = _ORIGIN.fullmatch(origin)
+        place = None if found is None else _HOST.fullmatch(found["rest"])
+        if found is None or place is None:
+            return False  # "null" is what a sandboxed page or a file has
+        host = _normal_host(place["host"])
+        if self.local and is_loopback(host):
+            return True
+        asked = _HOST.fullmatch(headers.get("host", ""))
+        if asked is None or _normal_host(asked["host"]) != host:
+            return False
+        default = _PORTS.get(found["scheme"].lower())
+        if (place["port"] or default) != (asked["port"] or default):
+            return False
+        return self.trusts_names or _is_address(host)
+
+    # -- token -------------------------------------------------------------------------------------
+
+    async def check_token(
+        self, request: UpgradeRequest, auth_headers: Sequence[str], refusal_status: int
+    ) -> bytes | None:
+        """Refused for a missing or wrong token (RFC 6750), and for what the callback says no to.
+
+        Returns a digest of the user that the callback named, or else of the token; None without
+        either.
+        """
+        if not self.tokens and self.authenticate is None:
+            return None
+        brought = [request.headers[name] for name in auth_headers if name in request.headers]
+        tokens = [_bearer(value) for value in brought]
+        token = tokens[0] if tokens else None
+        challenge = {"WWW-Authenticate": 'Bearer error="invalid_token"' if brought else "Bearer"}
+        if refusal_status != 401:
+            challenge = {}
+        if any(other != token for other in tokens[1:]):
+            names = " and ".join(name.title() for name in auth_headers)
+            raise Refused(Refusal(refusal_status, f"{names} differ", challenge))
+        if self.tokens:
+            if token is None:
+                raise Refused(Refusal(refusal_status, "a bearer token is needed", challenge))
+            # every token is compared, whichever matches: time tells nothing
+            given = token.encode("latin-1", "replace")
+            if not sum([hmac.compare_digest(given, good) for good in self.tokens]):
+                raise Refused(Refusal(refusal_status, "the bearer token is not good", challenge))
+        elif self.authenticate is not None:
+            asked = msgspec.structs.replace(request, token=token)
+            verdict = await self._ask(asked)
+            if verdict is False:
+                raise Refused(Refusal(refusal_status, "not authorized", challenge))
+            if isinstance(verdict, Refusal):
+                if verdict.status == 401 and "www-authenticate" not in Headers(verdict.headers):
+                    more = {"WWW-Authenticate": challenge.get("WWW-Authenticate", "Bearer")}
+                    verdict = Refusal(401, verdict.reason, {**verdict.headers, **more})
+                raise Refused(verdict)
+            if isinstance(verdict, str):
+                return _digest("user", verdict)
+        return None if token is None else _digest("token", token)
+
+    async def _ask(self, request: UpgradeRequest) -> Verdict:
+        """What the owner's callback says. A forgotten return refuses the client."""
+        assert self.authenticate is not None
+        try:
+            verdict = self.authenticate(request)
+            if inspect.isawaitable(verdict):
+                verdict = await verdict
+            if not isinstance(verdict, (bool, str, Refusal)) or verdict == "":
+                raise TypeError(
+                    "authenticate must give True, False, the name of a user or a Refusal, "
+                    f"not {verdict!r:.50}"
+                )
+        except Exception:
+            logger.exception("authenticate failed for %s", request.peer)
+            raise Refused(Refusal(500, "internal error")) from None
+        return verdict
+
+
+def _digest(kind: str, who: str) -> bytes:
+    return hashlib.sha256(f"{kind}:{who}".encode("utf-8", "surrogatepass")).digest()
+
+
+def _bearer(value: str) -> str | None:
+    """The token of a header field ``Bearer token``; None if that is not what stands there."""
+    scheme, _, token = value.strip().partition(" ")
+    token = token.strip()
+    return token if scheme.lower() == "bearer" and token else None
+
+
+def _normal_host(host: str) -> str:
+    host = host.lower().removesuffix(".")
+    return host[1:-1] if host.startswith("[") else host
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _rule(host: str) -> tuple[str, str]:
+    """One of ``hosts``: name and port, each may be empty for any."""
+    if host == "*":
+        return "*", ""
+    found = _HOST.fullmatch(host)
+    if found is None and _is_address(host):
+        return host.lower(), ""  # IPv6 without brackets
+    if found is None:
+        raise ValueError(f"{host!r} is not a host name: use a name, name:port or *")
+    return _normal_host(found["host"]), found["port"] or ""
+
+
+def _normal_origin(origin: str) -> str:
+    """An origin as it is compared: lower case, without the port that goes without saying."""
+    origin = origin.lower().removesuffix("/")
+    port = _PORTS.get(origin.partition("://")[0])
+    return origin if port is None else origin.removesuffix(f":{port}")

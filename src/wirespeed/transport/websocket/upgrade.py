@@ -1,0 +1,296 @@
+"""The opening handshake of WebSocket (RFC 6455 section 4), both sides, without input or output.
+
+`websockets` reads and judges the HTTP heads and negotiates permessage-deflate; its protocol objects
+see nothing but the heads. What follows a head belongs to our own framing.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import http
+import logging
+import re
+from collections.abc import Mapping, Sequence
+
+from websockets.client import ClientProtocol
+from websockets.exceptions import InvalidHandshake, InvalidHeader, InvalidUpgrade
+from websockets.extensions.permessage_deflate import (
+    ClientPerMessageDeflateFactory,
+    PerMessageDeflate,
+    ServerPerMessageDeflateFactory,
+)
+from websockets.http11 import Request, Response
+from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
+from websockets.uri import WebSocketURI
+
+import wirespeed
+from wirespeed.transport.address import Address
+from wirespeed.transport.options import Headers, Refusal, UpgradeRequest
+from wirespeed.transport.websocket.deflate import MessageDeflate
+
+MAX_HEAD = 16384  # bytes of a request or response up to the empty line
+MAX_LINE = 8192  # bytes of its first line
+MAX_BODY = 65536  # bytes of a refusal's body that a client takes in
+END = b"\r\n\r\n"
+
+# A window of 4 KiB instead of 32: what one connection may cost is 16 KiB + 16 KiB to compress.
+WINDOW_BITS = 12
+DEFLATE = {"memLevel": 5}
+
+# What begins an HTTP request: a character of a method, or an empty line (RFC 9112 section 2.2).
+_OPENS_REQUEST = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z\r\n]")
+_VERSION = re.compile(rb"HTTP/[0-9](?:\.[0-9])?\Z")
+_ABSOLUTE = re.compile(r"(?:https?|wss?)://(?P<authority>[^/?]*)(?P<target>.*)\Z", re.IGNORECASE)
+_NO_REQUEST = "this is not an HTTP/1.1 request for a WebSocket"
+
+# websockets logs every handshake, header fields and all where that is asked for.
+_silent = logging.Logger("wirespeed.handshake")  # noqa: LOG001 (it cannot be switched on)
+_silent.disabled = True
+
+
+class Refused(Exception):
+    """A client is not let in."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal)
+        self.refusal = refusal
+
+
+def refusal_bytes(refusal: Refusal) -> bytes:
+    """The HTTP answer that says it; one line of text, and the connection is closed after it."""
+    try:
+        phrase = http.HTTPStatus(refusal.status).phrase
+    except ValueError:
+        phrase = "Refused"
+    body = refusal.reason.encode() + b"\n"
+    fields = {
+        "Date": email.utils.formatdate(usegmt=True),
+        "Connection": "close",
+        "Content-Length": str(len(body)),
+        "Content-Type": "text/plain; charset=utf-8",
+        **refusal.headers,
+    }
+    lines = [f"HTTP/1.1 {refusal.status} {phrase}", *(f"{k}: {v}" for k, v in fields.items())]
+    return "\r\n".join(lines).encode("latin-1") + END + body
+
+
+# -- server ----------------------------------------------------------------------------------------
+
+
+class ServerHandshake:
+    """A client's request, read and judged. Refused: it does not ask for an upgrade.
+
+    Args:
+        head: The request up to the empty line.
+        peer: Who sent it.
+        compression: Whether permessage-deflate may be agreed on.
+    """
+
+    def __init__(self, head: bytes, *, peer: str, compression: bool = False) -> None:
+        self.offered: list[str] = []
+        """The subprotocols that the client offers, the best first."""
+
+        def note(protocol: ServerProtocol, offered: Sequence[Subprotocol]) -> None:
+            self.offered = [str(one) for one in offered]
+
+        _check_request_line(head)
+        factory = ServerPerMessageDeflateFactory(
+            server_max_window_bits=WINDOW_BITS,
+            client_max_window_bits=WINDOW_BITS,
+            compress_settings=DEFLATE,
+        )
+        self._protocol = ServerProtocol(
+            extensions=[factory] if compression else None,
+            select_subprotocol=note,
+            logger=_silent,
+        )
+        self._protocol.receive_data(head)
+        events = self._protocol.events_received()
+        if not events:
+            raise Refused(_malformed(self._protocol.handshake_exc))
+        request = events[0]
+        assert isinstance(request, Request)
+        self._response = self._protocol.accept(request)
+        if self._response.status_code != 101:
+            raise Refused(_no_upgrade(self._protocol.handshake_exc))
+        target, fields = request.path, list(request.headers.raw_items())
+        if (absolute := _ABSOLUTE.match(target)) is not None:  # RFC 9112 section 3.2.2
+            target = absolute["target"]
+            fields = [field for field in fields if field[0].lower() != "host"]
+            fields.append(("Host", absolute["authority"]))
+        path, _, query = target.partition("?")
+        path, headers = path or "/", Headers(fields)
+        self.request = UpgradeRequest(path, query, headers, peer)
+
+    @property
+    def extension(self) -> MessageDeflate | None:
+        """What was agreed on, with the states of both directions; or None."""
+        return _deflate(self._protocol)
+
+    def accept(self, subprotocol: str | None, headers: Mapping[str, str]) -> bytes:
+        """The answer that opens the WebSocket."""
+        if subprotocol is not None:
+            self._response.headers["Sec-WebSocket-Protocol"] = subprotocol
+        for name, value in headers.items():
+            self._response.headers[name] = value
+        self._protocol.send_response(self._response)
+        return b"".join(self._protocol.data_to_send())
+
+
+def check_opening(head: bytes | bytearray) -> None:
+    """Refused when the first byte cannot begin an HTTP request, such as that of TLS or JSON."""
+    if not _OPENS_REQUEST.match(head):
+        raise Refused(Refusal(400, _NO_REQUEST))
+
+
+def _check_request_line(head: bytes) -> None:
+    """Refused for a request line of another method or HTTP version. The errors of websockets for
+    such lines differ between its versions."""
+    line = head.partition(b"\r\n")[0]
+    if len(line) > MAX_LINE:
+        raise Refused(Refusal(414, "the request line is too long"))
+    method, _, rest = line.partition(b" ")
+    version = rest.rpartition(b" ")[2]
+    if not _VERSION.match(version):
+        return
+    if version != b"HTTP/1.1":
+        raise Refused(Refusal(505, "a WebSocket is opened by HTTP/1.1"))
+    if method != b"GET":
+        raise Refused(Refusal(405, "a WebSocket is opened by GET", {"Allow": "GET"}))
+
+
+def _malformed(exc: Exception | None) -> Refusal:
+    kinds = {type(one).__name__ for one in (exc, getattr(exc, "__cause__", None))}
+    if kinds & {"HeaderLineTooLong", "TooManyHeaders", "SecurityError"}:
+        return Refusal(431, "the header fields are too large or too many")
+    return Refusal(400, _NO_REQUEST)
+
+
+def _no_upgrade(exc: Exception | None) -> Refusal:
+    if isinstance(exc, InvalidUpgrade):
+        return Refusal(
+            426,
+            "this is a WebSocket endpoint: connect with a WebSocket client",
+            {"Upgrade": "websocket", "Connection": "Upgrade, close"},
+        )
+    if isinstance(exc, InvalidHandshake):
+        if "Sec-WebSocket-Version" in str(exc):
+            spoken = {"Sec-WebSocket-Version": "13"}  # RFC 6455 section 4.4
+            return Refusal(426, "the WebSocket version spoken here is 13", spoken)
+        what = "the opening handshake is wrong"
+        if isinstance(exc, InvalidHeader):  # its text holds the value
+            what += f": {'invalid' if exc.value else 'missing'} {exc.name} header"
+        return Refusal(400, what)
+    return Refusal(500, "internal error")
+
+
+# -- client ----------------------------------------------------------------------------------------
+
+
+class BadAnswer(Exception):
+    """The answer does not belong to an opening handshake; the text says why."""
+
+
+class Answer:
+    """What a server answered.
+
+    Attributes:
+        status: 101, or how it refuses.
+        reason: The first line that it says about a refusal.
+        headers: The header fields.
+        subprotocol: The one that it chose, or None.
+        extension: permessage-deflate, if it was agreed on: for the framer of this connection.
+    """
+
+    __slots__ = ("extension", "headers", "reason", "status", "subprotocol")
+
+    def __init__(self, response: Response, protocol: ClientProtocol) -> None:
+        self.status = response.status_code
+        self.headers = Headers(list(response.headers.raw_items()))
+        self.reason = ""
+        if self.status != 101:
+            text = bytes(response.body or b"")[:1024].decode(errors="replace").strip()
+            if "html" not in self.headers.get("content-type", ""):
+                self.reason = _one_line(text.partition("\n")[0])
+            self.reason = self.reason or _one_line(response.reason_phrase)
+        self.subprotocol = None if protocol.subprotocol is None else str(protocol.subprotocol)
+        self.extension = _deflate(protocol)
+
+
+class ClientHandshake:
+    """A request for a WebSocket, and the judgement of its answer.
+
+    ``headers`` are further header fields; values are neither kept nor shown in errors.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        subprotocols: Sequence[str] = (),
+        headers: Mapping[str, str] | None = None,
+        compression: bool = False,
+    ) -> None:
+        uri = WebSocketURI(address.secure, address.host, address.port, address.path, address.query)
+        # no server_max_window_bits: some servers answer such an offer wrongly
+        factory = ClientPerMessageDeflateFactory(
+            client_max_window_bits=True, compress_settings=DEFLATE
+        )
+        self._protocol = ClientProtocol(
+            uri,
+            extensions=[factory] if compression else None,
+            subprotocols=[Subprotocol(name) for name in subprotocols] or None,
+            logger=_silent,
+        )
+        request = self._protocol.connect()
+        request.headers["User-Agent"] = f"wirespeed/{wirespeed.__version__}"
+        for name, value in (headers or {}).items():
+            if name in request.headers:
+                del request.headers[name]
+            request.headers[name] = value
+        self._protocol.send_request(request)
+        self.request = b"".join(self._protocol.data_to_send())
+        """The bytes to send."""
+
+    def receive(self, data: bytes) -> Answer | None:
+        """Take in the head of the answer, or, if it is none of status 101, more of its body. None:
+        more is needed. BadAnswer: it is wrong."""
+        self._protocol.receive_data(data)
+        return self._answer()
+
+    def receive_eof(self) -> Answer | None:
+        """The server said all that it will say."""
+        self._protocol.receive_eof()
+        return self._answer()
+
+    def _answer(self) -> Answer | None:
+        events = self._protocol.events_received()
+        exc = self._protocol.handshake_exc
+        if not events:
+            if exc is not None:
+                raise BadAnswer("the answer is not HTTP/1.1")
+            return None
+        response = events[0]
+        assert isinstance(response, Response)
+        if response.status_code == 101 and exc is not None:
+            raise BadAnswer(_one_line(str(exc)))
+        return Answer(response, self._protocol)
+
+
+def opens(head: bytes) -> bool:
+    """Whether the head of an answer says that the WebSocket is open: nothing of HTTP follows."""
+    return head.split(b" ", 2)[1:2] == [b"101"]
+
+
+def _deflate(protocol: ServerProtocol | ClientProtocol) -> MessageDeflate | None:
+    for extension in protocol.extensions:
+        if isinstance(extension, PerMessageDeflate):
+            return MessageDeflate(extension)
+    return None
+
+
+def _one_line(text: str) -> str:
+    """Foreign words as one may print them: one line, not too long."""
+    text = "".join(c if c.isprintable() else " " for c in text)
+    return text if len(text) <= 200 else text[:199] + "…"

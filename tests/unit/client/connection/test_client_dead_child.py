@@ -1,0 +1,97 @@
+"""A launched program exits while another process holds its pipes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from typing import Any
+
+import pytest
+from client_lab import CHILDREN, Run, alive, until
+
+from wirespeed import Client, Stdio
+from wirespeed.client.connection import channels
+from wirespeed.errors import CallTimeout, ChildExited
+from wirespeed.litemcp import LiteClient
+
+LEAVES = str(CHILDREN / "leaves_its_pipes.py")
+ENV = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+def leaving(*args: str, **options: Any) -> Stdio:
+    return Stdio(sys.executable, [LEAVES, *args], ENV, stderr="discard", **options)
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channels, "ANSWER", 0.3)
+    monkeypatch.setattr(channels, "FIRST_ANSWER", 0.3)
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+def test_calls_fail_with_the_exit_status(run: Run, short: None, era: Any) -> None:
+    async def main() -> None:
+        async with Client(leaving(), era=era, timeout=None) as client:
+            both = [client.call_tool("die", {"status": 5}), client.call_tool("pid")]
+            async with asyncio.timeout(20):
+                errors = await asyncio.gather(*both, return_exceptions=True)
+            for error in errors:
+                assert type(error) is ChildExited
+                assert error.status == 5
+                assert "what holds its pipes does not answer" in str(error)
+                assert "the server exited with status 5" in str(error)
+
+    run(main())
+
+
+def test_the_server_is_started_again(run: Run, short: None) -> None:
+    async def main() -> None:
+        async with Client(leaving(restart=1), timeout=None) as client:
+            async with asyncio.timeout(20):
+                with pytest.raises(ChildExited):
+                    await client.call_tool("die", {"status": 5})
+                assert (await client.call_tool("pid")).structured_content["result"] > 0
+
+    run(main())
+
+
+def test_a_time_limit_tells_the_exit_status(run: Run) -> None:
+    async def main() -> None:
+        async with Client(leaving()) as client:
+            with pytest.raises(CallTimeout, match="the server's program exited with status 5"):
+                await client.call_tool("die", {"status": 5}, timeout=1)
+
+    run(main())
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy", "auto"])
+def test_a_wrapper_may_exit_before_its_server(run: Run, short: None, era: Any) -> None:
+    async def main() -> None:
+        target = leaving("3", sys.executable, LEAVES)
+        async with Client(target, era=era, timeout=5) as client:
+            pid = (await client.call_tool("pid")).structured_content["result"]
+            await asyncio.sleep(channels.PIPES_END + 2 * channels.ANSWER)
+            again = (await client.call_tool("pid")).structured_content["result"]
+            assert again == pid
+        await until(lambda: not alive(pid))
+
+    run(main())
+
+
+def test_a_lite_server(run: Run, short: None) -> None:
+    async def main() -> None:
+        lite = [sys.executable, str(CHILDREN / "lite_server.py"), "calculator"]
+        async with LiteClient(leaving("3", *lite)) as client:  # a wrapper
+            name = (await client.info()).name
+            await asyncio.sleep(channels.PIPES_END + 2 * channels.ANSWER)
+            assert (await client.info()).name == name
+        async with LiteClient(leaving("3", "sleep", "60")) as client:
+            began = time.monotonic()
+            with pytest.raises(ChildExited) as caught:
+                await client.info(timeout=30)
+            assert caught.value.status == 3
+            assert time.monotonic() - began < 20
+
+    run(main())

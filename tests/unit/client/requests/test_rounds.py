@@ -1,0 +1,705 @@
+"""Multi round-trip requests of 2026-07-28 (basic/patterns/mrtr), driven by the client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asking_lab import (
+    DONE,
+    ELICIT,
+    SAMPLE,
+    URL,
+    Gate,
+    elicit,
+    legacy,
+    modern,
+    params_of,
+    required,
+)
+from client_lab import META, Run, fill, text_result, turns, until
+from peer_lab import LinePeer, Talk
+from rounds_lab import call, fail, name, with_client
+
+from wirespeed import Client
+from wirespeed.client import ElicitParams, SampleParams, SampleResult
+from wirespeed.client.requests import rounds
+from wirespeed.errors import (
+    CallTimeout,
+    ConnectionClosed,
+    Declined,
+    HandlerFailed,
+    InputNeeded,
+    InvalidResponse,
+    LimitExceeded,
+    RemoteError,
+)
+
+ROOTS = {"method": "roots/list"}
+
+
+async def four(request: SampleParams) -> Any:
+    return SampleResult(content="4", model="abacus")
+
+
+NAMED = {"action": "accept", "content": {"name": "octocat"}}
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(rounds, "LONGEST_PAUSE", 0.002)
+
+
+FIRST = {"name": "book", "arguments": {"seats": 2}}
+
+
+# -- a round ---------------------------------------------------------------------------------------
+
+
+def test_a_call_is_sent_again_with_the_answers(run: Run, tmp_path: Path) -> None:
+    async def work(client: Client, peer: LinePeer) -> None:
+        sent = await call(client, peer)
+        assert sent == [
+            FIRST,
+            FIRST | {"inputResponses": {"login": NAMED}, "requestState": "s1"},
+        ]
+        one, two = peer.sent("tools/call")
+        assert one["id"] != two["id"]
+        assert one["params"]["_meta"] == two["params"]["_meta"]
+
+    results = [required({"login": elicit()}, "s1"), DONE]
+    with_client(run, tmp_path, modern(results), work, on_elicit=name)
+
+
+def test_all_kinds_at_once(run: Run, tmp_path: Path) -> None:
+    requests = {
+        "": elicit(),
+        "go": {"method": "elicitation/create", "params": URL},
+        "think é": {"method": "sampling/createMessage", "params": SAMPLE},
+        "where": ROOTS,
+        "where too": ROOTS | {"params": {}},
+    }
+
+    async def work(client: Client, peer: LinePeer) -> None:
+        [_, second] = await call(client, peer)
+        assert second["inputResponses"] == {
+            "": NAMED,
+            "go": {"action": "accept"},
+            "think é": {
+                "role": "assistant",
+                "content": {"type": "text", "text": "4"},
+                "model": "abacus",
+                "stopReason": "endTurn",
+            },
+            "where": {"roots": [{"uri": "file:///a"}]},
+            "where too": {"roots": [{"uri": "file:///a"}]},
+        }
+        assert list(second["inputResponses"]) == list(requests)
+
+    with_client(
+        run,
+        tmp_path,
+        modern([required(requests), DONE]),
+        work,
+        on_elicit=name,
+        on_elicit_url=lambda request: "accept",
+        on_sample=four,
+        roots=["file:///a"],
+    )
+
+
+def test_trap_67_neither_way_has_more_members_than_it_should(once: Run, tmp_path: Path) -> None:
+    # a server that sends an envelope is understood all the same
+    request = elicit() | {"jsonrpc": "2.0", "id": 7}
+
+    async def work(client: Client, peer: LinePeer) -> None:
+        [_, second] = await call(client, peer)
+        for response in second["inputResponses"].values():
+            assert not {"resultType", "jsonrpc", "id", "result"} & set(response)
+
+    rules = modern([required({"a": request, "b": ROOTS}), DONE])
+    with_client(once, tmp_path, rules, work, on_elicit=name, roots=[])
+
+
+def test_only_the_latest_answers_are_sent(once: Run, tmp_path: Path) -> None:
+    results = [
+        required({"a": elicit()}, "one"),
+        required({"b": elicit()}),
+        required(state="three"),
+        required({"c": elicit()}, "four"),
+        DONE,
+    ]
+
+    async def work(client: Client, peer: LinePeer) -> None:
+        assert await call(client, peer) == [
+            FIRST,
+            FIRST | {"inputResponses": {"a": NAMED}, "requestState": "one"},
+            FIRST | {"inputResponses": {"b": NAMED}},
+            FIRST | {"requestState": "three"},
+            FIRST | {"inputResponses": {"c": NAMED}, "requestState": "four"},
+        ]
+
+    with_client(once, tmp_path, modern(results), work, on_elicit=name)
+
+
+STATES = [
+    '""',
+    r'"a\/b\u00e9\n\"\\"',
+    '"' + "x" * 10_000 + '"',
+    r'"\ud834\udd1e \u2028 é 🎶"',
+    '"{\\"not\\": \\"parsed\\"}"',
+]
+
+
+@pytest.mark.parametrize("state", STATES, ids=range(len(STATES)))
+def test_trap_66_the_state_goes_back_byte_for_byte(once: Run, tmp_path: Path, state: str) -> None:
+    lines: list[str] = []
+
+    async def give(talk: Talk, message: dict[str, Any]) -> None:
+        if len(lines) == 1:
+            result = '{"resultType":"input_required", "requestState" : ' + state + " }"
+            await talk.write(
+                fill('{"jsonrpc":"2.0","id":%s,"result":%s}', str(message["id"]), result)
+            )
+        else:
+            await talk.result(message, DONE)
+
+    async def work(client: Client, peer: LinePeer) -> None:
+        talk = await peer.talk(0)
+        heard = talk.heard
+
+        async def noting(line: str | bytes) -> None:
+            if b"tools/call" in bytes(line if isinstance(line, bytes) else line.encode()):
+                lines.append(line.decode() if isinstance(line, bytes) else line)
+            await heard(line)
+
+        talk.heard = noting  # type: ignore[method-assign]
+        await call(client, peer)
+
+    with_client(once, tmp_path, modern([]) | {"tools/call": give}, work)
+    assert f'"requestState":{state}' in lines[1]
+    assert "requestState" not in lines[0]
+
+
+def test_trap_66_without_a_state_none_is_sent(once: Run, tmp_path: Path) -> None:
+    async def work(client: Client, peer: LinePeer) -> None:
+        first, second = await call(client, peer)
+        assert "requestState" not in first
+        assert "requestState" not in second
+
+    with_client(once, tmp_path, modern([required({"a": elicit()}), DONE]), work, on_elicit=name)
+
+
+def test_the_first_arguments_are_sent_again_even_if_they_changed(once: Run, tmp_path: Path) -> None:
+    async def work(client: Client, peer: LinePeer) -> None:
+        gate = Gate({"name": "x"})
+        client._identity.answering._on_elicit = gate  # type: ignore[union-attr]
+        for arguments in ({"seats": [2]}, bytearray(b'{"seats":[2]}')):
+            task = asyncio.create_task(client.call_tool("book", arguments))
+            await peer.got("tools/call")
+            await gate.wait()
+            if isinstance(arguments, dict):
+                arguments["seats"].append(3)
+            else:
+                arguments[:] = b"{}"
+            gate.open.set()
+            await task
+            one, two = params_of(peer)[-2:]
+            assert one["arguments"] == two["arguments"] == {"seats": [2]}
+            gate.open.clear()
+            gate.begun = 0
+
+    results = [required({"a": elicit()}), DONE] * 2
+    with_client(once, tmp_path, modern(results), work, on_elicit=name)
+
+
+def test_arguments_may_be_absent(once: Run, tmp_path: Path) -> None:
+    async def work(client: Client, peer: LinePeer) -> None:
+        await client.call_tool("book")
+        assert params_of(peer) == [{"name": "book"}, {"name": "book", "requestState": "s"}]
+
+    with_client(once, tmp_path, modern([required(state="s"), DONE]), work)
+
+
+def test_prompts_and_resources_take_rounds_too(once: Run, tmp_path: Path) -> None:
+    prompt = {"messages": [], "resultType": "complete"}
+    contents = {
+        "contents": [{"uri": "file:///a", "text": "x"}],
+        "resultType": "complete",
+        "ttlMs": 60_000,
+        "cacheScope": "private",
+    }
+    rules = modern([required({"a": elicit()}, "p"), prompt], "prompts/get")
+    rules |= modern([required({"a": elicit()}, "r"), contents, contents], "resources/read")
+
+    async def work(client: Client, peer: LinePeer) -> None:
+        await client.get_prompt("greet", {"a": "b"})
+        base: dict[str, Any] = {"name": "greet", "arguments": {"a": "b"}}
+        more = {"inputResponses": {"a": NAMED}}
+        assert params_of(peer, "prompts/get") == [base, base | more | {"requestState": "p"}]
+        assert (await client.read_resource("file:///a")).text == "x"
+        base = {"uri": "file:///a"}
+        assert params_of(peer, "resources/read") == [base, base | more | {"requestState": "r"}]
+
+    with_client(once, tmp_path, rules, work, on_elicit=name)
+
+
+def test_trap_73_results_of_retries_are_not_cached(once: Run, tmp_path: Path) -> None:
+    contents = {
+        "contents": [{"uri": "file:///a", "text": "x"}],
+        "resultType": "complete",
+        "ttlMs": 60_000,
+        "cacheScope": "private",
+    }
+    rules = modern([required({"a": elicit()}), contents, contents], "resources/read")
+
+    async def work(client: Client, peer: LinePeer) -> None:
+        await client.read_resource("file:///a")
+        await client.read_resource("file:///a")
+        assert len(peer.sent("resources/read")) == 3  # asked for again: it was not kept
+        await client.read_resource("file:///a")
+        assert len(peer.sent("resources/read")) == 3  # the plain one was
+
+    with_client(once, tmp_path, rules, work, on_elicit=name)
+
+
+def test_progress_and_meta_are_those_of_the_call(once: Run, tmp_path: Path) -> None:
+    async def give(talk: Talk, message: dict[str, Any]) -> None:
+        params = message["params"]
+        retry = "requestState" in params
+        token = params["_meta"]["progressToken"]
+        # each round is a request, whose progress begins anew, and rises (basic/…/progress)
+        for reached in (1, 3, 2) if retry else (2, 4):
+            progress = {"progressToken": token, "progress": reached}
+            await talk.send(method="notifications/progress", params=progress)
+        await talk.result(message, DONE if retry else required(state="s"))
+
+    async def work(client: Client, peer: LinePeer) -> None:
+        got: list[float] = []
+        await client.call_tool(
+            "book", on_progress=lambda p, t, m: got.append(p), meta={"traceparent": "00-1-2-00"}
+        )
+        assert got == [2, 4, 1, 3]
+        one, two = (message["params"]["_meta"] for message in peer.sent("tools/call"))
+        assert one["traceparent"] == two["traceparent"] == "00-1-2-00"
+        assert one["progressToken"] != two["progressToken"]
+
+    with_client(once, tmp_path, modern([]) | {"tools/call": give}, work)
+
+
+def test_the_next_round_may_go_over_another_connection(run: Run, tmp_path: Path) -> None:
+    async def work(client: Client, peer: LinePeer) -> None:
+        gate = Gate({"name": "x"})
+        client._identity.answering._on_elicit = gate  # type: ignore[union-attr]
+        task = asyncio.create_task(client.call_tool("book"))
+        await gate.wait()
+        (await peer.talk(0)).vanish()
+        await until(lambda: not client._life.live or not client._life.live.usable)
+        gate.open.set()
+        assert (await task).text == "done"
+        assert [len(talk.sent("tools/call")) for talk in peer.talks] == [1, 1]
+
+    results = [required({"a": elicit()}, "s"), DONE]
+    with_client(run, tmp_path, modern(results), work, on_elicit=name)
+
+
+# -- what servers must not do ----------------------------------------------------------------------
+
+
+BROKEN: list[tuple[dict[str, Any], str]] = [
+    (required(), "neither inputRequests nor requestState"),
+    (required(inputRequests=None), "neither inputRequests nor requestState"),
+    (required(inputRequests=[]), "not valid"),
+    (required({"a": 1}), "not valid"),
+    (required({"a": {"params": {}}}), "not valid"),
+    (required(state=7), "requestState is not a string"),
+    (required(state={"a": 1}), "requestState is not a string"),
+    (required({"a": {"method": "ping"}}), "Method not found"),
+    (required({"a": {"method": "tasks/get", "params": {}}}), "Method not found"),
+    (required({"a": {"method": "elicitation/create"}}), "needs params"),
+    (required({"a": {"method": "elicitation/create", "params": {}}}), "Invalid params"),
+    (required({"a": elicit(requestedSchema={})}), "requestedSchema must be"),
+    (required({"ok": elicit(), "a": elicit(mode="x")}), r"not allowed \(a\)"),
+]
+
+
+@pytest.mark.parametrize(("result", "text"), BROKEN, ids=range(len(BROKEN)))
+def test_broken_results_are_invalid(
+    once: Run, tmp_path: Path, result: dict[str, Any], text: str
+) -> None:
+    ran: list[Any] = []
+    exc = with_client(once, tmp_path, modern([result]), fail, on_elicit=ran.append)
+    assert isinstance(exc, InvalidResponse)
+    with pytest.raises(InvalidResponse, match=text):
+        raise exc
+    assert not ran  # nothing of it is shown to the user
+
+
+@pytest.mark.parametrize(
+    ("request_", "options"),
+    [
+        (elicit(), {}),
+        (elicit(), {"on_sample": four}),
+        (elicit(), {"on_elicit_url": name}),
+        ({"method": "elicitation/create", "params": URL}, {"on_elicit": name}),
+        ({"method": "sampling/createMessage", "params": SAMPLE}, {"on_elicit": name}),
+        (
+            {"method": "sampling/createMessage", "params": SAMPLE | {"tools": []}},
+            {"on_sample": four},
+        ),
+        (ROOTS, {"on_elicit": name}),
+    ],
+)
+def test_trap_64_what_was_not_declared_is_invalid(
+    once: Run, tmp_path: Path, request_: dict[str, Any], options: dict[str, Any]
+) -> None:
+    rules = modern([required({"a": request_}, "s"), DONE])
+    exc = with_client(once, tmp_path, rules, fail, **options)
+    assert isinstance(exc, InvalidResponse)
+    assert "asks for something that is not allowed (a)" in str(exc)
+
+
+def test_trap_64_other_methods_cannot_ask(once: Run, tmp_path: Path) -> None:
+    result = required({"a": elicit()}, "s")
+
+    async def work(client: Client, peer: LinePeer) -> None:
+        for request in (client.list_tools, client.list_prompts, client.list_resources):
+            with pytest.raises(InvalidResponse, match="'input_required'"):
+                await request()
+
+    lists = ("tools/list", "prompts/list", "resources/list")
+    items = {"tools": [], "prompts": [], "resources": []}
+    rules = modern([]) | dict.fromkeys(lists, result | items)
+    with_client(once, tmp_path, rules, work, on_elicit=name)
+
+
+def test_trap_64_a_legacy_server_cannot_ask_so(once: Run, tmp_path: Path) -> None:
+    """Members of these names mean nothing there."""
+
+    async def work(client: Client, peer: LinePeer) -> None:
+        assert (await client.call_tool("book")).text == "ok"
+        assert len(peer.sent("tools/call")) == 1
+
+    rules = legacy() | {"tools/call": required({"a": elicit()}, "s") | text_result()}
+    with_client(once, tmp_path, rules, work, on_elicit=name)
+
+
+def test_trap_24_what_follows_a_round_may_be_unknown_too(once: Run, tmp_path: Path) -> None:
+    rules = modern([required(state="s"), {"resultType": "magic"}])
+    exc = with_client(once, tmp_path, rules, fail)
+    assert isinstance(exc, InvalidResponse)
+    assert "'magic', which was not negotiated" in str(exc)
+
+
+def test_too_many_requests_at_once(
+    once: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "MAX_INPUT_REQUESTS", 3)
+    requests = {str(n): ROOTS for n in range(4)}
+    exc = with_client(once, tmp_path, modern([required(requests)]), fail, roots=[])
+    assert isinstance(exc, LimitExceeded)
+
+
+def test_an_error_of_a_later_round_is_the_calls(once: Run, tmp_path: Path) -> None:
+    async def give(talk: Talk, message: dict[str, Any]) -> None:
+        if "requestState" in message["params"]:
+            error = {"code": -32602, "message": "the state has expired"}
+            await talk.send(id=message["id"], error=error)
+        else:
+            await talk.result(message, required(state="s"))
+
+    exc = with_client(once, tmp_path, modern([]) | {"tools/call": give}, fail)
+    assert isinstance(exc, RemoteError)
+    assert exc.message == "the state has expired"
+
+
+# -- rounds without end ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [1, 3, 10])
+@pytest.mark.parametrize("requests", [{"a": elicit()}, None])
+def test_the_number_of_rounds_is_limited(
+    once: Run, tmp_path: Path, limit: int, requests: Any
+) -> None:
+    async def work(client: Client, peer: LinePeer) -> None:
+        exc = await fail(client, peer)
+        assert isinstance(exc, InputNeeded)
+        assert f"max_rounds of {limit} are used up" in str(exc)
+        assert len(peer.sent("tools/call")) == limit + 1
+
+    rules = modern([]) | {"tools/call": required(requests, "s")}
+    with_client(once, tmp_path, rules, work, on_elicit=name, max_rounds=limit)
+
+
+def test_the_pauses_grow_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(rounds, "LONGEST_PAUSE", 2.0)
+    for idle, longest in ((0, 0.05), (1, 0.1), (4, 0.8), (9, 2.0), (10_000, 2.0)):
+        pauses = [rounds._pause(idle) for _ in range(100)]
+        assert longest / 2 <= min(pauses) <= max(pauses) <= longest
+
+
+# -- handlers --------------------------------------------------------------------------------------
+
+
+def test_handlers_of_one_round_run_at_once(run: Run, tmp_path: Path) -> None:
+    async def work(client: Client, peer: LinePeer) -> None:
+        gate = Gate({"name": "x"})
+        client._identity.answering._on_elicit = gate  # type: ignore[union-attr]
+        task = asyncio.create_task(client.call_tool("book"))
+        await gate.wait(3)
+        gate.open.set()
+        await task
+
+    results = [required({"a": elicit(), "b": elicit(), "c": elicit()}), DONE]
+    with_client(run, tmp_path, modern(results), work, on_elicit=name)
+
+
+def test_a_handler_that_fails_ends_the_others_and_the_call(run: Run, tmp_path: Path) -> None:
+    gate = Gate({"name": "x"})
+
+    async def on_sample(request: SampleParams) -> Any:
+        await gate.wait()
+        raise ZeroDivisionError("mine")
+
+    async def work(client: Client, peer: LinePeer) -> None:
+        exc = await fail(client, peer)
+        assert isinstance(exc, HandlerFailed)
+        assert isinstance(exc.__cause__, ZeroDivisionError)
+        assert str(exc) == "on_sample failed: ZeroDivisionError: mine"
+        assert gate.cancelled == 1
+        assert len(peer.sent("tools/call")) == 1
+
+    requests = {"a": elicit(), "b": {"method": "sampling/createMessage", "params": SAMPLE}}
+    rules = modern([required(requests)])
+    with_client(run, tmp_path, rules, work, on_elicit=gate, on_sample=on_sample)
+
+
+@pytest.mark.parametrize("given", [None, {"name": 1}, {"nom": "x"}, "perhaps"])
+def test_an_answer_that_does_not_fit_ends_the_call(once: Run, tmp_path: Path, given: Any) -> None:
+    rules = modern([required({"a": elicit()}), DONE])
+    exc = with_client(once, tmp_path, rules, fail, on_elicit=lambda request: given)
+    assert isinstance(exc, HandlerFailed)
+    assert isinstance(exc.__cause__, (TypeError, ValueError))
+
+
+def test_a_user_who_rejects_sampling_ends_the_call(once: Run, tmp_path: Path) -> None:
+    requests = {"b": {"method": "sampling/createMessage", "params": SAMPLE}}
+    rules = modern([required(requests), DONE])
+    exc = with_client(once, tmp_path, rules, fail, on_sample=lambda request: "decline")
+    assert isinstance(exc, Declined)
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+def test_a_declined_form_is_an_answer(once: Run, tmp_path: Path, action: str) -> None:
+    async def work(client: Client, peer: LinePeer) -> None:
+        [_, second] = await call(client, peer)
+        assert second["inputResponses"] == {"a": {"action": action}}
+
+    rules = modern([required({"a": elicit()}), DONE])
+    with_client(once, tmp_path, rules, work, on_elicit=lambda request: action)
+
+
+def test_a_handler_that_was_cancelled_by_itself_fails(run: Run, tmp_path: Path) -> None:
+    """Nobody cancelled the call."""
+
+    async def gives_up(request: ElicitParams) -> Any:
+        raise asyncio.CancelledError
+
+    async def work(client: Client, peer: LinePeer) -> None:
+        exc = await fail(client, peer)
+        assert isinstance(exc, HandlerFailed) and "on_elicit was cancelled" in str(exc)
+
+    results = [required({"a": elicit()}, "s")]
+    with_client(run, tmp_path, modern(results), work, on_elicit=gives_up)
+
+
+# -- ending early ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stage", ["handler", "answer"])
+def test_a_call_can_be_cancelled_in_any_round(run: Run, tmp_path: Path, stage: str) -> None:
+    async def work(client: Client, peer: LinePeer) -> None:
+        gate = Gate({"name": "x"})
+        client._identity.answering._on_elicit = gate  # type: ignore[union-attr]
+        task = asyncio.create_task(client.call_tool("book"))
+        await gate.wait()
+        if stage == "answer":
+            gate.open.set()
+            await peer.got("tools/call", 2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        if stage == "answer":
+            [cancelled] = await peer.got("notifications/cancelled")
+            assert cancelled["params"]["requestId"] == peer.sent("tools/call")[1]["id"]
+        else:
+            assert gate.cancelled == 1
+            await turns()
+            assert len(peer.sent("tools/call")) == 1
+
+    with_client(run, tmp_path, modern([required({"a": elicit()})]), work, on_elicit=name)
+
+
+@pytest.mark.parametrize("stage", ["handler", "answer"])
+def test_the_time_limit_covers_all_rounds(run: Run, tmp_path: Path, stage: str) -> None:
+    async def work(client: Client, peer: LinePeer) -> None:
+        gate = Gate({"name": "x"})
+        client._identity.answering._on_elicit = gate  # type: ignore[union-attr]
+        if stage == "answer":
+            gate.open.set()
+        with pytest.raises(CallTimeout, match=r"tool book: no answer within 0\.15 s"):
+            await client.call_tool("book", timeout=0.15)
+        assert gate.cancelled == (stage == "handler")
+        if stage == "answer":
+            await peer.got("notifications/cancelled")
+
+    with_client(run, tmp_path, modern([required({"a": elicit()})]), work, on_elicit=name)
+
+
+def test_closing_the_client_ends_its_rounds(run: Run, tmp_path: Path) -> None:
+    async def work(client: Client, peer: LinePeer) -> None:
+        gate = Gate({"name": "x"})
+        client._identity.answering._on_elicit = gate  # type: ignore[union-attr]
+        task = asyncio.create_task(client.call_tool("book", timeout=None))
+        await gate.wait()
+        await client.close()
+        with pytest.raises(ConnectionClosed):
+            await task
+        assert gate.cancelled == 1
+
+    with_client(run, tmp_path, modern([required({"a": elicit()})]), work, on_elicit=name)
+
+
+def test_a_server_that_becomes_a_legacy_one_between_two_rounds(run: Run, tmp_path: Path) -> None:
+    async def work(client: Client, peer: LinePeer) -> None:
+        gate = Gate({"name": "x"})
+        client._identity.answering._on_elicit = gate  # type: ignore[union-attr]
+        task = asyncio.create_task(client.call_tool("book"))
+        await gate.wait()
+        peer.rules = legacy()
+        (await peer.talk(0)).vanish()
+        await until(lambda: not client._life.live or not client._life.live.usable)
+        gate.open.set()
+        with pytest.raises(InvalidResponse, match="now speaks a legacy revision"):
+            await task
+
+    rules = modern([required({"a": elicit()}, "s")])
+    with_client(run, tmp_path, rules, work, on_elicit=name)
+
+
+# -- by hand ---------------------------------------------------------------------------------------
+
+
+def test_rounds_by_hand(once: Run, tmp_path: Path) -> None:
+    results = [
+        required({"a": elicit(), "r": ROOTS}, "one é"),
+        required({"b": {"method": "sampling/createMessage", "params": SAMPLE}}, "two"),
+        DONE,
+    ]
+
+    async def work(client: Client, peer: LinePeer) -> None:
+        with pytest.raises(InputNeeded) as caught:
+            await client.call_tool("book", {"seats": 2})
+        needed = caught.value
+        assert needed.state == "one é"
+        assert needed.requests["a"] == ElicitParams(
+            message=ELICIT["message"],  # type: ignore[arg-type]
+            schema=ELICIT["requestedSchema"],  # type: ignore[arg-type]
+        )
+        for answers, error in (
+            ({"a": {"name": 1}}, ValueError),
+            ({"x": 1}, ValueError),
+            ({"a": None}, TypeError),
+            ({"r": ["https://x/"]}, ValueError),
+        ):
+            with pytest.raises(error):
+                await client.resume(needed, answers)
+        assert len(peer.sent("tools/call")) == 1
+        with pytest.raises(InputNeeded) as caught:
+            await client.resume(needed, {"a": {"name": "octocat"}})
+        needed = caught.value
+        assert needed.requests["b"].max_tokens == 10
+        answer = SampleResult(content="4", model="m", stop_reason=None)
+        assert (await client.resume(needed, {"b": answer})).text == "done"
+        said = {"role": "assistant", "content": {"type": "text", "text": "4"}, "model": "m"}
+        assert params_of(peer) == [
+            FIRST,
+            FIRST | {"inputResponses": {"a": NAMED}, "requestState": "one é"},
+            FIRST | {"inputResponses": {"b": said}, "requestState": "two"},
+        ]
+
+    capabilities = {"elicitation": {"form": {}}, "sampling": {}, "roots": {}}
+    with_client(once, tmp_path, modern(results), work, capabilities=capabilities)
+
+
+def test_no_rounds_by_itself_although_there_are_handlers(once: Run, tmp_path: Path) -> None:
+    async def work(client: Client, peer: LinePeer) -> None:
+        exc = await fail(client, peer)
+        assert isinstance(exc, InputNeeded)
+        assert (exc.requests, exc.state) == ({}, "s")
+        assert (await client.resume(exc)).text == "done"
+        assert params_of(peer) == [FIRST, FIRST | {"requestState": "s"}]
+
+    rules = modern([required(state="s"), DONE])
+    with_client(once, tmp_path, rules, work, on_elicit=name, max_rounds=0)
+
+
+def test_trap_68_an_answer_that_was_left_out_is_asked_for_again(once: Run, tmp_path: Path) -> None:
+    results = [required({"a": elicit(), "b": elicit()}), required({"b": elicit()}), DONE]
+
+    async def work(client: Client, peer: LinePeer) -> None:
+        exc = await fail(client, peer)
+        assert isinstance(exc, InputNeeded)
+        with pytest.raises(InputNeeded) as caught:
+            await client.resume(exc, {"a": "decline"})
+        await client.resume(caught.value, {"b": "cancel"})
+        assert [each.get("inputResponses") for each in params_of(peer)] == [
+            None,
+            {"a": {"action": "decline"}},
+            {"b": {"action": "cancel"}},
+        ]
+
+    with_client(once, tmp_path, modern(results), work, capabilities={"elicitation": {}})
+
+
+def test_resuming_has_a_time_limit_of_its_own(once: Run, tmp_path: Path) -> None:
+    async def work(client: Client, peer: LinePeer) -> None:
+        with pytest.raises(InputNeeded) as caught:
+            await client.call_tool("book", timeout=None)
+        with pytest.raises(CallTimeout):
+            await client.resume(caught.value, timeout=0.05)
+        await peer.got("notifications/cancelled")
+
+    with_client(once, tmp_path, modern([required(state="s")]), work, max_rounds=0)
+
+
+def test_what_was_used_up_can_be_gone_on_with(once: Run, tmp_path: Path) -> None:
+    results = [required({"a": elicit()}, str(n)) for n in range(5)]
+
+    async def work(client: Client, peer: LinePeer) -> None:
+        exc = await fail(client, peer)
+        assert isinstance(exc, InputNeeded)
+        # by hand once, then the client goes on by itself
+        assert (await client.resume(exc, {"a": "decline"})).text == "done"
+        actions = [p["inputResponses"]["a"]["action"] for p in params_of(peer)[1:]]
+        assert actions == ["accept", "accept", "decline", "accept", "accept"]
+
+    rules = modern([*results, DONE])
+    with_client(once, tmp_path, rules, work, on_elicit=name, max_rounds=2)
+
+
+def test_meta_keys_are_declared_for_every_round(once: Run, tmp_path: Path) -> None:
+    async def work(client: Client, peer: LinePeer) -> None:
+        await call(client, peer)
+        for message in peer.sent("tools/call"):
+            meta = message["params"]["_meta"]
+            assert meta[META + "clientCapabilities"] == {"elicitation": {"form": {}}}
+            assert json.dumps(meta)
+
+    rules = modern([required({"a": elicit()}), DONE])
+    with_client(once, tmp_path, rules, work, on_elicit=name)

@@ -1,0 +1,130 @@
+"""Middleware around the rounds of a call."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asking_lab import DONE, elicit, modern, required
+from client_lab import Run, text_result
+from peer_lab import LinePeer, Talk
+from rounds_lab import call, fail, name, with_client
+
+from wirespeed import Client
+from wirespeed.client import ElicitParams
+from wirespeed.client.requests.middleware import OutboundNext, OutboundRequest
+from wirespeed.errors import CallTimeout, InputNeeded, RemoteError
+
+
+async def stamped(request: OutboundRequest, call_next: OutboundNext) -> Any:
+    """Marks what passes with what it would have to sign."""
+    params = json.loads(request.params) if request.params else {}
+    request.meta["com.example/signed"] = sorted(params)
+    return await call_next(request)
+
+
+def test_each_round_passes_the_middleware(run: Run, tmp_path: Path) -> None:
+    """Inside the passage of its call."""
+    seen: list[Any] = []
+
+    async def look(request: OutboundRequest, call_next: OutboundNext) -> Any:
+        seen.append(("begins", request.method, request.name))
+        try:
+            result = await call_next(request)
+        except InputNeeded as needed:
+            seen.append(list(needed.requests))
+            raise
+        seen.append(result.text)
+        return result
+
+    async def work(client: Client, peer: LinePeer) -> None:
+        await call(client, peer)
+        begins = ("begins", "tools/call", "book")
+        assert seen == [begins, begins, ["b"], begins, "done", "done"]
+        signed = [m["params"]["_meta"]["com.example/signed"] for m in peer.sent("tools/call")]
+        again = ["arguments", "inputResponses", "name", "requestState"]
+        assert signed == [[], again, again]
+
+    results = [required({"a": elicit()}, "s1"), required({"b": elicit()}, "s2"), DONE]
+    with_client(run, tmp_path, modern(results), work, on_elicit=name, middleware=[look, stamped])
+
+
+def test_a_round_that_is_tried_again_asks_nobody_again(run: Run, tmp_path: Path) -> None:
+    asked = 0
+
+    async def count(request: ElicitParams) -> Any:
+        nonlocal asked
+        asked += 1
+        return {"name": "octocat"}
+
+    async def persistent(request: OutboundRequest, call_next: OutboundNext) -> Any:
+        try:
+            return await call_next(request)
+        except RemoteError:
+            return await call_next(request)
+
+    results = iter([required({"a": elicit()}, "s"), None, DONE])
+
+    async def give(talk: Talk, message: dict[str, Any]) -> None:
+        result = next(results)
+        if result is None:
+            await talk.send(id=message["id"], error={"code": -31000, "message": "busy"})
+        else:
+            await talk.result(message, result)
+
+    async def work(client: Client, peer: LinePeer) -> None:
+        _, second, third = await call(client, peer)
+        assert second == third and asked == 1
+
+    rules = modern([]) | {"tools/call": give}
+    with_client(run, tmp_path, rules, work, on_elicit=count, middleware=[persistent])
+
+
+def test_what_is_resumed_passes_the_middleware(run: Run, tmp_path: Path) -> None:
+    async def work(client: Client, peer: LinePeer) -> None:
+        with pytest.raises(InputNeeded) as caught:
+            await client.call_tool("book", {"seats": 2}, meta={"com.example/x": 1})
+        result = await client.resume(caught.value, {"a": {"name": "octocat"}})
+        assert result.text == "done"
+        _, second = peer.sent("tools/call")
+        assert second["params"]["_meta"]["com.example/x"] == 1
+        assert "inputResponses" in second["params"]["_meta"]["com.example/signed"]
+
+    results = [required({"a": elicit()}, "s"), DONE]
+    options: Any = {"max_rounds": 0, "on_elicit": name, "middleware": [stamped]}
+    with_client(run, tmp_path, modern(results), work, **options)
+
+
+def test_middleware_may_end_a_round(run: Run, tmp_path: Path) -> None:
+    """With an exception, a time limit, or a result of its own."""
+    what: Any = None
+
+    async def meddle(request: OutboundRequest, call_next: OutboundNext) -> Any:
+        if request.params is None:
+            return await call_next(request)
+        if what == "fails":
+            raise LookupError("no")
+        if what == "hurries":
+            request.timeout = 0.01
+            return await call_next(request)
+        return text_result("its own")
+
+    async def work(client: Client, peer: LinePeer) -> None:
+        nonlocal what
+        what = "fails"
+        assert isinstance(await fail(client, peer), LookupError)
+        what = "hurries"
+        assert isinstance(await fail(client, peer), CallTimeout)
+        what = "answers"
+        assert await client.call_tool("book") == text_result("its own")
+
+    first = required({"a": elicit()}, "s")
+
+    async def give(talk: Talk, message: dict[str, Any]) -> None:
+        if "inputResponses" not in message["params"]:
+            await talk.result(message, first)
+
+    rules = modern([]) | {"tools/call": give}
+    with_client(run, tmp_path, rules, work, on_elicit=name, middleware=[meddle])

@@ -1,0 +1,377 @@
+"""The explicit form: a handler gives `InputRequired`, and is called again with the answers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from questions_lab import (
+    ACCEPT,
+    ANSWERS,
+    REFUSAL,
+    ROOTS,
+    SAMPLED,
+    again,
+    answers_to,
+    enter,
+    modern_request,
+    play,
+    reply,
+    tool_request,
+)
+from raw import call, request
+from server_lab import LEGACY, MODERN, text_of
+
+from wirespeed import Context, Server
+from wirespeed.server import (
+    Elicited,
+    ElicitRequest,
+    InputRequired,
+    Root,
+    RootsRequest,
+    Sampled,
+    SampleRequest,
+    SignatureError,
+)
+from wirespeed.server.asking.rounds import MAX_ROUNDS
+
+
+class Seat(msgspec.Struct):
+    row: int
+
+
+@pytest.fixture
+def booking(server: Server) -> Server:
+    @server.tool
+    async def book(ctx: Context, to: str) -> str | InputRequired:
+        seat = ctx.input_responses.get("seat")
+        if seat is None:
+            assert ctx.request_state is None
+            return InputRequired(
+                {"seat": ElicitRequest("Which seat?", Seat)}, state={"to": to, "step": 1}
+            )
+        chosen = seat.as_form(Seat)
+        return f"{seat.action} {chosen} {ctx.request_state}"
+
+    return server
+
+
+def drive(peer: Any, version: str, message: Any) -> tuple[Any, list[Any]]:
+    """Play a request to its end in either era: the result, and all that was asked."""
+    if version == MODERN:
+        result, asked = play(peer, message)
+        return result, [question for requests in asked for question in requests.values()]
+    questions = []
+    peer.send(message)
+    while "method" in (got := peer.recv()):
+        questions.append(got)
+        peer.send(reply(got, ANSWERS[got["method"]]))
+    return got["result"], questions
+
+
+def join(connect: Any, version: str) -> Any:
+    return connect() if version == MODERN else enter(connect, version)
+
+
+def calling(version: str, tool: str, arguments: Any = None) -> Any:
+    return tool_request(1, tool, arguments) if version == MODERN else call(1, tool, arguments or {})
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25", MODERN])
+def test_a_handler_is_written_once_for_both_eras(
+    version: str, connect: Any, booking: Server
+) -> None:
+    peer = join(connect, version)
+    result, asked = drive(peer, version, calling(version, "book", {"to": "Rome"}))
+    assert [question["method"] for question in asked] == ["elicitation/create"]
+    assert text_of(result) == "accept Seat(row=5) {'to': 'Rome', 'step': 1}"
+
+
+@pytest.mark.parametrize("version", [*LEGACY, MODERN])
+def test_answers_are_typed_by_what_was_asked(version: str, connect: Any, server: Server) -> None:
+    seen: list[Any] = []
+
+    @server.tool
+    async def ask(ctx: Context) -> str | InputRequired:
+        if not ctx.input_responses:
+            return InputRequired(
+                {"any key: é": SampleRequest("Hi", max_tokens=3), "r": RootsRequest()}
+            )
+        seen.append(dict(ctx.input_responses))
+        assert ctx.request_state is None
+        return "done"
+
+    result, asked = drive(join(connect, version), version, calling(version, "ask"))
+    assert text_of(result) == "done"
+    assert {question["method"] for question in asked} == {"sampling/createMessage", "roots/list"}
+    (responses,) = seen
+    sampled = responses["any key: é"]
+    assert isinstance(sampled, Sampled)
+    assert (sampled.text, sampled.model) == ("Paris", "m-1")
+    assert responses["r"] == [Root("file:///a", "A"), Root("file:///b")]
+
+
+def test_trap_64_questions_or_state_or_both(connect: Any, server: Server) -> None:
+    @server.tool
+    async def poll(ctx: Context) -> str | InputRequired:
+        n = ctx.request_state or 0
+        return "enough" if n == 2 else InputRequired(state=n + 1)
+
+    peer = connect()
+    message = tool_request(1, "poll", capabilities={})
+    first = peer.result(message)
+    assert first["resultType"] == "input_required"
+    assert "inputRequests" not in first
+    second = peer.result(again(2, message, first))
+    assert text_of(peer.result(again(3, message, second))) == "enough"
+    legacy = enter(connect, "2025-11-25", {})
+    assert text_of(legacy.result(call(1, "poll"))) == "enough"
+    with pytest.raises(ValueError, match="requests, or state"):
+        InputRequired()
+    for requests in ({1: RootsRequest()}, {"r": "roots/list"}):
+        with pytest.raises(TypeError, match="is not a request"):
+            InputRequired(requests)  # type: ignore[arg-type]
+
+
+def test_rounds_follow_each_other_with_the_last_state(connect: Any, server: Server) -> None:
+    @server.tool
+    async def steps(ctx: Context) -> str | InputRequired:
+        done = ctx.request_state or []
+        done = [*done, *(f"{key}={a.content}" for key, a in ctx.input_responses.items())]
+        if len(done) == 3:
+            return " ".join(done)
+        return InputRequired({f"k{len(done)}": ElicitRequest("?", Seat)}, state=done)
+
+    for version in ("2025-11-25", MODERN):
+        result, asked = drive(join(connect, version), version, calling(version, "steps"))
+        assert text_of(result) == "k0={'row': 5} k1={'row': 5} k2={'row': 5}"
+        assert len(asked) == 3
+
+
+def test_trap_68_an_answer_may_be_missing(connect: Any, booking: Server) -> None:
+    @booking.tool
+    async def two(ctx: Context) -> str | InputRequired:
+        missing = {"a", "b"} - set(ctx.input_responses)
+        if missing:
+            return InputRequired({key: ElicitRequest(key, Seat) for key in sorted(missing)})
+        return "both"
+
+    peer = connect()
+    message = tool_request(1, "two")
+    first = peer.result(message)
+    second = peer.result(again(2, message, first, {"a": ACCEPT, "unknown": 1}))
+    assert list(second["inputRequests"]) == ["b"]
+
+
+def test_trap_66_the_state_is_refused_when_it_was_changed(connect: Any, booking: Server) -> None:
+    peer = connect()
+    message = tool_request(1, "book", {"to": "Rome"})
+    first = peer.result(message)
+    state = first["requestState"]
+    changed = state[:-2] + ("xx" if state[-2:] != "xx" else "yy")
+    retry = again(2, message, {"requestState": changed}, {"seat": ACCEPT})
+    assert peer.error(retry) == REFUSAL
+    other = tool_request(1, "book", {"to": "Oslo"})
+    assert peer.error(again(3, other, first, {"seat": ACCEPT})) == REFUSAL
+
+
+def test_a_malformed_answer_is_an_error_of_the_request(connect: Any, booking: Server) -> None:
+    peer = connect()
+    message = tool_request(1, "book", {"to": "Rome"})
+    first = peer.result(message)
+    code, text = peer.error(again(2, message, first, {"seat": {"action": "?"}}))
+    assert (code, "inputResponses.seat" in text) == (-32602, True)
+    # the form is the handler's to look at
+    wrong = {"action": "accept", "content": {"row": "x"}}
+    result = peer.result(again(3, message, first, {"seat": wrong}))
+    assert (result["isError"], "field 'row'" in text_of(result)) == (True, True)
+
+
+def test_what_was_not_declared_is_not_asked(connect: Any, booking: Server) -> None:
+    answer = connect().ask(tool_request(1, "book", {"to": "x"}, {"sampling": {}}))
+    assert answer["error"]["code"] == -32021
+    assert answer["error"]["data"] == {"requiredCapabilities": {"elicitation": {}}}
+    result = enter(connect, "2025-11-25", {}).result(call(1, "book", {"to": "x"}))
+    assert result["isError"] is True
+    assert "capability elicitation" in text_of(result)
+
+
+def test_both_ways_of_asking_in_one_handler(connect: Any, server: Server) -> None:
+    @server.tool
+    async def mixed(ctx: Context) -> str | InputRequired:
+        first = await ctx.elicit("First?", Seat)
+        if "last" not in ctx.input_responses:
+            return InputRequired({"last": ElicitRequest("Last?", Seat)}, state=1)
+        return f"{first.content} {ctx.input_responses['last'].content}"
+
+    result, asked = play(connect(), tool_request(1, "mixed"))
+    assert [list(requests) for requests in asked] == [["elicit-1"], ["last"]]
+    assert text_of(result) == "Seat(row=5) {'row': 5}"
+
+
+def test_an_answer_for_a_handlers_key_is_no_answer_for_the_engines(
+    connect: Any, server: Server
+) -> None:
+    @server.tool
+    async def mixed(ctx: Context) -> str | InputRequired:
+        if ctx.request_state is None:
+            return InputRequired({"elicit-1": ElicitRequest("?", Seat)}, state=1)
+        return str((await ctx.elicit("?", Seat)).content)
+
+    _, asked = play(connect(), tool_request(1, "mixed"))
+    assert [list(requests) for requests in asked] == [["elicit-1"], ["elicit-1"]]
+
+
+# -- legacy ---------------------------------------------------------------------------------------
+
+
+def test_questions_of_one_round_are_asked_at_once(connect: Any, server: Server) -> None:
+    @server.tool
+    async def three(ctx: Context) -> str | InputRequired:
+        if not ctx.input_responses:
+            return InputRequired({str(n): ElicitRequest(f"{n}?", Seat) for n in range(3)})
+        return " ".join(f"{key}{a.content['row']}" for key, a in ctx.input_responses.items())
+
+    peer = enter(connect, "2025-11-25")
+    peer.send(call(1, "three"))
+    questions = [peer.recv() for _ in range(3)]
+    for n in (2, 0, 1):
+        peer.send(reply(questions[n], {"action": "accept", "content": {"row": n}}))
+    assert text_of(peer.recv()["result"]) == "00 11 22"
+
+
+def test_an_error_to_one_question_cancels_the_others(connect: Any, server: Server) -> None:
+    @server.tool
+    async def two(ctx: Context) -> str | InputRequired:
+        if not ctx.input_responses:
+            return InputRequired({"a": SampleRequest("?", max_tokens=1), "b": RootsRequest()})
+        return "never"
+
+    peer = enter(connect, "2025-11-25")
+    peer.send(call(1, "two"))
+    first, second = peer.recv(), peer.recv()
+    error = {"code": -1, "message": "User rejected"}
+    peer.send({"jsonrpc": "2.0", "id": first["id"], "error": error})
+    got = peer.until(1)
+    assert [m["params"]["requestId"] for m in got if "method" in m] in ([second["id"]], [])
+    result = got[-1]["result"]
+    assert (result["isError"], text_of(result)) == (True, "User rejected (code -1)")
+    rest = [m for m in [*got, *peer.fence()] if m.get("method") == "notifications/cancelled"]
+    assert [m["params"]["requestId"] for m in rest] == [second["id"]]
+
+
+def test_a_handler_that_never_has_enough_is_stopped(connect: Any, server: Server) -> None:
+    @server.tool
+    async def greedy(ctx: Context) -> str | InputRequired:
+        return InputRequired({"r": RootsRequest()})
+
+    peer = enter(connect, "2025-11-25")
+    result, asked = drive(peer, "2025-11-25", call(1, "greedy"))
+    assert len(asked) == MAX_ROUNDS
+    assert (result["isError"], f"more than {MAX_ROUNDS} times" in text_of(result)) == (True, True)
+
+
+def test_a_state_that_is_no_json_is_the_handlers_error(connect: Any, server: Server) -> None:
+    @server.tool
+    async def odd(ctx: Context) -> str | InputRequired:
+        return InputRequired(state=object())
+
+    for peer, message in (
+        (connect(), tool_request(1, "odd")),
+        (enter(connect, "2025-11-25"), call(1, "odd")),
+    ):
+        result = peer.result(message)
+        assert result["isError"] is True
+        assert "no JSON form" in text_of(result)
+
+
+# -- other handlers -------------------------------------------------------------------------------
+
+
+def test_plain_functions_run_in_their_thread_each_time(connect: Any, server: Server) -> None:
+    @server.tool
+    def book(ctx: Context, *, to: str = "x") -> str | InputRequired:
+        with pytest.raises(RuntimeError):
+            asyncio.get_running_loop()
+        if not ctx.input_responses:
+            return InputRequired({"seat": ElicitRequest("?", Seat)})
+        return f"{to} {ctx.input_responses['seat'].content}"
+
+    for version in ("2025-11-25", MODERN):
+        peer = join(connect, version)
+        result, _ = drive(peer, version, calling(version, "book", {"to": "Rome"}))
+        assert text_of(result) == "Rome {'row': 5}"
+
+
+def test_prompts_and_resources_have_it_too(connect: Any, server: Server) -> None:
+    @server.prompt
+    async def trip(to: str, ctx: Context) -> str | InputRequired:
+        if not ctx.input_responses:
+            return InputRequired({"r": RootsRequest()})
+        return f"{to} {len(ctx.input_responses['r'])}"
+
+    @server.resource("seat://{n}")
+    async def seat(n: int, ctx: Context) -> str | InputRequired:
+        if not ctx.input_responses:
+            return InputRequired({"r": RootsRequest()})
+        return f"{n} {len(ctx.input_responses['r'])}"
+
+    for method, params, text in (
+        ("prompts/get", {"name": "trip", "arguments": {"to": "Rome"}}, "'Rome 2'"),
+        ("resources/read", {"uri": "seat://7"}, "'7 2'"),
+    ):
+        result, asked = play(connect(), modern_request(1, method, params))
+        assert len(asked) == 1
+        assert text in str(result)
+        result, asked = drive(
+            enter(connect, "2025-11-25"), "2025-11-25", request(1, method, params)
+        )
+        assert len(asked) == 1
+        assert text in str(result)
+
+
+def test_the_annotation_is_not_part_of_the_output(server: Server) -> None:
+    @server.tool
+    async def one(ctx: Context) -> int | InputRequired:
+        return 1
+
+    @server.tool
+    async def two(ctx: Context) -> InputRequired:
+        return InputRequired(state=1)
+
+    schema = server.tools["one"].entry.outputSchema
+    assert schema["properties"]["result"] == {"type": "integer"}
+    assert server.tools["two"].entry.outputSchema is None
+
+
+def test_a_handler_must_take_the_context_to_see_the_answers(server: Server) -> None:
+    with pytest.raises(SignatureError, match="must take a Context"):
+
+        @server.tool
+        async def blind() -> str | InputRequired:
+            return InputRequired(state=1)
+
+
+def test_without_the_annotation_it_is_no_result(connect: Any, server: Server) -> None:
+    @server.tool
+    async def unannotated(ctx: Context):  # type: ignore[no-untyped-def]
+        return InputRequired(state=1)
+
+    result = connect().result(tool_request(1, "unannotated"))
+    assert result["isError"] is True
+    assert "InputRequired" in text_of(result)
+
+
+def test_answers_have_conveniences() -> None:
+    declined: Elicited[dict[str, Any]] = Elicited("decline")
+    assert (declined.accepted, declined.as_form(Seat)) == (False, None)
+    assert Elicited("accept", {"row": 1}).as_form(Seat) == Seat(1)
+    with pytest.raises(ValueError, match="form or a url"):
+        ElicitRequest("?", Seat, url="https://a.example")
+    for tokens in (0, -1, True, 1.5):
+        with pytest.raises(ValueError, match="max_tokens"):
+            SampleRequest("?", max_tokens=tokens)  # type: ignore[arg-type]
+    assert answers_to({"inputRequests": {"r": {"method": "roots/list"}}}) == {"r": ROOTS}
+    assert SAMPLED["role"] == "assistant"

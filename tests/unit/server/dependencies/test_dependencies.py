@@ -1,0 +1,509 @@
+"""Dependency injection: who gets what, and torn down with the request."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from typing import Annotated, Any, NewType
+
+import anyio
+import pytest
+from dependency_lab import (
+    Database,
+    Session,
+    Settings,
+    get_db,
+    get_session,
+    make_async,
+    make_async_generator,
+    make_async_manager,
+    make_coroutine,
+    make_generator,
+    make_held,
+    make_manager,
+    make_plain,
+    never,
+    served,
+    twice,
+)
+from raw import call, cancel, request
+from server_lab import text_of
+
+from wirespeed import Context, Server
+from wirespeed.errors import ProtocolError
+from wirespeed.server.dependencies.provider import Depends
+
+WAYS: list[tuple[Any, dict[str, Any], str]] = [
+    (make_async, {}, "awaitable"),
+    (make_plain, {}, "plain False"),
+    (make_plain, {"inline": True}, "plain True"),
+    (make_coroutine, {}, "coroutine"),
+    (make_async_generator, {}, "async generator"),
+    (make_generator, {}, "generator False"),
+    (make_generator, {"inline": True}, "generator True"),
+    (make_async_manager, {}, "async manager"),
+    (make_manager, {}, "manager False"),
+    (make_manager, {"inline": True}, "manager True"),
+    (make_held, {}, "held"),
+    (Database, {}, "main"),
+]
+
+
+def tool_of(peer: Any, name: str) -> Any:
+    listed = peer.result(request("list", "tools/list"))["tools"]
+    (tool,) = [tool for tool in listed if tool["name"] == name]
+    return tool
+
+
+# -- what is injected -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scope", ["request", "connection", "server"])
+@pytest.mark.parametrize(("function", "options", "name"), WAYS)
+def test_every_way_to_provide_a_value(
+    connect: Any, server: Server, function: Any, options: dict[str, Any], name: str, scope: Any
+) -> None:
+    server.provide(scope=scope, **options)(function)
+
+    @server.tool
+    async def which(db: Database) -> str:
+        return db.name
+
+    peer = connect("2025-06-18")
+    with served(peer):
+        assert text_of(peer.result(call(1, "which"))) == name
+
+
+def test_what_is_injected_is_no_argument(connect: Any, server: Server) -> None:
+    server.provide(make_coroutine)
+
+    @server.tool
+    async def rows(table: str, db: Database, ctx: Context, /, *, limit: int = 3) -> str:
+        """Count rows.
+
+        Args:
+            table: Its name.
+            db: The database.
+        """
+        return f"{table} {limit} {db.name} {ctx.protocol_version}"
+
+    peer = connect("2025-06-18")
+    tool = tool_of(peer, "rows")
+    assert tool["description"] == "Count rows."
+    assert list(tool["inputSchema"]["properties"]) == ["table", "limit"]
+    assert tool["inputSchema"]["required"] == ["table"]
+    assert tool["inputSchema"]["properties"]["table"]["description"] == "Its name."
+    text = text_of(peer.result(call(1, "rows", {"table": "t"})))
+    assert text == "t 3 coroutine 2025-06-18"
+    text = text_of(peer.result(call(2, "rows", {"table": "t", "limit": 1})))
+    assert text == "t 1 coroutine 2025-06-18"
+
+
+def test_what_a_client_sends_never_takes_the_place(connect: Any, server: Server) -> None:
+    server.provide(make_coroutine)
+
+    @server.tool
+    async def which(db: Database) -> str:
+        return db.name
+
+    peer = connect("2025-06-18")
+    sent = {"db": {"name": "evil"}}
+    assert text_of(peer.result(call(1, "which", sent))) == "coroutine"
+
+
+def test_parameters_may_stand_in_any_order(connect: Any, server: Server) -> None:
+    server.provide(make_coroutine)
+    server.provide(Settings, inline=True)
+
+    @server.tool
+    async def first(
+        db: Database, a: int, ctx: Context, b: int, *, settings: Settings, c: int
+    ) -> str:
+        return f"{db.name} {a} {b} {c} {settings.debug} {ctx.request_id}"
+
+    @server.tool
+    async def last(a: int, *, c: int, ctx: Context, db: Database, b: int = 2) -> str:
+        return f"{db.name} {a} {b} {c} {ctx.request_id}"
+
+    peer = connect("2025-06-18")
+    given = {"a": 1, "b": 2, "c": 3}
+    assert text_of(peer.result(call(1, "first", given))) == "coroutine 1 2 3 True 1"
+    assert text_of(peer.result(call(2, "last", {"a": 1, "c": 3}))) == "coroutine 1 2 3 2"
+
+
+def test_every_kind_of_tool_can_take_something(connect: Any, server: Server) -> None:
+    server.provide(make_coroutine)
+    main = threading.get_ident()
+
+    @server.tool
+    def thread(db: Database) -> str:
+        return f"{db.name} {threading.get_ident() == main}"
+
+    @server.tool(inline=True)
+    def inline(db: Database) -> str:
+        return f"{db.name} {threading.get_ident() == main}"
+
+    @server.tool
+    def generator(n: int, db: Database) -> Iterator[str]:
+        for i in range(n):
+            yield f"{db.name} {i}"
+
+    @server.tool
+    async def async_generator(n: int, db: Database) -> AsyncIterator[str]:
+        for i in range(n):
+            yield f"{db.name} {i}"
+
+    @server.tool
+    def awaitable(db: Database) -> Awaitable[str]:
+        async def later() -> str:
+            return db.name
+
+        return later()
+
+    peer = connect("2025-11-25")
+    assert text_of(peer.result(call(1, "thread"))) == "coroutine False"
+    assert text_of(peer.result(call(2, "inline"))) == "coroutine True"
+    for id, name in ((3, "generator"), (4, "async_generator")):
+        structured = peer.result(call(id, name, {"n": 2}))["structuredContent"]
+        assert structured == {"result": ["coroutine 0", "coroutine 1"]}
+    assert text_of(peer.result(call(5, "awaitable"))) == "coroutine"
+
+
+def test_depends_needs_no_registration_and_gives_one_value(connect: Any, server: Server) -> None:
+    @server.tool
+    async def same(
+        session: Annotated[Session, Depends(get_session)],
+        db: Annotated[Database, "described", Depends(get_db)],
+    ) -> str:
+        return f"{session.db is db} {db.name}"
+
+    peer = connect("2025-06-18")
+    assert text_of(peer.result(call(7, "same"))) == "True for 7"
+    assert text_of(peer.result(call(8, "same"))) == "True for 8"
+
+
+def test_depends_of_a_registered_function_is_its_provider(connect: Any, server: Server) -> None:
+    server.provide(scope="connection")(make_coroutine)
+
+    @server.tool
+    async def same(
+        db: Database,
+        other: Annotated[Database, Depends(make_coroutine)],
+        own: Annotated[Database, Depends(make_coroutine, scope="request")],
+    ) -> str:
+        return f"{db is other} {db is own}"
+
+    peer = connect("2025-06-18")
+    assert text_of(peer.result(call(1, "same"))) == "True False"
+
+
+def test_types_are_found_through_annotated_none_and_new_types(connect: Any, server: Server) -> None:
+    Token = NewType("Token", str)
+
+    def token() -> Token:
+        return Token("secret")
+
+    token.__annotations__["return"] = Token
+    server.provide(inline=True)(token)
+    server.provide(make_coroutine)
+
+    async def look(
+        token: Token, db: Annotated[Database, "documented"], maybe: Database | None = None
+    ) -> str:
+        return f"{token} {db.name} {maybe is db}"
+
+    look.__annotations__["token"] = Token
+    server.tool(look)
+    peer = connect("2025-06-18")
+    assert tool_of(peer, "look")["inputSchema"]["properties"] == {}
+    assert text_of(peer.result(call(1, "look"))) == "secret coroutine True"
+
+
+def test_a_provider_may_take_the_server_and_have_defaults(connect: Any, server: Server) -> None:
+    @server.provide(scope="server")
+    async def database(server: Server, name: str = "default", *rest: Any) -> Database:
+        return Database(f"{server.name} {name}")
+
+    @server.tool
+    async def which(db: Database) -> str:
+        return db.name
+
+    peer = connect("2025-06-18")
+    with served(peer):
+        assert text_of(peer.result(call(1, "which"))) == "lab default"
+
+
+def test_provides_says_the_type_instead_of_the_annotation(connect: Any, server: Server) -> None:
+    class Derived(Database):
+        pass
+
+    @server.provide(provides=Database)
+    async def unannotated():  # type: ignore[no-untyped-def]
+        return Derived("derived")
+
+    @server.tool
+    async def which(db: Database) -> str:
+        return type(db).__name__
+
+    assert text_of(connect("2025-06-18").result(call(1, "which"))) == "Derived"
+
+
+# -- the scope of a request -----------------------------------------------------------------------
+
+
+def test_resources_of_a_request_end_behind_the_handler_in_reverse(
+    connect: Any, server: Server
+) -> None:
+    events: list[str] = []
+    tasks: set[Any] = set()
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
+
+    @server.provide
+    async def database() -> AsyncIterator[Database]:
+        tasks.add(asyncio.current_task())
+        variable.set("set")
+        async with anyio.create_task_group() as group:  # must end in the task where it began
+            events.append("db opened")
+            await asyncio.sleep(0)
+            yield Database()
+            await asyncio.sleep(0)
+            group.cancel_scope.cancel()
+        events.append("db closed")
+        tasks.add(asyncio.current_task())
+
+    @server.provide
+    def session(db: Database) -> Iterator[Session]:
+        events.append("session opened")
+        yield Session(db)
+        events.append(f"session closed, db {db.open}")
+
+    @server.tool
+    async def use(session: Session, db: Database) -> str:
+        tasks.add(asyncio.current_task())
+        events.append("handler")
+        return f"{session.db is db} {variable.get()}"
+
+    peer = connect("2025-06-18")
+    assert text_of(peer.result(call(1, "use"))) == "True set"
+    assert events == [
+        "db opened",
+        "session opened",
+        "handler",
+        "session closed, db True",
+        "db closed",
+    ]
+    assert len(tasks) == 1
+
+
+def test_a_failure_is_raised_at_the_yield_and_cannot_be_swallowed(
+    connect: Any, server: Server, caplog: Any
+) -> None:
+    seen: list[str] = []
+
+    @server.provide
+    async def database() -> AsyncIterator[Database]:
+        try:
+            yield Database()
+        except ValueError as exc:
+            seen.append(f"rolled back: {exc}")
+
+    @server.provide
+    def session(db: Database) -> Iterator[Session]:
+        try:
+            yield Session(db)
+        except ValueError as exc:
+            seen.append(f"swallowed: {exc}")
+
+    @server.tool
+    async def fail(session: Session) -> str:
+        raise ValueError("no such row")
+
+    peer = connect("2025-06-18")
+    result = peer.result(call(1, "fail"))
+    assert result["isError"] is True
+    assert text_of(result) == "no such row"
+    assert seen == ["swallowed: no such row", "rolled back: no such row"]
+    assert [r.message for r in caplog.records] == ["tool fail failed"]
+
+
+def test_a_teardown_that_fails_fails_the_request(connect: Any, server: Server, caplog: Any) -> None:
+    seen: list[str] = []
+
+    @server.provide
+    async def database() -> AsyncIterator[Database]:
+        try:
+            yield Database()
+        except OSError as exc:
+            seen.append(f"rolled back: {exc}")
+            raise
+
+    @server.provide
+    async def session(db: Database) -> AsyncIterator[Session]:
+        yield Session(db)
+        raise OSError("cannot commit")
+
+    @server.tool
+    async def use(session: Session) -> str:
+        return "done"
+
+    peer = connect("2025-06-18")
+    result = peer.result(call(1, "use"))
+    assert result["isError"] is True
+    assert text_of(result) == "cannot commit"
+    assert seen == ["rolled back: cannot commit"]
+    assert [r.message for r in caplog.records] == ["tool use failed"]
+
+
+def test_a_teardown_that_fails_behind_a_failure_is_logged(
+    connect: Any, server: Server, caplog: Any
+) -> None:
+    closed: list[bool] = []
+
+    @server.provide
+    async def database() -> AsyncIterator[Database]:
+        try:
+            yield Database()
+        finally:
+            closed.append(True)
+
+    @server.provide
+    async def session(db: Database) -> AsyncIterator[Session]:
+        try:
+            yield Session(db)
+        finally:
+            raise OSError("cannot close")
+
+    @server.tool
+    async def use(session: Session) -> str:
+        raise ValueError("the tool's own")
+
+    peer = connect("2025-06-18")
+    assert text_of(peer.result(call(1, "use"))) == "the tool's own"
+    assert closed == [True]
+    messages = [r.getMessage() for r in caplog.records]
+    assert len(messages) == 2
+    assert "the teardown of provider" in messages[0]
+    assert "session failed" in messages[0]
+    assert messages[1] == "tool use failed"
+
+
+def test_a_provider_that_fails_fails_the_request_and_closes_what_was_open(
+    connect: Any, server: Server
+) -> None:
+    closed: list[bool] = []
+
+    @server.provide
+    async def database() -> AsyncIterator[Database]:
+        try:
+            yield Database()
+        finally:
+            closed.append(True)
+
+    @server.provide
+    async def session(db: Database) -> Session:
+        raise ProtocolError(-31999, "not today", {"db": db.name})
+
+    @server.tool
+    async def use(session: Session) -> str:
+        raise AssertionError("never called")
+
+    peer = connect("2025-06-18")
+    assert peer.error(call(1, "use")) == (-31999, "not today")
+    assert closed == [True]
+
+
+@pytest.mark.parametrize("kind", ["handler", "provider"])
+def test_a_cancelled_request_tears_down(connect: Any, server: Server, kind: str) -> None:
+    events: list[str] = []
+    reached = asyncio.Event()
+
+    @server.provide
+    async def database() -> AsyncIterator[Database]:
+        try:
+            yield Database()
+        except asyncio.CancelledError:
+            events.append("cancelled")
+            raise
+        finally:
+            await asyncio.sleep(0)
+            events.append("closed")
+
+    @server.provide
+    async def session(db: Database) -> Session:
+        if kind == "provider":
+            reached.set()
+            await asyncio.Event().wait()
+        return Session(db)
+
+    @server.tool
+    async def wait(session: Session) -> str:
+        reached.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    peer = connect("2025-06-18")
+    peer.send(call(1, "wait"))
+    peer.wait_for(reached.is_set)
+    peer.send(cancel(1))
+    assert peer.fence() == []  # and no answer
+    peer.wait_for(lambda: len(events) == 2)
+    assert events == ["cancelled", "closed"]
+
+
+def test_a_timeout_includes_the_dependencies(connect: Any, server: Server, caplog: Any) -> None:
+    closed: list[bool] = []
+
+    @server.provide
+    async def database() -> AsyncIterator[Database]:
+        try:
+            await asyncio.Event().wait()
+            yield Database()
+        finally:
+            closed.append(True)
+
+    @server.tool(timeout=0.01)
+    async def use(db: Database) -> str:
+        return "never"
+
+    peer = connect("2025-06-18")
+    assert text_of(peer.result(call(1, "use"))) == "Tool use timed out after 0.01 s"
+    assert closed == [True]
+
+
+def test_what_a_thread_enters_after_the_cancellation_is_left(connect: Any, server: Server) -> None:
+    entered, go_on, left = threading.Event(), threading.Event(), threading.Event()
+
+    @server.provide
+    def database() -> Iterator[Database]:
+        entered.set()
+        assert go_on.wait(20)
+        yield Database()
+        left.set()
+
+    @server.tool
+    async def use(db: Database) -> str:
+        return "never"
+
+    peer = connect("2025-06-18")
+    peer.send(call(1, "use"))
+    peer.wait_for(entered.is_set)
+    peer.send(cancel(1))
+    assert peer.fence() == []
+    go_on.set()
+    assert left.wait(20)
+
+
+def test_a_generator_that_yields_twice_or_never_is_an_error(connect: Any, server: Server) -> None:
+    @server.tool
+    async def one(db: Annotated[Database, Depends(twice)]) -> str:
+        return "one"
+
+    @server.tool
+    async def two(db: Annotated[Database, Depends(never)]) -> str:
+        return "two"
+
+    peer = connect("2025-06-18")
+    assert text_of(peer.result(call(1, "one"))) == "generator didn't stop"
+    assert text_of(peer.result(call(2, "two"))) == "generator didn't yield"

@@ -1,0 +1,1036 @@
+"""Middleware around inbound requests: what it sees, what it may answer, and how it can end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from raw import META, call, cancel, initialize, modern, notification, request
+from server_lab import MODERN, text_of
+
+from wirespeed import Context, Server
+from wirespeed.errors import ProtocolError
+from wirespeed.limits import Limits
+from wirespeed.server.middleware.chain import InboundRequest, Reply
+from wirespeed.server.middleware.stack import ServerRequest
+
+pytestmark = pytest.mark.compiled
+
+INFO = META + "serverInfo"
+variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
+
+
+def tool_call(id: Any, tool: str, version: str, arguments: Any = None) -> dict[str, Any]:
+    if version == MODERN:
+        params = {"name": tool} if arguments is None else {"name": tool, "arguments": arguments}
+        return modern(id, "tools/call", params)
+    return call(id, tool, arguments)
+
+
+def joined(connect: Any, version: str) -> Any:
+    return connect(None if version == MODERN else version)
+
+
+@pytest.fixture
+def seen(server: Server) -> list[tuple[Any, ...]]:
+    """What a middleware that only looks has seen."""
+    seen: list[tuple[Any, ...]] = []
+
+    @server.tool
+    async def echo(text: str) -> str:
+        return text
+
+    @server.tool
+    async def fails() -> str:
+        raise ValueError("no luck")
+
+    @server.add_middleware
+    async def look(request: InboundRequest, call_next: Any) -> Any:
+        reply = await call_next(request)
+        seen.append((request.method, request.name, reply))
+        return reply
+
+    return seen
+
+
+# -- what it sees ---------------------------------------------------------------------------------
+
+
+def test_it_sees_the_request_undecoded_and_the_result_encoded(
+    connect: Any, server: Server, version: str
+) -> None:
+    @server.tool
+    async def echo(text: str) -> str:
+        return text
+
+    asked: list[Any] = []
+
+    @server.add_middleware
+    async def look(request: InboundRequest, call_next: Any) -> Any:
+        if request.method == "initialize":
+            assert request.protocol_version is None
+            return await call_next(request)
+        raw = request.params
+        assert raw is not None
+        asked.append(
+            (request.id, request.raw_id, request.method, request.name, bytes(raw), request.modern)
+        )
+        reply = await call_next(request)
+        asked.append(reply.data)
+        assert request.protocol_version == version
+        assert (request.client_info or {})["name"] == "raw"
+        assert request.client_capabilities == {}
+        assert request.principal is None
+        return reply
+
+    peer = joined(connect, version)
+    message = tool_call("a/b", "echo", version, {"text": "hi"})
+    result = peer.result(message)
+    assert text_of(result) == "hi"
+    assert asked[0][:4] == ("a/b", b'"a/b"', "tools/call", "echo")
+    assert json.loads(asked[0][4]) == message["params"]
+    assert asked[0][5] is (version == MODERN)
+    assert json.loads(asked[1]) == result
+    assert (INFO in result.get("_meta", {})) is (version == MODERN)
+
+
+def test_meta_is_decoded_when_it_is_looked_at(connect: Any, server: Server) -> None:
+    metas: list[Any] = []
+
+    @server.add_middleware
+    async def look(request: InboundRequest, call_next: Any) -> Any:
+        metas.append((request.meta, request.name))
+        return await call_next(request)
+
+    peer = connect("2025-06-18")
+    metas.clear()
+    peer.result(request(1, "ping", {}, trace="x"))
+    peer.result(request(2, "ping"))
+    assert metas == [({"trace": "x"}, None), ({}, None)]
+
+
+def test_each_connection_has_a_number_of_its_own(connect: Any, server: Server) -> None:
+    numbers: list[int] = []
+
+    @server.add_middleware
+    async def look(request: InboundRequest, call_next: Any) -> Any:
+        numbers.append(request.connection_id)
+        return await call_next(request)
+
+    for _ in range(2):
+        peer = connect("2025-06-18")
+        peer.result(request(1, "ping"))
+    assert len(numbers) == 4
+    assert numbers[0] == numbers[1] != numbers[2] == numbers[3]
+
+
+def test_the_first_added_is_outermost(connect: Any, server: Server, version: str) -> None:
+    order: list[str] = []
+
+    def named(name: str) -> Callable[..., Any]:
+        async def middleware(request: InboundRequest, call_next: Any) -> Any:
+            order.append(f"{name} in")
+            reply = await call_next(request)
+            order.append(f"{name} out")
+            return reply
+
+        return middleware
+
+    @server.tool(inline=True)
+    def work() -> str:
+        order.append("work")
+        return "done"
+
+    for name in ("a", "b", "c"):
+        server.add_middleware(named(name))
+    peer = joined(connect, version)
+    order.clear()
+    peer.result(tool_call(1, "work", version))
+    assert order == ["a in", "b in", "c in", "work", "c out", "b out", "a out"]
+
+
+def test_every_method_passes_whatever_comes_of_it(
+    connect: Any, server: Server, seen: list[Any]
+) -> None:
+    peer = connect("2025-06-18")
+    assert [method for method, *_ in seen] == ["initialize"]
+    peer.result(request(1, "ping"))
+    peer.result(request(2, "tools/list"))
+    peer.result(call(3, "echo", {"text": "x"}))
+    assert [entry[:2] for entry in seen[1:]] == [
+        ("ping", None),
+        ("tools/list", None),
+        ("tools/call", "echo"),
+    ]
+
+
+def test_a_tool_that_fails_is_a_reply_with_is_error(
+    connect: Any, server: Server, seen: list[Any], version: str
+) -> None:
+    peer = joined(connect, version)
+    assert peer.result(tool_call(1, "fails", version))["isError"] is True
+    assert seen[-1][2].is_error
+    peer.result(tool_call(2, "echo", version, {"text": '"isError":true'}))
+    assert not seen[-1][2].is_error
+
+
+def test_errors_are_raised_through_it(connect: Any, server: Server, version: str) -> None:
+    errors: list[tuple[int, Any]] = []
+
+    @server.add_middleware
+    async def look(request: InboundRequest, call_next: Any) -> Any:
+        try:
+            return await call_next(request)
+        except ProtocolError as exc:
+            errors.append((exc.code, exc.data))
+            raise
+
+    @server.tool
+    async def picky(a: int) -> str:
+        raise ProtocolError(-5, "no", {"a": a})
+
+    peer = joined(connect, version)
+    assert peer.error(tool_call(1, "nothing", version))[0] == -32602
+    assert peer.error(tool_call(2, "picky", version, {"a": 3})) == (-5, "no")
+    ask = modern if version == MODERN else request
+    assert peer.error(ask(3, "no/such"))[0] == -32601
+    assert errors == [(-32602, None), (-5, {"a": 3}), (-32601, None)]
+
+
+# -- answering ------------------------------------------------------------------------------------
+
+
+def test_it_answers_without_the_handler(connect: Any, server: Server, version: str) -> None:
+    ran: list[int] = []
+
+    @server.tool
+    async def work() -> str:
+        ran.append(1)
+        return "done"
+
+    @server.add_middleware
+    async def cached(request: InboundRequest, call_next: Any) -> Any:
+        if request.name == "work":
+            return Reply.result({"content": [{"type": "text", "text": "cached"}]})
+        return await call_next(request)
+
+    peer = joined(connect, version)
+    result = peer.result(tool_call(1, "work", version))
+    assert text_of(result) == "cached"
+    assert ran == []
+    if version == MODERN:
+        assert result["resultType"] == "complete"
+        assert result["_meta"][INFO]["name"] == "lab"
+    else:
+        assert result.keys() == {"content"}
+
+
+def test_it_refuses_with_an_error_of_its_own(connect: Any, server: Server, version: str) -> None:
+    @server.add_middleware
+    async def deny(request: InboundRequest, call_next: Any) -> Any:
+        if request.method == "tools/list":
+            raise ProtocolError(-7, "not today", {"why": "sunday"})
+        return await call_next(request)
+
+    peer = joined(connect, version)
+    answer = peer.ask((modern if version == MODERN else request)(1, "tools/list"))
+    assert answer["error"] == {"code": -7, "message": "not today", "data": {"why": "sunday"}}
+
+
+def test_it_replaces_the_result(connect: Any, server: Server, version: str) -> None:
+    @server.tool
+    async def secret() -> str:
+        return "password"
+
+    @server.add_middleware
+    async def redact(request: InboundRequest, call_next: Any) -> Any:
+        reply = await call_next(request)
+        if request.method != "tools/call":
+            return reply
+        return Reply.result(reply.data.replace(b"password", b"********") + b"\n ")
+
+    peer = joined(connect, version)
+    result = peer.result(tool_call(1, "secret", version))
+    assert text_of(result) == "********"
+    assert (INFO in result.get("_meta", {})) is (version == MODERN)
+
+
+def test_a_reply_must_be_a_json_object() -> None:
+    assert Reply.result(b'{"a":\n1}').data == b'{"a": 1}'
+    assert Reply.result(bytearray(b" {} ")).decode() == {}
+    assert repr(Reply.result({})) == "<Reply of 2 bytes>"
+    for bad in (b"[]", b"{", b"", b'{"a":1}{}', b"\xff"):
+        with pytest.raises(ValueError, match="JSON text of an object"):
+            Reply.result(bad)
+    for wrong in ([1], "text", 5):
+        with pytest.raises(TypeError, match="must be a JSON object"):
+            Reply.result(wrong)
+    with pytest.raises(TypeError):
+        Reply()
+    with pytest.raises(TypeError):
+        InboundRequest()
+
+
+def test_it_asks_the_handler_again(connect: Any, server: Server, version: str) -> None:
+    left = [ValueError("first"), ValueError("second")]
+
+    @server.tool
+    async def flaky() -> str:
+        await asyncio.sleep(0)
+        if left:
+            raise left.pop()
+        return "at last"
+
+    @server.add_middleware
+    async def retry(request: InboundRequest, call_next: Any) -> Any:
+        reply = await call_next(request)
+        while request.method == "tools/call" and reply.is_error:
+            reply = await call_next(request)
+        return reply
+
+    peer = joined(connect, version)
+    assert text_of(peer.result(tool_call(1, "flaky", version))) == "at last"
+
+
+def test_a_second_call_while_the_first_runs_is_refused(
+    connect: Any, server: Server, caplog: Any
+) -> None:
+    @server.tool
+    async def slow() -> str:
+        await asyncio.sleep(0)
+        return "x"
+
+    @server.add_middleware
+    async def twice(request: InboundRequest, call_next: Any) -> Any:
+        if request.method != "tools/call":
+            return await call_next(request)
+        first, second = await asyncio.gather(
+            call_next(request), call_next(request), return_exceptions=True
+        )
+        assert isinstance(second, RuntimeError)
+        return first
+
+    peer = connect("2025-06-18")
+    assert text_of(peer.result(call(1, "slow"))) == "x"
+
+
+# -- the context ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["coroutine", "inline", "thread"])
+def test_the_handler_runs_in_the_context_and_the_task_of_the_chain(
+    connect: Any, server: Server, how: str
+) -> None:
+    tasks: list[Any] = []
+
+    async def coroutine() -> str:
+        await asyncio.sleep(0)
+        tasks.append(asyncio.current_task())
+        return variable.get()
+
+    def plain() -> str:
+        return variable.get()
+
+    if how == "coroutine":
+        server.add_tool(coroutine, name="work")
+    else:
+        server.add_tool(plain, name="work", inline=how == "inline")
+
+    @server.add_middleware
+    async def outer(request: InboundRequest, call_next: Any) -> Any:
+        variable.set("outer")
+        tasks.append(asyncio.current_task())
+        return await call_next(request)
+
+    @server.add_middleware
+    async def inner(request: InboundRequest, call_next: Any) -> Any:
+        variable.set(f"{variable.get()}+{request.id}")
+        return await call_next(request)
+
+    peer = connect("2025-06-18")
+    del tasks[:]
+    assert text_of(peer.result(call(1, "work"))) == "outer+1"
+    assert len({id(task) for task in tasks}) == 1
+    del tasks[:]
+    assert text_of(peer.result(call(2, "work"))) == "outer+2"
+    assert variable.get() == "unset"
+
+
+def test_other_features_see_it_too(connect: Any, server: Server) -> None:
+    @server.prompt
+    async def hello() -> str:
+        await asyncio.sleep(0)
+        return variable.get()
+
+    @server.resource("config://app")
+    def config() -> str:
+        return variable.get()
+
+    @server.add_middleware
+    async def outer(request: InboundRequest, call_next: Any) -> Any:
+        variable.set(f"{request.method} {request.name}")
+        return await call_next(request)
+
+    peer = connect("2025-06-18")
+    got = peer.result(request(1, "prompts/get", {"name": "hello"}))
+    assert got["messages"][0]["content"]["text"] == "prompts/get hello"
+    got = peer.result(request(2, "resources/read", {"uri": "config://app"}))
+    assert got["contents"][0]["text"] == "resources/read config://app"
+
+
+# -- failures -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", ["before", "after", "at once"])
+def test_its_own_failure_is_logged_and_says_nothing(
+    connect: Any, server: Server, version: str, caplog: Any, when: str
+) -> None:
+    async def broken(request: InboundRequest, call_next: Any) -> Any:
+        if request.method != "tools/list":
+            return await call_next(request)
+        if when == "after":
+            await call_next(request)
+        raise ValueError("secret")
+
+    def at_once(request: InboundRequest, call_next: Any) -> Any:
+        if request.method == "tools/list":
+            raise ValueError("secret")
+        return call_next(request)
+
+    server.add_middleware(at_once if when == "at once" else broken)
+    peer = joined(connect, version)
+    ask = modern if version == MODERN else request
+    assert peer.error(ask(1, "tools/list")) == (-32603, "Internal error")
+    assert "secret" in caplog.text
+    assert "middleware failed at a tools/list" in caplog.text
+    peer.fence()
+
+
+@pytest.mark.parametrize("value", [None, b"{}", {}, 7])
+def test_anything_but_a_reply_is_a_failure(
+    connect: Any, server: Server, caplog: Any, value: Any
+) -> None:
+    @server.add_middleware
+    async def wrong(request: InboundRequest, call_next: Any) -> Any:
+        reply = await call_next(request)
+        return value if request.method == "tools/list" else reply
+
+    peer = connect("2025-06-18")
+    assert peer.error(request(1, "tools/list")) == (-32603, "Internal error")
+    assert "must return a Reply" in caplog.text
+
+
+def test_another_request_is_not_passed_on(connect: Any, server: Server, caplog: Any) -> None:
+    kept: list[InboundRequest] = []
+
+    @server.add_middleware
+    async def mixed(request: InboundRequest, call_next: Any) -> Any:
+        kept.append(request)
+        return await call_next(kept[0])
+
+    peer = connect("2025-06-18")
+    assert peer.error(request(1, "ping")) == (-32603, "Internal error")
+    assert "takes the request that the middleware was given" in caplog.text
+
+
+def test_a_middleware_must_be_callable(server: Server) -> None:
+    for add in (server.add_middleware, server.add_ask_middleware):
+        with pytest.raises(TypeError, match="must be callable, not str"):
+            add("mw")  # type: ignore[arg-type]
+
+
+def test_a_handler_whose_own_await_is_cancelled_failed(connect: Any, server: Server) -> None:
+    @server.tool
+    async def odd() -> str:
+        await asyncio.sleep(0)
+        raise asyncio.CancelledError
+
+    @server.add_middleware
+    async def look(request: InboundRequest, call_next: Any) -> Any:
+        reply = await call_next(request)
+        await asyncio.sleep(0)
+        return reply
+
+    peer = connect("2025-06-18")
+    assert "was cancelled" in text_of(peer.result(call(1, "odd")))
+
+
+# -- cancellation, timeouts, shutdown -------------------------------------------------------------
+
+
+class Slow:
+    """A tool that waits for ever, inside a middleware; both note how they ended."""
+
+    def __init__(self, server: Server, *, timeout: float | None = None) -> None:
+        self.notes: list[str] = []
+        self.started = asyncio.Event()
+        self.go = asyncio.Event()
+        server.add_tool(self.wait, timeout=timeout)
+        server.add_middleware(self.around)
+
+    async def wait(self, ctx: Context) -> str:
+        self.started.set()
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.notes.append(f"tool cancelled {ctx.cancelled}")
+            raise
+        return "done"
+
+    async def around(self, request: InboundRequest, call_next: Any) -> Any:
+        try:
+            reply = await call_next(request)
+        except asyncio.CancelledError:
+            self.notes.append("middleware cancelled")
+            raise
+        if request.method == "tools/call":
+            await asyncio.sleep(0)
+            self.notes.append("middleware done")
+        return reply
+
+
+def test_a_cancellation_reaches_both_and_nothing_is_answered(
+    connect: Any, server: Server, version: str
+) -> None:
+    slow = Slow(server)
+    peer = joined(connect, version)
+    peer.send(tool_call(1, "wait", version))
+    peer.wait_for(slow.started.is_set)
+    peer.send(cancel(1))
+    assert peer.fence() == []
+    assert slow.notes == ["tool cancelled True", "middleware cancelled"]
+    assert peer.connection.session.counters["requests_in_flight"] == 0
+    assert peer.connection.session.n_cancelled == 0
+    assert peer.connection.running == set()
+
+
+def test_who_swallows_the_cancellation_answers_nothing(connect: Any, server: Server) -> None:
+    started = asyncio.Event()
+
+    @server.tool
+    async def wait() -> str:
+        started.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    @server.add_middleware
+    async def stubborn(request: InboundRequest, call_next: Any) -> Any:
+        try:
+            return await call_next(request)
+        except asyncio.CancelledError:
+            return Reply.result({"content": []})
+
+    peer = connect("2025-06-18")
+    peer.send(call(1, "wait"))
+    peer.wait_for(started.is_set)
+    peer.send(cancel(1))
+    assert peer.fence() == []
+    peer.send(call(2, "wait"))
+    started.clear()
+    peer.wait_for(started.is_set)
+
+
+def test_a_cancellation_while_only_the_middleware_waits(connect: Any, server: Server) -> None:
+    waits, ended = asyncio.Event(), asyncio.Event()
+
+    @server.add_middleware
+    async def gate(request: InboundRequest, call_next: Any) -> Any:
+        if request.method == "tools/list":
+            waits.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+        return await call_next(request)
+
+    peer = connect("2025-06-18")
+    peer.send(request(1, "tools/list"))
+    peer.wait_for(waits.is_set)
+    peer.send(cancel(1))
+    peer.wait_for(ended.is_set)
+    assert peer.fence() == []
+
+
+def test_the_tools_timeout_is_a_reply(connect: Any, server: Server, version: str) -> None:
+    slow = Slow(server, timeout=0.01)
+    peer = joined(connect, version)
+    result = peer.result(tool_call(1, "wait", version))
+    assert result["isError"] is True
+    assert "timed out" in text_of(result)
+    assert slow.notes == ["tool cancelled False", "middleware done"]
+
+
+def test_a_timeout_of_the_middleware_around_the_handler(connect: Any, server: Server) -> None:
+    slow = Slow(server)
+
+    @server.add_middleware
+    async def limited(request: InboundRequest, call_next: Any) -> Any:
+        try:
+            async with asyncio.timeout(0.01):
+                return await call_next(request)
+        except TimeoutError:
+            raise ProtocolError(-9, "too slow") from None
+
+    peer = connect("2025-06-18")
+    assert peer.error(call(1, "wait")) == (-9, "too slow")
+    assert slow.notes == ["tool cancelled False"]
+    slow.go.set()
+    assert text_of(peer.result(call(2, "wait"))) == "done"
+
+
+def test_call_next_in_a_task_of_its_own(connect: Any, server: Server) -> None:
+    slow = Slow(server, timeout=0.01)
+
+    @server.add_middleware
+    async def apart(request: InboundRequest, call_next: Any) -> Any:
+        return await asyncio.ensure_future(call_next(request))
+
+    peer = connect("2025-06-18")
+    assert "timed out" in text_of(peer.result(call(1, "wait")))
+    assert slow.notes == ["tool cancelled False", "middleware done"]
+
+
+def test_a_client_that_goes_ends_the_chain(connect: Any, server: Server) -> None:
+    slow = Slow(server)
+    peer = connect("2025-06-18")
+    peer.send(call(1, "wait"))
+    peer.wait_for(slow.started.is_set)
+    peer.connection.abort()
+    peer.wait_for(lambda: len(slow.notes) == 2)
+    assert slow.notes == ["tool cancelled True", "middleware cancelled"]
+
+
+def test_a_shutdown_waits_for_the_chain(connect: Any, server: Server) -> None:
+    slow = Slow(server)
+    peer = connect("2025-06-18")
+    peer.send(call(1, "wait"))
+    peer.wait_for(slow.started.is_set)
+    peer.connection.drain()
+    slow.go.set()
+    assert text_of(peer.recv()["result"]) == "done"
+    peer.wait_for(peer.connection.closed.done)
+
+
+def test_a_shutdown_whose_grace_is_over_answers_for_the_chain(
+    connect: Any, server: Server, caplog: Any
+) -> None:
+    slow = Slow(server)
+    server.shutdown_grace = 0.01
+    peer = connect("2025-06-18")
+    peer.send(call(1, "wait"))
+    peer.wait_for(slow.started.is_set)
+    peer.connection.drain()
+    assert peer.recv()["error"]["message"] == "The server is shutting down"
+    assert slow.notes[-1] == "middleware cancelled"
+
+
+def test_requests_in_the_chain_count_against_the_limit(connect: Any) -> None:
+    server = Server("lab", limits=Limits(max_in_flight=2))
+    inside, go = [], asyncio.Event()
+
+    @server.add_middleware
+    async def gate(request: InboundRequest, call_next: Any) -> Any:
+        if request.method == "tools/list":
+            inside.append(request.id)
+            await go.wait()
+        return await call_next(request)
+
+    peer = connect("2025-06-18", to=server)
+    peer.send(*(request(i, "tools/list") for i in range(5)))
+    peer.wait_for(lambda: len(inside) == 2)
+    assert peer.fence() == []
+    assert inside == [0, 1]
+    go.set()
+    peer.answers(*range(5))
+
+
+# -- what is answered elsewhere -------------------------------------------------------------------
+
+
+def listen(id: Any) -> dict[str, Any]:
+    return modern(id, "subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+
+
+def test_a_subscription_stays_open_behind_it(connect: Any, server: Server) -> None:
+    replies: list[Any] = []
+
+    @server.add_middleware
+    async def look(request: InboundRequest, call_next: Any) -> Any:
+        reply = await call_next(request)
+        replies.append(reply)
+        return reply
+
+    server.add_tool(lambda: "x", name="one")
+    peer = connect()
+    assert peer.ask(listen("s"))["method"] == "notifications/subscriptions/acknowledged"
+    assert replies == [None]
+    server.add_tool(lambda: "x", name="two")
+    assert peer.recv()["method"] == "notifications/tools/list_changed"
+    peer.send(cancel("s"))
+    assert peer.fence() == []
+    assert peer.connection.listens == {}
+    assert peer.connection.session.n_cancelled == 0
+
+
+def test_what_is_said_behind_an_open_subscription_is_only_logged(
+    connect: Any, server: Server, caplog: Any
+) -> None:
+    @server.add_middleware
+    async def late(request: InboundRequest, call_next: Any) -> Any:
+        reply = await call_next(request)
+        await asyncio.sleep(0)
+        return Reply.result({}) if reply is None else reply
+
+    server.add_tool(lambda: "x", name="one")
+    peer = connect()
+    peer.ask(listen("s"))
+    assert peer.fence() == []
+    assert "failed behind an open subscription" in caplog.text
+    server.add_tool(lambda: "x", name="two")
+    assert peer.recv()["method"] == "notifications/tools/list_changed"
+
+
+def test_a_refused_subscription_is_an_error_as_any(connect: Any, server: Server) -> None:
+    codes: list[int] = []
+
+    @server.add_middleware
+    async def look(request: InboundRequest, call_next: Any) -> Any:
+        try:
+            return await call_next(request)
+        except ProtocolError as exc:
+            codes.append(exc.code)
+            raise
+
+    peer = connect()
+    assert peer.error(modern(1, "subscriptions/listen", {"notifications": 5}))[0] == -32602
+    assert codes == [-32602]
+
+
+def test_progress_and_logs_of_the_handler_come_before_its_answer(
+    connect: Any, server: Server, seen: list[Any]
+) -> None:
+    @server.tool
+    async def chatty(ctx: Context) -> str:
+        await ctx.progress(1, 2)
+        await ctx.info("half")
+        return "done"
+
+    peer = connect("2025-06-18")
+    peer.send(call(1, "chatty", {}, progressToken="t"))
+    methods = [message.get("method") for message in peer.until(1)]
+    assert methods == ["notifications/progress", "notifications/message", None]
+
+
+def test_a_batch_is_answered_as_one(connect: Any, server: Server, seen: list[Any]) -> None:
+    peer = connect("2025-03-26")
+    peer.send(
+        json.dumps([call(1, "echo", {"text": "a"}), call(2, "fails"), notification("x/y")]).encode()
+        + b"\n"
+    )
+    answers = {answer["id"]: answer["result"] for answer in peer.recv()}
+    assert text_of(answers[1]) == "a"
+    assert answers[2]["isError"] is True
+
+
+def test_it_is_for_connections_made_after_it_was_added(
+    connect: Any, server: Server, caplog: Any
+) -> None:
+    before = connect("2025-06-18")
+    names: list[str] = []
+
+    @server.add_middleware
+    async def look(request: InboundRequest, call_next: Any) -> Any:
+        names.append(request.method)
+        return await call_next(request)
+
+    before.result(request(1, "ping"))
+    assert names == []
+    connect("2025-06-18")
+    assert names == ["initialize"]
+    assert not [r for r in caplog.records if r.levelno >= logging.ERROR]
+
+
+# -- what goes on behind the answer, or before it -------------------------------------------------
+
+
+def test_questions_to_a_modern_client_are_a_reply(connect: Any, server: Server) -> None:
+    replies: list[Any] = []
+
+    @server.tool
+    async def ask_first(ctx: Context) -> str:
+        answer = await ctx.elicit("Sure?", None)
+        return answer.action
+
+    @server.add_middleware
+    async def look(request: InboundRequest, call_next: Any) -> Any:
+        reply = await call_next(request)
+        await asyncio.sleep(0)
+        replies.append(reply.decode()["resultType"])
+        return reply
+
+    peer = connect()
+    can = {META + "clientCapabilities": {"elicitation": {"form": {}}}}
+    first = peer.result(modern(1, "tools/call", {"name": "ask_first"}, **can))
+    assert first["resultType"] == "input_required"
+    (key,) = first["inputRequests"]
+    params = {
+        "name": "ask_first",
+        "requestState": first["requestState"],
+        "inputResponses": {key: {"action": "decline"}},
+    }
+    assert text_of(peer.result(modern(2, "tools/call", params, **can))) == "decline"
+    assert replies == ["input_required", "complete"]
+    assert peer.connection.running == set()
+
+
+def asked_client(connect: Any) -> Any:
+    """A legacy client that elicits."""
+    peer = connect()
+    hello = initialize("i", "2025-06-18")
+    hello["params"]["capabilities"] = {"elicitation": {}}
+    peer.ask(hello)
+    peer.send(notification("notifications/initialized"))
+    return peer
+
+
+def test_questions_to_a_legacy_client_pass_middleware_of_their_own(
+    connect: Any, server: Server
+) -> None:
+    seen: list[Any] = []
+
+    @server.tool
+    async def ask_first(ctx: Context) -> str:
+        answer = await ctx.elicit("Sure?", None)
+        return answer.action
+
+    @server.add_ask_middleware
+    async def outer(question: ServerRequest, call_next: Any) -> bytes:
+        seen.append((question.method, json.loads(question.params or b"{}")["message"]))
+        assert question.connection_id == peer.connection.serial
+        question.params = (question.params or b"").replace(b"Sure?", b"Really?")
+        return await call_next(question)
+
+    @server.add_ask_middleware
+    async def inner(question: ServerRequest, call_next: Any) -> bytes:
+        if b"Really" not in (question.params or b""):
+            raise AssertionError(question.params)
+        answer = await call_next(question)
+        seen.append(json.loads(answer))
+        return b'{"action":"cancel"}'
+
+    peer = asked_client(connect)
+    asked = peer.ask(call(1, "ask_first"))
+    assert asked["params"]["message"] == "Really?"
+    answer = peer.ask({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "decline"}})
+    assert text_of(answer["result"]) == "cancel"
+    assert seen == [("elicitation/create", "Sure?"), {"action": "decline"}]
+
+
+def test_middleware_answers_a_question_in_the_clients_stead(connect: Any, server: Server) -> None:
+    @server.tool
+    async def ask_first(ctx: Context) -> str:
+        return (await ctx.elicit("Sure?", None)).action
+
+    answers: list[Any] = [b'{"action":"accept"}', {"action": "accept"}]
+
+    @server.add_ask_middleware
+    async def always(question: ServerRequest, call_next: Any) -> bytes:
+        answer: bytes = answers.pop(0)
+        return answer
+
+    peer = asked_client(connect)
+    assert text_of(peer.result(call(1, "ask_first"))) == "accept"
+    assert "must return bytes, not dict" in text_of(peer.result(call(2, "ask_first")))
+
+
+@pytest.mark.parametrize("value", ["done", "late"])
+def test_a_call_that_becomes_a_task_is_a_reply_and_goes_on(
+    connect: Any, server: Server, value: str
+) -> None:
+    replies: list[Any] = []
+    gate = asyncio.Event()
+    server.use_tasks()
+
+    @server.tool(task="optional")
+    async def work() -> str:
+        if value == "late":
+            await gate.wait()
+        return f"{value} {variable.get()}"
+
+    @server.add_middleware
+    async def look(request: InboundRequest, call_next: Any) -> Any:
+        variable.set("set")
+        reply = await call_next(request)
+        replies.append((request.method, reply.decode()))
+        return reply
+
+    peer = connect("2025-11-25")
+    message = call(1, "work")
+    message["params"]["task"] = {}
+    peer.send(message)
+    task = peer.until(1)[-1]["result"]["task"]
+    assert replies[-1] == ("tools/call", {"task": task})
+    gate.set()
+    peer.send(request(2, "tasks/result", {"taskId": task["taskId"]}))
+    assert text_of(peer.until(2)[-1]["result"]) == f"{value} set"
+    assert peer.connection.running == set()
+
+
+def test_the_name_of_a_request_follows_from_its_method(connect: Any, server: Server) -> None:
+    """Whatever other members it has: a guard must see what the handler will."""
+    seen: list[Any] = []
+    server.add_resource("secret://x", "hidden")
+
+    @server.tool
+    async def quiet() -> str:
+        return ""
+
+    @server.add_middleware
+    async def look(request: InboundRequest, call_next: Any) -> Any:
+        seen.append(request.name)
+        return await call_next(request)
+
+    peer = connect()
+    peer.result(modern(1, "resources/read", {"name": "nothing", "uri": "secret://x"}))
+    peer.result(modern(2, "tools/call", {"name": "quiet", "uri": "secret://x"}))
+    assert seen == ["secret://x", "quiet"]
+
+
+def test_a_call_behind_middleware_is_nothing_of_the_one_before(
+    connect: Any, server: Server
+) -> None:
+    wait = True
+
+    @server.add_middleware
+    async def through(request: InboundRequest, call_next: Any) -> Any:
+        return await call_next(request)
+
+    @server.tool(timeout=0.02)
+    async def slow() -> str:
+        if wait:
+            await asyncio.sleep(60)
+        raise ValueError("own words")
+
+    peer = connect()
+    assert "timed out" in text_of(peer.result(tool_call(1, "slow", MODERN)))
+    wait = False
+    for id in (2, 3):
+        assert text_of(peer.result(tool_call(id, "slow", MODERN))) == "own words"
+
+
+def test_a_handler_that_cancels_its_own_task_is_answered_as_without(
+    connect: Any, server: Server, version: str, caplog: Any
+) -> None:
+    """It cancels the chain, too, which runs in the same task."""
+    seen: list[str] = []
+
+    @server.tool
+    async def quit() -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+        return "never"
+
+    server.add_tool(lambda: "still", name="next")
+    alone = joined(connect, version).result(tool_call(1, "quit", version))
+
+    @server.add_middleware
+    async def look(request: InboundRequest, call_next: Any) -> Any:
+        try:
+            return await call_next(request)
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+
+    peer = joined(connect, version)
+    assert peer.result(tool_call(1, "quit", version)) == alone
+    assert alone["isError"] is True
+    assert text_of(alone) == "Tool quit was cancelled"
+    assert seen == ["cancelled"]
+    assert caplog.records == []
+    assert text_of(peer.result(tool_call(2, "next", version))) == "still"
+
+
+def test_who_catches_such_an_end_answers_itself(connect: Any, server: Server) -> None:
+    @server.tool
+    async def quit() -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+        return "never"
+
+    @server.add_middleware
+    async def catch(request: InboundRequest, call_next: Any) -> Any:
+        try:
+            return await call_next(request)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            assert task is not None
+            task.uncancel()
+            return Reply.result({"content": [{"type": "text", "text": "caught"}]})
+
+    assert text_of(connect("2025-06-18").result(call(1, "quit"))) == "caught"
+
+
+def test_a_middleware_that_is_cancelled_by_itself_failed(
+    connect: Any, server: Server, caplog: Any
+) -> None:
+    """Not by its handler, whose answer is not sent for it."""
+
+    @server.add_middleware
+    async def odd(request: InboundRequest, call_next: Any) -> Any:
+        await call_next(request)
+        raise asyncio.CancelledError
+
+    server.add_tool(lambda: "x", name="quick")
+    assert connect().error(tool_call(1, "quick", MODERN)) == (-32603, "Internal error")
+    assert "middleware failed" in caplog.text
+
+
+def test_a_cancellation_in_the_tick_in_which_the_handler_ends(
+    connect: Any, server: Server, caplog: Any
+) -> None:
+    """Of a call that may become a task, which runs in a task of its own."""
+    seen: list[type] = []
+    running: list[Any] = []
+    go = asyncio.Event()
+
+    @server.tool(task="optional", task_after=60)
+    async def later(ctx: Context) -> str:
+        running.append(ctx)
+        await go.wait()
+        return "done"
+
+    @server.add_middleware
+    async def look(request: InboundRequest, call_next: Any) -> Any:
+        try:
+            return await call_next(request)
+        except BaseException as exc:
+            seen.append(type(exc))
+            raise
+
+    peer = connect()
+    extension = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+    capabilities = {META + "clientCapabilities": extension}
+    peer.send(modern(1, "tools/call", {"name": "later"}, **capabilities))
+    peer.wait_for(lambda: running)
+    (passage,) = peer.connection.running
+
+    async def end() -> None:
+        """The handler has ended, and who waits for that has not gone on yet."""
+        go.set()
+        while not running[0].cancelled:
+            await asyncio.sleep(0)
+        passage.cancel()
+
+    peer.run(end())
+    peer.wait_for(lambda: seen)
+    assert seen == [asyncio.CancelledError]
+    assert "AttributeError" not in caplog.text

@@ -1,0 +1,477 @@
+"""Addresses that are listened at, and options that do not go together."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from child_lab import Run
+from raw import call, encode, initialize, strict
+from rich.pretty import pretty_repr
+from serve_lab import Bare, descriptors, exchange, lab_server, serving, upgrade
+
+import wirespeed
+from wirespeed import ListenOptions, Refusal, Server
+from wirespeed.errors import TransportError
+from wirespeed.transport.address import parse
+from wirespeed.transport.net import bind
+from wirespeed.transport.net.serve import plan
+from wirespeed.transport.options import Headers, UpgradeRequest
+
+
+def resolved(name: str, *addresses: str) -> Any:
+    """What the system would say of a name."""
+    return [
+        (socket.AF_INET6 if ":" in a else socket.AF_INET, socket.SOCK_STREAM, 6, "", place(a))
+        for a in addresses
+    ]
+
+
+def place(address: str) -> tuple[Any, ...]:
+    return (address, 0, 0, 0) if ":" in address else (address, 0)
+
+
+# -- ports -----------------------------------------------------------------------------------------
+
+
+def test_a_name_is_listened_at_with_all_its_addresses_and_one_port(run: Run) -> None:
+    found = resolved("both", "127.0.0.1", "127.0.0.2", "127.0.0.1")
+    with bind.listen(parse("ws://both:0/mcp"), found, ListenOptions()) as listening:
+        names = [sock.getsockname() for sock in listening.sockets]
+        assert [host for host, _ in names] == ["127.0.0.1", "127.0.0.2"]
+        assert {port for _, port in names} == {listening.address.port} != {0}
+        assert str(listening.address) == f"ws://both:{listening.address.port}/mcp"
+        assert listening.local
+
+
+def test_ipv6_beside_ipv4() -> None:
+    if not socket.has_ipv6 or not os.path.exists("/proc/net/if_inet6"):
+        found = resolved("both", "127.0.0.1")
+    else:
+        found = resolved("both", "::1", "127.0.0.1")
+    with bind.listen(parse("tcp://localhost:0"), found, ListenOptions()) as listening:
+        for sock in listening.sockets:
+            with socket.create_connection(sock.getsockname()[:2], timeout=10):
+                pass
+
+
+def test_an_address_that_this_machine_does_not_have() -> None:
+    with pytest.raises(TransportError, match=r"cannot listen at tcp://192\.0\.2\.1:0: cannot ass"):
+        bind.listen(parse("tcp://192.0.2.1:0"), resolved("x", "192.0.2.1"), ListenOptions())
+
+
+def test_a_name_that_nobody_knows(run: Run) -> None:
+    with pytest.raises(TransportError, match=r"cannot listen at ws://nobody\.invalid:0/: "):
+        run(wirespeed.serve("ws://nobody.invalid:0", Server("x")))
+
+
+def test_a_port_that_is_taken(run: Run) -> None:
+    async def main() -> None:
+        async with serving(lab_server()) as taken:
+            before = descriptors()
+            with pytest.raises(TransportError) as caught:
+                await lab_server().serve(taken.url)
+            assert str(caught.value) == (
+                f"cannot listen at {taken.url}: address already in use; "
+                "choose another port, or 0 for any that is free"
+            )
+            assert descriptors() <= before
+
+    run(main())
+
+
+def test_local_or_not() -> None:
+    for host, local in (("127.0.0.1", True), ("0.0.0.0", False)):
+        address = parse(f"ws://{host}:0")
+        with bind.listen(address, bind.resolve(address), ListenOptions()) as listening:
+            assert listening.local == local
+
+
+def test_beyond_this_machine_every_host_is_good_but_no_page_is(run: Run) -> None:
+    """Any name may be made to point here (DNS rebinding): a page's own name says nothing."""
+
+    async def main() -> None:
+        async with serving(lab_server(), "ws://0.0.0.0:0/mcp") as place:
+            await (await Bare.connect(place.port, Host="api.example")).close()
+            for fields in (
+                {"Host": "evil.example", "Origin": "http://evil.example"},
+                {"Origin": "http://localhost"},
+            ):
+                assert (await exchange(place.port, upgrade(**fields))).status == 403
+            own = {"Host": "127.0.0.1:1", "Origin": "http://127.0.0.1:1"}
+            await (await Bare.connect(place.port, **own)).close()
+
+    run(main())
+
+
+def test_no_descriptors_left(run: Run, monkeypatch: Any, caplog: Any) -> None:
+    """Accepting pauses, is not tried again and again meanwhile, and goes on by itself."""
+    monkeypatch.setattr("wirespeed.transport.net.listener.ACCEPT_PAUSE", 0.05)
+
+    class Full:
+        """A listening socket of a process that has no descriptor left."""
+
+        def __init__(self, sock: socket.socket) -> None:
+            self.sock = sock
+            self.tries = 0
+
+        def accept(self) -> Any:
+            self.tries += 1
+            if self.tries <= 2:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            return self.sock.accept()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.sock, name)
+
+    async def main() -> None:
+        async with serving(lab_server()) as place:
+            (sock,) = place.listener.listening.sockets
+            full = Full(sock)
+            place.listener._stop_accepting()
+            place.listener.listening.sockets[:] = [full]  # type: ignore[list-item]
+            place.listener.start()
+            peer = await Bare.connect(place.port)
+            assert 3 <= full.tries <= 4
+            await peer.close()
+
+    run(main())
+    lines = [r.message for r in caplog.records if "no connections are accepted" in r.message]
+    assert len(lines) == 2
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+async def talk(path: Path) -> Any:
+    reader, writer = await asyncio.open_unix_connection(path)
+    writer.write(encode(initialize(0)))
+    answer = strict((await reader.readline()).rstrip(b"\n"))
+    writer.close()
+    await writer.wait_closed()
+    return answer
+
+
+def test_a_sockets_file(run: Run, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def main() -> None:
+        async with serving(lab_server(), "unix:tools.sock") as place:
+            path = tmp_path / "tools.sock"
+            assert place.url == f"unix:{path}"
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+            monkeypatch.chdir("/")
+            assert (await talk(path))["id"] == 0
+        assert not path.exists()
+
+    run(main())
+
+
+def test_mode_of_a_sockets_file(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        path = tmp_path / "s"
+        async with serving(lab_server(), f"unix:{path}", socket_mode=0o660):
+            assert stat.S_IMODE(path.stat().st_mode) == 0o660
+
+    run(main())
+
+
+def test_a_file_that_a_dead_server_left_is_taken_over(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+        dead.listen()
+    assert path.exists()
+
+    async def main() -> None:
+        async with serving(lab_server(), f"unix:{path}"):
+            assert (await talk(path))["id"] == 0
+
+    run(main())
+
+
+def test_a_live_server_is_not_pushed_aside(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "s"
+
+    async def main() -> None:
+        async with serving(lab_server(), f"unix:{path}"):
+            with pytest.raises(TransportError, match="another server does"):
+                await lab_server().serve(f"unix:{path}")
+            assert (await talk(path))["id"] == 0
+
+    run(main())
+
+
+def test_a_file_that_is_no_socket_is_left_alone(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    path.write_text("precious")
+    with pytest.raises(TransportError, match="the file there is not a socket"):
+        run(lab_server().serve(f"unix:{path}"))
+    assert path.read_text() == "precious"
+
+
+def test_somebody_elses_file_is_not_removed(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "s"
+
+    async def main() -> None:
+        async with serving(lab_server(), f"unix:{path}"):
+            path.unlink()
+            path.write_text("another's")
+        assert path.read_text() == "another's"
+
+    run(main())
+
+
+def test_a_folder_that_is_not_there(run: Run, tmp_path: Path) -> None:
+    with pytest.raises(TransportError, match="no such file or directory"):
+        run(lab_server().serve(f"unix:{tmp_path}/no/s"))
+    with pytest.raises(TransportError, match="too long"):
+        run(lab_server().serve(f"unix:{tmp_path}/{'x' * 200}"))
+
+
+# -- options ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "words"),
+    [
+        ("wss://h:1", {}, "needs ssl"),
+        ("ws://h:1", {"ssl": object()}, "for wss:// only"),
+        ("ws://h:1?q=1", {}, "no query"),
+        ("tcp://h:1", {"token": "x"}, "token is for ws://"),
+        ("unix:/x", {"authenticate": print}, "authenticate is for ws://"),
+        ("unix:/x", {"origins": ["x"]}, "origins is for ws://"),
+        ("unix:/x", {"hosts": ["x"]}, "hosts is for ws://"),
+        ("unix:/x", {"reuse_port": True}, "reuse_port"),
+        ("ws://h:1", {"token": "x", "authenticate": print}, "not both"),
+        ("ws://h:1", {"token": ""}, "a token is"),
+        ("ws://h:1", {"token": "a b"}, "a token is"),
+        ("ws://h:1", {"token": []}, "a token is"),
+        ("ws://h:1", {"max_connections": 0}, "max_connections"),
+        ("ws://h:1", {"open_timeout": 0}, "open_timeout"),
+        ("ws://h:1", {"ping_timeout": float("inf")}, "ping_timeout"),
+        ("ws://h:1", {"headers": {"Upgrade": "x"}}, "Upgrade"),
+        ("ws://h:1", {"headers": {"Sec-WebSocket-Accept": "x"}}, "Sec-WebSocket-Accept"),
+        ("ws://h:1", {"headers": {"X": "s3cret\r\nY: z"}}, "has a line break"),
+        ("ws://h:1", {"headers": {"X Y": "z"}}, "a bad name"),
+        ("http://h", {}, "use ws://"),
+    ],
+)
+def test_what_does_not_go_together(url: str, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        plan(url, Server("x"), None, options)
+    assert words in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("options", [{"origins": "x"}, {"hosts": "x"}, {"no_such": 1}])
+def test_wrong_types(options: dict[str, Any]) -> None:
+    with pytest.raises(TypeError):
+        plan("ws://h:1", Server("x"), None, options)
+
+
+@pytest.mark.parametrize(
+    ("url", "services", "words"),
+    [
+        ("ws://h:1", {}, "nothing to serve"),
+        ("ws://h:1/mcp", {"/a": Server("a")}, "not in the URL"),
+        ("ws://h:1", {"a": Server("a")}, "begins with a slash"),
+        ("ws://h:1", {"/a?b": Server("a")}, "begins with a slash"),
+        ("ws://h:1", {"/a#b": Server("a")}, "nor fragment"),
+        ("ws://h:1", {"/a b": Server("a")}, "nor spaces"),
+        ("ws://h:1", {"/é": Server("a"), "/%C3%A9": Server("b")}, "the same"),
+        ("tcp://h:1", {"/a": Server("a"), "/b": Server("b")}, "one server"),
+    ],
+)
+def test_paths_that_cannot_be(url: str, services: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        plan(url, services, None, {})
+
+
+def test_options_and_their_fields_together() -> None:
+    options = ListenOptions(token="a", max_connections=5)
+    _, _, chosen = plan("ws://h:1", Server("x"), options, {"max_connections": 6})
+    assert (chosen.token, chosen.max_connections) == ("a", 6)
+
+
+def test_stdio_has_no_options(run: Run) -> None:
+    with pytest.raises(ValueError, match="workers"):
+        Server("x").run(workers=2)
+    with pytest.raises(ValueError, match="token"):
+        run(Server("x").serve(token="t"))
+
+
+def test_what_is_shown_holds_no_secret() -> None:
+    options = ListenOptions(token="s3cret", headers={"X": "s3cret"}, max_connections=3)
+    assert repr(options) == "ListenOptions(token=…, headers=…, max_connections=3)"
+    headers = Headers([("Authorization", "s3cret"), ("X", "1"), ("x", "2")])
+    assert headers["X"] == headers["x"] == "1, 2"
+    assert "Authorization".lower() in headers
+    request = UpgradeRequest("/p", "q=s3cret", headers, "peer", "s3cret")
+    assert "s3cret" not in repr(request) + repr(headers)
+    shown = [pretty_repr(one) for one in (options, headers, request, parse("ws://h/p?s3cret"))]
+    assert not any("s3cret" in one for one in shown), shown
+    assert "max_connections=3" in shown[0]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "headers"),
+    [(200, "ok", {}), (399, "x", {}), (600, "x", {}), (403, "a\nb", {}), (403, "x", {"A": "\n"})],
+)
+def test_refusals_that_cannot_be_said(status: int, reason: str, headers: Any) -> None:
+    with pytest.raises(ValueError):
+        Refusal(status, reason, headers)
+
+
+# -- the whole, as people call it ------------------------------------------------------------------
+
+PROGRAM = """
+import asyncio, sys
+from wirespeed import Server
+
+server = Server("program", shutdown_grace=20)
+
+@server.tool
+async def wait() -> str:
+    print("waiting", flush=True)
+    await asyncio.sleep(0.3)
+    return "done"
+
+@server.tool
+async def hang() -> str:
+    print("hanging", flush=True)
+    await asyncio.sleep(100)
+    return "never"
+
+@server.tool
+async def leave() -> str:
+    sys.exit(7)
+
+server.run(sys.argv[1], on_listening=lambda urls: print(*urls, flush=True))
+print("ended", flush=True)
+"""
+
+
+async def program(url: str) -> tuple[asyncio.subprocess.Process, int]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PROGRAM, url, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    line = (await process.stdout.readline()).decode().strip()
+    return process, parse(line).port
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_drains(number: int, run: Run) -> None:
+    async def main() -> None:
+        process, port = await program("ws://127.0.0.1:0/mcp")
+        assert process.stdout is not None
+        peer = await Bare.connect(port)
+        await peer.handshake()
+        peer.send(call(1, "wait"))
+        assert await process.stdout.readline() == b"waiting\n"
+        process.send_signal(number)
+        assert (await peer.message())["result"]["content"][0]["text"] == "done"
+        assert (await peer.close_code())[0] == 1001
+        await peer.close()
+        assert await process.stdout.read() == b"ended\n"
+        assert await process.wait() == 0
+
+    run(main())
+
+
+def test_the_second_signal_ends_at_once(run: Run) -> None:
+    async def main() -> None:
+        process, port = await program("ws://127.0.0.1:0/mcp")
+        assert process.stdout is not None
+        peer = await Bare.connect(port)
+        await peer.handshake()
+        peer.send(call(1, "hang"))
+        assert await process.stdout.readline() == b"hanging\n"
+        process.send_signal(signal.SIGTERM)
+        while True:  # until it has stopped to listen
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except ConnectionError:  # refused, or reset when it waited to be accepted
+                break
+            writer.close()
+            await asyncio.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        assert await peer.at_end()
+        await peer.close()
+        assert await process.wait() == 0
+
+    run(main())
+
+
+def test_a_tool_that_ends_the_process_is_answered(run: Run) -> None:
+    async def main() -> None:
+        process, port = await program("ws://127.0.0.1:0/mcp")
+        peer = await Bare.connect(port)
+        await peer.handshake()
+        peer.send(call(1, "leave"))
+        assert (await peer.message())["result"]["isError"] is True
+        await peer.close()
+        assert await process.wait() == 7
+
+    run(main())
+
+
+# -- what people are told --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "why"),
+    [
+        ("ws://0.0.0.0:0", {}, "no token is asked for"),
+        ("tcp://0.0.0.0:0", {}, "tcp: has no tokens"),
+        ("ws://0.0.0.0:0", {"token": "t"}, None),
+        ("ws://0.0.0.0:0", {"authenticate": lambda request: True}, None),
+        ("ws://127.0.0.1:0", {}, None),
+        ("tcp://localhost:0", {}, None),
+    ],
+)
+def test_who_can_reach_a_server_without_a_token(
+    url: str, options: dict[str, Any], why: str | None, run: Run, caplog: Any
+) -> None:
+    async def main() -> None:
+        listens = asyncio.get_running_loop().create_future()
+        serving = lab_server().serve(url, on_listening=listens.set_result, **options)
+        task = asyncio.create_task(serving)
+        (found,) = await listens
+        task.cancel()
+        await asyncio.wait([task])
+        said = [r.getMessage() for r in caplog.records if "may call the tools" in r.getMessage()]
+        expected = [f"every client that reaches {found} may call the tools: {why}"]
+        assert said == (expected if why else [])
+
+    run(main())
+
+
+def test_run_says_where_it_listens() -> None:
+    """On a terminal on stderr, else in the log."""
+    code = (
+        "import logging, os, signal, threading, wirespeed\n"
+        "logging.basicConfig(level='INFO', format='log: %(message)s')\n"
+        "threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM)).start()\n"
+        "wirespeed.Server('x').run('ws://127.0.0.1:0/mcp')\n"
+    )
+    words = r"listening at ws://127\.0\.0\.1:[1-9]\d*/mcp; Ctrl-C ends it"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert re.search(f"^log: {words}$", done.stderr, re.MULTILINE)
+    ours, theirs = os.openpty()
+    subprocess.run([sys.executable, "-c", code], stderr=theirs, check=True)
+    os.close(theirs)
+    said = os.read(ours, 4096).decode()
+    os.close(ours)
+    assert re.search(f"^wirespeed: {words}\r$", said, re.MULTILINE)
