@@ -66,30 +66,30 @@ class LimitExceeded(LocalError):
 
 
 class Declined(LocalError):
-    """Nobody on this side wanted to answer what the server asked for, so the call ended there.
+    """A handler of this client declined to answer the server, and the call ended.
 
-    A client's handler raises it to say so: an elicitation is answered with "decline" then, sampling
-    with error -1 (to a legacy server) or not at all (2026-07-28 has no answer for that).
+    A handler may raise it. Then an elicitation is answered with "decline", and sampling with error
+    -1 (to a legacy server) or not at all (2026-07-28 has no answer for that).
     """
 
 
 class HandlerFailed(LocalError):
-    """A client's handler (``on_elicit``, ``on_sample``, ``roots``) failed, so the call ended there.
+    """A client's handler (``on_elicit``, ``on_sample``, ``roots``) failed, and the call ended.
 
-    ``__cause__`` is what it raised, or what is wrong with its answer. The server is told nothing of
-    it.
+    ``__cause__`` is the handler's exception, or the error of its answer. The server gets no
+    details.
     """
 
 
 class InputNeeded(LocalError):
-    """A server wants input before it goes on with a call (2026-07-28 basic/patterns/mrtr), and the
-    client does not give it by itself: all its ``max_rounds`` are used up, or there is no handler.
+    """A server asks for input (2026-07-28 basic/patterns/mrtr), and the client has no handler for
+    it, or has driven ``max_rounds`` rounds.
 
-    ``requests`` has what it asks for, by its keys: `ElicitParams`, `SampleParams`, or
-    `ListRootsParams`; ``state`` is the server's own note, or None. `Client.resume` goes on.
+    ``requests`` has the questions by their keys: `ElicitParams`, `SampleParams`, or
+    `ListRootsParams`. ``state`` is the server's request state, or None. `Client.resume` continues.
 
-    ``task`` is the `ToolTask` that asks, where the call has become one, otherwise None. It waits
-    until it is answered or its time is over, so a call that is not to go on wants its ``cancel()``.
+    ``task`` is the `ToolTask` that asks, if the call became one, otherwise None. The task waits for
+    the answers until its time to live is over: ``cancel()`` it if you do not continue.
     """
 
     def __init__(

@@ -99,9 +99,9 @@ class Handlers(Rounds):
         return answering.roots
 
     async def add_root(self, root: Root | str | os.PathLike[str]) -> bool:
-        """Add a root: a path, a ``file://`` URI or a `Root`, which replaces a root with the same
-        URI. A legacy server is told that the list changed; a modern server sees it when it asks.
-        False: the same root was in the list.
+        """Add a root: a path, a ``file://`` URI or a `Root`. It replaces a root with the same URI.
+        A legacy server is told that the list changed; a modern server sees it when it asks. False:
+        the same root was in the list.
 
         TypeError, ValueError: not a root, or the client's roots are a function.
         """

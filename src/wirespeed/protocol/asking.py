@@ -1,12 +1,11 @@
-"""What a server may ask its client: elicitation, sampling, roots; typed, for both sides.
+"""Requests of a server to its client, typed for both sides: elicitation, sampling, roots.
 
-The same parameters and results travel in two ways. Up to 2025-11-25 they are requests of the
-server's own; in 2026-07-28 they are the values of ``inputRequests`` and ``inputResponses``
-(basic/patterns/mrtr), which carry no ``jsonrpc``, no ``id`` and no ``resultType``.
+The parameters and results are sent in two forms. Up to 2025-11-25 they are requests of the server
+and their results. In 2026-07-28 they are the values of ``inputRequests`` and ``inputResponses``
+(basic/patterns/mrtr), without ``jsonrpc``, ``id`` and ``resultType``.
 
-What of it a revision has, and what a client must have declared, is in
-`wirespeed.protocol.asking_rules`. Sources: client/elicitation, client/sampling, client/roots of
-each revision.
+`wirespeed.protocol.asking_rules` has the differences between revisions and the capabilities that a
+client must declare. Sources: client/elicitation, client/sampling, client/roots of each revision.
 """
 
 from __future__ import annotations
@@ -58,10 +57,10 @@ class ElicitRequestParams(msgspec.Struct, omit_defaults=True, rename="camel"):
     """elicitation/create (client/elicitation of 2025-06-18 and later).
 
     Attributes:
-        message: What to show to the user.
+        message: The text to show to the user.
         mode: "form", also when absent; "url" from 2025-11-25 on.
         requested_schema: Form: a flat JSON Schema object (`wirespeed.schema.forms`).
-        url: Url mode: where the user is to go.
+        url: Url mode: the link to open.
         elicitation_id: Url mode of 2025-11-25 only.
         task: 2025-11-25 only: the client may run it as a task.
     """
@@ -76,7 +75,7 @@ class ElicitRequestParams(msgspec.Struct, omit_defaults=True, rename="camel"):
 
 
 class ElicitResult(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """What the user did. ``content`` only comes with an accepted form."""
+    """What the user did. Only an accepted form has ``content``."""
 
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, Any] | None = None
@@ -89,7 +88,7 @@ class ElicitResult(msgspec.Struct, omit_defaults=True, rename="camel"):
 class ToolUseContent(
     msgspec.Struct, tag_field="type", tag="tool_use", omit_defaults=True, rename="camel"
 ):
-    """The model wants a tool to be called (2025-11-25)."""
+    """The model calls a tool (2025-11-25)."""
 
     id: str
     name: str
@@ -110,11 +109,11 @@ class ToolResultContent(
 
 
 SamplingBlock = Text | Image | Audio | ToolUseContent | ToolResultContent
-"""What a message of sampling is made of; tool blocks from 2025-11-25 on."""
+"""A content block of a sampling message; tool blocks from 2025-11-25 on."""
 
 
 class SamplingMessage(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """One message. ``content`` is one block; from 2025-11-25 on it may be a list of them."""
+    """One message. ``content`` is one block, from 2025-11-25 on also a list of blocks."""
 
     role: Literal["user", "assistant"]
     content: SamplingBlock | list[SamplingBlock]
@@ -122,13 +121,13 @@ class SamplingMessage(msgspec.Struct, omit_defaults=True, rename="camel"):
 
 
 class ModelHint(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """A part of the name of a model that would suit."""
+    """A part of the name of a suitable model."""
 
     name: str | None = None
 
 
 class ModelPreferences(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """Which model to take, if there is a choice: hints in order, priorities from 0 to 1."""
+    """Which model to prefer: hints in order, priorities from 0 to 1."""
 
     hints: list[ModelHint] | None = None
     cost_priority: float | None = None
@@ -146,8 +145,8 @@ class SampleParams(msgspec.Struct, omit_defaults=True, rename="camel"):
     """sampling/createMessage (client/sampling of each revision).
 
     Attributes:
-        messages: The conversation; `messages_fault` says whether it is sound.
-        max_tokens: The client must respect it.
+        messages: The conversation; `messages_fault` checks it.
+        max_tokens: The limit, which the client must respect.
         system_prompt: The client may change or omit it.
         include_context: The last two values are deprecated and need ``sampling.context``.
         tools: `Tool` objects as in tools/list; needs ``sampling.tools`` (2025-11-25).
@@ -194,8 +193,8 @@ class ListRootsParams(msgspec.Struct, omit_defaults=True):
 
 
 class Root(msgspec.Struct, omit_defaults=True):
-    """A directory or file that the client considers relevant: a ``file://`` URI, and perhaps a
-    name for people. A hint, not an access control (client/roots)."""
+    """A directory or file that the client considers relevant: a ``file://`` URI, and optionally a
+    name for people. It is a hint, not an access control (client/roots)."""
 
     uri: str
     name: str | None = None
@@ -218,4 +217,4 @@ PARAMS: dict[str, type[ElicitRequestParams | SampleParams | ListRootsParams]] = 
     CREATE_MESSAGE: SampleParams,
     LIST_ROOTS: ListRootsParams,
 }
-"""Parameters by method. roots/list may come without any."""
+"""Parameters by method. roots/list may have none."""

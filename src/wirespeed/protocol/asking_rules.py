@@ -43,19 +43,19 @@ __all__ = [
 
 
 class AskingRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What one revision lets a server ask.
+    """The requests to clients of one revision.
 
     Attributes:
         version: The revision.
-        methods: The methods there are.
-        modes: ``elicitation`` of the capabilities names its modes (``{}`` means form alone), and
-            there is url mode.
-        elicitation_id: Url mode carries an ``elicitationId``, and a request may be refused until
-            its user was there (error -32042).
-        tools: Sampling has tools, tool blocks and lists of blocks; ``sampling`` of the
-            capabilities names ``tools`` and ``context``.
+        methods: The methods of the revision.
+        modes: The capability ``elicitation`` has modes (``{}`` means form only), and url mode
+            exists.
+        elicitation_id: Url mode has an ``elicitationId``, and a request may be refused until its
+            user has opened the link (error -32042).
+        tools: Sampling has tools, tool blocks and lists of blocks; the capability ``sampling``
+            has ``tools`` and ``context``.
         rich_forms: Forms have titled options (``oneOf``), multiple choices and defaults of every
-            type; before, ``enumNames``, single choices and defaults of booleans.
+            type; otherwise ``enumNames``, single choices and defaults of booleans.
     """
 
     version: str
@@ -94,11 +94,11 @@ _TOP = {ELICIT: "elicitation", CREATE_MESSAGE: "sampling", LIST_ROOTS: "roots"}
 def missing_capability(
     method: str, params: Params | None, capabilities: Mapping[str, Any], version: str
 ) -> dict[str, Any] | None:
-    """What a client would have to declare, beyond *capabilities*, to be asked this.
+    """The capability that a request needs beyond *capabilities*.
 
-    None: nothing, it may be asked. Otherwise an object of ClientCapabilities, fit for
-    ``data.requiredCapabilities`` of error -32021, such as ``{"elicitation": {"url": {}}}``. What
-    the revision does not have counts as not declared.
+    None: the client declared everything. Otherwise an object of ClientCapabilities for
+    ``data.requiredCapabilities`` of error -32021, such as ``{"elicitation": {"url": {}}}``. A
+    request that the revision lacks counts as not declared.
     """
     rules, top = RULES[version], _TOP[method]
     declared = capabilities.get(top) if method in rules.methods else None
@@ -107,7 +107,7 @@ def missing_capability(
         if params.mode == "url":
             part = "url"
         elif rules.modes and isinstance(declared, Mapping) and "url" in declared:
-            part = "form"  # without either, form alone is meant
+            part = "form"  # a client without modes means form
     elif isinstance(params, SampleParams) and _uses_tools(params):
         part = "tools"
     if not isinstance(declared, Mapping):
@@ -130,11 +130,11 @@ def _uses_tools(params: SampleParams) -> bool:
     )
 
 
-# -- what is sound ---------------------------------------------------------------------------------
+# -- valid params ---------------------------------------------------------------------------------
 
 
 def elicit_fault(params: ElicitRequestParams) -> str | None:
-    """What is missing in *params* for their mode; None if nothing (answer -32602 to a fault)."""
+    """What is missing in *params* for their mode, or None. A fault is answered with -32602."""
     if params.mode == "url":
         return None if params.url else "an elicitation in url mode needs a url"
     schema = params.requested_schema
@@ -146,11 +146,11 @@ def elicit_fault(params: ElicitRequestParams) -> str | None:
 
 
 def messages_fault(messages: Sequence[SamplingMessage]) -> str | None:
-    """What breaks the rules about tool blocks; None if nothing does.
+    """What breaks the rules about tool blocks, or None.
 
     client/sampling of 2025-11-25, "Message Content Constraints": a user message with tool results
-    holds nothing else, and every tool use is matched by a result in the next message. The side
-    that is asked answers a fault with -32602; the side that asks does not send it.
+    has no other content, and every tool use has a result in the next message. A client answers a
+    fault with -32602; a server does not send it.
     """
     open_uses: Counter[str] = Counter()
     for message in messages:
@@ -166,13 +166,13 @@ def messages_fault(messages: Sequence[SamplingMessage]) -> str | None:
     return "Tool result missing in request" if open_uses else None
 
 
-# -- what a revision has ---------------------------------------------------------------------------
+# -- forms of revisions ----------------------------------------------------------------------------
 
 
 def fit_content(
     content: SamplingBlock | list[SamplingBlock], version: str
 ) -> SamplingBlock | list[SamplingBlock]:
-    """The content of a message as a revision has it: see `fit_block`."""
+    """The content of a message in the form of a revision: see `fit_block`."""
     if isinstance(content, list):
         return [_fit(block, version) for block in content]
     return _fit(content, version)
@@ -189,6 +189,6 @@ def _fit(block: SamplingBlock, version: str) -> SamplingBlock:
 
 
 def fit_message(message: SamplingMessage, version: str) -> SamplingMessage:
-    """A message as a revision has it."""
+    """A message in the form of a revision."""
     content = fit_content(message.content, version)
     return fit_struct(msgspec.structs.replace(message, content=content), version)

@@ -1,4 +1,4 @@
-"""What a client may declare of itself, by revision: one row a revision.
+"""The capabilities that a client may declare, by revision.
 
 Sources: `ClientCapabilities` of the revisions' schemas; client/elicitation, client/sampling and
 client/roots of each.
@@ -38,17 +38,17 @@ CAPABILITIES: dict[str, dict[str, Members]] = {
         "extensions": None,
     },
 }
-"""The capabilities that there are, and their members."""
+"""The capabilities and their members."""
 
 ANSWERED = frozenset({"roots", "sampling", "elicitation"})
-"""Those that need a handler which answers the server."""
+"""The capabilities that need a handler."""
 
-# What a capability without members stands for: a client that has not got that does not declare it.
+# The member that a capability without members means. A client without it does not declare it.
 _MEANT = {"elicitation": "form"}
 
 
 def declared(full: Mapping[str, Any], version: str) -> dict[str, Any]:
-    """What of *full*, the capabilities as the newest revisions write them, *version* has.
+    """The part of *full*, capabilities in the form of the newest revision, that *version* has.
 
     >>> full = {"elicitation": {"form": {}, "url": {}}, "extensions": {"com.example/x": {}}}
     >>> declared(full, "2025-06-18")

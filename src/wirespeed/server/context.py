@@ -64,31 +64,30 @@ _READY = _Ready()
 
 
 class Context:
-    """The request a tool works on. A parameter annotated with this class gets it::
+    """The request that a handler works on. A parameter annotated with this class receives it::
 
         @server.tool
         async def crawl(url: str, ctx: Context) -> int:
             await ctx.progress(0, total=3)
 
-    `progress` and `log` queue at once and may be called from a worker thread too; what they return
-    may be awaited, and then waits while the client is slow to read. After the tool has ended they
-    do nothing.
+    `progress` and `log` queue a message at once, and may be called in a worker thread. Await the
+    returned value to wait while the client is slow to read. After the end of the handler they do
+    nothing.
 
     **Asking the client.** `elicit`, `elicit_url`, `sample` and `roots` ask the client's user, its
-    model, or itself, in the way of the client's era. In 2026-07-28 a server sends no requests: the
-    request of the tool is answered with the questions, the handler is cancelled (its ``finally``
-    blocks run), and when the client comes back with the answers **the handler runs again from its
-    start**, and gets at once what it asked before. So:
+    model, or the client itself. In 2026-07-28 a server sends no requests: it answers the client's
+    request with the questions and cancels the handler (its ``finally`` blocks run). The client
+    repeats the request with the answers, and **the handler runs again from its start**. It gets the
+    answers to its earlier questions at once. Therefore:
 
-    * What stands before a question is done once more in each round: let it be harmless to repeat,
-      and do what must happen once (pay, write, send) after the last question.
-    * Questions should be the same when they are asked again: one whose text has changed meanwhile
-      is asked anew. Questions asked side by side, with `asyncio.gather`, go in one round.
-    * The client may never come back. What came so far is kept by the client itself,
-      sealed (`wirespeed.server.asking.request_state`), for ``Server(state_ttl=…)`` seconds.
+    * Code before a question runs once more in each round. Make it harmless to repeat, and do what
+      must happen once (pay, write, send) after the last question.
+    * Ask the same questions again: a question whose text has changed is asked again. Concurrent
+      questions (`asyncio.gather`) go in one round.
+    * The client may never come back. It keeps the earlier answers itself, sealed
+      (`wirespeed.server.asking.request_state`), for ``Server(state_ttl=…)`` seconds.
 
-    The same handler serves both eras. For another way to write it see
-    `wirespeed.server.InputRequired`.
+    The same handler serves both eras. `wirespeed.server.InputRequired` is another way to write it.
     """
 
     __slots__ = (
@@ -113,13 +112,13 @@ class Context:
         if call.revision.modern:
             level = message.text("params._meta.io.modelcontextprotocol/logLevel")
             self._log_from: int | None = None if level is None else LOG_LEVELS.index(level)
-            # for `meta`, and for what a question is bound to
+            # for `meta`, and for the binding of request states
             params = message.params
             self._params: Lease | bytes | None = params
             if params is not None and len(params) <= _SMALL:
                 self._params = params.copy()
             if call.input is not None:
-                self._asking()  # what was brought of an earlier round is checked before all else
+                self._asking()  # checks requestState before the handler runs
         else:
             self._log_from = None
             meta = message.lease("params._meta")
@@ -295,26 +294,26 @@ class Context:
             if answer.accepted:
                 book(answer.content.row)
 
-        Never ask for passwords, keys or the like this way: see `elicit_url`.
+        Never ask for passwords or keys in a form: use `elicit_url`.
 
         Args:
-            message: What to show.
-            form: A class with flat fields, or one type (`wirespeed.schema.forms` has the rules);
-                None only asks for consent.
-            timeout: Seconds to wait for a client of a legacy era; None waits for ever.
+            message: The text to show.
+            form: A class with flat fields, or a single type (see `wirespeed.schema.forms`). None
+                only asks for consent.
+            timeout: Seconds to wait for a client of a legacy era; None for no limit.
             on_progress: A plain function that is called on the event loop when a client of a legacy
-                era tells how far it is: with the progress, which rises, the total or None, and a
-                message or None. `progress` is one: ``on_progress=ctx.progress`` passes it on. Not
-                called for a handler that works on a task.
+                era reports progress: with the progress, which rises, the total or None, and a
+                message or None. ``on_progress=ctx.progress`` passes it on to the caller. Not called
+                for a handler that works on a task.
 
         Raises:
-            MissingCapability: The client cannot be asked this; nothing was sent.
+            MissingCapability: The client did not declare this; nothing was sent.
             SignatureError: The class is not a form.
             InvalidResponse: The answer does not fit.
             RemoteError: The client answered with an error.
             CallTimeout, ConnectionClosed: There is no answer.
-            LocalError: The handler has ended; a task that it started cannot ask for it.
-            LimitExceeded: As many questions as ``Limits.max_outstanding`` are under way.
+            LocalError: The handler has ended, and a task that it started asks.
+            LimitExceeded: ``Limits.max_outstanding`` questions have no answer yet.
         """
         from wirespeed.server.asking.questions import ElicitRequest
 
@@ -331,14 +330,14 @@ class Context:
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> Elicited[None]:
-        """Ask the user to open a link (client/elicitation, "URL Mode"; 2025-11-25 on), for what
-        must not pass through the client: credentials, payments.
+        """Ask the user to open a link (client/elicitation, "URL Mode"; 2025-11-25 on), for data
+        that must not pass through the client: credentials, payments.
 
-        "accept" means that the user agrees to open it, not that anything happened there. The link
-        may not hold secrets, nor give access by itself; whoever opens it must be shown to be the
-        user that was asked. ``elicitation_id``, random by default, goes with it in 2025-11-25; give
-        one of your own to tell the client with `elicitation_complete` that it is done. ``timeout``,
-        ``on_progress`` and errors as of `elicit`.
+        "accept" means that the user agreed to open the link, not that anything was done there. The
+        link must not contain secrets or grant access; the page must verify that its visitor is the
+        user that was asked. ``elicitation_id`` is sent in 2025-11-25, and random by default. With
+        an id of your own, `elicitation_complete` can report that the user has finished.
+        ``timeout``, ``on_progress`` and errors as of `elicit`.
         """
         from wirespeed.server.asking.questions import ElicitRequest
 
@@ -347,22 +346,21 @@ class Context:
         return answer
 
     def links_required(self, *links: ElicitRequest) -> ProtocolError:
-        """What to raise instead of asking a client of 2025-11-25, which shows the links to its user
-        and then may send the request again (client/elicitation, "URL Elicitation Required Error":
-        -32042)::
+        """The error that makes a client of 2025-11-25 show links to its user and then repeat the
+        request (client/elicitation, "URL Elicitation Required Error": -32042)::
 
             raise ctx.links_required(ElicitRequest("Sign in", url="https://…"))
 
-        Only that revision has it: for others, and for clients without url mode, what is given is a
-        `MissingCapability`. `elicit_url` works with every client that has links at all.
+        For clients of other revisions, and for clients without url mode, it returns a
+        `MissingCapability`. `elicit_url` works with every client that has url mode.
         """
         from wirespeed.server.asking.questions import links_required
 
         return links_required(links, self.client_capabilities, self.protocol_version)
 
     def elicitation_complete(self, elicitation_id: str) -> _Ready | Future[None]:
-        """Tell a client of 2025-11-25 that what a link was for is done (client/elicitation,
-        "Completion Notifications"). Also after the tool has ended; for other revisions it does
+        """Tell a client of 2025-11-25 that the user has finished with a link (client/elicitation,
+        "Completion Notifications"), also after the end of the handler. In other revisions this does
         nothing."""
         if "notifications/elicitation/complete" not in self._call.revision.server_notifications:
             return _READY
@@ -384,13 +382,13 @@ class Context:
         on_progress: OnProgress | None = None,
         **options: Unpack[SampleOptions],
     ) -> Sampled:
-        """Ask the client's model (client/sampling; deprecated in 2026-07-28, but there)::
+        """Ask the client's model (client/sampling; deprecated in 2026-07-28)::
 
             answer = await ctx.sample("What is the capital of France?", max_tokens=100)
             return answer.text
 
         Args:
-            messages: The conversation: `SamplingMessage`; a string is a message of the user.
+            messages: The conversation: `SamplingMessage`, or strings for messages of the user.
             max_tokens: The most tokens that the model may return.
             timeout: Seconds to wait, as of `elicit`.
             on_progress: Called with the progress, as of `elicit`.
@@ -407,9 +405,9 @@ class Context:
         * ``include_context``: Deprecated; left out for clients that do not declare it.
 
         Raises:
-            ValueError: Tool results do not match tool uses, or stand beside other content.
+            ValueError: Tool results do not match tool uses, or are mixed with other content.
             MissingCapability, InvalidResponse, RemoteError, CallTimeout, ConnectionClosed: As of
-                `elicit`. A user who refuses is a RemoteError with code -1.
+                `elicit`. RemoteError with code -1: the user refused.
         """
         from wirespeed.server.asking.questions import SampleRequest
 
@@ -419,26 +417,24 @@ class Context:
 
     async def roots(self, *, timeout: float | None = None) -> list[Root]:
         """Ask for the directories and files that the client considers relevant (client/roots;
-        deprecated in 2026-07-28, but there): hints, not an access control. Errors as of `elicit`.
-        """
-        from wirespeed.server.asking.questions import RootsRequest
+        deprecated in 2026-07-28). They are hints, not an access control. Errors as of `elicit`."""
+        from wirespeed.server.questions import RootsRequest
 
         answer: list[Root] = await self._ask(RootsRequest(), timeout)
         return answer
 
     async def ping(self, *, timeout: float | None = None) -> None:
-        """Wait until the client answers that it is there (basic/utilities/ping of the legacy
-        revisions). In 2026-07-28, where a server sends no requests, nothing happens. Errors as of
-        `elicit`."""
+        """Wait until the client answers a ping (basic/utilities/ping of the legacy revisions). Does
+        nothing in 2026-07-28, where a server sends no requests. Errors as of `elicit`."""
         self._check_thread()
         if "ping" in self._call.revision.server_requests:
             await self._call.connection.ask("ping", None, timeout=timeout)
 
     @property
     def input_responses(self) -> Mapping[str, Any]:
-        """Answers to what this handler asked with `InputRequired` in the last round, by its keys:
-        `Elicited` (the content a dict: see `Elicited.as_form`), `Sampled`, or a list of `Root`.
-        Empty in the first round; later an answer may be missing."""
+        """The answers to the `InputRequired` of the last round, by its keys: `Elicited` (with a
+        dict as content: see `Elicited.as_form`), `Sampled`, or a list of `Root`. Empty in the first
+        round. An answer may be missing."""
         return {} if self._asker is None else self._asker.responses
 
     @property
@@ -472,7 +468,9 @@ class Context:
 
     def _check_thread(self) -> None:
         if threading.get_ident() != self._call.connection.thread:
-            raise RuntimeError("the client is asked from the event loop: make the handler async")
+            raise RuntimeError(
+                "only the event loop's thread can ask the client: make the handler async"
+            )
 
     def _on_loop(self, send: Callable[..., None], *args: Any) -> _Ready | Future[None]:
         connection = self._call.connection

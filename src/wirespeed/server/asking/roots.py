@@ -47,7 +47,9 @@ class RootsChange:
 
         connection = self._connection
         if threading.get_ident() != connection.thread:
-            raise RuntimeError("the client is asked from the event loop: make the handler async")
+            raise RuntimeError(
+                "only the event loop's thread can ask the client: make the handler async"
+            )
         question = RootsRequest()
         params = question.encoded(self.client_capabilities, self.protocol_version)
         found: list[Root] = question.answer(

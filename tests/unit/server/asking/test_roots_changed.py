@@ -189,7 +189,7 @@ def test_a_plain_handler_runs_in_a_thread_and_cannot_ask(connect: Any, server: S
     peer.wait_for(done.is_set)
     assert seen == [
         (False, peer.connection.serial),
-        "the client is asked from the event loop: make the handler async",
+        "only the event loop's thread can ask the client: make the handler async",
     ]
 
 
