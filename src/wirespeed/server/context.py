@@ -418,7 +418,7 @@ class Context:
     async def roots(self, *, timeout: float | None = None) -> list[Root]:
         """Ask for the directories and files that the client considers relevant (client/roots;
         deprecated in 2026-07-28). They are hints, not an access control. Errors as of `elicit`."""
-        from wirespeed.server.questions import RootsRequest
+        from wirespeed.server.asking.questions import RootsRequest
 
         answer: list[Root] = await self._ask(RootsRequest(), timeout)
         return answer

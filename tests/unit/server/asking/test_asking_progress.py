@@ -67,7 +67,7 @@ def told(server: Server) -> list[Any]:
     @server.tool
     def blocking(ctx: Context) -> str:
         coroutine = ctx.ping()
-        with pytest.raises(RuntimeError, match="from the event loop"):
+        with pytest.raises(RuntimeError, match="thread can ask the client"):
             coroutine.send(None)
         return "refused"
 
