@@ -1,9 +1,9 @@
-"""Extensions: what a server has beyond MCP itself, for clients that say they have it too.
+"""Extensions of MCP, for clients that declare them, too.
 
 2026-07-28 basic/index and docs/extensions/overview: both sides name their extensions, with
-settings, under ``capabilities.extensions``; the client does so on every request. What only one side
-has is not used: a request of an extension that the client did not declare gets -32021, one that the
-server does not have -32601. The revisions before have no extensions.
+settings, under ``capabilities.extensions``; the client does so on every request. A request of an
+extension that the client did not declare is answered with -32021, a request of one that the server
+does not have with -32601. The revisions before have no extensions.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Extension:
         server.add_extension(Extension("com.example/scales", requests={"scales/weigh": weigh}))
 
     Args:
-        name: Its identifier, ``vendor-prefix/name``, with a domain of one's own turned round.
-        settings: What the server says of it; ``{}`` is "supported".
+        name: Its identifier, ``vendor-prefix/name``, with your own domain in reverse order.
+        settings: The settings that the server declares; ``{}`` is "supported".
         requests: Methods that a client may call, and the functions that serve them. A function
             gets the params in the type of its first parameter (a msgspec struct, or a dict; without
             ``_meta``), and a `Context` where a second parameter is annotated so; it returns a
@@ -118,7 +118,8 @@ class Extension:
     # -- what the client declared ----------------------------------------------------------------
 
     def settings_of(self, context: Context) -> dict[str, Any] | None:
-        """What the client says of this extension on this request; None if it does not have it."""
+        """The client's settings for this extension, from this request; None if the client did not
+        declare it."""
         declared = context.client_capabilities.get("extensions")
         settings = declared.get(self.name) if isinstance(declared, dict) else None
         return settings if isinstance(settings, dict) else None
@@ -214,7 +215,7 @@ def declares(message: Message, name: str) -> bool:
 
 
 def missing(name: str) -> ProtocolError:
-    """-32021: the client would have to declare an extension."""
+    """-32021: the client did not declare the extension."""
     return ProtocolError(
         codes.MISSING_CLIENT_CAPABILITY,
         f"Missing required client capability: the extension {name}",

@@ -42,7 +42,7 @@ class RootsChange:
         self._service = service
 
     async def roots(self, *, timeout: float | None = None) -> list[Root]:
-        """The roots that there are now: `Context.roots`, with the same errors."""
+        """The present roots, as `Context.roots`, with the same errors."""
         from wirespeed.server.asking.questions import RootsRequest
 
         connection = self._connection
@@ -94,7 +94,7 @@ class RootsChange:
 
 
 class RootsListeners:
-    """Who is told of changes of the clients' roots.
+    """The handlers of changes of the clients' roots.
 
     Attributes:
         handlers: The author's functions.

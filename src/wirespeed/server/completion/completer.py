@@ -1,7 +1,8 @@
 """Completion of arguments of prompts and of variables of resource templates (completion/complete).
+Loaded with the first prompt or resource.
 
 A function completes an argument: it gets what the user has typed, and, if it takes a second
-parameter, the arguments that have their values already; a context if it asks for one::
+parameter, the arguments that have values already; and a context for a parameter annotated so::
 
     @server.completion("review", "language")
     def languages(value: str, others: dict[str, str]) -> list[str]:
@@ -127,7 +128,7 @@ def _encode(value: Any, revision: Revision) -> bytes:
 
 
 def _choices(tp: Any) -> list[str]:
-    """What a type allows, as strings, where that is a short list; otherwise nothing."""
+    """The values of a type as strings, for ``bool``, ``Literal`` and enums; nothing for others."""
     return list(dict.fromkeys(_all_choices(tp)))
 
 
@@ -193,8 +194,8 @@ class Completable:
         `wirespeed.server.requests.concurrency`.
 
         Raises:
-            ValueError: There is no such argument, or an option cannot be right.
-            SignatureError: The function takes something else than a value and known arguments.
+            ValueError: There is no such argument, or an option is out of its range.
+            SignatureError: The function does not take a value and, perhaps, the known arguments.
         """
         check_options("complete()", options, LimitOptions)
         if argument not in self._slots:
@@ -212,7 +213,7 @@ class Completable:
         return decorate
 
     def remove_completer(self, argument: str) -> None:
-        """Take the function of an argument away. KeyError if it has none."""
+        """Remove the function of an argument. KeyError: it has none."""
         del self._completers[argument]
 
     def answer(

@@ -1,4 +1,4 @@
-"""Middleware: what every request passes on its way in, and every question on its way out."""
+"""Middleware: around every request of clients, and around every request to clients."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Servers inside servers: what one offers shows in another, under a prefix.
+"""One server mounted on another: what it offers shows there, under a prefix. Loaded by the first
+`Server.mount`.
 
-A mounted server goes on by itself: it may have clients of its own, and what is registered at it
-later shows where it is mounted, too. Its functions keep what is theirs: dependencies, lifespan,
-limits, middleware.
+A mounted server may have clients of its own, and what is registered at it later shows where it is
+mounted, too. Its functions keep its dependencies, lifespan, limits and middleware.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Mount:
         return f"<Mount of {self.inner.name!r} on {self.outer.name!r} as {self.prefix!r}>"
 
     def check(self, kind: str) -> None:
-        """Before a change shows: ValueError if what is new has a name that is taken."""
+        """Check a change before it shows. ValueError: a new name is taken."""
         for name in _LISTS[kind]:
             new = self._new(name)
             if new:
@@ -146,7 +146,7 @@ class Mount:
     def _hide(self, name: str, shown: Shown) -> None:
         key, _, item = shown
         catalog = _catalog(self.outer, name)
-        if catalog.get(key) is item:  # it may have been taken away there
+        if catalog.get(key) is item:  # it may have been removed there
             catalog.remove(key)
 
 

@@ -1,4 +1,4 @@
-"""Requests for what a mounted server offers, on their way through its middleware."""
+"""Which mounted server a request is for, and its middleware. Loaded with the first of either."""
 
 from __future__ import annotations
 

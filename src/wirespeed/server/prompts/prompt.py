@@ -1,6 +1,7 @@
-"""A prompt: its entry in prompts/list, its arguments, and the messages it returns (server/prompts).
+"""A prompt: its entry in prompts/list, its arguments, its messages (server/prompts). Loaded by the
+first `Server.add_prompt`.
 
-What a function returns, and the messages that it makes:
+The return values of a function, and the messages that they become:
 
 ================================  =============================================================
 value                             messages
@@ -19,7 +20,7 @@ Content that the client's revision does not have (audio before 2025-03-26, resou
 2025-06-18) becomes a text that says what it was; members that it does not have are left out
 (`wirespeed.protocol.shapes`).
 
-Arguments are strings on the wire. Those of parameters that take no text are decoded: numbers,
+Arguments are strings on the wire. Arguments of other types are decoded: numbers,
 ``true``, members of an `Enum` or ``Literal``, dates; lists, dicts and structs from their JSON.
 """
 
@@ -98,7 +99,7 @@ class Prompt(Completable):
     """A prompt; its `key` is its name. `wirespeed.server.Server` makes them.
 
     Attributes:
-        entry: What prompts/list shows of it.
+        entry: Its entry in prompts/list.
     """
 
     __slots__ = ("_feature", "_list", "_spec", "entry")
@@ -218,7 +219,7 @@ def _argument(slot: Slot) -> PromptArgumentEntry:
         hint = f"JSON: {slot.shown}"
     else:
         hint = slot.shown
-    if hint:  # a prompt has no schema: what an argument looks like must be said in words
+    if hint:  # a prompt has no schema: words describe what an argument looks like
         description = f"{description} ({hint})" if description else hint
     return PromptArgumentEntry(
         slot.name, slot.schema.get("title"), description, slot.default is None

@@ -1,5 +1,4 @@
-"""What tools, prompts, resources and completions share: options, and a function's spec made into an
-operation."""
+"""Operations of functions: what tools, prompts, resources and completions share."""
 
 from __future__ import annotations
 

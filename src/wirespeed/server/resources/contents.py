@@ -64,7 +64,7 @@ class ResourceResult(msgspec.Struct, kw_only=True):
 def cache_hints(
     hints: Mapping[str, Any], ttl_ms: int | None, cache_scope: str | None
 ) -> dict[str, Any]:
-    """Caching hints, some of them replaced. ValueError for what cannot be one."""
+    """Caching hints, some of them replaced. ValueError: a hint is not valid."""
     changed = dict(hints)
     if ttl_ms is not None:
         if isinstance(ttl_ms, bool) or not isinstance(ttl_ms, int) or ttl_ms < 0:
@@ -78,7 +78,7 @@ def cache_hints(
 
 
 def _hints_of(result: ReadResourceResult) -> dict[str, Any]:
-    """What another server said. What it did not say, or not as it should, may not be kept."""
+    """The caching hints of another server's result; without valid hints it must not be cached."""
     scope = result.cache_scope if result.cache_scope in ("public", "private") else "private"
     return {"ttlMs": min(max(0, result.ttl_ms), _LONGEST_MS), "cacheScope": scope}
 

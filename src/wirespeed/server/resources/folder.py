@@ -1,9 +1,9 @@
-"""Files below one folder, and nothing else: what `Server.add_folder` serves.
+"""Files below one folder, and no others, for `Server.add_folder`.
 
 "Servers MUST sanitize file paths to prevent directory traversal attacks" (server/resources of
 2026-07-28, "Security Considerations"). A path is refused by its text first (`relative_path`); then
 it is resolved, must lie below the root, and is opened one directory at a time without following
-links, so that a link put there in between leads nowhere.
+links, so that a link that is created in between leads nowhere.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["MAX_FILE", "Folder", "FolderFile", "relative_path"]
 MAX_FILE = 16 << 20  # bytes of a file that is served, by default
 _MAX_NAMES = 1000  # entries of one directory that are looked at to complete a path
 
-# What a client is told "not found" for: also what it may not see.
+# Errors that a client sees as "not found", as for files that it must not see.
 _ABSENT = frozenset(
     {
         errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EACCES, errno.EPERM,
@@ -38,7 +38,7 @@ _TEXT_TYPES = frozenset(
 
 
 def relative_path(text: str) -> PurePosixPath:
-    """A path from a peer, to be used below some folder. ValueError if it is empty or absolute, or
+    """A path from a client, to be used below a folder. ValueError: it is empty or absolute, or
     has a segment ``.`` or ``..``, an empty segment, a backslash or a NUL."""
     if is_path_escape(text) or "\\" in text:
         raise ValueError("the path leaves its folder")
@@ -88,7 +88,7 @@ class Folder:
 
     Args:
         root: The folder; links in this path itself are followed, once.
-        hidden: Whether names that begin with a dot are there.
+        hidden: Whether names that begin with a dot are served.
         max_size: Bytes of the longest file.
 
     NotADirectoryError: *root* is not a folder.
@@ -134,7 +134,7 @@ class Folder:
         return FolderFile(path.name, data)
 
     def _parts(self, path: PurePosixPath | str) -> list[str] | None:
-        """The directories from the root to where a path leads; None: not below the root."""
+        """The directories from the root to the file of a path; None: it is not below the root."""
         parts = self._seen(PurePosixPath(path).parts)
         if parts is None:
             return None

@@ -1,4 +1,4 @@
-"""A resource, a template of resources, a folder of files: what each shows, and how it is read."""
+"""A resource, a template of resources, a folder of files. Loaded with the first resource."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _as_it_is(body: Body, revision: Revision) -> Body:
 
 
 def not_found(uri: str, revision: Revision, message: str = "Resource not found") -> ProtocolError:
-    """The error for a resource that there is not, in a revision's own code."""
+    """The error for a missing resource, with the code of the revision."""
     return ProtocolError(revision.resource_not_found, message, {"uri": uri})
 
 
@@ -127,8 +127,8 @@ class Resource:
     """A resource under one URI: a function's, or fixed. `wirespeed.server.Server` makes them.
 
     Attributes:
-        uri: What it is read by.
-        entry: What resources/list shows of it.
+        uri: The URI that clients read.
+        entry: Its entry in resources/list.
         function: The function that returns its contents; None where they are fixed.
     """
 
@@ -185,7 +185,7 @@ class Resource:
         return other
 
     def encoded(self, revision: Revision) -> Body:
-        """The result for fixed contents: encoded once for all revisions that show them alike."""
+        """The result for fixed contents, encoded once for all revisions with the same members."""
         assert self._plan is not None
         key = (
             "resources/read" in revision.cached_methods,
@@ -202,7 +202,7 @@ class ResourceTemplate(Completable):
     """Resources whose URIs fit a template, its `key`. `wirespeed.server.Server` makes them.
 
     Attributes:
-        entry: What resources/templates/list shows of it.
+        entry: Its entry in resources/templates/list.
     """
 
     __slots__ = ("_arguments", "_reader", "entry")
@@ -223,7 +223,7 @@ class ResourceTemplate(Completable):
         return f"<ResourceTemplate {self.key!r}>"
 
     def shown_behind(self, prefix: str) -> ResourceTemplate:
-        """The same template with something in front of its URIs; it has the same completers."""
+        """The same template with a prefix before its URIs; it has the same completers."""
         other = copy.copy(self)
         other.key = prefix + self.key
         other.entry = msgspec.structs.replace(self.entry, uri_template=other.key)
@@ -270,7 +270,7 @@ def make_resource(
             size = _size(content)
         entry = ResourceEntry(uri, options.get("name") or _last_segment(uri), size=size, **shown)
         resource = Resource(entry, ContentsPlan(mime_type, hints), fixed=content)
-        # what cannot be sent is said now; what may change later is read now
+        # encoded now: errors are raised here, and later changes of the value do not show
         once = isinstance(content, (str, bytes))
         versions = service.discovery.versions
         for version in versions[:1] if once else versions:
@@ -329,7 +329,7 @@ def folder_template(
 def _annotations(
     given: Annotations | Mapping[str, Any] | None,
 ) -> Annotations | dict[str, Any] | None:
-    """ValueError: they are none of the protocol's."""
+    """Check annotations. ValueError: they are not valid."""
     if given is None or isinstance(given, Annotations):
         return given
     try:
@@ -348,7 +348,7 @@ def _size(content: Any) -> int | None:
 
 
 def _last_segment(uri: str) -> str:
-    """A name for what has none: what stands last in its URI."""
+    """The default name of a resource: the last segment of its URI."""
     return uri.rstrip("/").rpartition("/")[2].rpartition(":")[2] or uri
 
 
@@ -366,7 +366,7 @@ def list_templates(connection: ServerConnection, message: Message, revision: Rev
 
 
 def read(connection: ServerConnection, message: Message, revision: Revision) -> Body | None:
-    """resources/read: a resource under this very URI, or the first template that it fits."""
+    """resources/read: a resource under this URI, or the first template that the URI matches."""
     uri: str = params_of(message, _read).uri
     resources = connection.service.resources
     resource = resources.fixed.get(uri)

@@ -1,4 +1,4 @@
-"""URI templates of resources: a function's parameters as a template's variables.
+"""Arguments of a resource's function from a URI: parameters are variables of the template.
 
 Values are percent-decoded and then decoded to the type of the parameter
 (`wirespeed.schema.from_strings` has the rules). A value that does not fit means that there is no
@@ -63,7 +63,7 @@ class TemplateArguments:
         self._paths = frozenset(name for name, slot in self.slots.items() if _is_path(slot.type))
 
     def behind(self, prefix: str) -> TemplateArguments:
-        """The same for URIs with something in front."""
+        """The same for URIs with a prefix."""
         other = copy.copy(self)
         other._prefix = prefix + self._prefix
         return other
@@ -113,7 +113,7 @@ def defaults(slots: Iterable[Slot]) -> dict[str, Any]:
 
 
 def check_fixed(slots: Iterable[Slot], spec: ToolSpec, uri: str) -> None:
-    """A resource under one URI takes no arguments. SignatureError: the function wants some."""
+    """SignatureError: the function of a resource under one URI has a parameter without default."""
     for slot in slots:
         if slot.default is None:
             raise SignatureError(

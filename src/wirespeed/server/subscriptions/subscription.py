@@ -1,7 +1,7 @@
 """Change notifications: lists and resources changed.
 
-Legacy: to everyone who is initialized, and for resources to those who subscribed (server/resources,
-"Subscriptions"). Modern: only on a subscriptions/listen that asked for it
+Legacy clients are told after the handshake; of a resource only when they subscribed to it
+(server/resources, "Subscriptions"). Modern clients are told on a subscriptions/listen only
 (2026-07-28 basic/patterns/subscriptions). Changes of one tick are told once, and so are
 changes that a client was too slow to read.
 """
@@ -53,8 +53,8 @@ class ChangeNotifier:
     Attributes:
         offered: The capabilities that the handshake told of (legacy).
         uris: Resources that a legacy client subscribed to.
-        n_uris: How many it subscribed to in all, in subscriptions/listen as well.
-        n_characters: How long these are together, with the ids of the requests.
+        n_uris: The number of URIs of all its subscriptions, subscriptions/listen included.
+        n_characters: The length of these URIs together, with the ids of the requests.
     """
 
     __slots__ = (
@@ -90,7 +90,7 @@ class ChangeNotifier:
         self.n_characters += n_characters
 
     def give(self, n_uris: int, n_characters: int) -> None:
-        """Count what a subscription kept no longer."""
+        """Count what a subscription that ended kept."""
         self.n_uris -= n_uris
         self.n_characters -= n_characters
 
@@ -213,7 +213,7 @@ class ListenStream:
 
     @property
     def n_characters(self) -> int:
-        """How long what it keeps is."""
+        """The length of its URIs and its id together."""
         return len(self.raw_id) + sum(map(len, self.uris))
 
     def cancel(self) -> None:
@@ -240,7 +240,9 @@ class ListenStream:
 def listen(connection: ServerConnection, message: Message, revision: Revision) -> None:
     """subscriptions/listen: acknowledge what is honoured, then keep the request open."""
     wanted = params_of(message, _listen).notifications
-    if connection.draining:  # it came in time, but was held up: by middleware, or by the flow
+    if (
+        connection.draining
+    ):  # it came before the shutdown, but middleware or flow control delayed it
         raise ProtocolError(codes.SHUTTING_DOWN, SHUTTING_DOWN)
     if len(connection.listens) >= MAX_LISTENS:
         raise ProtocolError(
@@ -286,7 +288,7 @@ def _uris(wanted: Any) -> tuple[str, ...]:
 
 
 def _check_length(uri: str) -> None:
-    """ProtocolError -32602: no resource has so long a URI."""
+    """ProtocolError -32602: the URI is longer than any resource's."""
     from wirespeed.protocol.uri_template import MAX_URI
 
     if len(uri) > MAX_URI:
