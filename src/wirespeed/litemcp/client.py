@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-import math
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import msgspec
 
-from wirespeed._core.framing.blankline import BlankLineFramer
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, seconds_of, timed_out
-from wirespeed.errors import CallTimeout, ConnectionClosed, TransportError, WirespeedError
+from wirespeed.errors import CallTimeout, ConnectionClosed, WirespeedError
 from wirespeed.limits import Limits
-from wirespeed.litemcp.channels import LiteTarget, as_target, channel_for, restarts_of
+from wirespeed.litemcp.channels import LiteTarget, as_target
 from wirespeed.litemcp.client_connection import GET, HEAD, LiteClientConnection
+from wirespeed.litemcp.life import LiteLife
 from wirespeed.litemcp.messages import VERSION, CallResult, Tool
 from wirespeed.litemcp.reading import info_reader, result_reader
 from wirespeed.schema.json_schema import enc_hook
@@ -24,17 +23,9 @@ from wirespeed.schema.json_schema import enc_hook
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from wirespeed._core.framing.base import Framer
-    from wirespeed.client.connection.channels import Channel
-
 __all__ = ["LiteClient"]
 
 logger = logging.getLogger("wirespeed.litemcp")
-
-
-# Seconds before the second start in a row; doubled for each further one.
-RESTART_DELAY = 0.1
-MAX_RESTART_DELAY = 5.0
 
 _json = msgspec.json.Encoder(enc_hook=enc_hook).encode
 _VERSION = msgspec.json.encode(VERSION)
@@ -83,24 +74,16 @@ class LiteClient:
         self.timeout = timeout
         self.strict = strict
         self.limits = Limits() if limits is None else limits
-        self._restarts = restarts_of(self.target)
+        self._life = LiteLife(self.target, self.limits, strict, self._forget_tool)
         self._read_info = info_reader(strict)
         self._read_result = result_reader(strict)
         self._call_head = b""
         self._tool: Tool | None = None
         self._asking: asyncio.Future[Tool] | None = None
-        self._opened = False
-        self._failures = 0  # ends of the link since a request was answered
-        self._connection: LiteClientConnection | None = None
-        self._channel: Channel | None = None
-        self._gone: LiteClientConnection | None = None  # the last one that was lost
-        self._lock: asyncio.Lock | None = None
-        self._starting: asyncio.Future[LiteClientConnection] | None = None
-        self._tasks: set[asyncio.Future[Any]] = set()
-        self._explaining: asyncio.Future[None] | None = None
 
     def __repr__(self) -> str:
-        return f"<LiteClient of {self.target!r}: {'open' if self._opened else 'closed'}>"
+        state = "closed" if self._life.live is None else "open"
+        return f"<LiteClient of {self.target!r}: {state}>"
 
     # -- opening and closing ---------------------------------------------------------------------
 
@@ -123,140 +106,25 @@ class LiteClient:
         an HTTP status. TransportError: it was not reached. ConnectionClosed: `close` was called
         meanwhile.
         """
-        if not self._opened:
-            self._lock = asyncio.Lock()
-            self._opened = True
-        self._failures = 0
-        try:
-            await self._live()
-        except BaseException:
-            if self._connection is None:
-                self._opened = False
-            raise
+        await self._life.open()
 
     async def close(self) -> None:
         """End it: calls that still wait fail with ConnectionClosed, a child process is ended and
         reaped. Safe to call twice."""
-        self._opened = False
-        if self._starting is not None:
-            self._starting.cancel()
-            await asyncio.wait((self._starting,))
-        await self._drop("the client was closed")
-        me = asyncio.current_task()
-        if tasks := {task for task in self._tasks if task is not me}:
-            await asyncio.wait(tasks)
+        asking = self._asking
+        await self._life.close()
+        if asking is not None:
+            await asyncio.wait((asking,))
 
-    async def _live(self) -> LiteClientConnection:
-        """The connection, opened if it is not. The error that a call fails with is raised."""
-        assert self._lock is not None
-        async with self._lock:
-            if not self._opened:
-                raise ConnectionClosed("the client is not open")
-            connection = self._connection
-            if connection is not None and connection is not self._gone:
-                return connection
-            task = self._starting = asyncio.ensure_future(self._start())
-            try:
-                await asyncio.wait((task,))
-            except asyncio.CancelledError:
-                task.cancel()
-                await asyncio.wait((task,))
-                raise
-            finally:
-                self._starting = None
-            if task.cancelled():
-                raise ConnectionClosed("the client was closed while it was being opened")
-            return task.result()
+    def _forget_tool(self) -> None:
+        """A link is made: the server behind it may have another tool."""
+        self._tool = None
 
-    async def _start(self) -> LiteClientConnection:
-        """Open the link, or open it again if it may be."""
-        connection = self._connection
-        if connection is not None:
-            if self._explaining is not None and not self._explaining.done():
-                await asyncio.wait((self._explaining,))
-            if self._failures > self._restarts:
-                raise connection.error()
-            if self._failures > 1:
-                delay = RESTART_DELAY * 2 ** min(self._failures - 2, 20)
-                await asyncio.sleep(min(delay, MAX_RESTART_DELAY))
-            await self._drop("the server is started again")
-        try:
-            return await self._connect()
-        except TransportError:
-            self._failures += 1
-            raise
-
-    async def _connect(self) -> LiteClientConnection:
-        channel = channel_for(self.target)
-
-        def join(framer: Framer | None) -> Any:
-            if framer is None:
-                framer = BlankLineFramer(self.limits.max_message, lenient=not self.strict)
-            self._connection = LiteClientConnection(
-                asyncio.get_running_loop(), self.limits, self, framer, channel.released
-            )
-            return self._connection
-
-        self._channel = channel
-        self._tool = None  # what is there now may be another one
-        try:
-            await channel.open(join, self.limits)
-        except BaseException:
-            await self._drop("the client could not be opened")
-            raise
-        assert self._connection is not None
-        return self._connection
-
-    async def _drop(self, why: str) -> None:
-        """End the link there is."""
-        connection, channel = self._connection, self._channel
-        self._connection = self._channel = None
-        if connection is not None:
-            connection.fail(ConnectionClosed(why))
-        if channel is not None:
-            channel.hang_up()
-            # in a task: it goes on when the caller is cancelled
-            ending = self._spawn(channel.close())
-            await asyncio.wait((ending,))
-
-    def _spawn(self, work: Awaitable[Any]) -> asyncio.Future[Any]:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Future[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (exc := task.exception()) is not None:
-            logger.error("a task of the client failed", exc_info=exc)
-
-    # -- for the connection ----------------------------------------------------------------------
-
-    def lost(self, connection: LiteClientConnection, reason: str) -> None:
-        """The link is of no more use; called by the connection."""
-        if connection is not self._connection or connection is self._gone:
-            return
-        self._gone = connection
-        self._failures = self._failures + 1 if connection.answers == 0 else 1
-        if connection.link is not None:
-            connection.link.close()
-        assert self._channel is not None
-        self._explaining = self._spawn(self._explain(connection, self._channel, reason))
-
-    async def _explain(
-        self, connection: LiteClientConnection, channel: Channel, reason: str
-    ) -> None:
-        if connection.noise is not None and not connection.answers:
-            reason += f" (it wrote a line that is not a message: {connection.noise!r})"
-        try:
-            error = await channel.failure(reason)
-            connection.fail(error)
-            logger.info("%s", error)
-        finally:
-            connection.fail(ConnectionClosed(reason))
-            if self._channel is channel:
-                self._channel = None
-            await channel.close()
+    @property
+    def n_outstanding(self) -> int:
+        """Requests that wait for their answers."""
+        connection = cast(LiteClientConnection | None, self._life.live)
+        return 0 if connection is None else connection.n_outstanding
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -266,13 +134,15 @@ class LiteClient:
         seconds = seconds_of(timeout, self.timeout)
         if seconds <= 0:
             raise timed_out(what, seconds)
-        connection = self._connection
-        if connection is None or connection is self._gone or connection.full:
+        connection = cast(LiteClientConnection | None, self._life.live)
+        if connection is None or not connection.usable or connection.full:
+            if not seconds > 0:
+                raise ValueError(f"timeout must be seconds above 0, not {seconds!r}")
             loop = asyncio.get_running_loop()
             until = loop.time() + seconds
             try:
-                async with asyncio.timeout_at(None if until == math.inf else until):
-                    connection = await self._ready()
+                async with asyncio.timeout_at(until):
+                    connection = cast(LiteClientConnection, await self._life.ready())
             except TimeoutError:
                 raise CallTimeout(f"{what} could not be sent within {seconds:g} s") from None
             seconds = max(until - loop.time(), 0.001)
@@ -282,16 +152,6 @@ class LiteClient:
         except asyncio.CancelledError:
             connection.forget(waiter)
             raise
-
-    async def _ready(self) -> LiteClientConnection:
-        """The connection, when it is open and has room."""
-        if not self._opened:
-            raise ConnectionClosed("the client is not open")
-        while True:
-            connection = await self._live()
-            if not connection.full:
-                return connection
-            await connection.wait_for_room()
 
     async def info(self, *, timeout: Timeout = CLIENT_DEFAULT) -> Tool:
         """What the server says of its tool, asked anew.
@@ -318,8 +178,6 @@ class LiteClient:
             return self._tool
         if self._asking is None or self._asking.done():
             self._asking = asyncio.ensure_future(self.info())
-            self._tasks.add(self._asking)
-            self._asking.add_done_callback(self._tasks.discard)
             self._asking.add_done_callback(lambda task: task.cancelled() or task.exception())
         asking = self._asking
         seconds = None if timeout is CLIENT_DEFAULT else timeout

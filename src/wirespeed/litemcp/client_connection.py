@@ -88,6 +88,7 @@ class LiteClientConnection(Endpoint):
         self.wire = self.stream = FrameStream(framer, limits=limits)
         self.lost_error: BaseException | None = None
         self.exit_note = ""  # what a request that got no answer adds to its error
+        self.gone = False  # nothing is sent any more, though the link may still be there
         self.faults = 0  # frames that were no answer to anything
         self.answers = 0
         self.noise: bytes | None = None  # the first frame that was no message
@@ -97,6 +98,16 @@ class LiteClientConnection(Endpoint):
         self._room: deque[asyncio.Future[None]] = deque()
 
     # -- requests --------------------------------------------------------------------------------
+
+    @property
+    def usable(self) -> bool:
+        """Whether there is a link that requests can be sent over, now or when it has room."""
+        return self.link is not None and not self.gone
+
+    @property
+    def n_outstanding(self) -> int:
+        """Requests that wait for their answers."""
+        return len(self._waiting)
 
     @property
     def full(self) -> bool:
@@ -129,7 +140,7 @@ class LiteClientConnection(Endpoint):
         """Send a request: ``head``, an id, ``tail``. The waiter's future gets what ``decode`` makes
         of the answer, which must be of type ``kind``; `forget` it when nobody awaits it any more.
         """
-        if self.link is None:
+        if self.link is None or self.gone:
             raise self.error()
         self._last_id = number = self._last_id * GENERATOR % PRIME
         waiter = Waiter(number, what, kind, decode, self.loop.create_future(), seconds)
@@ -247,6 +258,7 @@ class LiteClientConnection(Endpoint):
 
     def fail(self, exc: BaseException) -> None:
         """Everything that waits fails with this; so will what comes later."""
+        self.gone = True
         if self.lost_error is None:
             self.lost_error = exc
         waiting, self._waiting = self._waiting, {}

@@ -120,11 +120,11 @@ def test_the_client_is_opened_when_it_is_needed(run: Run) -> None:
         lite = LiteClient(calculator())
         info = Tool("Calculator", parameters=[Parameter("a", "number"), Parameter("b", "number")])
         await as_mcp_tool(server, lite, info=info, timeout=5)
-        assert not lite._opened
+        assert "closed" in repr(lite)
         async with Client(server) as client:
             result = await client.call_tool("Calculator", {"a": "1", "b": "2"})
             assert result.text == "3"
-            assert lite._opened
+            assert "open" in repr(lite)
         await lite.close()
 
     run(main())
@@ -226,9 +226,7 @@ def test_a_cancelled_call_drops_the_answer(run: Run) -> None:
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            connection = lite._connection
-            assert connection is not None
-            await until(lambda: not connection._waiting)
+            await until(lambda: lite.n_outstanding == 0)
             gate.set()
             await until(lambda: ended == ["a"])  # the tool went on
             assert (await client.call_tool("waits", {"text": "b"})).text == "b"

@@ -313,6 +313,12 @@ class Lifecycle:
             described = await self._channel.failure(self._with_bad_line(f"no handshake: {exc}"))
             raise type(exc)(str(described)) from exc
 
+    def _with_noise(self, connection: ClientConnection, reason: str) -> str:
+        """The reason, and what the server wrote if no message was in it."""
+        counters = connection.session.counters
+        noise = counters["messages_in"] == counters["faults"]
+        return self._with_bad_line(reason) if noise else reason
+
     def _with_bad_line(self, reason: str) -> str:
         if self._bad_line is None:
             return reason
@@ -336,11 +342,8 @@ class Lifecycle:
         channel = self._channel
         if channel is None or connection is not self._connection:
             return
-        counters = connection.session.counters
-        if counters["messages_in"] == counters["faults"]:  # nothing but noise
-            reason = self._with_bad_line(reason)
         try:
-            error = await channel.failure(reason)
+            error = await channel.failure(self._with_noise(connection, reason))
             connection.fail(error)
         finally:
             connection.fail(ConnectionClosed(reason))
