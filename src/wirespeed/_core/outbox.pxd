@@ -19,7 +19,7 @@ cdef class Block:
 cdef struct Segment:
     const uint8_t *p
     size_t n
-    void *owner                  # a strong reference: a Block, or a Payload that is sent as it is
+    void *owner                  # strong reference: a Block, or the owner of a payload
 
 
 cdef struct Mark:                # a place in an outbox: where a frame begins
@@ -31,7 +31,7 @@ cdef struct Mark:                # a place in an outbox: where a frame begins
 
 
 cdef class Payload:
-    cdef Py_buffer view          # somebody's bytes, exported until they are sent
+    cdef Py_buffer view          # the caller's bytes, exported until they are sent
 
 
 cdef object payload_of(object data)

@@ -20,35 +20,31 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcpy, memmove
 
 from wirespeed._core._simd cimport kernels
+from wirespeed._core.spares cimport Spares, keep_spare, take_spare
 
 cdef enum:
     BLOCK_SIZE = 65536
     COPY_BELOW = 4096     # under this a copy costs less than one more entry of the gather list
     MOVE_BELOW = 2048     # the same for bytes that are in the cache
-    MAX_SPARE = 16
     MAX_IDLE_ROOM = 64    # entries of a gather list that is kept while nothing is queued
 
-# Memory of blocks of the common size, shared by all connections of the process (under the GIL).
-cdef uint8_t *spare[MAX_SPARE]
-cdef int n_spare = 0
+cdef Spares spares            # of BLOCK_SIZE
 
 
 @cython.final
 @cython.no_gc
 cdef class Block:
-    """A piece of outgoing memory, read-only for everyone but its outbox."""
+    """A block of outgoing memory. Only its outbox writes to it."""
 
     def __init__(self):
         raise TypeError("blocks are made by the outbox")
 
     @staticmethod
     cdef Block allocate(size_t capacity):
-        global n_spare
         cdef Block block = Block.__new__(Block)
-        if capacity == BLOCK_SIZE and n_spare:
-            n_spare -= 1
-            block.base = spare[n_spare]
-        else:
+        if capacity == BLOCK_SIZE:
+            block.base = take_spare(&spares)
+        if block.base is NULL:
             block.base = <uint8_t *> PyMem_RawMalloc(capacity)
         if block.base is NULL:
             raise MemoryError(f"no memory for an output block of {capacity} bytes")
@@ -56,17 +52,13 @@ cdef class Block:
         return block
 
     def __dealloc__(self):
-        global n_spare
-        if self.capacity == BLOCK_SIZE and n_spare < MAX_SPARE:
-            spare[n_spare] = self.base
-            n_spare += 1
-        else:
+        if self.capacity != BLOCK_SIZE or not keep_spare(&spares, self.base):
             PyMem_RawFree(self.base)
 
 
 @cython.final
 cdef class Payload:
-    """Somebody's bytes, exported until they are sent."""
+    """The buffer of a caller's object, exported until it is sent."""
 
     def __cinit__(self, data):
         PyObject_GetBuffer(data, &self.view, PyBUF_SIMPLE)
@@ -76,12 +68,12 @@ cdef class Payload:
 
 
 cdef object payload_of(object data):
-    """A payload that `write_object_c` cannot refuse any more, so that nothing is half written."""
+    """A payload that `write_object_c` cannot refuse, so that nothing is half written."""
     return data if type(data) is bytes or type(data) is Payload else Payload(data)
 
 
 cdef object json_line(object data):
-    """As `payload_of`, for JSON text from outside: what would break the framing is refused."""
+    """As `payload_of`, for a caller's JSON text: ValueError for text that would break a line."""
     cdef const uint8_t *p
     cdef size_t n
     if type(data) is bytes:
@@ -101,7 +93,7 @@ cdef object json_line(object data):
 @cython.final
 @cython.no_gc
 cdef class Chunk:
-    """A run of bytes to be sent, exported read-only. It keeps its memory alive."""
+    """A run of bytes to be sent, exported read-only, which keeps its memory alive."""
 
     cdef object owner
     cdef const uint8_t *p

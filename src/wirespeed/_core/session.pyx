@@ -1,31 +1,34 @@
 """One JSON-RPC peer over one ordered byte stream: bytes in, events out; calls in, bytes out.
 
-No I/O and no clock: a transport reads into ``get_buffer`` / ``receive_data``, sends what
-``data_to_send`` gives, and stops reading while ``want_read`` is false; deadlines are numbers of the
-caller's clock.
+A session does no I/O and reads no clock. A transport reads into ``get_buffer`` or
+``receive_data``, sends what ``data_to_send`` returns, and stops reading while ``want_read`` is
+false. Deadlines are numbers on the caller's clock.
 
 What a session does by itself, and what it leaves to its owner:
 
 * Bad input is answered (by a server) or only reported (by a client), as the table of
-  docs/architecture.md says, and shows as an event of kind "invalid".
-* A request is registered before it becomes an event; a second one with an id still in flight gets
+  docs/architecture.md says, and becomes an event of kind "invalid". A message that is too deep or
+  too long is known by the members before the fault: a response fails its call.
+* A request is registered before it becomes an event. A second request with an id in flight gets
   -32600, and the first goes on. The owner answers by ``send_result`` or ``send_error``, once.
-  Where there are no answers (a client of 2026-07-28: ``answers_requests`` is False), a request is
-  an event and nothing else.
-* A response is matched to its caller; late, unknown and double ones are counted, not shown.
-* ``notifications/cancelled`` takes the request out of flight: an answer given later is dropped.
-* Flow control: while `max_in_flight` requests are worked on, or `output_high` bytes wait for the
-  peer, further requests wait, and everything else (responses, notifications, ping) still gets
-  through. When too many wait, reading stops; only when our own side waits for the peer too, they
-  are refused instead, because the answer may lie behind them.
-* With a ``refusal``, a pair of code and message, requests that come from then on are answered by
-  this error and not shown. Those that came before, and everything else, go their way.
+  Where requests are not answered (a client of 2026-07-28: ``answers_requests`` is False), a
+  request is only an event.
+* A response is matched to its caller. Late, unknown and repeated responses are counted and not
+  shown.
+* ``notifications/cancelled`` takes the request out of flight: a later answer is dropped.
+* Flow control: while `max_in_flight` requests or `max_in_flight_bytes` are worked on, or
+  `output_high` bytes wait for the peer, further requests wait. Responses, notifications and pings
+  still get through. When too many requests wait, reading stops. While our own side awaits an
+  answer, requests are refused instead, because the answer may lie behind them. Requests of a batch
+  are refused while the held answers of open batches have `max_in_flight_bytes`: they cannot wait
+  for each other.
+* With a ``refusal``, a pair of code and message, further requests are answered by this error and
+  not shown. Earlier requests, and all other messages, are not affected.
 """
 
 cimport cython
 from libc.math cimport INFINITY
-from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.string cimport memcpy
+from libc.stdint cimport int64_t, uint64_t
 
 from cpython.ref cimport Py_INCREF
 
@@ -36,7 +39,6 @@ import msgspec
 from wirespeed._core._simd cimport (
     WS_ID,
     WS_ID_INVALID,
-    WS_METHOD,
     WS_PROGRESS_TOKEN,
     WS_REQUEST_ID,
 )
@@ -56,35 +58,32 @@ from wirespeed._core.envelope cimport (
 )
 from wirespeed._core.framing.base cimport Framer
 from wirespeed._core.framing.line cimport LineFramer
-from wirespeed._core.inflight cimport InFlight, InFlightSlot, inflight_id
-from wirespeed._core.outbox cimport Outbox, json_line, payload_of
+from wirespeed._core.inflight cimport InFlightSlot
+from wirespeed._core.outbox cimport Outbox, json_line
 from wirespeed._core.pending cimport Pending
 from wirespeed._core.reader cimport MessageReader
+from wirespeed._core.responder cimport Responder
 from wirespeed._core.slab cimport slabs_live
 from wirespeed._core.span cimport Span
-from wirespeed._core.wire cimport Wire
 
 from wirespeed.limits import Limits
 
 cdef object encode = msgspec.json.Encoder().encode
-cdef object to_builtins = msgspec.to_builtins
 
 cdef enum:
-    HEAD_LEN = 22
     PARSE_ERROR = -32700
     INVALID_REQUEST = -32600
     OVERLOADED = -31000       # ours: outside the ranges that JSON-RPC and MCP reserve
 
-cdef const char *HEAD = b'{"jsonrpc":"2.0","id":'
-cdef object WAITS = object()      # the token of a request that waits for room
+cdef object WAITS = object()      # the token of a request that waits
 
 
 @cython.final
-cdef class Session(Wire):
+cdef class Session(Responder):
     """The state of one connection.
 
     Args:
-        limits: What the connection may take.
+        limits: The limits of the connection.
         role: "server" answers bad input with error responses, "client" only reports it.
         framer: How messages lie in the stream; one a line by default.
     """
@@ -94,17 +93,15 @@ cdef class Session(Wire):
             raise ValueError('role must be "server" or "client"')
         limits = Limits() if limits is None else limits
         self.join_c(limits, LineFramer(limits.max_message) if framer is None else framer)
+        self.max_in_flight_bytes = limits.max_in_flight_bytes
         self.answers_faults = role == "server"
-        self.null_ids = True
         self.answers_requests = True
         self.max_id = limits.max_id
         self.max_in_flight = limits.max_in_flight
-        self.max_in_flight_bytes = limits.max_in_flight_bytes
         self.max_waiting = limits.max_waiting
         self.max_waiting_bytes = limits.max_waiting_bytes
         self.reader = MessageReader(limits=limits, framer=self.framer)
         self.pending = Pending(limits.max_outstanding)
-        self.inflight = InFlight()
         self.waiting = deque()
 
     @property
@@ -119,11 +116,11 @@ cdef class Session(Wire):
     # -- events out ----------------------------------------------------------------------------
 
     def next_event(self):
-        """The next message that its owner must look at, or None until more bytes come."""
+        """The next message for the owner, or None until more bytes arrive."""
         return self.next_c()
 
     def events(self):
-        """Iterate over the events there are now."""
+        """Iterate over the events that are there now."""
         return iter(self)
 
     def __iter__(self):
@@ -145,11 +142,11 @@ cdef class Session(Wire):
         )
 
     cdef bint is_flooded_c(self) noexcept:
-        """Whether even short errors must wait, because the peer reads none."""
+        """Whether even short errors must wait, because the peer reads nothing."""
         return self.outbox.size >= 2 * self.output_high and self.batch is None
 
     cdef bint must_stop_c(self) noexcept:
-        """Whether as many requests wait as may."""
+        """Whether no further request may wait."""
         return (
             self.n_waiting >= self.max_waiting or self.n_waiting_bytes >= self.max_waiting_bytes
         )
@@ -158,7 +155,7 @@ cdef class Session(Wire):
         if self.outbox.size >= 2 * self.output_high and (
             self.reader.elements or self.refusal is not None
         ):
-            return False           # their errors cannot wait by themselves
+            return False           # errors of batches, and refusals, cannot wait
         return not self.must_stop_c() or (
             self.pending.live != 0 and self.outbox.size < 2 * self.output_high
         )
@@ -197,7 +194,7 @@ cdef class Session(Wire):
                     return None
                 if m.kind_c == BATCH:
                     self.batch = BatchReply.new()
-                    self.batch.n_open = 1      # until all elements were looked at
+                    self.batch.n_open = 1      # until all elements were taken
                     continue
             self.messages_in += 1
             if m.kind_c == REQUEST and m.scan.poi[WS_ID].len > self.max_id:
@@ -218,11 +215,6 @@ cdef class Session(Wire):
             elif self.respond_c(m):
                 return m
 
-    cdef bint batch_is_full_c(self, BatchReply batch) noexcept:
-        """Whether no more requests of a batch may start. They cannot wait: the answers that are
-        held leave only when the last request of their batch is answered."""
-        return batch is not None and self.n_batch_bytes >= self.max_in_flight_bytes
-
     cdef int refuse_request_c(self, uint64_t ref, BatchReply batch) except -1:
         """Answer a registered request with -31000."""
         self.refused += 1
@@ -236,17 +228,8 @@ cdef class Session(Wire):
         self.error_c(ref, OVERLOADED, text, None)
         return 0
 
-    cdef int settle_batch_c(self, BatchReply batch, Py_ssize_t n_done) except -1:
-        """So many requests of a batch are done: send its answers when none is open, and count the
-        bytes that are held."""
-        batch.n_open -= n_done
-        batch.finish_c(self.writer)
-        self.n_batch_bytes = self.n_batch_bytes - batch.n_counted + batch.out.size
-        batch.n_counted = batch.out.size
-        return 0
-
     cdef int register_c(self, Message m) except -1:
-        """A request came in. 1: its owner is to see it now."""
+        """Handle a request. 1: it is an event now."""
         cdef uint64_t ref
         cdef bint can_start
         cdef Span id = span_of(m, WS_ID)
@@ -287,14 +270,14 @@ cdef class Session(Wire):
         if method_is(m, b'"ping"', "ping") and self.outbox.size < 2 * self.output_high:
             return 1
         if self.must_stop_c():
-            # we wait for the peer ourselves: its answer may lie behind this request
+            # we await an answer ourselves, which may lie behind this request
             return self.refuse_request_c(ref, None)
         self.set_token_c(ref, WAITS)
         self.wait_c(m)
         return 0
 
     cdef bint leave_queue_c(self, Message m) except -1:
-        """A message has waited. False: nothing of it is left to be shown."""
+        """Handle a message that waited. False: it is not an event."""
         cdef BatchReply batch = None
         cdef InFlightSlot *slot = self.inflight.slot_c(m.ref)
         if slot is not NULL:
@@ -309,14 +292,14 @@ cdef class Session(Wire):
         self.n_gone -= 1
         if m.ref:
             return False           # cancelled meanwhile
-        # of no batch; one may be open
+        # it belongs to no batch, and another batch may be open
         batch = self.batch
         self.batch = None
         try:
             if m.kind_c == INVALID:
                 self.fault_c(m)
                 return True
-            return self.register_c(m)      # its id was taken when it came
+            return self.register_c(m)      # its id was in flight when it arrived
         finally:
             self.batch = batch
 
@@ -330,10 +313,10 @@ cdef class Session(Wire):
         return 0
 
     cdef int respond_c(self, Message m) except -1:
-        """A response came in. 1: its owner is to see it; m.token is the caller's."""
+        """Handle a response. 1: it is an event; m.token is the caller's."""
         cdef int64_t id
         if not valid_id(m):
-            return 1          # an error about something of ours that the peer could not read
+            return 1          # an error about a message of ours that the peer could not read
         id = self.pending.find_c(span_of(m, WS_ID))
         if id == 0:
             self.late_responses += 1
@@ -342,7 +325,7 @@ cdef class Session(Wire):
         return 1
 
     cdef int notice_c(self, Message m) except -1:
-        """A notification came in: give it the token of what it is about."""
+        """Handle a notification: set its token to that of the request that it is about."""
         cdef uint64_t ref
         cdef int64_t id
         cdef Span raw
@@ -364,7 +347,7 @@ cdef class Session(Wire):
                     self.n_cancelled_bytes += self.inflight.slot_c(ref).n_bytes
                 self.drop_inbound_c(ref)
             else:
-                # the other direction: the server ends a subscription of ours
+                # a server ends a subscription of ours
                 m.token = self.pending.peek_c(self.pending.find_c(raw))
         elif method_is(m, b'"notifications/progress"', "notifications/progress"):
             id = self.pending.find_c(span_of(m, WS_PROGRESS_TOKEN))
@@ -372,21 +355,8 @@ cdef class Session(Wire):
                 m.token = self.pending.peek_c(id)
         return 0
 
-    cdef int drop_inbound_c(self, uint64_t ref) except -1:
-        """Take a request out of flight without an answer."""
-        return self.drop_slot_c(self.inflight.slot_c(ref))
-
-    cdef int drop_slot_c(self, InFlightSlot *slot) except -1:
-        cdef BatchReply batch = None
-        if slot.batch is not NULL:
-            batch = <BatchReply> slot.batch
-        self.inflight.remove_slot_c(slot)
-        if batch is not None:
-            self.settle_batch_c(batch, 1)
-        return 0
-
     cdef int fault_c(self, Message m) except -1:
-        """Something that is no message came in: answer what must be answered."""
+        """Handle an invalid message: answer it where an answer is due."""
         cdef int64_t id = 0
         cdef Span raw = span_of(m, WS_ID)
         if not valid_id(m):
@@ -411,137 +381,11 @@ cdef class Session(Wire):
             )
         return 0
 
-    # -- answering the peer --------------------------------------------------------------------
-
-    cdef Outbox open_reply_c(self, uint64_t ref):
-        """Begin the answer to a request, up to and including its id. The caller writes
-        ``"result":...`` or ``"error":...``, then calls `close_reply_c`, and runs no other code
-        in between; when anything fails, it calls `abort_reply_c`. None when the request is no
-        longer in flight."""
-        cdef InFlightSlot *slot = self.inflight.slot_c(ref)
-        return None if slot is NULL else self.begin_reply_c(slot, b"", 0)
-
-    cdef Outbox begin_reply_c(self, InFlightSlot *slot, const char *member, size_t n_member):
-        cdef Outbox out = self.outbox
-        cdef uint8_t *p
-        if slot.batch is not NULL:
-            (<BatchReply> slot.batch).begin_answer_c()
-            out = (<BatchReply> slot.batch).out
-        else:
-            self.writer.open_c()
-        p = out.reserve_c(HEAD_LEN + slot.id_len + 1 + n_member)
-        memcpy(p, HEAD, HEAD_LEN)
-        p += HEAD_LEN
-        memcpy(p, inflight_id(slot).p, slot.id_len)
-        p += slot.id_len
-        p[0] = c','
-        memcpy(p + 1, member, n_member)
-        out.commit_c(HEAD_LEN + slot.id_len + 1 + n_member)
-        return out
-
-    cdef int close_reply_c(self, uint64_t ref) except -1:
-        """End the answer, which takes the request out of flight even if the framing fails."""
-        return self.end_reply_c(self.inflight.slot_c(ref))
-
-    cdef int end_reply_c(self, InFlightSlot *slot) except -1:
-        self.messages_out += 1
-        if slot.batch is not NULL:
-            (<BatchReply> slot.batch).out.text_c(b"}")
-            return self.drop_slot_c(slot)
-        try:
-            self.writer.close_c(c'}')
-        finally:
-            self.inflight.remove_slot_c(slot)
-        return 0
-
-    cdef int abort_reply_c(self, uint64_t ref) except -1:
-        """Remove an answer that could not be finished. The request stays in flight."""
-        cdef InFlightSlot *slot = self.inflight.slot_c(ref)
-        if slot is not NULL and slot.batch is not NULL:
-            return (<BatchReply> slot.batch).abort_answer_c()
-        return self.writer.abort_c()
-
-    cdef int reply_c(
-        self, uint64_t ref, const char *member, size_t n_member, object payload
-    ) except -1:
-        # payload: bytes or a Payload, which cannot fail any more
-        cdef InFlightSlot *slot = self.inflight.slot_c(ref)
-        cdef bint done = False
-        if slot is NULL:
-            return 0
-        try:
-            self.begin_reply_c(slot, member, n_member).write_object_c(payload)
-            self.end_reply_c(slot)
-            done = True
-        finally:
-            if not done:
-                self.abort_reply_c(ref)
-        return 1
-
-    cdef int result_c(self, uint64_t ref, object body) except -1:
-        """Answer with a result, the JSON text of an object. 0: the request is gone."""
-        return self.reply_c(ref, b'"result":', 9, payload_of(body))
-
-    cdef int error_c(self, uint64_t ref, int code, str message, object data) except -1:
-        """Answer with an error. 0: the request is gone."""
-        return self.reply_c(ref, b'"error":', 8, error_body(code, message, data))
-
-    cdef int write_error_c(
-        self, BatchReply batch, Span id, int code, str message, object data
-    ) except -1:
-        """An error that answers no request in flight."""
-        cdef bytes head = b'{"jsonrpc":"2.0",'
-        if id.n:
-            head += b'"id":%b,' % (<const char *> id.p)[:id.n]
-        elif self.null_ids:
-            head += b'"id":null,'
-        head += b'"error":'
-        if batch is None:
-            return self.write_c(head, error_body(code, message, data))
-        batch.answer_c(head + error_body(code, message, data) + b"}")
-        self.messages_out += 1
-        return self.settle_batch_c(batch, 0)
-
-    cdef int set_token_c(self, uint64_t ref, object token) except -1:
-        """Remember who works on a request, for its cancellation."""
-        return self.inflight.set_token_c(ref, token)
-
-    cdef int cancelled_done_c(self) except -1:
-        """The handler of a cancelled request has ended."""
-        if self.n_cancelled:
-            # which of them ended is not known: each stands for an equal share of the bytes
-            self.n_cancelled_bytes -= self.n_cancelled_bytes // <size_t> self.n_cancelled
-            self.n_cancelled -= 1
-        return 0
-
-    def send_result(self, request, body, /):
-        """Answer a request (its message, or its `ref`) with a result: the JSON text of an object,
-        as a bytes-like object.
-
-        Short bodies are copied, longer ones are sent from where they lie and must not change
-        until then. False: the request was cancelled or answered before, and nothing is sent.
-        ValueError for a body that is empty or holds a raw newline.
-        """
-        return self.result_c(ref_of(request), json_line(body)) == 1
-
-    def send_error(self, request, int code, str message, data=None, /):
-        """Answer a request with an error; `data` is any JSON-encodable value. False as above."""
-        return self.error_c(ref_of(request), code, message, data) == 1
-
-    def set_token(self, request, token, /):
-        """Remember who works on a request: a later cancellation shows this as its token, and the
-        request counts against `max_in_flight` until `cancelled_done`."""
-        return self.set_token_c(ref_of(request), token) == 1
-
-    def cancelled_done(self):
-        """The handler of a request that was cancelled, and had a token, has ended."""
-        self.cancelled_done_c()
-
     # -- asking the peer -----------------------------------------------------------------------
 
     def reserve(self, token not None, /, double deadline=INFINITY):
-        """An id for a request of ours, to be sent by `send_reserved`; usable as its progress
-        token. OverflowError when too many are outstanding."""
+        """Reserve an id for a request of ours, to be sent by `send_reserved`. The id may serve as
+        the progress token. OverflowError when `max_outstanding` requests are outstanding."""
         return self.pending.add_c(token, deadline)
 
     def send_reserved(self, int64_t id, str method not None, params=None, /):
@@ -564,7 +408,7 @@ cdef class Session(Wire):
             if id == 0:
                 break
         self.writer.open_c()
-        out.write_c(HEAD, HEAD_LEN)
+        out.text_c(b'{"jsonrpc":"2.0","id":')
         out.write_c(p, <size_t> (digits + sizeof(digits)) - <size_t> p)
         self.messages_out += 1
         return out
@@ -596,22 +440,9 @@ cdef class Session(Wire):
             return self.write_c(head, b"")
         return self.write_c(head + b',"params":', json_line(params))
 
-    cdef int write_c(self, bytes head, object payload) except -1:
-        """Send a message, all of it or nothing: the beginning of a JSON object and the value of its
-        last member, bytes or a Payload."""
-        try:
-            self.writer.open_c()
-            self.outbox.text_c(head)
-            self.outbox.write_object_c(payload)
-            self.writer.close_c(c'}')
-        finally:
-            self.writer.abort_c()      # of a frame that could not be finished
-        self.messages_out += 1
-        return 0
-
     def cancel(self, int64_t id, str reason=None, /):
-        """Give up a request of ours and tell the peer. Returns its token, None if it was not
-        outstanding (nothing is sent then)."""
+        """Cancel a request of ours and notify the peer. Returns its token; None when it was not
+        outstanding, and then nothing is sent."""
         token = self.pending.take_c(id)
         if token is not None:
             params = {"requestId": id} if reason is None else {"requestId": id, "reason": reason}
@@ -619,32 +450,32 @@ cdef class Session(Wire):
         return token
 
     def forget(self, int64_t id, /):
-        """Give up a request of ours without telling the peer (``initialize`` may not be
+        """Drop a request of ours without notifying the peer (``initialize`` must not be
         cancelled). Returns its token, or None."""
         return self.pending.take_c(id)
 
     def next_deadline(self):
-        """When the earliest deadline is, on the caller's clock; None without one."""
+        """The earliest deadline, on the caller's clock, or None."""
         return self.pending.next_deadline()
 
     def expire(self, double now, /):
-        """The requests of ours whose deadline has come, now forgotten: a list of (id, token).
-        Telling the peer is left to the owner, who knows which may be cancelled."""
+        """Drop the requests of ours whose deadline has passed. Returns a list of (id, token). The
+        owner notifies the peer, because it knows which requests may be cancelled."""
         return self.pending.expire(now)
 
     def fail_all(self):
-        """The link is gone: every request of ours, now forgotten, as a list of (id, token)."""
+        """Drop all requests of ours, because the link is lost. Returns a list of (id, token)."""
         return self.pending.take_all()
 
     # -- figures -------------------------------------------------------------------------------
 
     @property
     def counters(self):
-        """What went through so far, and what is held now.
+        """Counts of messages and bytes since the start, and what is held now.
 
         `payload_bytes_copied`: bytes of messages that had to be moved because they did not arrive
         in one piece; 0 while every message arrives whole. `output_bytes_copied`: bytes of short
-        payloads packed into output blocks.
+        payloads that were copied into output blocks.
         """
         return {
             "messages_in": self.messages_in,
@@ -666,32 +497,3 @@ cdef class Session(Wire):
             "refused": self.refused,
             "cancelled": self.cancelled_in,
         }
-
-
-cdef uint64_t ref_of(object request) except? 0:
-    if isinstance(request, Message):
-        return (<Message> request).ref
-    if not isinstance(request, int):
-        raise TypeError("a request is named by its message or its ref")
-    return request
-
-
-cdef bytes error_body(int code, str message, object data):
-    """The error object. Lone surrogates, which a peer's words may hold, are written as escapes."""
-    cdef dict body = {"code": code, "message": message}
-    if data is not None:
-        body["data"] = data
-    try:
-        return encode(body)
-    except UnicodeEncodeError:
-        return encode(escaped(to_builtins(body)))
-
-
-cdef object escaped(object value):
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
-    if isinstance(value, dict):
-        return {escaped(key): escaped(member) for key, member in value.items()}
-    if isinstance(value, list):
-        return [escaped(member) for member in value]
-    return value

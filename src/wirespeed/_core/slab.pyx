@@ -1,7 +1,7 @@
 """Owned input memory, and the views that pin it.
 
-A Slab is a block that a transport reads into. Messages stay where they were read; whoever keeps a
-part of one holds a Lease, and a slab with leases is neither moved nor reused.
+A Slab is a block that a transport reads into. Messages stay where they were read. A Lease pins a
+part of one: a slab with leases is neither moved nor reused.
 """
 
 cimport cython
@@ -17,6 +17,8 @@ from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
 
+from wirespeed._core.spares cimport Spares, keep_spare, take_spare
+
 cdef extern from "bigmem.h" nogil:
     size_t WS_BIG_FROM
     size_t ws_big_size(size_t n)
@@ -25,31 +27,24 @@ cdef extern from "bigmem.h" nogil:
     void ws_big_free(void *p, size_t n)
 
 
-cdef enum:
-    MAX_SPARE = 16
-
-# Memory of slabs of the common size, shared by all connections of the process (under the GIL).
-# Pages that are touched for the first time cost more than all that is done with them.
-cdef uint8_t *spare[MAX_SPARE]
-cdef int n_spare = 0
+cdef Spares spares                # of SLAB_SIZE
 cdef Py_ssize_t n_live = 0
 
 
 @cython.final
 @cython.no_gc
 cdef class Slab:
-    """A block of input memory. Made by the framers only."""
+    """A block of input memory. Only framers make them."""
 
     def __cinit__(self):
         self.base = NULL
 
     def __dealloc__(self):
-        global n_live, n_spare
+        global n_live
         if self.foreign:
             PyBuffer_Release(&self.source)
-        elif self.capacity == SLAB_SIZE and n_spare < MAX_SPARE:
-            spare[n_spare] = self.base
-            n_spare += 1
+        elif self.capacity == SLAB_SIZE and keep_spare(&spares, self.base):
+            pass
         elif self.base is not NULL:
             if self.big:
                 ws_big_free(self.base, self.capacity)
@@ -59,13 +54,13 @@ cdef class Slab:
 
     @staticmethod
     cdef Slab allocate(size_t capacity):
-        global n_live, n_spare
+        global n_live
         cdef Slab slab = Slab.__new__(Slab)
-        if capacity == SLAB_SIZE and n_spare:
-            n_spare -= 1
-            slab.base = spare[n_spare]
-            slab.capacity = capacity
-            return slab
+        if capacity == SLAB_SIZE:
+            slab.base = take_spare(&spares)
+            if slab.base is not NULL:
+                slab.capacity = capacity
+                return slab
         if capacity >= WS_BIG_FROM:
             slab.big = True
             capacity = ws_big_size(capacity)

@@ -13,6 +13,7 @@ cdef class Wire:
     cdef size_t output_high
     cdef readonly long long bytes_in, bytes_out
 
+    cdef int abstract_c(self, type cls) except -1
     cdef int join_c(self, object limits, Framer framer) except -1
     cdef int get_buffer_c(self, uint8_t **p, size_t *n) except -1
     cdef int commit_c(self, size_t n) except -1

@@ -37,11 +37,16 @@ cdef class Wire:
     """
 
     def __cinit__(self, *args, **kwargs):
+        self.abstract_c(Wire)
+
+    cdef int abstract_c(self, type cls) except -1:
+        """TypeError when we are of this class, or of one that Python code derived from it."""
         cdef type base = type(self)
         while base.__flags__ & HEAP_TYPE:
             base = base.__base__
-        if base is Wire:
-            raise TypeError("Wire is abstract: use Session or FrameStream")
+        if base is cls:
+            raise TypeError(f"{cls.__name__} is abstract: use Session or FrameStream")
+        return 0
 
     cdef int join_c(self, object limits, Framer framer) except -1:
         """Take up the framing; it writes to our outbox."""

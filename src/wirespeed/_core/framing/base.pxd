@@ -8,8 +8,9 @@ from wirespeed._core.span cimport Span
 cdef enum FrameResult:
     FRAME_MORE = 0        # no whole frame: more input needed
     FRAME_READY = 1
-    FRAME_OVERSIZE = 2    # a frame exceeds the limit: the span has its first `max_frame` bytes.
-                          # Reported once; the rest of the frame is skipped
+    # A frame exceeds the limit: the span has its first `max_frame` bytes. Reported once; the rest
+    # of the frame is skipped.
+    FRAME_OVERSIZE = 2
 
 
 cdef class Framer(Inlet):

@@ -290,7 +290,8 @@ cdef class WebSocketFramer(Framer):
             return self.fail_c(TOO_BIG, f"a message of more than {self.max_frame} bytes")
         if self.opcode and self.n_fragments >= self.max_fragments + before // MIN_FRAGMENT:
             return self.fail_c(
-                POLICY, f"more than {self.max_fragments} fragments of less than {MIN_FRAGMENT} bytes"
+                POLICY,
+                f"more than {self.max_fragments} fragments of less than {MIN_FRAGMENT} bytes",
             )
         if not self.opcode:
             self.opcode = first & 15

@@ -2,8 +2,6 @@
 
 cimport cython
 
-from wirespeed._core.outbox cimport Outbox
-
 
 @cython.no_gc
 cdef class FrameWriter:

@@ -1,0 +1,38 @@
+from libc.stdint cimport uint64_t
+
+from wirespeed._core.batch cimport BatchReply
+from wirespeed._core.inflight cimport InFlight, InFlightSlot
+from wirespeed._core.outbox cimport Outbox
+from wirespeed._core.span cimport Span
+from wirespeed._core.wire cimport Wire
+
+
+cdef class Responder(Wire):
+    cdef readonly InFlight inflight      # requests of the peer
+    cdef size_t n_batch_bytes            # of answers that wait for the rest of their batches
+    cdef public bint null_ids            # errors without a readable id carry "id": null
+    cdef readonly Py_ssize_t n_cancelled  # cancelled requests whose handlers still run
+    cdef size_t n_cancelled_bytes        # of the messages of these
+    cdef size_t max_in_flight_bytes
+    cdef readonly long long messages_out
+
+    cdef bint batch_is_full_c(self, BatchReply batch) noexcept
+    cdef int settle_batch_c(self, BatchReply batch, Py_ssize_t n_done) except -1
+    cdef Outbox open_reply_c(self, uint64_t ref)
+    cdef Outbox begin_reply_c(self, InFlightSlot *slot, const char *member, size_t n_member)
+    cdef int close_reply_c(self, uint64_t ref) except -1
+    cdef int end_reply_c(self, InFlightSlot *slot) except -1
+    cdef int abort_reply_c(self, uint64_t ref) except -1
+    cdef int reply_c(
+        self, uint64_t ref, const char *member, size_t n_member, object payload
+    ) except -1
+    cdef int result_c(self, uint64_t ref, object body) except -1
+    cdef int error_c(self, uint64_t ref, int code, str message, object data) except -1
+    cdef int write_error_c(
+        self, BatchReply batch, Span id, int code, str message, object data
+    ) except -1
+    cdef int drop_inbound_c(self, uint64_t ref) except -1
+    cdef int drop_slot_c(self, InFlightSlot *slot) except -1
+    cdef int set_token_c(self, uint64_t ref, object token) except -1
+    cdef int cancelled_done_c(self) except -1
+    cdef int write_c(self, bytes head, object payload) except -1

@@ -1,0 +1,227 @@
+"""The answering half of a session: the requests of the peer, and the answers to them.
+
+A request is in flight from when it is registered until it is answered or cancelled. An answer is
+written all or not at all. The answers to the requests of a batch are held until the last of them.
+"""
+
+from libc.stdint cimport uint8_t, uint64_t
+from libc.string cimport memcpy
+
+import msgspec
+
+from wirespeed._core.batch cimport BatchReply
+from wirespeed._core.envelope cimport Message
+from wirespeed._core.inflight cimport InFlight, InFlightSlot, inflight_id
+from wirespeed._core.outbox cimport Outbox, json_line, payload_of
+from wirespeed._core.span cimport Span
+from wirespeed._core.wire cimport Wire
+
+cdef object encode = msgspec.json.Encoder().encode
+cdef object to_builtins = msgspec.to_builtins
+
+cdef enum:
+    HEAD_LEN = 22
+
+cdef const char *HEAD = b'{"jsonrpc":"2.0","id":'
+
+
+cdef class Responder(Wire):
+    """What `wirespeed._core.session.Session` knows of the requests of its peer. Abstract."""
+
+    def __cinit__(self, *args, **kwargs):
+        self.abstract_c(Responder)
+        self.null_ids = True
+        self.inflight = InFlight()
+
+    cdef bint batch_is_full_c(self, BatchReply batch) noexcept:
+        """Whether no more requests of a batch may start. They cannot wait: held answers leave only
+        when the last request of their batch is answered."""
+        return batch is not None and self.n_batch_bytes >= self.max_in_flight_bytes
+
+    cdef int settle_batch_c(self, BatchReply batch, Py_ssize_t n_done) except -1:
+        """`n_done` requests of a batch are done: send its answers when none is open, and count the
+        held bytes."""
+        batch.n_open -= n_done
+        batch.finish_c(self.writer)
+        self.n_batch_bytes = self.n_batch_bytes - batch.n_counted + batch.out.size
+        batch.n_counted = batch.out.size
+        return 0
+
+    cdef int drop_inbound_c(self, uint64_t ref) except -1:
+        """Take a request out of flight without an answer."""
+        return self.drop_slot_c(self.inflight.slot_c(ref))
+
+    cdef int drop_slot_c(self, InFlightSlot *slot) except -1:
+        cdef BatchReply batch = None
+        if slot.batch is not NULL:
+            batch = <BatchReply> slot.batch
+        self.inflight.remove_slot_c(slot)
+        if batch is not None:
+            self.settle_batch_c(batch, 1)
+        return 0
+
+    cdef Outbox open_reply_c(self, uint64_t ref):
+        """Begin the answer to a request, up to and including its id. The caller writes
+        ``"result":...`` or ``"error":...``, then calls `close_reply_c`, and runs no other code
+        in between; when anything fails, it calls `abort_reply_c`. None when the request is no
+        longer in flight."""
+        cdef InFlightSlot *slot = self.inflight.slot_c(ref)
+        return None if slot is NULL else self.begin_reply_c(slot, b"", 0)
+
+    cdef Outbox begin_reply_c(self, InFlightSlot *slot, const char *member, size_t n_member):
+        cdef Outbox out = self.outbox
+        cdef uint8_t *p
+        if slot.batch is not NULL:
+            (<BatchReply> slot.batch).begin_answer_c()
+            out = (<BatchReply> slot.batch).out
+        else:
+            self.writer.open_c()
+        p = out.reserve_c(HEAD_LEN + slot.id_len + 1 + n_member)
+        memcpy(p, HEAD, HEAD_LEN)
+        p += HEAD_LEN
+        memcpy(p, inflight_id(slot).p, slot.id_len)
+        p += slot.id_len
+        p[0] = c','
+        memcpy(p + 1, member, n_member)
+        out.commit_c(HEAD_LEN + slot.id_len + 1 + n_member)
+        return out
+
+    cdef int close_reply_c(self, uint64_t ref) except -1:
+        """End the answer, which takes the request out of flight even if the framing fails."""
+        return self.end_reply_c(self.inflight.slot_c(ref))
+
+    cdef int end_reply_c(self, InFlightSlot *slot) except -1:
+        self.messages_out += 1
+        if slot.batch is not NULL:
+            (<BatchReply> slot.batch).out.text_c(b"}")
+            return self.drop_slot_c(slot)
+        try:
+            self.writer.close_c(c'}')
+        finally:
+            self.inflight.remove_slot_c(slot)
+        return 0
+
+    cdef int abort_reply_c(self, uint64_t ref) except -1:
+        """Remove an answer that could not be finished. The request stays in flight."""
+        cdef InFlightSlot *slot = self.inflight.slot_c(ref)
+        if slot is not NULL and slot.batch is not NULL:
+            return (<BatchReply> slot.batch).abort_answer_c()
+        return self.writer.abort_c()
+
+    cdef int reply_c(
+        self, uint64_t ref, const char *member, size_t n_member, object payload
+    ) except -1:
+        # payload: bytes or a Payload, which cannot fail any more
+        cdef InFlightSlot *slot = self.inflight.slot_c(ref)
+        cdef bint done = False
+        if slot is NULL:
+            return 0
+        try:
+            self.begin_reply_c(slot, member, n_member).write_object_c(payload)
+            self.end_reply_c(slot)
+            done = True
+        finally:
+            if not done:
+                self.abort_reply_c(ref)
+        return 1
+
+    cdef int result_c(self, uint64_t ref, object body) except -1:
+        """Answer with a result, the JSON text of an object. 0: the request is gone."""
+        return self.reply_c(ref, b'"result":', 9, payload_of(body))
+
+    cdef int error_c(self, uint64_t ref, int code, str message, object data) except -1:
+        """Answer with an error. 0: the request is gone."""
+        return self.reply_c(ref, b'"error":', 8, error_body(code, message, data))
+
+    cdef int write_error_c(
+        self, BatchReply batch, Span id, int code, str message, object data
+    ) except -1:
+        """An error that answers no request in flight."""
+        cdef bytes head = b'{"jsonrpc":"2.0",'
+        if id.n:
+            head += b'"id":%b,' % (<const char *> id.p)[:id.n]
+        elif self.null_ids:
+            head += b'"id":null,'
+        head += b'"error":'
+        if batch is None:
+            return self.write_c(head, error_body(code, message, data))
+        batch.answer_c(head + error_body(code, message, data) + b"}")
+        self.messages_out += 1
+        return self.settle_batch_c(batch, 0)
+
+    cdef int set_token_c(self, uint64_t ref, object token) except -1:
+        """Set the token that a cancellation of the request will show."""
+        return self.inflight.set_token_c(ref, token)
+
+    cdef int cancelled_done_c(self) except -1:
+        """The handler of a cancelled request has ended."""
+        if self.n_cancelled:
+            # which of them ended is not known: each stands for an equal share of the bytes
+            self.n_cancelled_bytes -= self.n_cancelled_bytes // <size_t> self.n_cancelled
+            self.n_cancelled -= 1
+        return 0
+
+    def send_result(self, request, body, /):
+        """Answer a request (its message, or its `ref`) with a result: the JSON text of an object,
+        as a bytes-like object.
+
+        A body of 4 KiB or more is not copied, and must not change until it is sent. False: the
+        request was cancelled or answered before, and nothing is sent. ValueError for a body that
+        is empty or holds a raw newline.
+        """
+        return self.result_c(ref_of(request), json_line(body)) == 1
+
+    def send_error(self, request, int code, str message, data=None, /):
+        """Answer a request with an error; `data` is any JSON-encodable value. False as above."""
+        return self.error_c(ref_of(request), code, message, data) == 1
+
+    def set_token(self, request, token, /):
+        """Set the token that a cancellation of the request will show. A cancelled request that has
+        a token counts against `max_in_flight` until `cancelled_done`."""
+        return self.set_token_c(ref_of(request), token) == 1
+
+    def cancelled_done(self):
+        """The handler of a cancelled request that had a token has ended."""
+        self.cancelled_done_c()
+
+    cdef int write_c(self, bytes head, object payload) except -1:
+        """Send a message, all of it or nothing: the beginning of a JSON object and the value of its
+        last member, bytes or a Payload."""
+        try:
+            self.writer.open_c()
+            self.outbox.text_c(head)
+            self.outbox.write_object_c(payload)
+            self.writer.close_c(c'}')
+        finally:
+            self.writer.abort_c()      # of a frame that could not be finished
+        self.messages_out += 1
+        return 0
+
+
+cdef uint64_t ref_of(object request) except? 0:
+    if isinstance(request, Message):
+        return (<Message> request).ref
+    if not isinstance(request, int):
+        raise TypeError("a request is given as its Message or as its ref")
+    return request
+
+
+cdef bytes error_body(int code, str message, object data):
+    """The error object. Lone surrogates, which a peer's text may hold, are written as escapes."""
+    cdef dict body = {"code": code, "message": message}
+    if data is not None:
+        body["data"] = data
+    try:
+        return encode(body)
+    except UnicodeEncodeError:
+        return encode(escaped(to_builtins(body)))
+
+
+cdef object escaped(object value):
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {escaped(key): escaped(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [escaped(member) for member in value]
+    return value
