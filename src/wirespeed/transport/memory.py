@@ -15,7 +15,7 @@ class MemoryLink(Link):
     def __init__(self, loop: asyncio.AbstractEventLoop, endpoint: Endpoint) -> None:
         super().__init__(loop, endpoint)
         self.peer: MemoryLink
-        self._inbox: deque[Any] = deque()
+        self._incoming: deque[Any] = deque()
         self._scheduled = False
         self._ended = False  # the peer sends no more
         self._lost = False
@@ -25,7 +25,7 @@ class MemoryLink(Link):
         self._schedule()
 
     def _schedule(self) -> None:
-        if not self._scheduled and not self._lost and (self._inbox or self._ended):
+        if not self._scheduled and not self._lost and (self._incoming or self._ended):
             self._scheduled = True
             self.loop.call_soon(self._receive)
 
@@ -34,13 +34,13 @@ class MemoryLink(Link):
         if self._lost or self.closing:
             return
         wire = self.endpoint.wire
-        while self._inbox and wire.want_read and not self._lost:
-            wire.receive_data(self._inbox.popleft())
+        while self._incoming and wire.want_read and not self._lost:
+            wire.receive_data(self._incoming.popleft())
             self.deliver()
-        if not self._inbox:
+        if not self._incoming:
             if not self.peer._lost:
                 self.peer.pump()  # it may have been held back
-            if self._ended and not self._inbox and not self._lost:
+            if self._ended and not self._incoming and not self._lost:
                 self._ended = False
                 wire.receive_eof()
                 self.deliver()
@@ -48,17 +48,17 @@ class MemoryLink(Link):
                     self.ended()
 
     def update_reading(self) -> None:
-        """Take up again what waits in the inbox, once the session wants it."""
+        """Take up again what has arrived, once the session wants it."""
         if self.endpoint.wire.want_read:
             self._schedule()
 
     def flush(self) -> None:
         """Hand over what is queued, unless the peer has not taken the last of it."""
-        if self._lost or self.peer._lost or self.peer._inbox:
+        if self._lost or self.peer._lost or self.peer._incoming:
             return
         wire = self.endpoint.wire
         if len(wire.outbox):
-            self.peer._inbox.extend(wire.data_to_send())
+            self.peer._incoming.extend(wire.data_to_send())
             self.check_drained()
             self.peer._schedule()
 
@@ -68,7 +68,7 @@ class MemoryLink(Link):
             return
         self.flush()
         self._lost = True
-        self._inbox.clear()
+        self._incoming.clear()
         self.detach()
         self.peer._ended = True
         self.peer._schedule()

@@ -1,4 +1,4 @@
-"""What can be served, as transports see it."""
+"""Services and their connections, as transports see them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Connection(Protocol):
-    """One client of a service, as a transport sees it: an Endpoint with an end.
+    """A client of a service, as a transport sees it: an Endpoint that can be drained.
 
     Attributes:
         principal: A digest of the client's credentials, None without any; the transport
@@ -26,11 +26,11 @@ class Connection(Protocol):
 
     @property
     def closed(self) -> asyncio.Future[None]:
-        """Done when the connection is over."""
+        """Done when the connection is closed."""
 
     @property
     def link(self) -> Link | None:
-        """What moves its bytes; None when it is over."""
+        """The link that moves its bytes; None after its end."""
 
     @property
     def draining(self) -> bool:
@@ -53,11 +53,11 @@ class Service(Protocol):
 
     @property
     def limits(self) -> Limits:
-        """What one connection may take."""
+        """The limits of one connection."""
 
     @property
     def subprotocol(self) -> str | None:
-        """The WebSocket subprotocol that it speaks; None if it cares for none."""
+        """The WebSocket subprotocol that it speaks; None for any."""
 
     @property
     def auth_headers(self) -> Sequence[str]:
@@ -88,8 +88,8 @@ def service_of(server: Any) -> Any:
 
 @contextlib.asynccontextmanager
 async def alive(services: Iterable[Service]) -> AsyncIterator[None]:
-    """Keep services alive: what they have to begin before the first connection, and to end after
-    the last. Whatever fails at the begin is raised, and those that had begun are ended."""
+    """Run the lifespans of services around their connections. An exception at a start is raised
+    after the lifespans that had started were ended."""
     async with contextlib.AsyncExitStack() as stack:
         for service in services:
             kept: Any = service

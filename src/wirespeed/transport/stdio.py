@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def claimed() -> Iterator[tuple[int, int]]:
-    """Take descriptors 0 and 1 as the wire: (read, write). Both are put back at the end.
+    """Take descriptors 0 and 1 as the wire: (read, write). Both are restored at the end.
 
-    What ``print()`` left in the buffer of ``sys.stdout`` before goes to stderr, too. TransportError
-    when the process was started without them.
+    Text that ``print()`` left in the buffer of ``sys.stdout`` goes to stderr. TransportError: the
+    process was started without stdin or stdout.
     """
     # not fstat: the loop's own descriptors may have taken the numbers of closed ones
     if sys.__stdin__ is None or sys.__stdout__ is None:
@@ -67,7 +67,7 @@ def claimed() -> Iterator[tuple[int, int]]:
 
 @contextlib.contextmanager
 def line_buffered() -> Iterator[None]:
-    """What tools print shows on stderr line by line, not when a buffer is full."""
+    """Text that tools print appears on stderr line by line, not when a buffer is full."""
     out = sys.stdout
     if not isinstance(out, io.TextIOWrapper) or out.closed or out.line_buffering:
         yield
@@ -106,7 +106,7 @@ def same_file(a: int, b: int) -> bool:
 
 @contextlib.contextmanager
 def non_blocking(*fds: int) -> Iterator[None]:
-    """Make descriptors non-blocking, and what they were at the end."""
+    """Make descriptors non-blocking; restore their modes at the end."""
     before = {fd: os.get_blocking(fd) for fd in fds}
     try:
         for fd in fds:
@@ -138,7 +138,7 @@ async def _serve(service: Service, read_fd: int, write_fd: int) -> None:
     loop = asyncio.get_running_loop()
     pool = open_pool(loop)
     with contextlib.ExitStack() as stack:
-        # stderr on the same pipe would become non-blocking too, and lose what tools log
+        # stderr on the same pipe would become non-blocking, too, and lose lines of the log
         shared = sys.__stderr__ is not None and same_file(write_fd, 2)
         polled = pollable(read_fd) and pollable(write_fd) and not shared
         if polled:
@@ -157,7 +157,7 @@ async def _serve(service: Service, read_fd: int, write_fd: int) -> None:
             link.start()
             await connection.closed
         finally:
-            if connection.link is not None:  # we are cancelled: what is answered may still leave
+            if connection.link is not None:  # cancelled: answers that are queued may still leave
                 link.flush()
                 connection.abort()
             await close_pool(pool)

@@ -1,7 +1,7 @@
-"""The life of a child process: launch, watch, explain, end. No protocol, no stdout reading.
+"""The life of a child process: launch, watch, explain, end. It reads no stdout.
 
-One daemon thread a child launches it, waits for its exit and reaps it; all else happens
-in the loop's thread. That needs no child watcher and no SIGCHLD, works alike on asyncio and
+A daemon thread for each child launches it, waits for its exit and reaps it; everything else
+happens in the loop's thread. That needs no child watcher and no SIGCHLD, works alike on asyncio and
 uvloop, from any thread's loop, and leaves no zombie even if the loop is closed first.
 
 The child leads its own session and so its own process group, which is what gets signalled:
@@ -53,7 +53,7 @@ _SELF_STAT = "/proc/self/stat"
 
 
 class _Process:
-    """What the thread and the finalizer need of a child; it must not refer to the Child.
+    """The part of a child that its thread and its finalizer use. It must not refer to the Child.
 
     ``lock`` makes reaping and signalling exclusive, so that a signal never reaches a
     stranger who was given the same number.

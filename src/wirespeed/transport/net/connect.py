@@ -1,4 +1,4 @@
-"""Connecting to a server elsewhere: a stream socket, or a WebSocket with its opening handshake."""
+"""Connections to a server at a URL: a stream socket, or a WebSocket after its opening handshake."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ TLS_ALERT = 0x15  # the first byte of a TLS server that was sent no TLS (RFC 844
 
 
 class Connected:
-    """A connection that is open and not used yet: `attach` an endpoint, and `close` it after the
-    link is lost (or instead)."""
+    """An open connection: `attach` an endpoint to it, and `close` it after the link is lost."""
 
     def __init__(self, stream: Stream, rest: bytes = b"") -> None:
         self._stream = stream
@@ -39,9 +38,8 @@ class Connected:
         return self._stream.peer
 
     def attach(self, endpoint: Endpoint) -> Link:
-        """Join an endpoint to it, by a link that is started. What the server sent behind its
-        handshake is given to the endpoint before this returns. Once only. OSError if the connection
-        broke meanwhile."""
+        """Join an endpoint to it by a link that is started. The endpoint gets the bytes behind the
+        handshake before this returns. May be called once. OSError if the connection broke."""
         link = self._stream.make_link(endpoint)
         rest, self._rest = self._rest, b""
         start(link, rest)
@@ -61,9 +59,9 @@ class ConnectedWebSocket(Connected):
         self.response_headers: Headers = answer.headers
         """The header fields of the server's answer."""
         self.subprotocol: str | None = answer.subprotocol
-        """What the server chose, or None."""
+        """The subprotocol that the server chose, or None."""
         self.extension: MessageDeflate | None = answer.extension
-        """permessage-deflate as it was agreed on, or None."""
+        """permessage-deflate as agreed, or None."""
 
 
 async def connect_stream(address: Address, *, open_timeout: float = 10.0) -> Connected:
@@ -198,7 +196,7 @@ async def _connect_socket(
     until = loop.time() + open_timeout
     failure: Exception = _Failure("the host has no address")
     for i, (family, _, proto, _, place) in enumerate(found):
-        # one that does not answer must not take the time of the others
+        # an address that does not answer must not take the time of the others
         share = (until - loop.time()) / (len(found) - i)
         try:
             async with asyncio.timeout(share):
@@ -227,7 +225,7 @@ async def _try(
 async def _explained(
     connect: Callable[[], Coroutine[Any, Any, T]], address: Address, open_timeout: float
 ) -> T:
-    """Run it in the time that there is; what goes wrong is said in words."""
+    """Run it within the time limit; a failure becomes a TransportError in words."""
     try:
         async with asyncio.timeout(open_timeout):
             return await connect()

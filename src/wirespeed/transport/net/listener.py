@@ -1,4 +1,4 @@
-"""What listens at one address: connections are accepted, judged, served, looked after, ended."""
+"""A listener: it accepts connections, judges them, serves them, watches them and ends them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ logger = logging.getLogger("wirespeed.server")
 
 ACCEPTS_A_TURN = 64
 ACCEPT_PAUSE = 1.0  # seconds without accepting when descriptors or memory run out
-MAX_REFUSALS = 64  # connections above `max_connections` that get to hear why
+MAX_REFUSALS = 64  # connections above `max_connections` that are told why
 LINGER = 1.0  # seconds that a refused client has to read the answer and close
 BLANKS = b" \t\r\n"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -64,18 +64,18 @@ class Served(Watched):
         self.stream = stream
 
     def gone(self, closed: asyncio.Future[None]) -> None:
-        """The connection is over: release what it held."""
+        """The connection is closed: release its socket."""
         self.stream.close()
         self.listener.left(self)
 
 
 class Listener:
-    """Everything that one `serve` does.
+    """The accepting sockets and the connections of one `serve`.
 
     Args:
         listening: The sockets.
         services: By path; for a byte stream the only one.
-        options: What its owner said.
+        options: How it listens.
     """
 
     def __init__(
@@ -89,8 +89,8 @@ class Listener:
         self.pool = open_pool(self.loop)
         self.draining = False
         self._aborting = False
-        self._opening: set[asyncio.Task[None]] = set()
-        self._n_full = 0  # of those above the limit
+        self.opening: set[asyncio.Task[None]] = set()
+        self._n_full = 0  # of these, connections above the limit
         self._accepting = False
         self._resume: asyncio.TimerHandle | None = None
         self._over = self.loop.create_future()
@@ -111,11 +111,11 @@ class Listener:
     @property
     def n_connections(self) -> int:
         """Connections, those in their opening handshake included."""
-        return len(self._keeper) + len(self._opening)
+        return len(self._keeper) + len(self.opening)
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """Where clients connect: one URL for each service."""
+        """The URLs that clients connect to, one for each service."""
         return urls_of(self.address, self.services)
 
     # -- accepting -------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ class Listener:
             for sock in self.listening.sockets:
                 self.loop.add_reader(sock.fileno(), self._accept, sock)
 
-    def _stop_accepting(self) -> None:
+    def stop_accepting(self) -> None:
         if self._resume is not None:
             self._resume.cancel()
             self._resume = None
@@ -145,11 +145,11 @@ class Listener:
                 return
             except OSError as exc:
                 if exc.errno in OUT_OF:
-                    self._stop_accepting()
+                    self.stop_accepting()
                     self._resume = self.loop.call_later(ACCEPT_PAUSE, self.start)
                     logger.error("no connections are accepted for %g s: %s", ACCEPT_PAUSE, exc)
                     return
-                continue  # of a client that left before
+                continue  # the client has left
             try:
                 sock.setblocking(False)
                 make_prompt(sock)
@@ -175,14 +175,14 @@ class Listener:
             else self._admit(sock, peer)
         )
         task = self.loop.create_task(opening)
-        self._opening.add(task)
+        self.opening.add(task)
         task.add_done_callback(partial(self._welcomed, full, sock))
 
     def _welcomed(self, full: bool, sock: socket.socket, task: asyncio.Task[None]) -> None:
-        self._opening.discard(task)
+        self.opening.discard(task)
         self._n_full -= full
         if task.cancelled():
-            sock.close()  # it may have been cancelled before it began
+            sock.close()  # the task may have been cancelled before its first step
         elif (exc := task.exception()) is not None:
             logger.error("internal error in an opening handshake", exc_info=exc)
         self._check_over()
@@ -207,7 +207,7 @@ class Listener:
             if data[:1] in (b"{", b"["):
                 self._join(stream, service, service.stream_framer(), None, data)
                 joined = True
-                self._opening.discard(task)
+                self.opening.discard(task)
             elif data:
                 self._quiet.log(logging.WARNING, "refused %s: its first bytes are not JSON", peer)
         except OSError as exc:
@@ -219,7 +219,7 @@ class Listener:
     # -- opening handshake -----------------------------------------------------------------------
 
     async def _welcome(self, sock: socket.socket, peer: str, full: bool) -> None:
-        """From an accepted connection to a served one, or to its end."""
+        """Do the opening handshake of an accepted connection, then serve or close it."""
         task = cast("asyncio.Task[None]", asyncio.current_task())
         stream: Stream | None = SocketStream(self.loop, sock)
         until = self.loop.time() + self.options.open_timeout
@@ -231,7 +231,7 @@ class Listener:
             refusal = await self._let_in(stream, peer, full, until)
             if refusal is None:
                 stream = None  # it is served
-                self._opening.discard(task)  # and counted as such
+                self.opening.discard(task)  # and counted as such
                 return
             self._log_refusal(peer, f"{refusal.status} {refusal.reason}")
             stream.say(self._words(refusal))
@@ -255,11 +255,11 @@ class Listener:
         return refusal_bytes(refusal)
 
     async def _let_in(self, stream: Stream, peer: str, full: bool, until: float) -> Refusal | None:
-        """Serve a client that asks for it properly, else say why it is not let in."""
+        """Serve the client, or return why it is refused."""
         from wirespeed._core.framing.websocket import WebSocketFramer
         from wirespeed.transport.websocket.upgrade import Refused
 
-        asking = False  # the owner's callback
+        asking = False  # `authenticate` is running
         try:
             async with asyncio.timeout_at(until):
                 head, rest = await _read_head(stream)
@@ -312,8 +312,8 @@ class Listener:
     async def _judge(
         self, head: bytes, peer: str, full: bool
     ) -> tuple[Service, ServerHandshake, str | None, bytes | None]:
-        """Whether a request is let in: the service that it is for, the subprotocol, and a digest of
-        the client's credentials. Refused."""
+        """The service that a request is for, the handshake, the subprotocol, and a digest of the
+        client's credentials. Refused."""
         from wirespeed.transport.websocket.upgrade import Refused, ServerHandshake
 
         assert self._gate is not None
@@ -369,22 +369,22 @@ class Listener:
             connection.drain()
 
     def left(self, served: Served) -> None:
-        """A connection is over."""
+        """A connection is closed."""
         self._keeper.forget(served)
         self._check_over()
 
     # -- the end ---------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Accept no more, let every connection finish what is in flight, and end."""
+        """Accept no more connections, let each finish its requests at work, then end."""
         if self.draining:
             return
         self.draining = True
-        self._stop_accepting()
+        self.stop_accepting()
         self.listening.close()
-        for task in self._opening:
+        for task in self.opening:
             task.cancel()
-        for served in self._served():
+        for served in self.served():
             served.connection.drain()
         self._check_over()
 
@@ -392,34 +392,34 @@ class Listener:
         """End at once."""
         self._aborting = True
         self.drain()
-        for served in self._served():
+        for served in self.served():
             served.connection.abort()
         self._check_over()
 
-    def _served(self) -> list[Served]:
+    def served(self) -> list[Served]:
         return [served for served in self._keeper.all() if isinstance(served, Served)]
 
     def _check_over(self) -> None:
-        # an `authenticate` that ignores its cancellation must not keep us for ever
+        # an `authenticate` that ignores its cancellation must not block the end
         n = len(self._keeper) if self._aborting else self.n_connections
         if self.draining and not n and not self._over.done():
             self._over.set_result(None)
 
     async def serve(self, on_listening: OnListening | None) -> None:
-        """Until it was drained."""
+        """Serve until drained."""
         try:
             self.start()
             if on_listening is not None:
                 on_listening(self.urls)
             await self._over
         finally:
-            for served in self._served():  # we are cancelled: what is answered may still leave
+            for served in self.served():  # cancelled: answers that are queued may still leave
                 if served.connection.link is not None:
                     served.connection.link.flush()
             self.abort()
             self._keeper.close()
-            if self._opening:
-                _, stubborn = await asyncio.wait(list(self._opening), timeout=LAST_WAIT)
+            if self.opening:
+                _, stubborn = await asyncio.wait(list(self.opening), timeout=LAST_WAIT)
                 if stubborn:
                     logger.warning("authenticate ignores its cancellation and is left behind")
             await close_pool(self.pool)
@@ -442,7 +442,7 @@ async def _read_opening(stream: Stream) -> bytes:
 
 
 async def _read_head(stream: Stream) -> tuple[bytes, bytes]:
-    """The request up to the empty line, and what came behind it. Refused when it is too long."""
+    """The request up to the empty line, and the bytes behind it. Refused when it is too long."""
     from wirespeed.transport.websocket.upgrade import END, MAX_HEAD, Refused, check_opening
 
     head = bytearray()
@@ -464,7 +464,7 @@ async def _read_head(stream: Stream) -> tuple[bytes, bytes]:
 
 
 async def _linger(stream: Stream) -> None:
-    """Let the client read its refusal: what it still sends would else reset the connection."""
+    """Read what the client still sends, so that no reset destroys the refusal."""
     with contextlib.suppress(OSError):  # TimeoutError is one
         async with asyncio.timeout(LINGER):
             for _ in range(64):
@@ -473,7 +473,7 @@ async def _linger(stream: Stream) -> None:
 
 
 def urls_of(address: Address, services: Mapping[str, Service]) -> tuple[str, ...]:
-    """Where clients connect: one URL for each service."""
+    """The URLs that clients connect to, one for each service."""
     if not address.is_websocket:
         return (str(address),)
     return tuple(str(msgspec.structs.replace(address, path=path)) for path in services)

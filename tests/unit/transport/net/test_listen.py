@@ -138,7 +138,7 @@ def test_no_descriptors_left(run: Run, monkeypatch: Any, caplog: Any) -> None:
         async with serving(lab_server()) as place:
             (sock,) = place.listener.listening.sockets
             full = Full(sock)
-            place.listener._stop_accepting()
+            place.listener.stop_accepting()
             place.listener.listening.sockets[:] = [full]  # type: ignore[list-item]
             place.listener.start()
             peer = await Bare.connect(place.port)

@@ -138,7 +138,7 @@ def test_a_slow_reader_is_cut_off(url: str, run: Run) -> None:
 
 
 def is_full(place: Place) -> bool:
-    wires = [served.endpoint.wire for served in place.listener._served()]
+    wires = [served.endpoint.wire for served in place.listener.served()]
     return any(len(wire.outbox) >= wire.limits.output_high for wire in wires)
 
 

@@ -171,7 +171,7 @@ def test_what_comes_in_pieces_while_the_request_is_judged_stays_in_order(
 
 def stream_being_opened(place: Place) -> Any:
     """The stream of the only connection that is in its opening handshake."""
-    (task,) = place.listener._opening
+    (task,) = place.listener.opening
     frame = task.get_coro().cr_frame  # type: ignore[union-attr]
     assert frame is not None
     return frame.f_locals["stream"]
@@ -222,7 +222,7 @@ def test_a_slow_reader_is_cut_off(run: Run, server_ssl: Any, client_ssl: Any) ->
             ws.transport.pause_reading()
             for id in range(150):
                 await ws.send(json.dumps(call(id, "fill", {"size": 200_000})))
-            await place.until(lambda: place.listener._served())
+            await place.until(lambda: place.listener.served())
             await place.empty()
             ws.transport.abort()
 

@@ -480,7 +480,7 @@ def test_a_callback_that_ignores_its_cancellation_holds_up_nobody(
             reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
             writer.write(upgrade(port=place.port))
             await asked.wait()
-            (task,) = place.listener._opening
+            (task,) = place.listener.opening
             if how == "abort":
                 place.listener.abort()
             else:

@@ -270,7 +270,7 @@ def test_a_reset_right_behind_data_is_noticed(run: Run) -> None:
         async with serving(lab_server(), ping_interval=None) as place:
             for _ in range(10):
                 sock = await asyncio.to_thread(opened, place.port)
-                await place.until(lambda: place.listener._served())
+                await place.until(lambda: place.listener.served())
                 # both in one turn of the loop: data and reset are there when the server looks
                 sock.send(frame(1, b'{"jsonrpc":"2.0","method":"notifications/nothing"}'))
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -449,7 +449,7 @@ async def not_reading(place: Place) -> Bare:
     peer = await Bare.connect(place.port)
     await peer.handshake()
     peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
-    (served,) = place.listener._served()
+    (served,) = place.listener.served()
     wire = served.endpoint.wire
     for id in range(200):
         peer.send(call(id, "fill", {"size": 200_000}))
@@ -462,7 +462,7 @@ def test_a_slow_reader_is_told_1008(run: Run, caplog: Any) -> None:
         options: Any = {"slow_reader_timeout": 0.2, "ping_interval": 0.03, "ping_timeout": 0.03}
         async with serving(lab_server(), **options) as place:
             peer = await not_reading(place)
-            (served,) = place.listener._served()
+            (served,) = place.listener.served()
             link: Any = served.endpoint.link
             await place.until(lambda: link.ending)
             assert len(served.endpoint.wire.outbox) < 4 * 1024 * 1024
@@ -497,7 +497,7 @@ def test_a_slow_reader_that_reads_a_little_stays(run: Run) -> None:
     async def main() -> None:
         async with serving(lab_server(), slow_reader_timeout=0.2) as place:
             peer = await not_reading(place)
-            (served,) = place.listener._served()
+            (served,) = place.listener.served()
             peer.writer.transport.resume_reading()  # type: ignore[attr-defined]
             for _ in range(200):
                 assert (await peer.recv())[0] == 1
