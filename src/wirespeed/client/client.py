@@ -3,40 +3,71 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Never, Self
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Never, Self, Unpack
 
+from wirespeed.client import pagination as lists
 from wirespeed.client.cache import ResponseCache
 from wirespeed.client.connection.channels import as_target
 from wirespeed.client.connection.handshake import Identity
 from wirespeed.client.connection.lifecycle import Era, Lifecycle
-from wirespeed.client.handlers import Handlers, OnElicit, OnSample, RootsOption
-from wirespeed.client.methods import Requests
-from wirespeed.client.requests.middleware import ClientMiddleware, OutboundChain
-from wirespeed.client.requests.rounds import MAX_ROUNDS
-from wirespeed.client.requests.send import Meta, OnProgress
-from wirespeed.client.results.features import PromptInfo, ResourceInfo
-from wirespeed.client.results.tools import LogMessage, ToolInfo
+from wirespeed.client.handlers import HandlerOptions, SharedRoots, answering_of
+from wirespeed.client.methods import Methods
+from wirespeed.client.requests.middleware import ClientMiddleware, OutboundChain, OutboundRequest
+from wirespeed.client.requests.rounds import MAX_ROUNDS, Rounds
+from wirespeed.client.requests.send import (
+    CallOptions,
+    Meta,
+    OnProgress,
+    RequestOptions,
+    Sender,
+    any_result,
+    params_text,
+)
+from wirespeed.client.results.features import (
+    Discovery,
+    ListPromptsResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    PromptInfo,
+    PromptRef,
+    ResourceInfo,
+    ResourceRef,
+    ResourceTemplateInfo,
+)
+from wirespeed.client.results.tools import ListToolsResult, LogMessage, ToolInfo
 from wirespeed.client.subscriptions.callbacks import Consumers, News
 from wirespeed.client.subscriptions.router import Hub
-from wirespeed.client.tasks.calls import TaskCalls
+from wirespeed.client.tasks.calls import TaskCalls, declared_tasks
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, seconds_of
 from wirespeed.client.validation.checks import OutputChecks, Validate
-from wirespeed.errors import ConnectionClosed, Unsupported, WirespeedError
+from wirespeed.errors import ConnectionClosed, InputNeeded, Unsupported, WirespeedError
 from wirespeed.limits import Limits
+from wirespeed.protocol.results import (
+    CallToolResult,
+    Completion,
+    GetPromptResult,
+    ReadResourceResult,
+)
 from wirespeed.protocol.revisions import LOG_LEVELS
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    import msgspec
+
+    from wirespeed.client.answering.roots import AnyRoot
+    from wirespeed.client.subscriptions.subscription import Subscription
     from wirespeed.client.targets.remote import Socket, WebSocket
+    from wirespeed.client.tasks.messages import TaskState
+    from wirespeed.client.tasks.task import ToolTask
     from wirespeed.server import Server
     from wirespeed.transport.child.command import Stdio
 
 __all__ = ["Client", "Era", "OnProgress"]
 
 
-class Client(TaskCalls, Requests, Handlers):
+class Client:
     """An MCP client, to be used as an async context manager (or with `open` and `close`, which may
     run in different tasks).
 
@@ -62,8 +93,10 @@ class Client(TaskCalls, Requests, Handlers):
         on_resource_updated: Called with the URI of a resource that changed, of those that
             `subscribe_resource` was called for, and with each of these after a restart. It may be
             the URI of a part of one.
-        on_elicit, on_elicit_url, on_elicit_complete, on_sample, sampling_tools, roots, max_rounds:
-            Answers to what the server asks: see `Handlers`.
+        on_elicit, on_elicit_url, on_elicit_complete, on_sample, sampling_tools, roots: Answers to
+            what the server asks: see `wirespeed.client.handlers.HandlerOptions`.
+        max_rounds: How many rounds of questions one call to a modern server takes by itself
+            (basic/patterns/mrtr). 0: none, each fails with `InputNeeded`.
         capabilities: What the client declares besides, such as ``{"experimental": …}``. A feature
             without its handler (``{"elicitation": {"form": {}}}``) is declared to modern servers,
             and calls that ask for it fail with `InputNeeded`: see `resume`.
@@ -111,12 +144,6 @@ class Client(TaskCalls, Requests, Handlers):
         on_resource_updated: Callable[[str], object] | None = None,
         on_resources_changed: Callable[[list[ResourceInfo]], object] | None = None,
         on_tools_changed: Callable[[list[ToolInfo]], object] | None = None,
-        on_elicit: OnElicit | None = None,
-        on_elicit_url: OnElicit | None = None,
-        on_elicit_complete: Callable[[str], object] | None = None,
-        on_sample: OnSample | None = None,
-        sampling_tools: bool = False,
-        roots: RootsOption | None = None,
         max_rounds: int = MAX_ROUNDS,
         capabilities: Mapping[str, Any] | None = None,
         extensions: Iterable[str] | Mapping[str, Mapping[str, Any]] = (),
@@ -126,11 +153,14 @@ class Client(TaskCalls, Requests, Handlers):
         middleware: Iterable[ClientMiddleware] = (),
         limits: Limits | None = None,
         auto_start: bool = True,
+        **handlers: Unpack[HandlerOptions],
     ) -> None:
         if era not in ("auto", "legacy", "modern"):
             raise ValueError('era must be "auto", "legacy" or "modern"')
         if log_level is not None and log_level not in LOG_LEVELS:
             raise ValueError(f"log_level must be one of {', '.join(LOG_LEVELS)}")
+        if not isinstance(max_rounds, int) or max_rounds < 0:
+            raise ValueError(f"max_rounds must be a count, not {max_rounds!r}")
         for what, seconds in (
             ("timeout", timeout),
             ("handshake_timeout", handshake_timeout),
@@ -138,35 +168,32 @@ class Client(TaskCalls, Requests, Handlers):
         ):
             if not seconds_of(seconds, None, what) > 0:
                 raise ValueError(f"{what} must be seconds above 0, not {seconds!r}")
+        for top, settings in (capabilities or {}).items():
+            if not isinstance(top, str) or not isinstance(settings, Mapping):
+                raise TypeError(f"capabilities[{top!r}] must be a mapping")
         from wirespeed import __version__
 
-        self.target = as_target(target)
-        self.era = era
-        self.timeout = timeout
-        self.handshake_timeout = handshake_timeout
-        self.probe_timeout = probe_timeout
-        asked = {"sampling": on_sample, "elicitation": on_elicit or on_elicit_url}
-        tasks = self._set_up_tasks(extensions, asked if task_requests else None)
-        declared, answering = self._set_up_handlers(
-            on_elicit=on_elicit,
-            on_elicit_url=on_elicit_url,
-            on_elicit_complete=on_elicit_complete,
-            on_sample=on_sample,
-            sampling_tools=sampling_tools,
-            roots=roots,
-            capabilities={**(capabilities or {}), **tasks},
-            max_rounds=max_rounds,
-        )
-        if validate is not False:
-            self._checks = OutputChecks(validate, self._list_tools_again)
+        answering = answering_of(handlers)
+        asked = {
+            "sampling": handlers.get("on_sample"),
+            "elicitation": handlers.get("on_elicit") or handlers.get("on_elicit_url"),
+        }
+        tasks = declared_tasks(extensions, asked if task_requests else None)
         info = {"name": name, "version": version or __version__}
+        declared = {**(capabilities or {}), **tasks}
+        chain = tuple(middleware)
+        self.target = as_target(target)
         self._identity = Identity(info, declared, log_level, answering)
         self._auto_start = auto_start
-        self._start_at_use = False
-        chain = tuple(middleware)
-        self._outgoing = OutboundChain(chain) if chain else None
         self._cache = ResponseCache() if cache else None
-        self._hub = Hub(self, self._cache)
+        self._sender = Sender(timeout, OutboundChain(chain) if chain else None, self.open)
+        self._methods = Methods(self._sender, self._cache, self._learn)
+        self._subscriptions = Hub(self._sender, self._cache)
+        self._rounds = Rounds(self._sender, self._identity, max_rounds)
+        self._tasks = TaskCalls(self._sender, self._rounds, self._subscriptions)
+        self._roots = SharedRoots(self._sender, self._identity)
+        if validate is not False:
+            self._sender.checks = OutputChecks(validate, self._methods.tools_again)
         consumers = Consumers(
             on_log=on_log,
             on_resource_updated=on_resource_updated,
@@ -176,16 +203,26 @@ class Client(TaskCalls, Requests, Handlers):
                 "resources": (on_resources_changed, self.list_resources),
             },
         )
-        self._news = News(self._hub, self._cache, self._identity, consumers, handshake_timeout)
-        self._life = self._news.life = Lifecycle(
+        self._consumers = News(
+            self._subscriptions, self._cache, self._identity, consumers, handshake_timeout
+        )
+        self._life = Lifecycle(
             self.target,
             era,
             self._identity,
             Limits() if limits is None else limits,
-            self._news,
+            self._consumers,
             handshake_timeout=handshake_timeout,
             probe_timeout=probe_timeout,
         )
+        self._sender.life = self._consumers.life = self._life
+        self._sender.continuation = self._tasks
+
+    def _learn(self, tools: Iterable[ToolInfo]) -> None:
+        """A page of tools came."""
+        if self._sender.checks is not None:
+            self._sender.checks.learn(tools)
+        self._tasks.learn(tools)
 
     def __repr__(self) -> str:
         agreement = self._life.agreement
@@ -208,7 +245,7 @@ class Client(TaskCalls, Requests, Handlers):
         if self._auto_start:
             await self.open()
         else:
-            self._start_at_use = True
+            self._sender.start_at_use = True
         return self
 
     async def __aexit__(
@@ -232,7 +269,7 @@ class Client(TaskCalls, Requests, Handlers):
             await self._life.open()
         except BaseException as exc:
             closed = ConnectionClosed("the client could not be opened")
-            self._news.parted(exc if isinstance(exc, WirespeedError) else closed)
+            self._consumers.parted(exc if isinstance(exc, WirespeedError) else closed)
             raise
 
     async def close(self) -> None:
@@ -240,13 +277,8 @@ class Client(TaskCalls, Requests, Handlers):
         reaped. Safe to call twice, and from another task than `open`."""
         if self._life.leave_other_loop():
             return
-        self._start_at_use = False
-        opening, self._opening = self._opening, None
-        if opening is not None and opening.get_loop() is not asyncio.get_running_loop():
-            opening = None
-        if opening is not None:
-            opening.cancel()
-        self._news.closed(ConnectionClosed("the client was closed"))
+        opening = self._sender.give_up_start()
+        self._consumers.closed(ConnectionClosed("the client was closed"))
         await self._life.close()
         if opening is not None and not opening.done():
             await asyncio.wait((opening,))
@@ -261,22 +293,22 @@ class Client(TaskCalls, Requests, Handlers):
     @property
     def protocol_version(self) -> str:
         """The revision agreed on."""
-        return self._agreed.revision.version
+        return self._sender.agreed.revision.version
 
     @property
     def server_info(self) -> dict[str, Any] | None:
         """What the server says it is (``name``, ``version`` …)."""
-        return self._agreed.server_info
+        return self._sender.agreed.server_info
 
     @property
     def server_capabilities(self) -> dict[str, Any]:
         """What the server says it can do."""
-        return self._agreed.capabilities
+        return self._sender.agreed.capabilities
 
     @property
     def instructions(self) -> str | None:
         """How a model is to use the server."""
-        return self._agreed.instructions
+        return self._sender.agreed.instructions
 
     @property
     def counters(self) -> dict[str, int]:
@@ -284,14 +316,377 @@ class Client(TaskCalls, Requests, Handlers):
         live = self._life.live
         return {} if live is None else live.session.counters
 
+    @property
+    def timeout(self) -> float | None:
+        """Seconds that a request may take unless a call says otherwise; None for no limit."""
+        return self._sender.timeout
+
+    # -- tools -----------------------------------------------------------------------------------
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | msgspec.Struct | bytes | None = None,
+        *,
+        timeout: Timeout = CLIENT_DEFAULT,
+        on_progress: OnProgress | None = None,
+        meta: Meta | None = None,
+    ) -> CallToolResult:
+        """Call a tool (server/tools). Cancelling the asyncio task cancels the call on the server.
+        A tool that was listed as one that only runs as a task is run as a task; the call returns
+        the task's result.
+
+        Args:
+            name: The tool.
+            arguments: A mapping or a msgspec struct, or the JSON text of an object as bytes (which
+                is checked).
+            timeout: Seconds; None for no limit; by default the client's. At 0 or below nothing is
+                sent, and the call fails with `CallTimeout`.
+            on_progress: Called with progress, total and message of each progress notification
+                whose progress is above that of the one before.
+            meta: Further members of the request's ``_meta``, such as ``traceparent`` (basic,
+                "_meta"); not those that the client writes itself.
+
+        Raises:
+            TypeError, ValueError: The arguments cannot be sent; nothing was.
+            LimitExceeded: ``max_outstanding`` calls wait for their answers already.
+            CallTimeout: No answer in time; said by this side, never by the server.
+            RemoteError: The server answered with an error (a tool that fails is no error, but a
+                result with ``is_error``).
+            InvalidResponse: The answer is not valid.
+            ConnectionClosed, ChildExited, ConnectionLost: The link is gone.
+            TransportError: A lost connection cannot be made again.
+        """
+        by = self._tasks if name in self._tasks.required else self._sender
+        through = self._sender.middleware
+        if through is None:
+            return await by.call_tool(name, arguments, timeout, on_progress, meta)
+
+        async def send(passed: OutboundRequest) -> CallToolResult:
+            return await by.call_tool(
+                name, passed.arguments, passed.timeout, on_progress, passed.meta
+            )
+
+        request = OutboundRequest(self._sender, "tools/call", name, None, arguments, meta, timeout)
+        result: CallToolResult = await through.run(request, send)
+        return result
+
+    async def resume(
+        self,
+        needed: InputNeeded,
+        answers: Mapping[str, Any] | None = None,
+        *,
+        timeout: Timeout = CLIENT_DEFAULT,
+    ) -> Any:
+        """Continue a call or a task that failed with `InputNeeded`, and wait for its result.
+
+        This is possible until the server refuses its ``state`` as expired. If you cannot keep the
+        exception, send ``inputResponses`` and ``requestState`` yourself, with `request`.
+
+        Args:
+            needed: The exception.
+            answers: What handlers would return, by the keys of ``needed.requests``: `Accept`,
+                "decline", `SampleResult`, a list of roots … The server may ask again for a key that
+                is left out.
+            timeout: Seconds from now on, as of `call_tool`.
+
+        Raises:
+            TypeError, ValueError: An answer does not fit its request; nothing was sent.
+            InputNeeded: The server asks again, and the client has no handler for it.
+            WirespeedError: As of `call_tool`.
+        """
+        return await self._rounds.resume(self._tasks, needed, answers, timeout)
+
+    async def start_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | msgspec.Struct | bytes | None = None,
+        *,
+        ttl: float | None = None,
+        **options: Unpack[CallOptions],
+    ) -> ToolTask:
+        """Call a tool as a task: the call returns at once, and the result is fetched later.
+
+        >>> task = await client.start_tool("crawl", {"url": "https://example.org/"})
+        >>> async for state in task:
+        ...     print(state.status, state.message)
+        >>> result = await task.result()
+
+        A server of 2025-11-25 is requested to make a task. A server of 2026-07-28 decides itself,
+        and only for clients that declare the extension (``Client(..., extensions=[TASKS])``). If
+        the server answers with the result, the `ToolTask` has it from the start.
+
+        Args:
+            name, arguments, meta: As of `call_tool`.
+            ttl: The requested time to live in seconds (2025-11-25; the server may choose another).
+            timeout: Seconds for the answer with the task, as of `call_tool`. The time limit of the
+                task is its time to live.
+            on_progress: Called as of `call_tool`; in 2025-11-25 as long as the task works and the
+                `ToolTask` exists, in 2026-07-28 until the call becomes a task.
+
+        Questions of the server go to the client's handlers, as with `call_tool`.
+
+        Raises:
+            WirespeedError: As of `call_tool`.
+        """
+        return await self._tasks.start(name, arguments, ttl, **options)
+
+    async def get_task(self, task_id: str, *, timeout: Timeout = CLIENT_DEFAULT) -> ToolTask:
+        """A task by its id, also one of an earlier client. RemoteError -32602: the server has no
+        such task for this client. LocalError: the server has no tasks."""
+        return await self._tasks.get(task_id, timeout)
+
+    async def list_tasks(self, *, timeout: Timeout = CLIENT_DEFAULT) -> list[TaskState]:
+        """The tasks of this client that the server still has (2025-11-25 only). LocalError: the
+        server has no such list."""
+        return await self._tasks.list(timeout)
+
+    # -- lists -----------------------------------------------------------------------------------
+
+    # What a server says is fresh is not asked for again: see ``cache``.
+
+    async def list_tools(self, **options: Unpack[RequestOptions]) -> list[ToolInfo]:
+        """All tools, from all pages, which take ``timeout`` together."""
+        return await self._methods.whole(lists.TOOLS, **options)
+
+    def iter_tools(self, **options: Unpack[RequestOptions]) -> AsyncGenerator[ToolInfo, None]:
+        """The tools, page by page as they are asked for; ``timeout`` is for each page.
+        InvalidResponse for a server whose pages never end."""
+        return self._methods.walk(lists.TOOLS, **options)
+
+    async def list_tools_page(
+        self, cursor: str | None = None, **options: Unpack[RequestOptions]
+    ) -> ListToolsResult:
+        """One page of tools/list; ``next_cursor`` is None on the last."""
+        return await self._methods.page(lists.TOOLS, cursor, **options)
+
+    async def list_resources(self, **options: Unpack[RequestOptions]) -> list[ResourceInfo]:
+        """All resources, from all pages (server/resources, "Listing Resources")."""
+        return await self._methods.whole(lists.RESOURCES, **options)
+
+    def iter_resources(
+        self, **options: Unpack[RequestOptions]
+    ) -> AsyncGenerator[ResourceInfo, None]:
+        """The resources, page by page, as `iter_tools`."""
+        return self._methods.walk(lists.RESOURCES, **options)
+
+    async def list_resources_page(
+        self, cursor: str | None = None, **options: Unpack[RequestOptions]
+    ) -> ListResourcesResult:
+        """One page of resources/list."""
+        return await self._methods.page(lists.RESOURCES, cursor, **options)
+
+    async def list_resource_templates(
+        self, **options: Unpack[RequestOptions]
+    ) -> list[ResourceTemplateInfo]:
+        """All templates of resources, from all pages (server/resources, "Resource Templates")."""
+        return await self._methods.whole(lists.TEMPLATES, **options)
+
+    def iter_resource_templates(
+        self, **options: Unpack[RequestOptions]
+    ) -> AsyncGenerator[ResourceTemplateInfo, None]:
+        """The templates, page by page, as `iter_tools`."""
+        return self._methods.walk(lists.TEMPLATES, **options)
+
+    async def list_resource_templates_page(
+        self, cursor: str | None = None, **options: Unpack[RequestOptions]
+    ) -> ListResourceTemplatesResult:
+        """One page of resources/templates/list."""
+        return await self._methods.page(lists.TEMPLATES, cursor, **options)
+
+    async def list_prompts(self, **options: Unpack[RequestOptions]) -> list[PromptInfo]:
+        """All prompts, from all pages (server/prompts, "Listing Prompts")."""
+        return await self._methods.whole(lists.PROMPTS, **options)
+
+    def iter_prompts(self, **options: Unpack[RequestOptions]) -> AsyncGenerator[PromptInfo, None]:
+        """The prompts, page by page, as `iter_tools`."""
+        return self._methods.walk(lists.PROMPTS, **options)
+
+    async def list_prompts_page(
+        self, cursor: str | None = None, **options: Unpack[RequestOptions]
+    ) -> ListPromptsResult:
+        """One page of prompts/list."""
+        return await self._methods.page(lists.PROMPTS, cursor, **options)
+
+    # -- resources -------------------------------------------------------------------------------
+
+    async def read_resource(self, uri: str, **options: Unpack[CallOptions]) -> ReadResourceResult:
+        """Read a resource (server/resources, "Reading Resources").
+
+        A missing one is a RemoteError, whose ``resource_missing`` is true: with code -32602 from
+        2026-07-28 on, with -32002 before.
+        """
+        return await self._methods.read(uri, **options)
+
+    async def read_template(
+        self,
+        uri_template: str,
+        variables: Mapping[str, Any] | None = None,
+        /,
+        *,
+        timeout: Timeout = CLIENT_DEFAULT,
+        on_progress: OnProgress | None = None,
+        meta: Meta | None = None,
+        **more: Any,
+    ) -> ReadResourceResult:
+        """Read the resource that a template (RFC 6570) gives with these variables, as keywords or
+        in a mapping. ValueError, TypeError: the template is none, or a variable is of the wrong
+        kind. The rest as of `read_resource`."""
+        from wirespeed.protocol.uri_template import UriTemplate
+
+        uri = UriTemplate(uri_template).expand(variables, **more)
+        return await self._methods.read(uri, timeout, on_progress, meta)
+
+    async def subscribe_resource(self, uri: str, **options: Unpack[RequestOptions]) -> None:
+        """Have ``on_resource_updated`` called when a resource changes: with resources/subscribe
+        up to 2025-11-25, from then on with a ``subscriptions/listen`` that the client keeps. It is
+        subscribed to again when the connection is made anew.
+
+        RemoteError: the server refuses. NotHonoured: it does not tell about this.
+        """
+        revision = await self._sender.revision()
+        await self._consumers.hold(uri, revision.modern, **options)
+
+    async def unsubscribe_resource(self, uri: str, **options: Unpack[RequestOptions]) -> None:
+        """Take back `subscribe_resource`. Nothing happens for what was not subscribed to."""
+        revision = await self._sender.revision()
+        await self._consumers.release(uri, revision.modern, **options)
+
+    def subscribe(
+        self,
+        *,
+        tools: bool = False,
+        prompts: bool = False,
+        resources: bool = False,
+        uris: Iterable[str] = (),
+        more: Mapping[str, Any] | None = None,
+        max_events: int = 1000,
+        **options: Unpack[RequestOptions],
+    ) -> Subscription:
+        """Be told of changes, as long as an ``async with`` lasts:
+
+        >>> async with client.subscribe(tools=True, uris=["file:///x"]) as events:
+        ...     async for event in events:
+        ...         match event:
+        ...             case ToolsChanged(): ...
+        ...             case ResourceUpdated(uri): ...
+
+        Args:
+            tools, prompts, resources: Whether these lists change.
+            uris: Resources whose changes are to be told.
+            more: Further members of the filter of ``subscriptions/listen``, for extensions; what
+                they bring are `Notice` events. 2026-07-28 on.
+            max_events: Events that wait to be fetched; when there would be more, they are all
+                replaced by one `Overflowed`.
+            timeout: Seconds for the server to acknowledge it.
+            meta: Further members of ``_meta`` of the requests that it takes.
+
+        See `Subscription` for what the iterator gives, and how it ends.
+        """
+        from wirespeed.client.subscriptions.events import FIELDS, SubscriptionFilter
+        from wirespeed.client.subscriptions.subscription import Subscription
+
+        if isinstance(uris, str):
+            raise TypeError("uris is a list of URIs, not one string")
+        wanted = SubscriptionFilter(
+            tools=tools,
+            prompts=prompts,
+            resources=resources,
+            uris=tuple(dict.fromkeys(uris)),
+            more=dict(more or {}),
+        )
+        if not all(isinstance(uri, str) for uri in wanted.uris):
+            raise TypeError("uris must be strings")
+        if not wanted:
+            raise ValueError("subscribe to something: tools, prompts, resources or uris")
+        if known := wanted.more.keys() & FIELDS:
+            raise ValueError(f"more cannot have {', '.join(sorted(known))}, which has its argument")
+        return Subscription(self._subscriptions, wanted, max_events, **options)
+
+    # -- prompts ---------------------------------------------------------------------------------
+
+    async def get_prompt(
+        self,
+        name: str,
+        arguments: Mapping[str, str] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> GetPromptResult:
+        """Have a prompt made of its arguments (server/prompts, "Getting a Prompt"). Arguments are
+        strings in every revision: TypeError for others."""
+        return await self._methods.get_prompt(name, arguments, **options)
+
+    async def complete(
+        self,
+        ref: PromptRef | ResourceRef | PromptInfo | ResourceTemplateInfo,
+        argument: str,
+        value: str,
+        *,
+        context: Mapping[str, str] | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> Completion:
+        """Suggestions for what somebody began to type (server/utilities/completion).
+
+        Args:
+            ref: The prompt, or the template of resources, that has the argument.
+            argument: Its name.
+            value: What was typed so far.
+            context: Arguments that are known already (2025-06-18 on; older servers are not told).
+        """
+        return await self._methods.complete(ref, argument, value, context, **options)
+
+    # -- roots -----------------------------------------------------------------------------------
+
+    async def add_root(self, root: AnyRoot) -> bool:
+        """Add a root: a path, a ``file://`` URI or a `Root`, which replaces a root with the same
+        URI. A legacy server is told that the list changed; a modern server sees it when it asks.
+        False: the same root was in the list.
+
+        TypeError, ValueError: not a root, or the client's roots are a function.
+        """
+        return self._roots.add(root)
+
+    async def remove_root(self, root: AnyRoot) -> bool:
+        """Remove a root. False: it was not in the list. Otherwise as of `add_root`."""
+        return self._roots.remove(root)
+
+    async def roots_changed(self) -> None:
+        """Tell a legacy server that the function for the roots returns another list."""
+        self._roots.changed()
+
     # -- the rest --------------------------------------------------------------------------------
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        decode: Callable[[Any], Any] = any_result,
+        **options: Unpack[CallOptions],
+    ) -> Any:
+        """Send any request. ``params`` is without ``_meta``, which the client adds; ``decode``
+        makes something of the result's JSON text (bytes-like, to be kept only as a copy). The rest
+        as of `call_tool`. The result's ``resultType`` is not looked at."""
+        body = None
+        if params is not None:
+            if not isinstance(params, Mapping):
+                raise TypeError(f"params must be a mapping, not {type(params).__name__}")
+            if "_meta" in params:
+                raise ValueError("params._meta is what the client writes: see the argument meta")
+            body = params_text(method, dict(params))
+        return await self._sender.send(method, body, decode, **options)
 
     async def ping(self, *, timeout: Timeout = CLIENT_DEFAULT, meta: Meta | None = None) -> None:
         """Ask whether the server is there; a modern one, which has no ping, for its discovery."""
-        until = self._until(self._seconds(timeout))
-        await self._ready("ping", self._seconds(timeout))
-        method = "server/discover" if self._agreed.revision.modern else "ping"
-        await self.request(method, timeout=self._rest(until), meta=meta)
+        sender = self._sender
+        limit = sender.seconds(timeout)
+        _, left = await sender.ready("ping", limit)
+        method = "server/discover" if sender.agreed.revision.modern else "ping"
+        await sender.send(method, None, any_result, left, meta=meta)
+
+    async def discover(self, **options: Unpack[RequestOptions]) -> Discovery:
+        """What a modern server is and can do now (server/discover of 2026-07-28). A legacy one says
+        that once, with the handshake: see `Client.server_capabilities`. Unsupported: it is one."""
+        return await self._methods.discover(**options)
 
     async def set_log_level(
         self, level: str, *, timeout: Timeout = CLIENT_DEFAULT, meta: Meta | None = None
@@ -300,14 +695,20 @@ class Client(TaskCalls, Requests, Handlers):
         Unsupported: a server of a revision before that, which has no logging."""
         if level not in LOG_LEVELS:
             raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}")
-        until = self._until(self._seconds(timeout))
-        await self._ready("logging/setLevel", self._seconds(timeout))
-        agreed = self._agreed
+        sender, method = self._sender, "logging/setLevel"
+        limit = sender.seconds(timeout)
+        connection, left = await sender.ready(method, limit)
+        agreed = sender.agreed
         if not agreed.revision.modern and "logging" not in agreed.capabilities:
             raise Unsupported("the server has not declared logging, so it has no log level")
         self._identity.log_level = level
-        if not agreed.revision.modern:
-            params = {"level": level}
-            await self.request("logging/setLevel", params, timeout=self._rest(until), meta=meta)
-        elif self._life.live is not None:
-            self._life.live.use(agreed.revision, self._identity.meta(agreed.revision.version))
+        if agreed.revision.modern:
+            connection.use(agreed.revision, self._identity.meta(agreed.revision.version))
+            return
+        body = params_text(method, {"level": level})
+        await sender.send(method, body, any_result, left, meta=meta)
+
+    def clear_cache(self) -> None:
+        """Forget every answer that was kept."""
+        if self._cache is not None:
+            self._cache.clear()

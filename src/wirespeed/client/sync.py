@@ -12,9 +12,7 @@ from collections.abc import (
     AsyncGenerator,
     Callable,
     Coroutine,
-    Iterable,
     Iterator,
-    Mapping,
 )
 from typing import (
     TYPE_CHECKING,
@@ -26,24 +24,23 @@ from typing import (
     Protocol,
     Self,
     TypeVar,
+    overload,
 )
 
 from wirespeed.client.client import Client
-from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
 from wirespeed.errors import ConnectionClosed
 from wirespeed.transport.loop import loop_factory
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    import msgspec
-
-    from wirespeed.client.requests.send import Meta, OnProgress
     from wirespeed.client.subscriptions.events import Event, SubscriptionFilter
     from wirespeed.client.subscriptions.subscription import Subscription
     from wirespeed.client.sync_tasks import BlockingTask
+    from wirespeed.client.tasks.task import ToolTask
 
 P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 _FROM_A_CALLBACK = "a callback cannot block its own client: call from another thread"
@@ -277,6 +274,63 @@ class BlockingSubscription:
         return self._subscription.honoured
 
 
+def wrapping(
+    method: Callable[Concatenate[Client, P], T], wrap: Callable[[SyncClient, T], R]
+) -> Callable[Concatenate[SyncClient, P], R]:
+    """A method of `SyncClient` whose result is the blocking form of that of `Client`."""
+
+    @functools.wraps(method)
+    def call(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return wrap(self, method(self._client, *args, **kwargs))
+
+    return call
+
+
+def opening(
+    method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]],
+    wrap: Callable[[SyncClient, T], R],
+) -> Callable[Concatenate[SyncClient, P], R]:
+    """The same for a coroutine method: it waits for the result, and wraps it."""
+
+    @functools.wraps(method)
+    def call(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return wrap(self, self._run(method(self._client, *args, **kwargs)))
+
+    return call
+
+
+class Mirrored(Generic[T]):
+    """A property of `SyncClient` that is one of `Client`."""
+
+    def __init__(self, read: Callable[[Client], T]) -> None:
+        self._read = read
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.__doc__ = f"As `Client.{name}`."
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, client: SyncClient, owner: type) -> T: ...
+
+    def __get__(self, client: SyncClient | None, owner: type) -> Self | T:
+        return self if client is None else self._read(client._client)
+
+
+def _like(
+    template: Callable[Concatenate[Client, P], None],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[SyncClient, P], None]]:
+    """Give a method the parameters of one of `Client`."""
+    return functools.wraps(template)
+
+
+def _blocking_task(client: SyncClient, task: ToolTask) -> BlockingTask:
+    from wirespeed.client.sync_tasks import BlockingTask
+
+    return BlockingTask(client, task)
+
+
 class SyncClient(Blocking[Client]):
     """A `Client` on a loop in a thread of its own; the arguments are the same.
 
@@ -285,8 +339,9 @@ class SyncClient(Blocking[Client]):
     Callbacks run in the loop's thread.
     """
 
-    def __init__(self, target: Any, **options: Any) -> None:
-        super().__init__(Client(target, **options))
+    @_like(Client.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(Client(*args, **options))
 
     restart = blocking(Client.restart)
     call_tool = blocking(Client.call_tool)
@@ -322,85 +377,20 @@ class SyncClient(Blocking[Client]):
     remove_root = blocking(Client.remove_root)
     roots_changed = blocking(Client.roots_changed)
 
-    def start_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | msgspec.Struct | bytes | None = None,
-        *,
-        ttl: float | None = None,
-        timeout: Timeout = CLIENT_DEFAULT,
-        on_progress: OnProgress | None = None,
-        meta: Meta | None = None,
-    ) -> BlockingTask:
-        """As `Client.start_tool`."""
-        from wirespeed.client.sync_tasks import BlockingTask
-
-        work = self._client.start_tool(
-            name, arguments, ttl=ttl, timeout=timeout, on_progress=on_progress, meta=meta
-        )
-        return BlockingTask(self, self._run(work))
-
-    def get_task(self, task_id: str, *, timeout: Timeout = CLIENT_DEFAULT) -> BlockingTask:
-        """As `Client.get_task`."""
-        from wirespeed.client.sync_tasks import BlockingTask
-
-        return BlockingTask(self, self._run(self._client.get_task(task_id, timeout=timeout)))
-
-    def subscribe(
-        self,
-        *,
-        tools: bool = False,
-        prompts: bool = False,
-        resources: bool = False,
-        uris: Iterable[str] = (),
-        more: Mapping[str, Any] | None = None,
-        max_events: int = 1000,
-        timeout: Timeout = CLIENT_DEFAULT,
-        meta: Meta | None = None,
-    ) -> BlockingSubscription:
-        """As `Client.subscribe`, with ``with`` and ``for``."""
-        return BlockingSubscription(
-            self,
-            self._client.subscribe(
-                tools=tools,
-                prompts=prompts,
-                resources=resources,
-                uris=uris,
-                more=more,
-                max_events=max_events,
-                timeout=timeout,
-                meta=meta,
-            ),
-        )
+    start_tool = opening(Client.start_tool, _blocking_task)
+    get_task = opening(Client.get_task, _blocking_task)
+    subscribe = wrapping(Client.subscribe, BlockingSubscription)
 
     def clear_cache(self) -> None:
         """As `Client.clear_cache`."""
         self._client.clear_cache()
 
-    @property
-    def protocol_version(self) -> str:
-        """As `Client.protocol_version`."""
-        return self._client.protocol_version
-
-    @property
-    def server_info(self) -> dict[str, Any] | None:
-        """As `Client.server_info`."""
-        return self._client.server_info
-
-    @property
-    def server_capabilities(self) -> dict[str, Any]:
-        """As `Client.server_capabilities`."""
-        return self._client.server_capabilities
-
-    @property
-    def instructions(self) -> str | None:
-        """As `Client.instructions`."""
-        return self._client.instructions
-
-    @property
-    def counters(self) -> dict[str, int]:
-        """As `Client.counters`."""
-        return self._client.counters
+    timeout = Mirrored(lambda client: client.timeout)
+    protocol_version = Mirrored(lambda client: client.protocol_version)
+    server_info = Mirrored(lambda client: client.server_info)
+    server_capabilities = Mirrored(lambda client: client.server_capabilities)
+    instructions = Mirrored(lambda client: client.instructions)
+    counters = Mirrored(lambda client: client.counters)
 
 
 def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:

@@ -82,8 +82,10 @@ def instrument(
         target = target._client
     if isinstance(target, Client):
         link = client_link(tracer)
-        chain = target._outgoing
-        target._outgoing = OutboundChain([link]) if chain is None else chain.with_outermost(link)
+        chain = target._sender.middleware
+        target._sender.middleware = (
+            OutboundChain([link]) if chain is None else chain.with_outermost(link)
+        )
         return
     observer = target.observe()
     if observer.tracer is not None:

@@ -187,8 +187,8 @@ def _client_source(client: Client, peer: str, observer: Observer) -> Instrumenta
         finally:
             observer.of(request.method, name).add(time.perf_counter() - began, code, failed)
 
-    chain = client._outgoing
-    client._outgoing = (
+    chain = client._sender.middleware
+    client._sender.middleware = (
         OutboundChain([measured]) if chain is None else chain.with_outermost(measured)
     )
 

@@ -153,13 +153,13 @@ def test_a_second_attempt_has_what_is_left_of_the_time(
         rules = legacy() | {"tools/call": call, "notifications/cancelled": {}}
         async with LinePeer(rules, tmp_path) as peer, client_of(peer, "legacy") as client:
             left: list[float] = []
-            ready = client._ready
+            ready = client._sender.ready
 
             async def noted(method: str, timeout: float) -> Any:
                 left.append(timeout)
                 return await ready(method, timeout)
 
-            monkeypatch.setattr(client, "_ready", noted)
+            monkeypatch.setattr(client._sender, "ready", noted)
             with pytest.raises(CallTimeout):
                 await client.start_tool("crawl", timeout=0.5)
             assert len(peer.sent("tools/call")) == 2
@@ -217,7 +217,7 @@ def test_dropped_handles_leave_nothing(run: Run, tmp_path: Path) -> None:
             for _ in range(20):
                 await client.start_tool("crawl", on_progress=Callback())
             gc.collect()
-            assert not client._task_handles and not client._task_progress and not Callback.alive
+            assert not client._tasks.handles and not client._tasks.progress and not Callback.alive
 
     run(main())
 
@@ -241,7 +241,7 @@ def test_a_handle_that_is_kept_hears_on(run: Run, tmp_path: Path) -> None:
             gc.collect()
             await talk.send(method="notifications/tasks/status", params=old("completed"))
             await until(lambda: task.state.over)
-            assert not client._task_handles and not client._task_progress
+            assert not client._tasks.handles and not client._tasks.progress
 
     run(main())
 
@@ -252,10 +252,10 @@ def test_what_is_over_tells_no_progress_any_more(run: Run, tmp_path: Path) -> No
     async def main() -> None:
         async with LinePeer(legacy(), tmp_path) as peer, client_of(peer, "legacy") as client:
             task = await client.start_tool("crawl", on_progress=lambda *_: None)
-            assert len(client._task_progress) == 1
+            assert len(client._tasks.progress) == 1
             assert (await task.result()).text == "done"
             gc.collect()
-            assert not client._task_progress
+            assert not client._tasks.progress
 
     run(main())
 
@@ -267,7 +267,7 @@ def test_a_failed_start_leaves_nothing(run: Run, tmp_path: Path) -> None:
             with pytest.raises(RemoteError):
                 await client.start_tool("crawl", on_progress=lambda *_: None)
             gc.collect()
-            assert not client._task_handles and not client._task_progress
+            assert not client._tasks.handles and not client._tasks.progress
 
     run(main())
 

@@ -303,7 +303,7 @@ def test_progress_of_a_task(run: Run) -> None:
             shop.gate.set()
             await task.result()
             assert seen == [(1.0, 2.0, "begun"), (2.0, 2.0, None)]
-            assert not client._task_progress and not client._task_handles
+            assert not client._tasks.progress and not client._tasks.handles
 
     run(main())
 

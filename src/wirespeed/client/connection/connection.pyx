@@ -25,7 +25,7 @@ from wirespeed._core._simd cimport (
 )
 from wirespeed._core.envelope cimport (
     ERROR,
-    FAULT_REQUEST,
+    FAULT_PARSE,
     INVALID,
     NOTIFICATION,
     REQUEST,
@@ -416,7 +416,7 @@ cdef class ClientConnection(Endpoint):
                     "the server reports an error: %r", bytes(memoryview(m.error)[:500]),
                 )
             else:
-                if m.fault_c == FAULT_REQUEST and m.reason is not None:
+                if m.fault_c != FAULT_PARSE and m.reason is not None:
                     # an answer whose id was not read looks like this, too
                     self.skipped_at = <double> self.loop.time()
                     self.skipped = m.reason

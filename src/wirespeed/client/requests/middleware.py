@@ -1,4 +1,4 @@
-"""Middleware of a client: what every request passes on its way out."""
+"""Middleware of a client: functions around each request."""
 
 from __future__ import annotations
 
@@ -8,14 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 if TYPE_CHECKING:
-    from wirespeed.client.requests.send import Calls, Meta, OnProgress
+    from wirespeed.client.requests.send import Sender
     from wirespeed.client.timeouts import Timeout
 
-__all__ = ["ClientMiddleware", "OutboundChain", "OutboundNext", "OutboundRequest", "Passed"]
-
-
-class Passed(dict[str, Any]):
-    """The ``_meta`` of a request that has passed the middleware."""
+__all__ = ["ClientMiddleware", "OutboundChain", "OutboundNext", "OutboundRequest"]
 
 
 class _Named(msgspec.Struct):
@@ -37,11 +33,11 @@ class OutboundRequest:
         timeout: Seconds; None for no limit, `CLIENT_DEFAULT` for the client's; may be changed.
     """
 
-    __slots__ = ("_client", "_method", "_name", "arguments", "meta", "params", "timeout")
+    __slots__ = ("_method", "_name", "_sender", "arguments", "meta", "params", "timeout")
 
     def __init__(
         self,
-        client: Calls,
+        sender: Sender,
         method: str,
         name: str | None,
         params: bytes | None,
@@ -49,7 +45,7 @@ class OutboundRequest:
         meta: Mapping[str, Any] | None,
         timeout: Timeout,
     ) -> None:
-        self._client = client
+        self._sender = sender
         self._name = name
         self._method = method
         self.params = params
@@ -62,7 +58,7 @@ class OutboundRequest:
 
     @property
     def method(self) -> str:
-        """The method. It stays what it is: who called waits for the result of this one."""
+        """The method. It cannot be replaced: the caller waits for the result of this one."""
         return self._method
 
     @property
@@ -79,7 +75,7 @@ class OutboundRequest:
     @property
     def protocol_version(self) -> str | None:
         """The revision agreed on; None before that."""
-        agreement = self._client._life.agreement
+        agreement = self._sender.life.agreement
         return None if agreement is None else agreement.revision.version
 
 
@@ -103,54 +99,11 @@ class OutboundChain:
                 raise TypeError(f"a middleware must be callable, not {type(link).__name__}")
 
     def with_outermost(self, link: ClientMiddleware) -> OutboundChain:
-        """The same with one more around it."""
+        """The chain with one more middleware around it."""
         return OutboundChain((link, *self._links))
 
-    async def call_tool(
-        self,
-        client: Calls,
-        name: str,
-        arguments: Any,
-        timeout: Timeout,
-        on_progress: OnProgress | None,
-        meta: Meta | None,
-    ) -> Any:
-        """Pass a call of a tool on."""
-
-        async def send(request: OutboundRequest) -> Any:
-            return await client.call_tool(
-                name,
-                request.arguments,
-                timeout=request.timeout,
-                on_progress=on_progress,
-                meta=Passed(request.meta),
-            )
-
-        request = OutboundRequest(client, "tools/call", name, None, arguments, meta, timeout)
-        return await self._step(0, send)(request)
-
-    async def call(
-        self,
-        client: Calls,
-        method: str,
-        params: bytes | None,
-        decode: Callable[[Any], Any],
-        timeout: Timeout,
-        on_progress: OnProgress | None,
-        meta: Meta | None,
-    ) -> Any:
-        """Pass any other request on."""
-
-        async def send(request: OutboundRequest) -> Any:
-            return await client._call(
-                method, request.params, decode, request.timeout, on_progress, Passed(request.meta)
-            )
-
-        request = OutboundRequest(client, method, None, params, None, meta, timeout)
-        return await self._step(0, send)(request)
-
     async def run(self, request: OutboundRequest, send: OutboundNext) -> Any:
-        """Pass a request on; ``send`` sends what comes out of it."""
+        """Pass a request through the middleware; the last one calls ``send``."""
         return await self._step(0, send)(request)
 
     def _step(self, at: int, send: OutboundNext) -> OutboundNext:

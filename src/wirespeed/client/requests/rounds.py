@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from wirespeed.client.requests.send import Calls, Request, meta_text, rising
+from wirespeed.client.requests.send import Request, Sender, meta_text, not_negotiated, rising
 from wirespeed.client.results.decode import Unfinished
-from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, timed_out
+from wirespeed.client.timeouts import Timeout, timed_out
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -96,8 +96,9 @@ class Paused(Protocol):
     def tool(self) -> str | None:
         """The tool whose result is checked; None for other requests, and if the task checks it."""
 
-    async def go_on(self, client: Any, answers: Mapping[str, bytes], limit: float) -> Any:
-        """The result, with these answers, within so many seconds."""
+    async def go_on(self, by: Any, answers: Mapping[str, bytes], limit: float) -> Any:
+        """The result, with these answers, within so many seconds. ``by``: the `TaskCalls` of the
+        client that resumes it."""
 
 
 class _PausedCall(msgspec.Struct):
@@ -114,42 +115,35 @@ class _PausedCall(msgspec.Struct):
     def tool(self) -> str | None:
         return _named(self.request.params).name if self.request.method == "tools/call" else None
 
-    async def go_on(self, client: Rounds, answers: Mapping[str, bytes], limit: float) -> Any:
-        until = client._until(limit)
+    async def go_on(self, by: Any, answers: Mapping[str, bytes], limit: float) -> Any:
+        rounds: Rounds = by.rounds
+        until = rounds.sender.until(limit)
         request = msgspec.structs.replace(self.request, until=until, limit=limit)
-        return await client._within(request, client._again(request, self.asked, answers))
+        return await rounds.within(request, rounds.again(request, self.asked, answers))
 
 
-class Rounds(Calls):
-    """The part of a client that drives calls of several rounds."""
+class Rounds:
+    """Goes on with calls whose answers ask for input.
 
-    max_rounds: int
-    _identity: Identity
+    Attributes:
+        sender: Sends each round.
+        identity: What the client declares, and its handlers.
+        max_rounds: How many rounds of one call the handlers answer.
+    """
+
+    def __init__(self, sender: Sender, identity: Identity, max_rounds: int) -> None:
+        self.sender = sender
+        self.identity = identity
+        self.max_rounds = max_rounds
 
     async def resume(
         self,
+        by: Any,
         needed: InputNeeded,
-        answers: Mapping[str, Any] | None = None,
-        *,
-        timeout: Timeout = CLIENT_DEFAULT,
+        answers: Mapping[str, Any] | None,
+        timeout: Timeout,
     ) -> Any:
-        """Continue a call or a task that failed with `InputNeeded`, and wait for its result.
-
-        This is possible until the server refuses its ``state`` as expired. If you cannot keep the
-        exception, send ``inputResponses`` and ``requestState`` yourself, with `request`.
-
-        Args:
-            needed: The exception.
-            answers: What handlers would return, by the keys of ``needed.requests``: `Accept`,
-                "decline", `SampleResult`, a list of roots … The server may ask again for a key that
-                is left out.
-            timeout: Seconds from now on, as of `call_tool`.
-
-        Raises:
-            TypeError, ValueError: An answer does not fit its request; nothing was sent.
-            InputNeeded: The server asks again, and the client has no handler for it.
-            WirespeedError: As of `call_tool`.
-        """
+        """See `Client.resume`."""
         from wirespeed.client.answering.answerer import answer_text
 
         paused: Paused | None = needed._call
@@ -161,35 +155,36 @@ class Rounds(Calls):
             if key not in questions:
                 raise ValueError(f"the server does not ask for {key!r}")
             texts[key] = answer_text(questions[key], answer)
-        limit = self._seconds(timeout)
-        until = self._until(limit)
-        result = await paused.go_on(self, texts, limit)
+        limit = self.sender.seconds(timeout)
+        until = self.sender.until(limit)
+        result = await paused.go_on(by, texts, limit)
         name = paused.tool
-        checks = self._checks
+        checks = self.sender.checks
         if checks is not None and name is not None:
             check = await checks.of(name, until)
             if check is not None:
                 await checks.verify(name, check, result, until)
         return result
 
-    async def _finish(self, request: Request, answer: Unfinished) -> Any:
-        if answer.result_type != INPUT_REQUIRED or not self._agreed.revision.modern:
-            return await super()._finish(request, answer)
-        return await self._within(request, self._drive(request, answer))
+    async def finish(self, request: Request, answer: Unfinished) -> Any:
+        """The result of a call whose answer asks for input."""
+        if answer.result_type != INPUT_REQUIRED or not self.sender.agreed.revision.modern:
+            raise not_negotiated(answer)
+        return await self.within(request, self._drive(request, answer))
 
-    async def _within(self, request: Request, work: Any) -> Any:
-        """Apply the time limit of a call to all of its rounds."""
+    async def within(self, request: Request, work: Any) -> Any:
+        """The time limit of a call is that of all its rounds together."""
         try:
             async with asyncio.timeout_at(None if request.until == math.inf else request.until):
                 return await work
         except TimeoutError as exc:
-            if isinstance(exc, CallTimeout) and self._seconds_until(request.until) > 0:
+            if isinstance(exc, CallTimeout) and self.sender.seconds_until(request.until) > 0:
                 raise
             raise timed_out(request.what, request.limit) from None
 
     async def _drive(self, request: Request, answer: Unfinished) -> Any:
-        """Answer and repeat the request as long as the server asks for input."""
-        answering = self._identity.answering
+        """Answer, and send it again, as long as the server wants input."""
+        answering = self.identity.answering
         idle = 0
         for _ in range(self.max_rounds):
             asked = self._asked(answer)
@@ -200,7 +195,7 @@ class Rounds(Calls):
                     if answering is None or not answering.can(question):
                         raise _needed("there is no handler for what it asks", request, asked)
                 assert answering is not None
-                answers = await self._answer_all(answering, asked.questions)
+                answers = await self.answer_all(answering, asked.questions)
             else:
                 await asyncio.sleep(_pause(idle))
                 idle += 1
@@ -208,49 +203,57 @@ class Rounds(Calls):
             if not isinstance(result, Unfinished):
                 return result
             if result.result_type != INPUT_REQUIRED:
-                return await self._finish(request, result)
+                return await self.sender.continuation.finish(request, result)
             answer = result
         text = f"max_rounds of {self.max_rounds} are used up"
         raise _needed(text, request, self._asked(answer))
 
-    async def _again(self, request: Request, asked: _Asked, answers: Mapping[str, bytes]) -> Any:
-        """One round with the given answers, then the rounds that the client drives."""
+    async def again(self, request: Request, asked: _Asked, answers: Mapping[str, bytes]) -> Any:
+        """One round by hand, then what the client does by itself."""
         result = await self._send_again(request, asked.params(request, answers))
-        return await self._finish(request, result) if isinstance(result, Unfinished) else result
+        if isinstance(result, Unfinished):
+            return await self.sender.continuation.finish(request, result)
+        return result
 
     async def _send_again(self, request: Request, params: bytes) -> Any:
         """One round: the result, or an `Unfinished` one. Each round passes the middleware as a
         request; the middleware call of the whole call is around all of its rounds."""
         request = msgspec.structs.replace(request, params=params)
-        through = self._outgoing
+        through = self.sender.middleware
         if through is None:
-            return await self._send_once(request)
+            return await self.send_once(request)
         from wirespeed.client.requests.middleware import OutboundRequest
 
         asks: tuple[InputNeeded, Unfinished] | None = None
 
         async def send(passed: OutboundRequest) -> Any:
             nonlocal asks
-            until = self._until(self._seconds(passed.timeout))
+            until = self.sender.until(self.sender.seconds(passed.timeout))
             changed = msgspec.structs.replace(
                 request,
                 params=b"{}" if passed.params is None else passed.params,
                 meta=meta_text(passed.meta),
                 until=min(until, request.until),
             )
-            result = await self._send_once(changed)
+            result = await self.send_once(changed)
             if not isinstance(result, Unfinished):
                 return result
             if result.result_type != INPUT_REQUIRED:
-                return await self._finish(request, result)
-            # middleware gets a result, or an exception that names the questions
+                return await self.sender.continuation.finish(request, result)
+            # so that what middleware gets is a result, or an exception that says what is missing
             needed = _needed("there is another round", request, self._asked(result))
             asks = needed, result
             raise needed
 
         meta = None if request.meta is None else _members(b"{" + request.meta + b"}")
         outbound = OutboundRequest(
-            self, request.method, None, params, None, meta, self._rest(request.until)
+            self.sender,
+            request.method,
+            None,
+            params,
+            None,
+            meta,
+            self.sender.rest(request.until),
         )
         try:
             return await through.run(outbound, send)
@@ -259,11 +262,11 @@ class Rounds(Calls):
                 raise
             return asks[1]
 
-    async def _send_once(self, request: Request, *, further: bool = True) -> Any:
-        """Send a request without middleware: the result, or an `Unfinished` one. ``further``: not
-        the first round."""
-        left = self._seconds_until(request.until)
-        connection, left = await self._ready(request.what, left)
+    async def send_once(self, request: Request, *, further: bool = True) -> Any:
+        """Send a request past all middleware: the result, or an `Unfinished` one. ``further``: it
+        is not the first round."""
+        left = self.sender.seconds_until(request.until)
+        connection, left = await self.sender.ready(request.what, left)
         revision = connection.revision
         if further and (revision is None or not revision.modern):
             raise InvalidResponse("the server that asked for input now speaks a legacy revision")
@@ -281,9 +284,9 @@ class Rounds(Calls):
             if waiter.future.cancelled():
                 connection.abandon(waiter)
             elif request.method == "tools/call":
-                self._unwanted(waiter.future)
+                self.sender.continuation.unwanted(waiter.future)
             raise
-        self._life.crashes = 0
+        self.sender.life.crashes = 0
         return result
 
     def _asked(self, answer: Unfinished) -> _Asked:
@@ -305,15 +308,15 @@ class Rounds(Calls):
                 )
             return _Asked(None, state)
         refuse_many(len(result.input_requests))
-        return _Asked(self._questions(result.input_requests), state)
+        return _Asked(self.questions(result.input_requests), state)
 
-    def _questions(self, requests: Mapping[str, AskedInput]) -> dict[str, Question]:
+    def questions(self, requests: Mapping[str, AskedInput]) -> dict[str, Question]:
         """The questions in ``inputRequests``. InvalidResponse: the client did not declare that it
         can be asked one of them."""
         from wirespeed.client.answering.answerer import question_of
 
-        version = self._agreed.revision.version
-        capabilities = self._identity.declared(version)
+        version = self.sender.agreed.revision.version
+        capabilities = self.identity.declared(version)
         questions: dict[str, Question] = {}
         for key, one in requests.items():
             params = None if bytes(one.params) == b"null" else one.params
@@ -325,12 +328,12 @@ class Rounds(Calls):
                 ) from None
         return questions
 
-    async def _answer_all(
+    async def answer_all(
         self, answering: Answering, questions: Mapping[str, Question]
     ) -> dict[str, bytes]:
         """Run the handlers of all questions at once. The first failure cancels the others."""
         tasks = {
-            self._life.spawn(_outcome(answering, question)): key
+            self.sender.life.spawn(_outcome(answering, question)): key
             for key, question in questions.items()
         }
         answers = dict.fromkeys(questions, b"")

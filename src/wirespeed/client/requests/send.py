@@ -1,19 +1,17 @@
-"""Requests of a client, whatever they are about: when they can be sent, what they fail with, and
-where their answers pass."""
+"""Requests of a client: when they can be sent, what they fail with, and where their answers go."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, TypeVar
 
 import msgspec
 
 from wirespeed.client.callback_queue import InTurn
 from wirespeed.client.connection.lifecycle import NOT_OPEN
-from wirespeed.client.requests.middleware import Passed
+from wirespeed.client.requests.middleware import OutboundRequest
 from wirespeed.client.results.decode import Unfinished, decode_call_result
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, seconds_of, shown, timed_out
 from wirespeed.errors import CallTimeout, ConnectionClosed, InvalidResponse
@@ -32,8 +30,9 @@ if TYPE_CHECKING:
     from wirespeed.client.connection.lifecycle import Lifecycle
     from wirespeed.client.requests.middleware import OutboundChain
     from wirespeed.client.validation.checks import OutputChecks
+    from wirespeed.protocol.revisions import Revision
 
-__all__ = ["Calls", "Meta", "OnProgress", "Request"]
+__all__ = ["CallOptions", "Meta", "OnProgress", "Request", "RequestOptions", "Sender"]
 
 OnProgress: TypeAlias = Callable[[float, float | None, str | None], object]
 """Called with progress, total and message of each progress notification of a request."""
@@ -83,137 +82,172 @@ class Request(msgspec.Struct, frozen=True):
     what: str
 
 
-class Calls:
-    """What every request of a client goes through."""
+class RequestOptions(TypedDict, total=False):
+    """What every request takes.
 
-    timeout: float | None
-    _life: Lifecycle
-    _start_at_use = False
-    _opening: asyncio.Task[None] | None = None
-    """The start that the first request began."""
-    _outgoing: OutboundChain | None = None
-    """The middleware, if there is some."""
-    _checks: OutputChecks | None = None
-    """Of structured output; None where there is nothing to check it by."""
-    _task_tools: AbstractSet[str] = frozenset()
-    """Listed tools that only run as tasks (2025-11-25, ``taskSupport: "required"``)."""
+    Attributes:
+        timeout: Seconds; None for no limit; by default the client's. At 0 or below nothing is sent,
+            and the request fails with `CallTimeout`.
+        meta: Further members of the request's ``_meta``, such as ``traceparent`` (basic, "_meta");
+            not those that the client writes itself.
+    """
 
-    async def open(self) -> None:
-        """Launch or connect, and agree on a revision."""
-        raise NotImplementedError
+    timeout: Timeout
+    meta: Meta | None
+
+
+class CallOptions(RequestOptions, total=False):
+    """What a request takes that may report progress.
+
+    Attributes:
+        on_progress: Called with progress, total and message of each progress notification whose
+            progress is above that of the one before.
+    """
+
+    on_progress: OnProgress | None
+
+
+class Continuation(Protocol):
+    """What goes on with a call whose answer is not its result."""
+
+    async def finish(self, request: Request, answer: Unfinished) -> Any:
+        """The result. InvalidResponse: the answer was not negotiated."""
+
+    def unwanted(self, answer: asyncio.Future[Any]) -> None:
+        """The answer to a tools/call arrived as its caller gave up."""
+
+
+class Sender:
+    """Sends the requests of one client.
+
+    Attributes:
+        life: The client's links, one after another.
+        timeout: The time limit of requests that give none.
+        middleware: What requests pass on their way; None: there is none.
+        checks: The output schemas of tools; None: nothing is checked.
+        continuation: Goes on with calls whose answer is not their result.
+        start_at_use: Whether the first request opens the client.
+    """
+
+    life: Lifecycle
+    continuation: Continuation
+
+    def __init__(
+        self,
+        timeout: float | None,
+        middleware: OutboundChain | None,
+        open_client: Callable[[], Coroutine[Any, Any, None]],
+    ) -> None:
+        self.timeout = timeout
+        self.middleware = middleware
+        self.checks: OutputChecks | None = None
+        self.start_at_use = False
+        self._open = open_client
+        self._opening: asyncio.Task[None] | None = None
+
+    # -- when a request can be sent --------------------------------------------------------------
 
     @property
-    def _agreed(self) -> Agreement:
-        agreement = self._life.agreement
+    def agreed(self) -> Agreement:
+        """What the handshake settled. ConnectionClosed: the client is not open."""
+        agreement = self.life.agreement
         if agreement is None:
             raise ConnectionClosed(NOT_OPEN)
         return agreement
 
-    async def _ready(self, what: str, timeout: float) -> tuple[ClientConnection, float]:
+    async def revision(self) -> Revision:
+        """The revision agreed on; the client is opened for it if the first request is to do so."""
+        if self.start_at_use and self.life.live is None:
+            await self._opened()
+        return self.agreed.revision
+
+    async def ready(self, what: str, timeout: float) -> tuple[ClientConnection, float]:
         """The connection, when a request can be sent, and the seconds that are left for it."""
         if timeout <= 0:
             raise timed_out(what, timeout)
-        live = self._life.live
+        live = self.life.live
         if live is not None and live.ready and live.loop is asyncio.get_running_loop():
             return live, timeout
-        until = self._until(timeout)
+        until = self.until(timeout)
         try:
             async with asyncio.timeout_at(None if until == math.inf else until):
-                if self._start_at_use and self._life.live is None:
+                if self.start_at_use and self.life.live is None:
                     await self._opened()
-                connection = await self._life.ready()
+                connection = await self.life.ready()
         except TimeoutError as exc:
             if isinstance(exc, CallTimeout):  # why the server could not be started
                 raise
             raise CallTimeout(f"{what}: could not be sent within {shown(timeout)}") from None
-        return connection, self._seconds_until(until)
+        return connection, self.seconds_until(until)
 
     async def _opened(self) -> None:
-        """Wait for the start that is left to the first request. It goes on when that is given up,
-        so that a server which is slow to start is there for a later one."""
+        """Wait for the start that is left to the first request. The start goes on when that request
+        gives up, so that a later request finds a server which is slow to start."""
         start = self._opening
         if start is None or start.done() or start.get_loop() is not asyncio.get_running_loop():
-            start = self._opening = asyncio.ensure_future(self.open())
+            start = self._opening = asyncio.ensure_future(self._open())
             start.add_done_callback(_seen)
         await asyncio.wait((start,))
         if start.cancelled():
             raise ConnectionClosed("the client was closed while it was being opened")
         start.result()
 
+    def give_up_start(self) -> asyncio.Task[None] | None:
+        """Cancel the start that the first request began; the task, if there is one here."""
+        self.start_at_use = False
+        opening, self._opening = self._opening, None
+        if opening is None or opening.get_loop() is not asyncio.get_running_loop():
+            return None
+        opening.cancel()
+        return opening
+
+    # -- time limits -----------------------------------------------------------------------------
+
     @staticmethod
-    def _until(seconds: float) -> float:
+    def until(seconds: float) -> float:
         """The loop's time, so many seconds from now."""
         return asyncio.get_running_loop().time() + seconds
 
     @staticmethod
-    def _seconds_until(until: float) -> float:
+    def seconds_until(until: float) -> float:
+        """The seconds until a time of the loop; 0 if it has passed."""
         return max(0.0, until - asyncio.get_running_loop().time())
 
-    def _rest(self, until: float) -> float | None:
-        """The seconds until then as a ``timeout``."""
-        return None if until == math.inf else self._seconds_until(until)
+    def rest(self, until: float) -> float | None:
+        """The seconds until a time of the loop as a ``timeout``."""
+        return None if until == math.inf else self.seconds_until(until)
 
-    def _seconds(self, timeout: Timeout) -> float:
+    def seconds(self, timeout: Timeout) -> float:
+        """A ``timeout`` in seconds; infinity for no limit."""
         return seconds_of(timeout, self.timeout)
+
+    # -- requests --------------------------------------------------------------------------------
 
     async def call_tool(
         self,
         name: str,
-        arguments: Mapping[str, Any] | msgspec.Struct | bytes | None = None,
-        *,
-        timeout: Timeout = CLIENT_DEFAULT,
-        on_progress: OnProgress | None = None,
-        meta: Meta | None = None,
+        arguments: Any,
+        timeout: Timeout,
+        on_progress: OnProgress | None,
+        meta: Meta | None,
     ) -> CallToolResult:
-        """Call a tool (server/tools). Cancelling the asyncio task cancels the call on the server.
-        A tool that was listed as one that only runs as a task is run as a task; the call returns
-        the task's result.
-
-        Args:
-            name: The tool.
-            arguments: A mapping or a msgspec struct, or the JSON text of an object as bytes (which
-                is checked).
-            timeout: Seconds; None for no limit; by default the client's. At 0 or below nothing is
-                sent, and the call fails with `CallTimeout`.
-            on_progress: Called with progress, total and message of each progress notification
-                whose progress is above that of the one before.
-            meta: Further members of the request's ``_meta``, such as ``traceparent`` (basic,
-                "_meta"); not those that the client writes itself.
-
-        Raises:
-            TypeError, ValueError: The arguments cannot be sent; nothing was.
-            LimitExceeded: ``max_outstanding`` calls wait for their answers already.
-            CallTimeout: No answer in time; said by this side, never by the server.
-            RemoteError: The server answered with an error (a tool that fails is no error, but a
-                result with ``is_error``).
-            InvalidResponse: The answer is not valid.
-            ConnectionClosed, ChildExited, ConnectionLost: The link is gone.
-            TransportError: A lost connection cannot be made again.
-        """
-        through = self._outgoing
-        if through is not None and type(meta) is not Passed:
-            passed: CallToolResult = await through.call_tool(
-                self, name, arguments, timeout, on_progress, meta
-            )
-            return passed
-        if name in self._task_tools:
-            return await self._call_as_task(name, arguments, timeout, on_progress, meta)
-        limit = self._seconds(timeout)
+        """Send tools/call past the middleware, and wait for its result."""
+        limit = self.seconds(timeout)
         members = None if meta is None else meta_text(meta)
         if on_progress is not None:
-            on_progress = InTurn(on_progress, PROGRESS, self._life.spawn)
-        checks, check = self._checks, None
+            on_progress = InTurn(on_progress, PROGRESS, self.life.spawn)
+        checks, check = self.checks, None
         if checks is not None:
-            until = self._until(limit)
+            until = self.until(limit)
             check = await checks.of(name, until)
-            limit = self._seconds_until(until)
-        connection = self._life.live
+            limit = self.seconds_until(until)
+        connection = self.life.live
         if (
             connection is None
             or not connection.ready
             or connection.loop is not asyncio.get_running_loop()
         ):
-            connection, limit = await self._ready(f"tool {name}", limit)
+            connection, limit = await self.ready(f"tool {name}", limit)
         progress = None if on_progress is None else rising(on_progress)
         try:
             waiter = connection.call_tool(name, arguments, limit, progress, members)
@@ -227,9 +261,9 @@ class Calls:
             if waiter.future.cancelled():
                 connection.abandon(waiter)
             else:
-                self._unwanted(waiter.future)
+                self.continuation.unwanted(waiter.future)
             raise
-        self._life.crashes = 0
+        self.life.crashes = 0
         if type(result) is Unfinished:
             params = tool_params(name, waiter.arguments)
             request = Request(
@@ -239,49 +273,39 @@ class Calls:
                 on_progress,
                 members,
                 waiter.deadline,
-                self._seconds(timeout),
+                self.seconds(timeout),
                 f"tool {name}",
             )
-            finished: CallToolResult = await self._finish(request, result)
+            finished: CallToolResult = await self.continuation.finish(request, result)
             result = finished
         if check is not None:
             await checks.verify(name, check, result, until)  # type: ignore[union-attr, arg-type]
         return result  # type: ignore[return-value]
 
-    async def _call_as_task(
-        self,
-        name: str,
-        arguments: Any,
-        timeout: Timeout,
-        on_progress: OnProgress | None,
-        meta: Meta | None,
-    ) -> CallToolResult:
-        """`call_tool` of a tool that only runs as a task."""
-        raise NotImplementedError
-
-    async def request(
+    async def send(
         self,
         method: str,
-        params: Mapping[str, Any] | None = None,
-        *,
+        params: bytes | None,
+        decode: Callable[[Any], T | Unfinished],
         timeout: Timeout = CLIENT_DEFAULT,
         on_progress: OnProgress | None = None,
         meta: Meta | None = None,
-        decode: Callable[[Any], Any] = any_result,
-    ) -> Any:
-        """Send any request. ``params`` is without ``_meta``, which the client adds; ``decode``
-        makes something of the result's JSON text (bytes-like, to be kept only as a copy). The rest
-        as of `call_tool`. Nothing is done about what the result says of itself (``resultType``)."""
-        body = None
-        if params is not None:
-            if not isinstance(params, Mapping):
-                raise TypeError(f"params must be a mapping, not {type(params).__name__}")
-            if "_meta" in params:
-                raise ValueError("params._meta is what the client writes: see the argument meta")
-            body = params_text(method, dict(params))
-        return await self._call(method, body, decode, timeout, on_progress, meta)
+    ) -> T:
+        """Send a request through the middleware, and wait for its result."""
+        through = self.middleware
+        if through is None:
+            return await self.send_past(method, params, decode, timeout, on_progress, meta)
 
-    async def _call(
+        async def send(passed: OutboundRequest) -> T:
+            return await self.send_past(
+                method, passed.params, decode, passed.timeout, on_progress, passed.meta
+            )
+
+        request = OutboundRequest(self, method, None, params, None, meta, timeout)
+        result: T = await through.run(request, send)
+        return result
+
+    async def send_past(
         self,
         method: str,
         params: bytes | None,
@@ -290,18 +314,15 @@ class Calls:
         on_progress: OnProgress | None,
         meta: Meta | None,
     ) -> T:
-        """Send a request, and wait for its answer."""
-        through = self._outgoing
-        if through is not None and type(meta) is not Passed:
-            passed: T = await through.call(self, method, params, decode, timeout, on_progress, meta)
-            return passed
+        """Send a request past the middleware, and wait for its result."""
         members = None if meta is None else meta_text(meta)
         if on_progress is not None:
-            on_progress = InTurn(on_progress, PROGRESS, self._life.spawn)
-        connection, limit = await self._ready(method, self._seconds(timeout))
+            on_progress = InTurn(on_progress, PROGRESS, self.life.spawn)
+        limit = self.seconds(timeout)
+        connection, left = await self.ready(method, limit)
         progress = None if on_progress is None else rising(on_progress)
         waiter = connection.request(
-            method, params, decode, timeout=limit, on_progress=progress, meta=members
+            method, params, decode, timeout=left, on_progress=progress, meta=members
         )
         try:
             result: T | Unfinished = await waiter.future
@@ -309,7 +330,7 @@ class Calls:
             if waiter.future.cancelled():
                 connection.abandon(waiter)
             raise
-        self._life.crashes = 0
+        self.life.crashes = 0
         if isinstance(result, Unfinished):
             request = Request(
                 method,
@@ -318,27 +339,23 @@ class Calls:
                 on_progress,
                 members,
                 waiter.deadline,
-                self._seconds(timeout),
+                limit,
                 method,
             )
-            finished: T = await self._finish(request, result)
+            finished: T = await self.continuation.finish(request, result)
             return finished
         return result
 
-    def _unwanted(self, answer: asyncio.Future[Any]) -> None:
-        """The answer to a call of a tool came in the very moment in which that was given up."""
 
-    async def _finish(self, request: Request, answer: Unfinished) -> Any:
-        """Make a result of an answer that is none yet. Everything that can be answered so passes
-        here: tools/call, prompts/get and resources/read. ``request.decode`` is to see the answer of
-        each further round, so that none of them is cached."""
-        raise InvalidResponse(
-            f"the result has resultType {answer.result_type!r}, which was not negotiated"
-        )
+def not_negotiated(answer: Unfinished) -> InvalidResponse:
+    """The error of a call whose answer is of a type that nothing goes on with."""
+    return InvalidResponse(
+        f"the result has resultType {answer.result_type!r}, which was not negotiated"
+    )
 
 
 def _seen(start: asyncio.Future[None]) -> None:
-    """Who waited for it is told how it ended; maybe nobody did."""
+    """The requests that wait get the exception; there may be none."""
     if not start.cancelled():
         start.exception()
 

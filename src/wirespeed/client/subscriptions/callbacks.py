@@ -26,7 +26,7 @@ from wirespeed.client.subscriptions.events import (
 )
 from wirespeed.client.subscriptions.resource_subscriptions import turn
 from wirespeed.client.subscriptions.router import Feed, Hub, NotHonoured, declares
-from wirespeed.client.timeouts import Timeout
+from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -272,7 +272,13 @@ class News:
 
     # -- resources that are subscribed to --------------------------------------------------------
 
-    async def hold(self, uri: str, modern: bool, timeout: Timeout, meta: Meta | None) -> None:
+    async def hold(
+        self,
+        uri: str,
+        modern: bool,
+        timeout: Timeout = CLIENT_DEFAULT,
+        meta: Meta | None = None,
+    ) -> None:
         """Be told when a resource changes."""
         if not modern:
             await self._hold_legacy(uri, timeout, meta)
@@ -300,7 +306,13 @@ class News:
         self._uris[uri] = None
         self.current.wanted = self._wanted(self._uris)
 
-    async def release(self, uri: str, modern: bool, timeout: Timeout, meta: Meta | None) -> None:
+    async def release(
+        self,
+        uri: str,
+        modern: bool,
+        timeout: Timeout = CLIENT_DEFAULT,
+        meta: Meta | None = None,
+    ) -> None:
         """Be told no more. Where that fails, everything is as before."""
         if uri not in self._uris:
             return

@@ -13,7 +13,7 @@ import math
 from collections.abc import AsyncIterator, Awaitable
 from typing import TYPE_CHECKING, Any
 
-from wirespeed.client.requests.send import Calls, Meta, any_result, encode
+from wirespeed.client.requests.send import Meta, Sender, any_result, encode
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
 from wirespeed.errors import (
     CallTimeout,
@@ -67,8 +67,8 @@ class _Hold:
 class Holds:
     """All of them of one client."""
 
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
         self._holds: dict[str, _Hold] = {}
 
     def __len__(self) -> int:
@@ -86,7 +86,7 @@ class Holds:
         hold = self._holds.setdefault(uri, _Hold())
         hold.users += 1
         try:
-            async with turn(hold.lock, self._calls._seconds(timeout)) as timeout:
+            async with turn(hold.lock, self._sender.seconds(timeout)) as timeout:
                 self._check(uri, hold)
                 if not hold.on:
                     await self._ask("resources/subscribe", uri, timeout, meta)
@@ -104,7 +104,7 @@ class Holds:
         hold = self._holds.get(uri)
         if hold is None:
             return
-        async with turn(hold.lock, self._calls._seconds(timeout)) as timeout:
+        async with turn(hold.lock, self._sender.seconds(timeout)) as timeout:
             if self._holds.get(uri) is not hold:
                 return  # somebody else gave it back, or all is forgotten
             if hold.on and hold.wanted == {owner}:
@@ -162,7 +162,7 @@ class Holds:
                         "resources/subscribe",
                         encode({"uri": uri}),
                         any_result,
-                        timeout=self._calls._seconds(CLIENT_DEFAULT),
+                        timeout=self._sender.seconds(CLIENT_DEFAULT),
                     ).future
                     hold.on = True
                 except (RemoteError, InvalidResponse, CallTimeout) as exc:
@@ -180,4 +180,4 @@ class Holds:
 
     def _ask(self, method: str, uri: str, timeout: Timeout, meta: Meta | None) -> Awaitable[Any]:
         body = encode({"uri": uri})
-        return self._calls._call(method, body, any_result, timeout, None, meta)
+        return self._sender.send(method, body, any_result, timeout, meta=meta)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wirespeed.client.cache import ResponseCache
-from wirespeed.client.requests.send import Calls, Meta, any_result, encode, meta_text
+from wirespeed.client.requests.send import Meta, Sender, any_result, encode, meta_text
 from wirespeed.client.subscriptions.events import (
     CHANGES,
     Event,
@@ -133,13 +133,13 @@ _updated = msgspec.json.Decoder(_Updated).decode
 class Hub:
     """All subscriptions of one client, over all its connections."""
 
-    def __init__(self, calls: Calls, cache: ResponseCache | None) -> None:
-        self._calls = calls
+    def __init__(self, sender: Sender, cache: ResponseCache | None) -> None:
+        self._sender = sender
         self._cache = cache
         self._modern = False
         self._feeds: list[Feed] = []
         self._routes: dict[int, _Route] = {}
-        self.holds = Holds(calls)  # legacy
+        self.holds = Holds(sender)  # legacy
         self._quiet = Quiet(logger)
         self.other: Callable[[Message], None] | None = None  # gets what is none of ours (legacy)
 
@@ -151,14 +151,14 @@ class Hub:
 
     async def open(self, feed: Feed, timeout: Timeout) -> None:
         """Ask for what a feed wants, and wait until the server said what it gets."""
-        calls = self._calls
+        sender = self._sender
         loop = asyncio.get_running_loop()
-        until = loop.time() + calls._seconds(timeout)
-        connection, _ = await calls._ready(LISTEN, calls._seconds(timeout))
+        until = loop.time() + sender.seconds(timeout)
+        connection, _ = await sender.ready(LISTEN, sender.seconds(timeout))
         self._feeds.append(feed)
         try:
             async with asyncio.timeout_at(None if until == math.inf else until):
-                if calls._agreed.revision.modern:
+                if sender.agreed.revision.modern:
                     feed.waiting = loop.create_future()
                     self._listen(connection, feed)
                     await feed.waiting
@@ -177,12 +177,12 @@ class Hub:
 
     def seconds(self, timeout: Timeout) -> float:
         """A limit as its caller gives it."""
-        return self._calls._seconds(timeout)
+        return self._sender.seconds(timeout)
 
     def listen(self, feed: Feed) -> None:
         """Ask once more for what a feed wants whose subscription the server ended. Nothing happens
         where the next connection will do that."""
-        live = self._calls._life.live
+        live = self._sender.life.live
         if self._modern and feed.route is None and live is not None and live.usable:
             try:
                 self._listen(live, feed)
@@ -200,7 +200,7 @@ class Hub:
                 route.connection.abandon(route.waiter)
                 route.waiter.future.cancel()
         for uri in self.holds.of(feed):
-            self._calls._life.spawn(self.holds.let_go(uri, feed))
+            self._sender.life.spawn(self.holds.let_go(uri, feed))
 
     def end(self, exc: BaseException) -> None:
         """There is no connection, and there will be none by itself."""
@@ -257,7 +257,7 @@ class Hub:
 
     async def _subscribe(self, feed: Feed) -> SubscriptionFilter:
         """What a legacy server says that it tells; resources/subscribe for each URI."""
-        capabilities = self._calls._agreed.capabilities
+        capabilities = self._sender.agreed.capabilities
         if declares(capabilities, "resources", "subscribe"):
             asked = (self._want(uri, feed) for uri in feed.wanted.uris)
             for outcome in await asyncio.gather(*asked, return_exceptions=True):
@@ -307,7 +307,7 @@ class Hub:
                 for uri in feed.wanted.uris:
                     self.holds.want(uri, feed)
             if self.holds or self._opened():
-                self._calls._life.spawn(self._again(connection, capabilities))
+                self._sender.life.spawn(self._again(connection, capabilities))
             return
         self.holds.clear()
         for feed in list(self._feeds):

@@ -14,7 +14,7 @@ from wirespeed.client.subscriptions.events import (
     SubscriptionFilter,
 )
 from wirespeed.client.subscriptions.router import Feed, Hub
-from wirespeed.client.timeouts import Timeout, shown
+from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, shown
 from wirespeed.errors import CallTimeout, WirespeedError
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ class Subscription:
         self,
         hub: Hub,
         wanted: SubscriptionFilter,
-        max_events: int,
-        timeout: Timeout,
+        max_events: int = 1000,
+        timeout: Timeout = CLIENT_DEFAULT,
         meta: Meta | None = None,
     ) -> None:
         if max_events < 1:

@@ -1,4 +1,4 @@
-"""The part of a client that calls tools as tasks, and follows calls that became tasks."""
+"""Calls of tools as tasks, and calls that have become tasks."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from wirespeed.client.callback_queue import InTurn
-from wirespeed.client.methods import Requests
-from wirespeed.client.requests.middleware import OutboundRequest, Passed
+from wirespeed.client.requests.middleware import OutboundRequest
 from wirespeed.client.requests.rounds import Rounds
 from wirespeed.client.requests.send import (
     PROGRESS,
     Meta,
     OnProgress,
     Request,
+    Sender,
     encode,
     meta_text,
+    params_text,
     rising,
     tool_params,
 )
@@ -46,13 +47,12 @@ from wirespeed.protocol.results import CallToolResult
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
-    from wirespeed.client.connection.handshake import Identity
     from wirespeed.client.results.tools import ToolInfo
     from wirespeed.client.subscriptions.router import Hub
     from wirespeed.client.tasks.messages import TaskState
     from wirespeed.client.tasks.task import ProgressSink, TaskHandles, ToolTask
 
-__all__ = ["TASKS", "TaskCalls"]
+__all__ = ["TASKS", "TaskCalls", "declared_tasks"]
 
 TASKS = "io.modelcontextprotocol/tasks"
 """The extension for tasks of 2026-07-28."""
@@ -87,103 +87,94 @@ class _Named(msgspec.Struct):
 _named = msgspec.json.Decoder(_Named).decode
 
 
-class TaskCalls(Requests, Rounds):
-    """Tasks of servers: calls that outlive their request."""
+def declared_tasks(
+    extensions: Iterable[str] | Mapping[str, Mapping[str, Any]],
+    asked: Mapping[str, object] | None,
+) -> dict[str, Any]:
+    """``capabilities`` that declare these extensions, and that what has a handler among *asked*
+    may be asked for as tasks. TypeError, ValueError: a bad option."""
+    if isinstance(extensions, str):
+        raise TypeError("extensions is a list of names, or a mapping of names to settings")
+    if not isinstance(extensions, Mapping):
+        extensions = {name: {} for name in extensions}
+    for name, settings in extensions.items():
+        if not isinstance(name, str) or not isinstance(settings, Mapping):
+            raise TypeError(f"extensions[{name!r}] must be a mapping of settings")
+    found: dict[str, Any] = {"extensions": dict(extensions)} if extensions else {}
+    if asked is not None:
+        requests: dict[str, Any] = {
+            top: {name: {}} for top, name in TASK_REQUESTS.values() if asked.get(top)
+        }
+        if not requests:
+            raise ValueError("task_requests needs on_sample or on_elicit")
+        found["tasks"] = {"list": {}, "cancel": {}, "requests": requests}
+    return found
 
-    _hub: Hub
-    _identity: Identity
-    _task_tools: set[str]
-    # tasks of 2025-11-25 that have handles: by id, and by progress token
-    _task_handles: WeakValueDictionary[str, TaskHandles]
-    _task_progress: WeakValueDictionary[str, ProgressSink]
 
-    def _set_up_tasks(
-        self,
-        extensions: Iterable[str] | Mapping[str, Mapping[str, Any]],
-        asked: Mapping[str, object] | None,
-    ) -> dict[str, Any]:
-        """The ``capabilities`` for these extensions, and for requests as tasks that *asked* has a
-        handler for. TypeError, ValueError: not valid."""
-        self._task_tools = set()
-        self._task_handles = WeakValueDictionary()
-        self._task_progress = WeakValueDictionary()
-        if isinstance(extensions, str):
-            raise TypeError("extensions is a list of names, or a mapping of names to settings")
-        if not isinstance(extensions, Mapping):
-            extensions = {name: {} for name in extensions}
-        for name, settings in extensions.items():
-            if not isinstance(name, str) or not isinstance(settings, Mapping):
-                raise TypeError(f"extensions[{name!r}] must be a mapping of settings")
-        found: dict[str, Any] = {"extensions": dict(extensions)} if extensions else {}
-        if asked is not None:
-            requests: dict[str, Any] = {
-                top: {name: {}} for top, name in TASK_REQUESTS.values() if asked.get(top)
-            }
-            if not requests:
-                raise ValueError("task_requests needs on_sample or on_elicit")
-            found["tasks"] = {"list": {}, "cancel": {}, "requests": requests}
-        return found
+class TaskCalls:
+    """The tasks of one client: calls that outlive their request.
 
-    async def start_tool(
+    Attributes:
+        sender: Sends the requests.
+        rounds: Goes on with calls that ask for input.
+        router: Tells of changes.
+        required: Listed tools that only run as tasks (2025-11-25, ``taskSupport: "required"``).
+        handles, progress: Of tasks of 2025-11-25, as long as a `ToolTask` is kept: by id, and by
+            progress token.
+    """
+
+    def __init__(self, sender: Sender, rounds: Rounds, router: Hub) -> None:
+        self.sender = sender
+        self.rounds = rounds
+        self.router = router
+        self.required: set[str] = set()
+        self.handles: WeakValueDictionary[str, TaskHandles] = WeakValueDictionary()
+        self.progress: WeakValueDictionary[str, ProgressSink] = WeakValueDictionary()
+
+    async def start(
         self,
         name: str,
-        arguments: Mapping[str, Any] | msgspec.Struct | bytes | None = None,
-        *,
-        ttl: float | None = None,
+        arguments: Any,
+        ttl: float | None,
         timeout: Timeout = CLIENT_DEFAULT,
         on_progress: OnProgress | None = None,
         meta: Meta | None = None,
     ) -> ToolTask:
-        """Call a tool as a task: the call returns at once, and the result is fetched later.
-
-        >>> task = await client.start_tool("crawl", {"url": "https://example.org/"})
-        >>> async for state in task:
-        ...     print(state.status, state.message)
-        >>> result = await task.result()
-
-        A server of 2025-11-25 is requested to make a task. A server of 2026-07-28 decides itself,
-        and only for clients that declare the extension (``Client(..., extensions=[TASKS])``). If
-        the server answers with the result, the `ToolTask` has it from the start.
-
-        Args:
-            name, arguments, meta: As of `call_tool`.
-            ttl: The requested time to live in seconds (2025-11-25; the server may choose another).
-            timeout: Seconds for the answer with the task, as of `call_tool`. The time limit of the
-                task is its time to live.
-            on_progress: Called as of `call_tool`; in 2025-11-25 as long as the task works and the
-                `ToolTask` exists, in 2026-07-28 until the call becomes a task.
-
-        Questions of the server go to the client's handlers, as with `call_tool`.
-
-        Raises:
-            WirespeedError: As of `call_tool`.
-        """
+        """See `Client.start_tool`."""
         if ttl is not None and not ttl >= 0:
             raise ValueError(f"ttl must be seconds, not {ttl!r}")
-        through = self._outgoing
-        if through is not None and type(meta) is not Passed:
+        through = self.sender.middleware
+        if through is None:
+            return await self._start_past(name, arguments, ttl, timeout, on_progress, meta)
 
-            async def send(passed: OutboundRequest) -> ToolTask:
-                return await self.start_tool(
-                    name,
-                    passed.arguments,
-                    ttl=ttl,
-                    timeout=passed.timeout,
-                    on_progress=on_progress,
-                    meta=Passed(passed.meta),
-                )
+        async def send(passed: OutboundRequest) -> ToolTask:
+            return await self._start_past(
+                name, passed.arguments, ttl, passed.timeout, on_progress, passed.meta
+            )
 
-            outbound = OutboundRequest(self, "tools/call", name, None, arguments, meta, timeout)
-            started: ToolTask = await through.run(outbound, send)
-            return started
+        outbound = OutboundRequest(self.sender, "tools/call", name, None, arguments, meta, timeout)
+        started: ToolTask = await through.run(outbound, send)
+        return started
+
+    async def _start_past(
+        self,
+        name: str,
+        arguments: Any,
+        ttl: float | None,
+        timeout: Timeout,
+        on_progress: OnProgress | None,
+        meta: Meta | None,
+    ) -> ToolTask:
+        """`start` past the middleware."""
         from wirespeed.client.tasks.task import ProgressSink, ToolTask
 
-        until = self._until(self._seconds(timeout))
+        sender = self.sender
+        limit = sender.seconds(timeout)
+        until = sender.until(limit)
         params = tool_params(name, arguments_text(arguments))
         members = None if meta is None else meta_text(meta)
         if on_progress is not None:
-            on_progress = InTurn(on_progress, PROGRESS, self._life.spawn)
-        limit = self._seconds(timeout)
+            on_progress = InTurn(on_progress, PROGRESS, sender.life.spawn)
         plain = _Start(
             "tools/call",
             params,
@@ -194,18 +185,18 @@ class TaskCalls(Requests, Rounds):
             limit,
             f"tool {name}",
         )
-        check = None if self._checks is None else await self._checks.of(name, until)
-        await self._ready(f"tool {name}", self._seconds_until(until))
-        agreed = self._agreed
+        check = None if sender.checks is None else await sender.checks.of(name, until)
+        await sender.ready(f"tool {name}", sender.seconds_until(until))
+        agreed = sender.agreed
         if agreed.revision.modern or not _runs_tasks(agreed.capabilities):
-            answer = await self._start(plain)
+            answer = await self._start_once(plain)
             return ToolTask(self, name, answer, modern=True, check=check)
-        self._hub.other = self._told_of_task
+        self.router.other = self._told_of_task
         wish: dict[str, Any] = {} if ttl is None else {"ttl": round(ttl * 1000)}
         sink = None
         if on_progress is not None:
             sink, token = ProgressSink(rising(on_progress)), f"task-{next(_tokens)}"
-            self._task_progress[token] = sink
+            self.progress[token] = sink
             member = b'"progressToken":%b' % encode(token)
             members = member if members is None else members + b"," + member
         params = params[:-1] + b',"task":' + encode(wish) + b"}"
@@ -213,16 +204,16 @@ class TaskCalls(Requests, Rounds):
             plain, params=params, decode=_created_or_done, on_progress=None, meta=members
         )
         try:
-            answer = await self._start(asked)
+            answer = await self._start_once(asked)
         except BaseException as exc:
             sink = None  # or the traceback would keep it
             if not isinstance(exc, RemoteError) or exc.code != codes.METHOD_NOT_FOUND:
                 raise
             # the tool does not run as a task, and has not run
-            answer = await self._start(plain)
+            answer = await self._start_once(plain)
         return ToolTask(self, name, answer, modern=False, check=check, sink=sink)
 
-    async def _call_as_task(
+    async def call_tool(
         self,
         name: str,
         arguments: Any,
@@ -230,35 +221,35 @@ class TaskCalls(Requests, Rounds):
         on_progress: OnProgress | None,
         meta: Meta | None,
     ) -> CallToolResult:
-        limit = self._seconds(timeout)
-        until = self._until(limit)
-        task = await self.start_tool(
-            name, arguments, timeout=self._rest(until), on_progress=on_progress, meta=meta
+        """Call a tool that only runs as a task, past the middleware; the result of the task."""
+        limit = self.sender.seconds(timeout)
+        until = self.sender.until(limit)
+        task = await self._start_past(
+            name, arguments, None, self.sender.rest(until), on_progress, meta
         )
         task._private = True
-        return await self._wait_for(task, until, limit)
+        return await self.wait_for(task, until, limit)
 
-    def _listed(self, tools: Iterable[ToolInfo]) -> None:
-        super()._listed(tools)
+    def learn(self, tools: Iterable[ToolInfo]) -> None:
+        """Tools as the server lists them now."""
         for tool in tools:
             if (tool.execution or {}).get("taskSupport") == "required":
-                self._task_tools.add(tool.name)
+                self.required.add(tool.name)
             else:
-                self._task_tools.discard(tool.name)
+                self.required.discard(tool.name)
 
-    async def get_task(self, task_id: str, *, timeout: Timeout = CLIENT_DEFAULT) -> ToolTask:
-        """A task by its id, also one of an earlier client. RemoteError -32602: the server has no
-        such task for this client. LocalError: the server has no tasks."""
+    async def get(self, task_id: str, timeout: Timeout = CLIENT_DEFAULT) -> ToolTask:
+        """See `Client.get_task`."""
         from wirespeed.client.tasks.messages import seen_of
         from wirespeed.client.tasks.task import ToolTask
 
-        await self._ready("tasks/get", self._seconds(timeout))
-        modern = self._agreed.revision.modern
+        await self.sender.ready("tasks/get", self.sender.seconds(timeout))
+        modern = self.sender.agreed.revision.modern
         self._check_method("tasks/get")
         if not modern:
-            self._hub.other = self._told_of_task
-        seen = await self._call(
-            "tasks/get", encode({"taskId": task_id}), seen_of, timeout, None, None
+            self.router.other = self._told_of_task
+        seen = await self.sender.send(
+            "tasks/get", params_text("tasks/get", {"taskId": task_id}), seen_of, timeout
         )
         if seen.task_id != task_id:
             raise InvalidResponse(
@@ -266,19 +257,18 @@ class TaskCalls(Requests, Rounds):
             )
         return ToolTask(self, None, seen, modern=modern)
 
-    async def list_tasks(self, *, timeout: Timeout = CLIENT_DEFAULT) -> list[TaskState]:
-        """The tasks of this client that the server still has (2025-11-25 only). LocalError: the
-        server has no such list."""
+    async def list(self, timeout: Timeout) -> list[TaskState]:
+        """See `Client.list_tasks`."""
         from wirespeed.client.tasks.messages import list_of
 
-        await self._ready("tasks/list", self._seconds(timeout))
+        await self.sender.ready("tasks/list", self.sender.seconds(timeout))
         self._check_method("tasks/list")
         found: list[TaskState] = []
         cursors: set[str | None] = {None}
         cursor: str | None = None
         while True:
             params = {} if cursor is None else {"cursor": cursor}
-            page = await self._call("tasks/list", encode(params), list_of, timeout, None, None)
+            page = await self.sender.send("tasks/list", encode(params), list_of, timeout)
             found += page[0]
             cursor = page[1]
             if cursor is None:
@@ -288,27 +278,27 @@ class TaskCalls(Requests, Rounds):
             cursors.add(cursor)
 
     def _check_method(self, method: str) -> None:
-        """LocalError: neither the revision nor an extension has this method."""
-        agreed = self._agreed
+        """LocalError: neither the revision nor an extension has this."""
+        agreed = self.sender.agreed
         if method in agreed.revision.requests or (method == "tasks/get" and self._has_tasks()):
             return
         raise LocalError(f"the server has no {method} in {agreed.revision.version}")
 
     # -- within a call ---------------------------------------------------------------------------
 
-    async def _finish(self, request: Request, answer: Unfinished) -> Any:
-        """Wait for the result of a plain call that became a task."""
+    async def finish(self, request: Request, answer: Unfinished) -> Any:
+        """The result of a call that has become a task, or whose answer asks for input."""
         if answer.result_type != "task" or request.method != "tools/call" or not self._has_tasks():
-            return await super()._finish(request, answer)
+            return await self.rounds.finish(request, answer)
         if isinstance(request, _Start):
             return answer
         from wirespeed.client.tasks.task import ToolTask
 
         task = ToolTask(self, _named(request.params).name, answer, modern=True)
         task._private = True
-        return await self._wait_for(task, request.until, request.limit)
+        return await self.wait_for(task, request.until, request.limit)
 
-    async def _wait_for(self, task: ToolTask, until: float, limit: float) -> CallToolResult:
+    async def wait_for(self, task: ToolTask, until: float, limit: float) -> CallToolResult:
         """The result of a task, by the loop's time `until`, `limit` seconds from the start.
 
         A task that only this call knows is cancelled when the call ends before it, unless the task
@@ -322,15 +312,15 @@ class TaskCalls(Requests, Rounds):
         except BaseException as exc:
             forgotten = isinstance(exc, RemoteError) and exc.code == codes.INVALID_PARAMS
             if task._private and not task.state.over and not forgotten:
-                self._life.spawn(task._let_go())
+                self.sender.life.spawn(task._let_go())
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.sleep(0)  # so that it is sent even if the client is closed now
             if isinstance(exc, TimeoutError) and not isinstance(exc, CallTimeout):
                 raise timed_out(f"tool {task.tool}" if task.tool else "task", limit) from None
             raise
 
-    def _unwanted(self, answer: asyncio.Future[Any]) -> None:
-        """Cancel the task of a call that was given up."""
+    def unwanted(self, answer: asyncio.Future[Any]) -> None:
+        """A task that nobody else will ever hear of need not go on."""
         from wirespeed.client.tasks.task import ToolTask
 
         made = None if answer.exception() else answer.result()
@@ -341,20 +331,20 @@ class TaskCalls(Requests, Rounds):
             with contextlib.suppress(WirespeedError):  # malformed, or not negotiated
                 if self._has_tasks() or not modern:
                     task = ToolTask(self, None, made, modern=modern)
-                    self._life.spawn(task._let_go())
+                    self.sender.life.spawn(task._let_go())
 
     def _has_tasks(self) -> bool:
-        agreed = self._agreed
-        declared = self._identity.declared(agreed.revision.version).get("extensions", {})
+        agreed = self.sender.agreed
+        declared = self.rounds.identity.declared(agreed.revision.version).get("extensions", {})
         return agreed.revision.modern and TASKS in declared
 
-    async def _start(self, request: _Start) -> CallToolResult | Unfinished:
-        """tools/call, until there is a result or a task."""
-        answer = await self._send_once(request, further=False)
+    async def _start_once(self, request: _Start) -> CallToolResult | Unfinished:
+        """tools/call, as far as a result or a task."""
+        answer = await self.rounds.send_once(request, further=False)
         if isinstance(answer, _Created):
             return Unfinished("task", bytes(answer.task))
         if isinstance(answer, Unfinished):
-            answer = await self._finish(request, answer)
+            answer = await self.finish(request, answer)
         result: CallToolResult | Unfinished = answer
         return result
 
@@ -369,13 +359,13 @@ class TaskCalls(Requests, Rounds):
             try:
                 seen = seen_of(b"{}" if raw is None else raw)
             except msgspec.DecodeError:
-                return  # the next poll reports it
-            news = self._task_handles.get(seen.task_id)
+                return  # polling will tell
+            news = self.handles.get(seen.task_id)
             for task in () if news is None else tuple(news.handles):
                 task._hear(seen)
         elif message.method == "notifications/progress":
             token = message.text("params.progressToken")
-            sink = self._task_progress.get(token or "")
+            sink = self.progress.get(token or "")
             if sink is not None:
                 sink.told(message)
 

@@ -37,7 +37,7 @@ class Helper:
     before a person has answered.
 
     Args:
-        client: The client with the handlers.
+        rounds: Asks the handlers.
         send: Sends answers, the JSON text by key, within a time limit as of `call_tool`.
         wake: Called when a handler failed and `look` has an error to raise.
         pause: Returns what `InputNeeded` continues from, for the open questions.
@@ -45,12 +45,12 @@ class Helper:
 
     def __init__(
         self,
-        client: Rounds,
+        rounds: Rounds,
         send: Callable[[Mapping[str, bytes], Timeout], Awaitable[None]],
         wake: Callable[[], None],
         pause: Callable[[Mapping[str, Question]], Paused],
     ) -> None:
-        self._client = client
+        self._by = rounds
         self._send = send
         self._wake = wake
         self._pause = pause
@@ -68,7 +68,7 @@ class Helper:
         """The questions of the task. InvalidResponse: one of them is not allowed. LimitExceeded:
         too many at once."""
         refuse_many(len(asked))
-        return self._client._questions(asked)
+        return self._by.questions(asked)
 
     def look(self, asked: Mapping[str, AskedInput]) -> None:
         """Start the handlers of new questions, and cancel those of withdrawn questions.
@@ -91,15 +91,15 @@ class Helper:
             return
         refuse_many(len(new) + len(under_way))
         questions = self.questions({key: one for key, one in asked.items() if key in new})
-        answering = self._client._identity.answering
+        answering = self._by.identity.answering
         if answering is None or not all(map(answering.can, questions.values())):
             raise self._needed("there is no handler for what it asks", asked)
-        if self._rounds >= self._client.max_rounds:
-            raise self._needed(f"max_rounds of {self._client.max_rounds} are used up", asked)
+        if self._rounds >= self._by.max_rounds:
+            raise self._needed(f"max_rounds of {self._by.max_rounds} are used up", asked)
         self._rounds += 1
         batch = _Batch(frozenset(questions))
         self._batches.add(batch)
-        batch.task = self._client._life.spawn(self._answer(batch, questions))
+        batch.task = self._by.sender.life.spawn(self._answer(batch, questions))
 
     def _needed(self, why: str, asked: Mapping[str, AskedInput]) -> InputNeeded:
         """InputNeeded with all questions that have no answer yet."""
@@ -110,10 +110,10 @@ class Helper:
         return InputNeeded(f"the task waits for input: {why}", requests, None, self._pause(open_))
 
     async def _answer(self, batch: _Batch, questions: Mapping[str, Question]) -> None:
-        answering = self._client._identity.answering
+        answering = self._by.identity.answering
         assert answering is not None
         try:
-            answers = await self._client._answer_all(answering, questions)
+            answers = await self._by.answer_all(answering, questions)
             batch.sending = True
             await self.send(answers)
         except Exception as exc:

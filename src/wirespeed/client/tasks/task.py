@@ -97,14 +97,14 @@ class _PausedTask(msgspec.Struct):
     def tool(self) -> str | None:
         return self.task.tool if self.task._private else None
 
-    async def go_on(self, client: TaskCalls, answers: Mapping[str, bytes], limit: float) -> Any:
-        until = client._until(limit)
+    async def go_on(self, by: TaskCalls, answers: Mapping[str, bytes], limit: float) -> Any:
+        until = by.sender.until(limit)
         task = self.task
-        if task._client is not client and task.id is not None:
-            private, task = task._private, await client.get_task(task.id)
+        if task._tasks is not by and task.id is not None:
+            private, task = task._private, await by.get(task.id)
             task._private = private
-        await task._helper.send(answers, client._rest(until))
-        return await client._wait_for(task, until, limit)
+        await task._helper.send(answers, by.sender.rest(until))
+        return await by.wait_for(task, until, limit)
 
 
 class ToolTask:
@@ -121,7 +121,7 @@ class ToolTask:
 
     def __init__(
         self,
-        client: TaskCalls,
+        tasks: TaskCalls,
         tool: str | None,
         found: Seen | Unfinished | CallToolResult,
         *,
@@ -129,7 +129,7 @@ class ToolTask:
         check: Check | None = None,
         sink: ProgressSink | None = None,
     ) -> None:
-        self._client = client
+        self._tasks = tasks
         self._modern = modern
         self._check = check  # of its result
         self._sink = sink
@@ -137,7 +137,7 @@ class ToolTask:
         self._private = False  # only the call that became this task knows it
         self._wake = asyncio.Event()
         self._helper = Helper(
-            client, self._update, self._wake.set, lambda open_: _PausedTask(self, open_)
+            tasks.rounds, self._update, self._wake.set, lambda open_: _PausedTask(self, open_)
         )
         self._told = False  # the server reports changes
         self._waiting: asyncio.Future[CallToolResult] | None = None  # tasks/result
@@ -156,7 +156,7 @@ class ToolTask:
             raise InvalidResponse(f"the task that the server made is not valid: {exc}") from exc
         self.state = TaskState(seen.task_id, "working")
         if not modern:
-            self._news = client._task_handles.setdefault(seen.task_id, TaskHandles())
+            self._news = tasks.handles.setdefault(seen.task_id, TaskHandles())
             self._news.handles.add(self)
         self._take(seen)
 
@@ -194,7 +194,7 @@ class ToolTask:
         try:
             async with asyncio.timeout(timeout):
                 result = await (self._follow() if self._modern else self._fetch())
-                checks, check = self._client._checks, self._check
+                checks, check = self._tasks.sender.checks, self._check
                 if checks is not None and check is not None and self.tool is not None:
                     await checks.verify(self.tool, check, result)
                 return result
@@ -347,7 +347,7 @@ class ToolTask:
 
     async def _request(self, method: str, decode: Any, timeout: Timeout, **more: Any) -> Any:
         params = encode({"taskId": self.id, **more})
-        return await self._client._call(method, params, decode, timeout, None, None)
+        return await self._tasks.sender.send(method, params, decode, timeout)
 
     async def _insist(self, method: str, decode: Any, timeout: Timeout, **more: Any) -> Any:
         """A request that is repeated over the next connection if one is lost: the task outlives its
@@ -356,8 +356,9 @@ class ToolTask:
             try:
                 return await self._request(method, decode, timeout, **more)
             except (ConnectionClosed, TransportError):
-                # raises the reason if there is no next connection
-                await self._client._ready(method, self._client._seconds(timeout))
+                # raises why, if there is to be none
+                sender = self._tasks.sender
+                await sender.ready(method, sender.seconds(timeout))
 
     # -- notifications ---------------------------------------------------------------------------
 
@@ -402,7 +403,7 @@ class ToolTask:
         """Subscribe to changes within the block, if the server supports it."""
         listening: asyncio.Future[None] | None = None
         if self._modern and self.id is not None and not self.state.over:
-            listening = self._client._life.spawn(self._listen())
+            listening = self._tasks.sender.life.spawn(self._listen())
         try:
             yield
         finally:
@@ -411,10 +412,12 @@ class ToolTask:
                 await asyncio.wait([listening])
 
     async def _listen(self) -> None:
-        from wirespeed.client.subscriptions.events import Notice
+        from wirespeed.client.subscriptions.events import Notice, SubscriptionFilter
+        from wirespeed.client.subscriptions.subscription import Subscription
 
         try:
-            async with self._client.subscribe(more={"taskIds": [self.id]}) as events:
+            wanted = SubscriptionFilter(more={"taskIds": [self.id]})
+            async with Subscription(self._tasks.router, wanted) as events:
                 honoured = events.honoured
                 told = None if honoured is None else honoured.more.get("taskIds")
                 if not isinstance(told, list) or self.id not in told:

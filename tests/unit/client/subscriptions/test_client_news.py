@@ -215,7 +215,7 @@ def test_resources_that_change(run: Run, tmp_path: Path, era: Any) -> None:
                 gone = server.sent("resources/unsubscribe")  # type: ignore[assignment]
                 assert [m["params"] for m in gone] == [{"uri": "x://b"}, {"uri": "x://a"}]  # type: ignore[index]
             assert client.counters["requests_outstanding"] == 0
-            assert not client._news.listens
+            assert not client._consumers.listens
 
     run(main())
 
@@ -289,7 +289,7 @@ def test_a_resource_that_is_refused(run: Run, tmp_path: Path, era: Any) -> None:
             else:
                 await updated(talk, "x://a")
             await until(lambda: told.got == [("updated", "x://a")])
-            assert list(client._news._uris) == ["x://a"]
+            assert list(client._consumers._uris) == ["x://a"]
 
     run(main())
 
@@ -301,10 +301,10 @@ def test_a_resource_that_takes_too_long(run: Run, tmp_path: Path, era: Any) -> N
         async with server, Client(server.url, era=era, on_resource_updated=print) as client:
             with pytest.raises(CallTimeout):
                 await client.subscribe_resource("x://a", timeout=0.02)
-            assert not client._news.listens and not client._hub.holds
+            assert not client._consumers.listens and not client._subscriptions.holds
             server.rules |= {LISTEN: Listener().listen, "resources/subscribe": {}}
             await client.subscribe_resource("x://a")
-            assert client._news.listens
+            assert client._consumers.listens
 
     run(main())
 
@@ -385,7 +385,7 @@ def test_closing_forgets_what_was_subscribed_to(run: Run, tmp_path: Path, era: A
             client = Client(server.url, era=era, on_resource_updated=print)
             for n in (1, 2):
                 await client.open()
-                assert not client._news.listens
+                assert not client._consumers.listens
                 await client.subscribe_resource("x://a")
                 assert len(listens(server) + server.sent("resources/subscribe")) == n
                 await client.close()

@@ -126,7 +126,7 @@ def test_a_server_that_ends_every_listen_is_left_alone_at_last(
             await until(lambda: "not tell what changes any more" in caplog.text)
             await client.ping()
             assert len(listens(server)) == 1 + news._LISTENS
-            await client._news.watches["tools"]._fetching  # type: ignore[misc]
+            await client._consumers.watches["tools"]._fetching  # type: ignore[misc]
             lists_told.clear()
             server.rules[LISTEN] = Listener().listen
             await client.subscribe_resource("x://a")
@@ -186,7 +186,7 @@ def test_closing_while_it_waits_to_listen_again(
                 await client.open()
                 asked = await server.got(LISTEN, n)
                 await finish(server.talks[-1], asked[-1])
-                await until(lambda: client._news.current.missed)
+                await until(lambda: client._consumers.current.missed)
                 await client.close()
 
     run(main())
@@ -205,7 +205,7 @@ def test_resources_are_subscribed_to_while_it_waits_to_listen_again(
             await server.got(LISTEN)
             [talk] = server.talks
             await finish(talk, talk.sent(LISTEN)[0])
-            await until(lambda: client._news.current.missed)
+            await until(lambda: client._consumers.current.missed)
             server.rules[LISTEN] = (-32603, "not now")
             with pytest.raises(RemoteError, match="not now"):
                 await client.subscribe_resource("x://a")
@@ -275,8 +275,8 @@ def test_a_list_that_cannot_be_got_is_given_up_until_it_changes(
         async with server, Client(server.url, era=era, on_tools_changed=names(told)) as client:
             await client.ping()
             await changed(server.talks[0], "tools")
-            await until(lambda: client._news.watches["tools"]._fetching)
-            await client._news.watches["tools"]._fetching  # type: ignore[misc]
+            await until(lambda: client._consumers.watches["tools"]._fetching)
+            await client._consumers.watches["tools"]._fetching  # type: ignore[misc]
             assert len(server.sent("tools/list")) == news._FETCHES
             server.rules |= lists()
             await changed(server.talks[0], "tools")
@@ -342,7 +342,7 @@ def test_a_server_of_another_era_takes_its_place(
             else:
                 await server.got("notifications/cancelled", 2)
                 assert not server.sent("resources/unsubscribe")
-            assert not client._news.listens and not client._hub.holds
+            assert not client._consumers.listens and not client._subscriptions.holds
 
     run(main())
 
@@ -409,7 +409,7 @@ def test_a_lost_subscription_is_not_made_again(run: Run, tmp_path: Path, era: An
                 await server.stop()
                 with pytest.raises(TransportError):
                     await events.next_event()
-                assert not client._hub.holds
+                assert not client._subscriptions.holds
                 await server.start()
                 await client.list_tools()
             await client.list_tools()
@@ -445,8 +445,8 @@ def test_closing_while_a_resource_is_subscribed_to(run: Run, tmp_path: Path, era
 
 
 def nothing_held(client: Client) -> bool:
-    fresh = client._hub._feeds == [client._news.current]
-    return fresh and not client._news._uris and not client._hub.holds
+    fresh = client._subscriptions._feeds == [client._consumers.current]
+    return fresh and not client._consumers._uris and not client._subscriptions.holds
 
 
 def test_closing_when_a_resource_has_just_been_subscribed_to(
@@ -459,16 +459,16 @@ def test_closing_when_a_resource_has_just_been_subscribed_to(
         async with server:
             client = Client(server.url, era=era, on_resource_updated=print)
             await client.open()
-            shared, holds = type(client._news.current), client._hub.holds
+            shared, holds = type(client._consumers.current), client._subscriptions.holds
             acknowledge, ask = shared.acknowledge, holds._ask
 
             def acknowledged(feed: Any, honoured: SubscriptionFilter) -> None:
                 acknowledge(feed, honoured)
-                client._news.closed(ConnectionClosed("closed"))
+                client._consumers.closed(ConnectionClosed("closed"))
 
             async def asked(*args: Any) -> Any:
                 await ask(*args)
-                client._news.closed(ConnectionClosed("closed"))
+                client._consumers.closed(ConnectionClosed("closed"))
 
             monkeypatch.setattr(shared, "acknowledge", acknowledged)
             monkeypatch.setattr(holds, "_ask", asked)
@@ -517,7 +517,7 @@ def test_what_cannot_be_unsubscribed_from_stays(run: Run, tmp_path: Path, era: A
                 assert gone == ["x://a"] * 3
             await client.unsubscribe_resource("x://a")  # nothing happens
             await client.ping()
-            assert list(client._news._uris) == ["x://b"]
+            assert list(client._consumers._uris) == ["x://b"]
 
     run(main())
 
@@ -637,7 +637,7 @@ def test_an_opening_that_fails_leaves_nothing(run: Run, tmp_path: Path) -> None:
             with pytest.raises(RemoteError, match="broken"):
                 await client.open()
             assert not client._life._tasks
-            assert not client._news.current.missed
+            assert not client._consumers.current.missed
 
     run(main())
 

@@ -387,7 +387,11 @@ def test_a_server_that_does_not_acknowledge(run: Run, tmp_path: Path, era: Any) 
             assert cancelled["params"]["requestId"] == asked[0]["id"]
             with pytest.raises(CallTimeout):
                 await anext(events)
-            assert not client._hub.waits and not client._hub.holds and not client._hub._routes
+            assert (
+                not client._subscriptions.waits
+                and not client._subscriptions.holds
+                and not client._subscriptions._routes
+            )
 
     run(main())
 
@@ -403,7 +407,11 @@ def test_cancelled_while_it_is_opened(run: Run, tmp_path: Path, era: Any) -> Non
             with pytest.raises(asyncio.CancelledError):
                 await opening
             await server.got("notifications/cancelled")
-            assert not client._hub.waits and not client._hub.holds and not client._hub._routes
+            assert (
+                not client._subscriptions.waits
+                and not client._subscriptions.holds
+                and not client._subscriptions._routes
+            )
 
     run(main())
 
@@ -481,7 +489,7 @@ def test_subscribing_to_one_resource_at_once(run: Run, tmp_path: Path) -> None:
                     assert events.honoured == SubscriptionFilter(uris=("x://a",))
 
             await asyncio.gather(*(come_and_go() for _ in range(10)))
-            await until(lambda: not client._hub.holds)
+            await until(lambda: not client._subscriptions.holds)
             told = [m["method"] for m in server.talks[0].messages if "subscribe" in m["method"]]
             assert told == ["resources/subscribe", "resources/unsubscribe"] * (len(told) // 2)
 
@@ -620,7 +628,7 @@ def test_trap_72_the_end_in_any_order(run: Run, tmp_path: Path, how: str) -> Non
             await client.ping()
             assert await rest(events) == []
             assert client.counters["requests_outstanding"] == 0
-            assert not client._hub._routes and not client._hub.waits
+            assert not client._subscriptions._routes and not client._subscriptions.waits
         assert not server.sent("notifications/cancelled")
 
     run(main())
@@ -934,7 +942,9 @@ def test_many_at_once(run: Run, tmp_path: Path, era: Any) -> None:
             await until(lambda: len(ready) == 50)
             await changed(server.talks[0], "tools")
             await asyncio.gather(*tasks)
-            await until(lambda: not client._hub.holds and not client._hub._routes)
+            await until(
+                lambda: not client._subscriptions.holds and not client._subscriptions._routes
+            )
             n = len(server.sent("resources/subscribe"))
             assert n == (50 if era == "legacy" else 0)
 
@@ -1009,7 +1019,7 @@ def test_coming_going_and_losing_in_any_order(
             await client.ping()
 
             def as_wanted() -> bool:
-                live = set(client._news._uris).union(*(one.wanted.uris for one in opened))
+                live = set(client._consumers._uris).union(*(one.wanted.uris for one in opened))
                 return told_of(server.talks[-1]) == live
 
             await until(as_wanted)
@@ -1018,9 +1028,11 @@ def test_coming_going_and_losing_in_any_order(
             for uri in some:
                 await client.unsubscribe_resource(uri)
             await until(lambda: not told_of(server.talks[-1]))
-            await until(lambda: not client._hub.holds and not client._hub._routes)
+            await until(
+                lambda: not client._subscriptions.holds and not client._subscriptions._routes
+            )
             await client.ping()
             assert client.counters["requests_outstanding"] == 0
-            assert not client._news.listens
+            assert not client._consumers.listens
 
     once(main())
