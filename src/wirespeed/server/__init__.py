@@ -64,10 +64,11 @@ if TYPE_CHECKING:  # isort: off
         DependencyError as DependencyError,
         Depends as Depends,
     )
-    from wirespeed.server.asking.questions import (
+    from wirespeed.server.asking.elicitation import (
         ElicitRequest as ElicitRequest,
         Elicited as Elicited,
-        RootsRequest as RootsRequest,
+    )
+    from wirespeed.server.asking.sampling import (
         SampleRequest as SampleRequest,
         Sampled as Sampled,
     )
@@ -77,6 +78,7 @@ if TYPE_CHECKING:  # isort: off
     )
     from wirespeed.server.asking.roots import (
         RootsChange as RootsChange,
+        RootsRequest as RootsRequest,
     )
     from wirespeed.server.server import (
         Server as Server,
@@ -106,11 +108,10 @@ __all__, __getattr__ = _exports(
         "wirespeed.server.middleware.chain": "InboundRequest Reply",
         "wirespeed.server.prompts.prompt": "Prompt PromptResult",
         "wirespeed.server.dependencies.provider": "DependencyError Depends",
-        "wirespeed.server.asking.questions": (
-            "ElicitRequest Elicited RootsRequest SampleRequest Sampled"
-        ),
+        "wirespeed.server.asking.elicitation": "ElicitRequest Elicited",
+        "wirespeed.server.asking.sampling": "SampleRequest Sampled",
         "wirespeed.server.resources.resource": "Resource ResourceTemplate",
-        "wirespeed.server.asking.roots": "RootsChange",
+        "wirespeed.server.asking.roots": "RootsChange RootsRequest",
         "wirespeed.server.server": "Server",
         "wirespeed.server.tools.signature": "SignatureError",
     },

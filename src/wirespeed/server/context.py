@@ -23,15 +23,11 @@ if TYPE_CHECKING:
     from wirespeed._core.slab import Lease
     from wirespeed.errors import ProtocolError
     from wirespeed.protocol.asking import Root, SamplingMessage
+    from wirespeed.server.asking.asker import Asker
+    from wirespeed.server.asking.elicitation import Elicited, ElicitRequest
+    from wirespeed.server.asking.input_request import InputRequest
     from wirespeed.server.asking.progress import OnProgress
-    from wirespeed.server.asking.questions import (
-        Elicited,
-        ElicitRequest,
-        InputRequest,
-        Sampled,
-        SampleOptions,
-    )
-    from wirespeed.server.asking.rounds import Asker
+    from wirespeed.server.asking.sampling import Sampled, SampleOptions
     from wirespeed.server.requests.call import Call
 
 logger = logging.getLogger("wirespeed.server")
@@ -315,7 +311,7 @@ class Context:
             LocalError: The handler has ended, and a task that it started asks.
             LimitExceeded: ``Limits.max_outstanding`` questions have no answer yet.
         """
-        from wirespeed.server.asking.questions import ElicitRequest
+        from wirespeed.server.asking.elicitation import ElicitRequest
 
         question = ElicitRequest(message, form)
         answer: Elicited[Any] = await self._ask(question, timeout, on_progress)
@@ -339,7 +335,7 @@ class Context:
         an id of your own, `elicitation_complete` can report that the user has finished.
         ``timeout``, ``on_progress`` and errors as of `elicit`.
         """
-        from wirespeed.server.asking.questions import ElicitRequest
+        from wirespeed.server.asking.elicitation import ElicitRequest
 
         question = ElicitRequest(message, url=url, elicitation_id=elicitation_id)
         answer: Elicited[None] = await self._ask(question, timeout, on_progress)
@@ -354,7 +350,7 @@ class Context:
         For clients of other revisions, and for clients without url mode, it returns a
         `MissingCapability`. `elicit_url` works with every client that has url mode.
         """
-        from wirespeed.server.asking.questions import links_required
+        from wirespeed.server.asking.elicitation import links_required
 
         return links_required(links, self.client_capabilities, self.protocol_version)
 
@@ -409,7 +405,7 @@ class Context:
             MissingCapability, InvalidResponse, RemoteError, CallTimeout, ConnectionClosed: As of
                 `elicit`. RemoteError with code -1: the user refused.
         """
-        from wirespeed.server.asking.questions import SampleRequest
+        from wirespeed.server.asking.sampling import SampleRequest
 
         question = SampleRequest(messages, max_tokens=max_tokens, **options)
         answer: Sampled = await self._ask(question, timeout, on_progress)
@@ -418,7 +414,7 @@ class Context:
     async def roots(self, *, timeout: float | None = None) -> list[Root]:
         """Ask for the directories and files that the client considers relevant (client/roots;
         deprecated in 2026-07-28). They are hints, not an access control. Errors as of `elicit`."""
-        from wirespeed.server.asking.questions import RootsRequest
+        from wirespeed.server.asking.roots import RootsRequest
 
         answer: list[Root] = await self._ask(RootsRequest(), timeout)
         return answer
@@ -446,7 +442,7 @@ class Context:
     def _asking(self) -> Asker:
         asker = self._asker
         if asker is None:
-            from wirespeed.server.asking.rounds import asker_of
+            from wirespeed.server.asking.asker import asker_of
 
             asker = self._asker = asker_of(self, self._call)
         self._check_thread()
@@ -458,7 +454,7 @@ class Context:
         timeout: float | None,
         on_progress: OnProgress | None = None,
     ) -> Any:
-        from wirespeed.server.asking.rounds import How
+        from wirespeed.server.asking.asker import How
 
         if on_progress is not None:
             from wirespeed.server.asking.progress import checked

@@ -7,10 +7,15 @@ import typing
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from wirespeed.server.asking.questions import InputRequest
+from wirespeed.schema.json_schema import SignatureError
+from wirespeed.server.context import Context
+from wirespeed.server.requests.launchers import launcher_of
 
-__all__ = ["InputRequired", "split_annotation"]
+if TYPE_CHECKING:
+    from wirespeed.server.asking.input_request import InputRequest
+    from wirespeed.server.tools.signature import ToolSpec
+
+__all__ = ["InputRequired", "explicit", "split_annotation"]
 
 
 class InputRequired:
@@ -66,3 +71,27 @@ def split_annotation(returns: Any) -> tuple[bool, Any]:
     if len(rest) == len(members):
         return False, returns
     return True, typing.Union[rest]  # noqa: UP007
+
+
+def explicit(spec: ToolSpec, where: str) -> None:
+    """Call the function of a spec again, with the answers, when it returns `InputRequired`."""
+    if spec.context_index < 0:
+        raise SignatureError(
+            f"{where}: a function that returns InputRequired must take a Context for the answers"
+        )
+    function, names = spec.function, spec.kwnames
+    start = None if spec.is_async else launcher_of(spec)
+
+    async def rounds(*args: Any, **kwargs: Any) -> Any:
+        context = next(v for v in (*args, *kwargs.values()) if isinstance(v, Context))
+        while True:
+            if start is None:
+                value = await function(*args, **kwargs)
+            else:
+                value = await start(function, [*args, *kwargs.values()], names or None)
+            if type(value) is not InputRequired:
+                return value
+            if not await context._asking().require(value):
+                return None  # the request was answered
+
+    spec.replace_function(rounds)

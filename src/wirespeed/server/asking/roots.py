@@ -1,4 +1,4 @@
-"""Changes of a client's roots, and the handlers that are told.
+"""Roots: ask for the directories and files of a client, and be told when they change.
 
 client/roots, "Root List Changes", of 2024-11-05 to 2025-11-25: a client says that its roots
 changed, and the server asks for them. In 2026-07-28 clients do not say so: a handler asks.
@@ -11,24 +11,45 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from wirespeed.errors import CallTimeout, ConnectionClosed, InvalidResponse, RemoteError
+from wirespeed.protocol.asking import LIST_ROOTS, ListRootsParams, ListRootsResult, Root
+from wirespeed.server.asking.input_request import InputRequest
 from wirespeed.server.requests import launchers as launch
 from wirespeed.transport.workers import is_coroutine_function
 
 if TYPE_CHECKING:
     from asyncio import Future
 
-    from wirespeed.protocol.asking import Root
     from wirespeed.server.connection import ServerConnection
     from wirespeed.server.service import McpService
 
-__all__ = ["RootsChange", "RootsListeners"]
+__all__ = ["RootsChange", "RootsListeners", "RootsRequest"]
 
 F = TypeVar("F", bound=Callable[["RootsChange"], Any])
 
 METHOD = "notifications/roots/list_changed"
 
 logger = logging.getLogger("wirespeed.server")
+
+_result = msgspec.json.Decoder(ListRootsResult).decode
+
+
+class RootsRequest(InputRequest):
+    """Ask for the directories and files that the client considers relevant."""
+
+    __slots__ = ()
+
+    method = LIST_ROOTS
+    kind = "roots"
+
+    def params(self) -> ListRootsParams:
+        return ListRootsParams()
+
+    @staticmethod
+    def decode(data: Any) -> list[Root]:
+        return _result(data).roots
 
 
 class RootsChange:
@@ -43,8 +64,6 @@ class RootsChange:
 
     async def roots(self, *, timeout: float | None = None) -> list[Root]:
         """The present roots, as `Context.roots`, with the same errors."""
-        from wirespeed.server.asking.questions import RootsRequest
-
         connection = self._connection
         if threading.get_ident() != connection.thread:
             raise RuntimeError(

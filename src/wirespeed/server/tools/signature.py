@@ -452,7 +452,7 @@ def inspect_tool(
         returns = _result_type(scope.resolve(signature.return_annotation, where), spec)
         asks, returns = split_annotation(returns)
         if asks:
-            from wirespeed.server.asking.rounds import explicit
+            from wirespeed.server.asking.input_required import explicit
 
             explicit(spec, label)
     spec.returns = returns

@@ -35,7 +35,7 @@ from wirespeed.server import (
     SampleRequest,
     SignatureError,
 )
-from wirespeed.server.asking.rounds import MAX_ROUNDS
+from wirespeed.server.asking.asker import MAX_ROUNDS
 
 
 class Seat(msgspec.Struct):

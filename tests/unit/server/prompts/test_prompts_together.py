@@ -13,8 +13,8 @@ from raw import META, modern
 from server_lab import MODERN
 
 from wirespeed import Context, Server
+from wirespeed.server.asking.elicitation import ElicitRequest
 from wirespeed.server.asking.input_required import InputRequired
-from wirespeed.server.asking.questions import ElicitRequest
 
 
 class Seat(msgspec.Struct):

@@ -1,0 +1,129 @@
+"""Elicitation: ask the user to fill in a form or to open a link (client/elicitation of each
+revision)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
+
+from wirespeed.errors import ProtocolError
+from wirespeed.protocol import codes
+from wirespeed.protocol.asking import ELICIT, ElicitRequestParams, ElicitResult, Params
+from wirespeed.protocol.asking_rules import RULES
+from wirespeed.schema.forms import form_of
+from wirespeed.server.asking.input_request import InputRequest, missing
+
+__all__ = ["ElicitRequest", "Elicited", "links_required"]
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+_result = msgspec.json.Decoder(ElicitResult).decode
+
+
+class Elicited(msgspec.Struct, Generic[T], frozen=True):
+    """What the user did with a form or a link.
+
+    Attributes:
+        action: "accept": the user sent the form, or agreed to open the link (not that anything was
+            done there); "decline": the user refused; "cancel": the user closed it without a choice.
+        content: The content of an accepted form, as the class that was asked for; otherwise None.
+    """
+
+    action: Literal["accept", "decline", "cancel"]
+    content: T | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the action is "accept"."""
+        return self.action == "accept"
+
+    def as_form(self, form: type[U]) -> U | None:
+        """The content as this class, for answers to `InputRequired`, whose content is a dict.
+        InvalidResponse: the content does not fit."""
+        if self.action != "accept":
+            return None
+        content: Any = self.content
+        decoded: U = form_of(form).decode(content)
+        return decoded
+
+
+class ElicitRequest(InputRequest):
+    """Ask the user to fill in a form, or with *url* to open a link.
+
+    *form* is a class with flat fields (see `wirespeed.schema.forms`); None only asks for consent.
+    *elicitation_id* identifies the elicitation in 2025-11-25, the only revision that has it. It is
+    random by default.
+    """
+
+    __slots__ = ("elicitation_id", "form", "message", "url")
+
+    method = ELICIT
+    kind = "elicit"
+
+    def __init__(
+        self,
+        message: str,
+        form: Any = None,
+        *,
+        url: str | None = None,
+        elicitation_id: str | None = None,
+    ) -> None:
+        if url is not None and form is not None:
+            raise ValueError("an elicitation has a form or a url, not both")
+        self.message = message
+        self.url = url
+        self.form = form_of(form) if url is None else None
+        self.elicitation_id = elicitation_id
+
+    def params(self) -> ElicitRequestParams:
+        if self.form is None:
+            return ElicitRequestParams(self.message, "url", url=self.url)
+        return ElicitRequestParams(self.message, requested_schema=self.form.schema)
+
+    def fit(self, params: Params, version: str, capabilities: Mapping[str, Any]) -> Params:
+        rules = RULES[version]
+        if self.form is None:
+            if not rules.elicitation_id:
+                return params
+            chosen = self.elicitation_id or os.urandom(16).hex()
+            return ElicitRequestParams(self.message, "url", url=self.url, elicitation_id=chosen)
+        if rules.rich_forms:
+            return params
+        if self.form.plain_schema is None:
+            raise missing(
+                {"elicitation": {"form": {}}},
+                version,
+                f"Forms of {version} have no field for several choices ({self.form.unplain})",
+            )
+        return ElicitRequestParams(self.message, requested_schema=self.form.plain_schema)
+
+    @staticmethod
+    def decode(data: Any) -> Elicited[dict[str, Any]]:
+        result = _result(data)
+        content = (result.content or {}) if result.action == "accept" else None
+        return Elicited(result.action, content)
+
+    def answer(self, data: bytes) -> Any:
+        result: Elicited[dict[str, Any]] = self.plain_answer(data)
+        if not result.accepted or self.form is None:
+            return Elicited(result.action)
+        return Elicited(result.action, self.form.decode(result.content))
+
+
+def links_required(
+    links: Sequence[ElicitRequest], capabilities: Mapping[str, Any], version: str
+) -> ProtocolError:
+    """Error -32042 with these links. `MissingCapability` for a client of another revision."""
+    encoded = [link.encoded(capabilities, version) for link in links]
+    if not RULES[version].elicitation_id:
+        return missing(
+            {"elicitation": {"url": {}}},
+            version,
+            f"Clients of {version} do not retry a request after a link: use elicit_url",
+        )
+    data = {"elicitations": [msgspec.json.decode(link) for link in encoded]}
+    return ProtocolError(codes.URL_ELICITATION_REQUIRED, "The user has to open a link first", data)
