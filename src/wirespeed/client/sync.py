@@ -20,6 +20,7 @@ from typing import (
     Concatenate,
     Final,
     Generic,
+    Never,
     ParamSpec,
     Protocol,
     Self,
@@ -316,6 +317,9 @@ class Mirrored(Generic[T]):
 
     def __get__(self, client: SyncClient | None, owner: type) -> Self | T:
         return self if client is None else self._read(client._client)
+
+    def __set__(self, client: SyncClient, value: Never) -> Never:
+        raise AttributeError("a property of the client cannot be set")
 
 
 def _like(

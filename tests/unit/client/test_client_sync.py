@@ -52,8 +52,8 @@ def test_the_same_methods_with_the_same_parameters() -> None:
     ours, theirs = public(SyncClient), public(Client)
     assert set(ours) == set(theirs) - ASYNC_ONLY
     for name in set(ours):
-        assert isinstance(ours[name], property) == isinstance(theirs[name], property), name
-        if not isinstance(ours[name], property):
+        assert callable(ours[name]) == callable(theirs[name]), name
+        if callable(ours[name]):
             mine, other = inspect.signature(ours[name]), inspect.signature(theirs[name])
             assert list(mine.parameters.values()) == list(other.parameters.values()), name
 
