@@ -18,8 +18,9 @@ msgspec does the work; this module adds what it leaves out.  The rules, type -> 
 
 The root of a tool's schema is an object (MCP server/tools, "Tool": ``inputSchema`` is a JSON Schema
 object; the dialect is 2020-12), self-contained: shared types are in ``$defs``.  Unknown arguments
-are allowed and ignored.  An output whose own schema is not an object is wrapped as
-``{"result": value}``, because ``structuredContent`` is an object before revision 2026-07-28.
+are allowed; they are ignored, and the first one is logged.  An output whose own schema is not an
+object is wrapped as ``{"result": value}``, because ``structuredContent`` is an object before
+revision 2026-07-28.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _MAX_ERROR = 500  # characters of one error text; a message may quote the caller
 _MAX_PROBLEMS = 8  # problems listed for one invalid pydantic model
 _UNIONS = (Union, types.UnionType)
 _PLAIN = frozenset((Any, bool, int, float, str, type(None)))
-# What was found out about types that several tools have in common: it takes long. By the type and
+# A cache of schemas of types that several tools have in common. By the type and
 # how it is written: two literals of another order are equal.
 _MAX_KNOWN = 1024
 _prepared: dict[tuple[Any, str, str], Any] = {}

@@ -44,7 +44,7 @@ class Depends:
     and scope there is one value, however many parameters take it.
 
     Args:
-        function: Gives the value.
+        function: Returns the value.
         scope: How long the value lives: by default as the function was registered with
             `Server.provide`, else "request".
         inline: Call a plain function on the event loop's thread.
@@ -90,8 +90,8 @@ class Provider:
         function: A coroutine function, a plain function or class, a generator function, or one
             that returns a context manager.
         scope: How long its values live.
-        inline: Whether what is not async runs on the loop's thread.
-        context_class: What the context of a request is annotated with.
+        inline: Whether a plain function runs on the loop's thread.
+        context_class: The annotation of a request's context.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Provider:
         called = _layers(function, wrapped=False)[-1]
         self.name = _label(called)
         names: dict[str, Any] = {}
-        if isinstance(owner, type):  # its __init__ may have been made, in no module
+        if isinstance(owner, type):  # its __init__ may be generated, without a module
             names = vars(sys.modules.get(owner.__module__, types))
             owner = vars(owner).get("__init__", owner)
         self._hints = _Scope(owner, names, context_class)
@@ -156,7 +156,7 @@ class Provider:
     # -- what it takes ---------------------------------------------------------------------------
 
     def link(self, find: Find) -> None:
-        """Find out what each parameter takes. DependencyError: one takes what there is not."""
+        """Find the source of each parameter. DependencyError: a parameter has none."""
         needs: list[tuple[str | None, Source]] = []
         gap = False
         for parameter in self._signature.parameters.values():

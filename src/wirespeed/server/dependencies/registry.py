@@ -10,11 +10,11 @@
     @server.tool
     async def rows(table: str, db: Database) -> int: ...
 
-A parameter whose annotation is a provided type, or ``Annotated[T, Depends(function)]``, is no
-argument of the tool (prompt, resource, completion): clients neither see nor set it. Providers are
-registered before the functions that use them. Errors of providers (a type without a provider, a
-cycle, a wider scope that takes from a narrower one) are raised at registration; for providers that
-nothing uses, at the start of the server.
+A parameter whose annotation is a provided type, or ``Annotated[T, Depends(function)]``, is
+not an argument of the tool (prompt, resource, completion): clients neither see nor set it.
+Providers are registered before the functions that use them. Errors of providers (a type without a
+provider, a cycle, a wider scope that takes from a narrower one) are raised at registration; for
+providers that nothing uses, at the start of the server.
 
 * A provider is a coroutine function, a plain function or class (called in a worker thread, unless
   ``inline=True``), or a generator of one value, async or not: what follows its ``yield`` is the
@@ -26,8 +26,8 @@ nothing uses, at the start of the server.
   cannot be swallowed there. A teardown that fails is the request's failure, unless it failed
   already: then it is logged.
 * ``scope="connection"``: made once for a link, in every era, and torn down when the link and its
-  handlers have ended. ``scope="server"``: made once for a server on an event loop, torn down when
-  it is served there no longer. Both are made when first wanted, in tasks of their own; a failure
+  handlers have ended. ``scope="server"``: made once for a server, torn down when it is not
+  served any longer. Both are made when first wanted, in tasks of their own; a failure
   is not kept. Errors of their teardown are logged.
 """
 
@@ -107,7 +107,7 @@ class Dependencies:
     ) -> Provider:
         """Register a provider; see `Server.provide`.
 
-        ``taken``: What functions take as arguments that were registered before: (name, type).
+        ``taken``: The arguments of functions that were registered before: (name, type).
         """
         provider = Provider(function, scope_of(scope), inline, self._context_class)
         tp = _bare(provider.provided_type() if provides is None else provides)
@@ -132,7 +132,7 @@ class Dependencies:
             provider = Provider(lifespan, Scope.SERVER, True, self._context_class)
             tp = _bare(provider.provided_type())
             self._check_type(tp, provider)
-        except SignatureError:  # it says nothing, or what cannot be read: `lifespan_state` has it
+        except SignatureError:  # without a readable annotation only `lifespan_state` has it
             return
         provider.needs = ()
         self._by_type[tp] = self.state = provider
@@ -162,7 +162,7 @@ class Dependencies:
         return provider
 
     def check(self) -> None:
-        """Look at what nothing takes, too. DependencyError: it cannot be provided."""
+        """Check all providers, also unused ones. DependencyError: one cannot be provided."""
         for provider in list(self._by_type.values()):
             self._link(provider, ())
 
@@ -201,7 +201,8 @@ class Dependencies:
         return provider
 
     def _link(self, provider: Provider, above: tuple[Provider, ...]) -> None:
-        """Find out what a provider takes, and those it takes from. ``above``: who takes from it."""
+        """Find the sources of a provider, and of its sources. ``above``: the providers that use
+        it."""
         if provider in above:
             circle = [*above[above.index(provider) :], provider]
             raise DependencyError(f"a cycle: {' takes from '.join(map(str, circle))}")
@@ -220,8 +221,8 @@ class Dependencies:
     # -- functions that take something -------------------------------------------------------------
 
     def bind(self, spec: ToolSpec, injected: Mapping[int, Provider]) -> Injection:
-        """Make a function's spec one of a coroutine function that takes the arguments and, last,
-        the context. ``injected``: the providers of its parameters, by their index."""
+        """Turn a function's spec into that of a coroutine function which takes the arguments and,
+        last, the context. ``injected``: the providers of its parameters, by their index."""
         injection = Injection(self, spec, injected)
         injection.take_over(spec)
         return injection
@@ -266,7 +267,7 @@ class Dependencies:
 
     async def connections_over(self) -> None:
         """Wait until the values of all connections are torn down."""
-        await asyncio.sleep(0)  # those that were lost in this turn
+        await asyncio.sleep(0)  # let connections that were lost in this turn begin their end
         if self.endings:
             timeout = self.service.shutdown_grace + LAST_WAIT
             _, late = await asyncio.wait(list(self.endings), timeout=timeout)
@@ -278,7 +279,7 @@ class Dependencies:
 
 
 class Injection:
-    """A function with what it takes besides its arguments.
+    """A function with the dependencies that it takes besides its arguments.
 
     ``inline``: whether a plain function runs on the loop's thread.
     """
@@ -370,13 +371,13 @@ class Injection:
 
 
 def _in_order(providers: Iterable[Provider]) -> tuple[Provider, ...]:
-    """What a request makes or fetches for these, each behind what it is made of."""
+    """The providers of a request, each after the providers that it uses."""
     order: dict[Provider, None] = {}
 
     def visit(provider: Provider) -> None:
         if provider not in order:
             for _, source in provider.needs or ():
-                # what lives longer is made of others apart
+                # values of wider scopes are made in their scope
                 if isinstance(source, Provider) and provider.scope is Scope.REQUEST:
                     visit(source)
             order[provider] = None
@@ -387,5 +388,5 @@ def _in_order(providers: Iterable[Provider]) -> tuple[Provider, ...]:
 
 
 def _bare(annotation: Any) -> Any:
-    """A type without what `Annotated` says about it."""
+    """A type without its `Annotated` metadata."""
     return annotation.__origin__ if typing.get_origin(annotation) is Annotated else annotation

@@ -1,9 +1,9 @@
-"""One life of a server: its lifespan, and what is provided for as long.
+"""One life of a server: its lifespan, and the values of scope "server". Loaded by the first holder.
 
-A life begins with its first holder (what serves at a URL or on stdio, a client in this process,
+A life begins with its first holder (a listener, stdio, a client in this process,
 ``async with server.running()``) and ends with the last. The lifespan runs in a task of its own:
-holders come and go in different ones, but a task group inside a lifespan wants to begin and end in
-the same. With ``workers``, each process has lives of its own.
+holders come and go in different tasks, but a task group inside a lifespan must begin and end in the
+same task. With ``workers``, each process has its own life.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def _note_undescribed(service: McpService) -> None:
 class Life:
     """A server's life on the running loop; `hold` makes it.
 
-    ``state`` is what the lifespan yielded, None without one; ``shared`` what is provided for as
-    long; ``begun`` is done when the lifespan was entered, or has failed.
+    ``state`` is what the lifespan yielded, None without one; ``shared`` are the values of scope
+    "server"; ``begun`` is done when the lifespan was entered, or has failed.
     """
 
     def __init__(self, service: McpService) -> None:
@@ -109,7 +109,7 @@ class Life:
         self.n_holders = 0
         self.closing = False
         self.begun: asyncio.Future[None] = self.loop.create_future()
-        # not that of the first request: what a provider sees does not depend on who came first
+        # not the first request's: providers must not depend on which request came first
         self.context = contextvars.copy_context()
         self.shared = Shared(Scope.SERVER, service.server, None, self.context, ready=self.begun)
         self._children: dict[McpService, Life | None] = {}  # mounted ones; None while they begin
@@ -126,7 +126,7 @@ class Life:
         try:
             await asyncio.wait((self.task,))
         except asyncio.CancelledError:
-            self.task.cancel()  # who ends the process has lost patience
+            self.task.cancel()  # the end of the process does not wait any longer
             await asyncio.wait((self.task,), timeout=LAST_WAIT)
             raise
 
@@ -148,7 +148,7 @@ class Life:
                 self.service.life = None
 
     async def _span(self) -> None:
-        """From the begin of the lifespan to its end."""
+        """From the start of the lifespan to its end."""
         _note_undescribed(self.service)
         dependencies = self.service.dependencies
         if dependencies is not None:
@@ -183,7 +183,7 @@ class Life:
         return manager
 
     def _failed(self, exc: BaseException) -> bool:
-        """Say it to those whom it concerns. Whether the life goes on."""
+        """Report a failure to waiting holders, or log it. Returns whether the life goes on."""
         if self.begun.done():
             if self._over.is_set():
                 if not isinstance(exc, asyncio.CancelledError):
@@ -216,7 +216,7 @@ class Life:
     # -- servers mounted on this one ---------------------------------------------------------------
 
     def adopt_soon(self, child: McpService) -> None:
-        """From any thread: hold a server that was mounted meanwhile."""
+        """From any thread: hold a server that was mounted."""
         self._change(self._adopt_late, child)
 
     def disown_soon(self, child: McpService) -> None:
@@ -250,7 +250,7 @@ class Life:
         except StartupError as exc:
             logger.error("%s: it was mounted on %r", exc, self.service, exc_info=exc)
         if child not in self.service.mounts.servers():
-            await self._disown(child)  # again, meanwhile
+            await self._disown(child)  # it was unmounted meanwhile
 
     async def _disown(self, child: McpService) -> None:
         if self._children.get(child) is not None and child not in self.service.mounts.servers():

@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
     from wirespeed.server.dependencies.provider import Provider
     from wirespeed.server.requests.call import Call
+    from wirespeed.server.server import Server
 
 logger = logging.getLogger("wirespeed.server")
 
-LAST_WAIT = 0.25  # seconds that something gets after its cancellation
+LAST_WAIT = 0.25  # seconds for a task to end after its cancellation
 MISSING: Any = object()
 
 
@@ -42,7 +43,7 @@ class Scope(IntEnum):
 
     @property
     def word(self) -> str:
-        """As its author writes it."""
+        """The name of the scope in `Server.provide`."""
         return self.name.lower()
 
 
@@ -113,7 +114,7 @@ class AtOnce:
 
 
 class Exits:
-    """What one request has to leave: ``entered``, its resources in order, and wider scopes."""
+    """The exits of one request: ``entered``, its resources in order, and wider scopes."""
 
     __slots__ = ("_call", "_shared", "entered")
 
@@ -142,9 +143,9 @@ class Exits:
     async def unwind(self, failure: BaseException | None) -> None:
         """Leave all, the last one first.
 
-        ``failure``, what the handler raised, is thrown into each, so that it can roll back; it
-        cannot be swallowed there. A teardown that fails is logged when the request failed anyway;
-        otherwise its error is raised, for the result is not to be trusted: the first one counts.
+        ``failure``, the handler's exception, is thrown into each, so that it can roll back; it
+        cannot be swallowed there. When the request failed already, the error of a teardown is
+        logged; otherwise the first error is raised, because the result cannot be trusted.
         """
         active = failure
         while self.entered:
@@ -157,7 +158,7 @@ class Exits:
                 if exc is active:
                     continue
                 if active is None or not isinstance(exc, Exception):
-                    active = exc  # a cancellation, or an exit, goes before whatever was
+                    active = exc  # a cancellation or an exit replaces an ordinary error
                 else:
                     logger.error("the teardown of %s failed", provider, exc_info=exc)
         if active is not None and active is not failure:
@@ -180,12 +181,12 @@ class _Kept:
 
 
 class Shared:
-    """The values of one connection, or of one server on one event loop.
+    """The values of one connection, or of one server.
 
     Args:
         scope: Which of the two.
-        server: What a provider gets that takes the server.
-        wider: The scope that values here may be made of; None of the widest.
+        server: The value for providers that take the server.
+        wider: The scope that values here may use; None for the widest.
         context: The context variables that providers run with.
         grace: Seconds that one teardown may take before it is cancelled; None for no limit.
         ready: What to await before anything is made.
@@ -194,7 +195,7 @@ class Shared:
     def __init__(
         self,
         scope: Scope,
-        server: Any,
+        server: Server,
         wider: Callable[[], Shared] | None,
         context: contextvars.Context,
         grace: float | None = None,
@@ -234,7 +235,9 @@ class Shared:
             kept.task = self._loop.create_task(
                 self._keep(kept), name=f"wirespeed {provider}", context=self._context.copy()
             )
-        await asyncio.wait((kept.made,))  # others wait for it, too: our cancellation is ours
+        await asyncio.wait(
+            (kept.made,)
+        )  # others wait for it, too: our cancellation must not reach it
         return kept.made.result()
 
     async def _keep(self, kept: _Kept) -> None:
@@ -296,8 +299,8 @@ class Shared:
             self._unused.set_result(None)
 
     async def _users_gone(self) -> None:
-        """Handlers that still use it were cancelled by now: they get a moment to end. Those that
-        go on as tasks after their link get all the time they need."""
+        """Wait for handlers that use this scope. They were cancelled and get `LAST_WAIT`; handlers
+        that go on as tasks after their link get all the time they need."""
         while self._users:
             self._unused = self._loop.create_future()
             detached = any(call.detached for call in self._users)
@@ -306,8 +309,7 @@ class Shared:
                 return
 
     async def aclose(self) -> None:
-        """Tear everything down behind the last user, what was made last first; errors are
-        logged."""
+        """Tear everything down after the last user, in reverse order; errors are logged."""
         self.closing = True
         try:
             await self._users_gone()

@@ -1,4 +1,5 @@
-"""What a docstring says of a function and of each parameter (Google, NumPy or Sphinx style)."""
+"""Descriptions of a function and its parameters from its docstring (Google, NumPy, Sphinx
+style)."""
 
 from __future__ import annotations
 

@@ -23,7 +23,8 @@ What a signature means:
   NumPy or Sphinx style); those on parameters describe the properties, unless `Annotated` does.
 * A generator function, async or not, is a tool whose result is the list of what it yields.
 
-MCP server/tools, "Data Types" and "Tool Names" (the rules for names are SHOULDs: not enforced).
+MCP server/tools, "Data Types" and "Tool Names" (the rules for names are SHOULDs: a name that breaks
+them is logged).
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ _IMMUTABLE = (type(None), bool, int, float, complex, str, bytes, Enum, types.Fun
 
 
 class ToolSpec:
-    """What the server needs to know of a tool; made by `inspect_tool`, never changed.
+    """What the server needs to know of a tool; made by `inspect_tool`.
 
     function            what to call
     name                unique in the server
