@@ -77,8 +77,10 @@ if TYPE_CHECKING:  # isort: off
         ResourceTemplate as ResourceTemplate,
     )
     from wirespeed.server.asking.roots import (
-        RootsChange as RootsChange,
         RootsRequest as RootsRequest,
+    )
+    from wirespeed.server.asking.roots_changes import (
+        RootsChange as RootsChange,
     )
     from wirespeed.server.server import (
         Server as Server,
@@ -111,7 +113,8 @@ __all__, __getattr__ = _exports(
         "wirespeed.server.asking.elicitation": "ElicitRequest Elicited",
         "wirespeed.server.asking.sampling": "SampleRequest Sampled",
         "wirespeed.server.resources.resource": "Resource ResourceTemplate",
-        "wirespeed.server.asking.roots": "RootsChange RootsRequest",
+        "wirespeed.server.asking.roots": "RootsRequest",
+        "wirespeed.server.asking.roots_changes": "RootsChange",
         "wirespeed.server.server": "Server",
         "wirespeed.server.tools.signature": "SignatureError",
     },

@@ -15,7 +15,7 @@ from wirespeed.server.service import McpService
 if TYPE_CHECKING:
     import os
 
-    from wirespeed.server.asking.roots import RootsChange
+    from wirespeed.server.asking.roots_changes import RootsChange
     from wirespeed.server.catalog import LimitOptions
     from wirespeed.server.dependencies.registry import ProviderOptions
     from wirespeed.server.extensions import Extension

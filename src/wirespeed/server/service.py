@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
-from wirespeed.server.asking.roots import RootsListeners
+from wirespeed.server.asking.roots_changes import RootsListeners
 from wirespeed.server.completion.catalog import Completions
 from wirespeed.server.connection import ServerConnection
 from wirespeed.server.discovery import Discovery
