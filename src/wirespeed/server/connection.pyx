@@ -1,8 +1,9 @@
 """One client of a server: its requests in, its answers out.
 
 The path of ``tools/call`` is here, compiled; every other method is a Python function in
-`wirespeed.server.requests.methods`. Eras and revisions: basic/versioning of 2026-07-28, basic/lifecycle of
-the others; the rules for serving both on one stdio connection are in docs/architecture.md.
+`wirespeed.server.requests.methods`. Eras and revisions: basic/versioning of 2026-07-28,
+basic/lifecycle of the others; the rules for serving both on one stdio connection are in
+docs/architecture.md.
 """
 
 cimport cython

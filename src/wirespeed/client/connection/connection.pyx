@@ -38,7 +38,11 @@ from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.session cimport Session
 from wirespeed.transport.link cimport Endpoint
 
-from wirespeed.client.results.decode import decode_call_result, decode_legacy_call_result, legacy_form
+from wirespeed.client.results.decode import (
+    decode_call_result,
+    decode_legacy_call_result,
+    legacy_form,
+)
 from wirespeed.client.results.tools import Progress
 from wirespeed.client.timeouts import timed_out
 from wirespeed.errors import (

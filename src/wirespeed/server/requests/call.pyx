@@ -72,11 +72,12 @@ cdef class Feature(Operation):
         name: What it is called.
         kind: ``"prompt"``, ``"resource"`` …
         function: What to call; a plain function runs in a worker thread.
-        encode: ``(value, Revision) -> Body``: the result object (see `wirespeed.server.requests.reply`).
+        encode: ``(value, Revision) -> Body``: the result object (see
+            `wirespeed.server.requests.reply`).
         timeout: Seconds after which a call is given up; None for no limit.
         wants_context: Whether `invoke` is to be given a context.
-        launch: How a call becomes a coroutine, one of `wirespeed.server.requests.launchers`; by default it
-            follows from the function.
+        launch: How a call becomes a coroutine, one of `wirespeed.server.requests.launchers`; by
+            default it follows from the function.
     """
 
     def __init__(self, str name not None, str kind not None, function, *, encode, timeout=None,
@@ -195,8 +196,8 @@ cdef class Call(Completion):
         """Answer the request with a task, which the handler then works on: what comes of it goes to
         ``sink`` (as of `ServerConnection.dispatch`), and the client may go without ending it.
 
-        ``body``: see `wirespeed.server.requests.reply`. ``sink.tagged(method, params)`` gives the params of
-        a notification of the handler, or None for one that is not to be sent.
+        ``body``: see `wirespeed.server.requests.reply`. ``sink.tagged(method, params)`` returns the
+        params of a notification of the handler, or None for one that is not to be sent.
         """
         self.reply_c(body)
         self.connection.wrote()
