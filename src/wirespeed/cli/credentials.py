@@ -1,4 +1,4 @@
-"""Tokens and headers: from options, files and the environment, and never into any output.
+"""Tokens and headers from options, files and the environment. No output shows their values.
 
 A token is wanted by a server, and shown by a client, in the opening handshake of a WebSocket.
 """
@@ -30,7 +30,7 @@ class Secret:
         return self.source != ENVIRONMENT
 
     def is_for(self, host: str) -> bool:
-        """Whether a server at this host may see it: one that is named may, and this machine."""
+        """Whether it may be sent to this host: loopback, or a host that the environment names."""
         named = os.environ.get(HOSTS, "").lower().split(",")
         return self.asked_for or is_loopback(host) or host.lower() in map(str.strip, named)
 

@@ -1,4 +1,4 @@
-"""Exit codes, and how failures are told: one line that says what to do, or a JSON object."""
+"""Exit codes, and the report of failures: one line that says what to do, or a JSON object."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def usage(text: str) -> Failure:
 
 
 def cannot_start(text: str) -> Failure:
-    """There is nothing to start or to connect to."""
+    """The target cannot be started or connected to."""
     return Failure(text, Exit.UNREACHABLE, "TargetError")
 
 
@@ -90,7 +90,7 @@ def exit_code(exc: BaseException) -> int:
 
 
 def printable(text: str, *, lines: bool = False) -> str:
-    r"""``text`` without what a terminal would obey: control characters as ``\x1b``.
+    r"""``text`` with control characters, which a terminal would obey, written as ``\x1b``.
 
     ``lines``: newlines and tabs stay.
     """
@@ -146,7 +146,7 @@ def as_object(exc: BaseException) -> dict[str, Any]:
 
 
 def report(exc: BaseException, *, json: bool, debug: bool, seen_stderr: bool = False) -> int:
-    """Tell a failure and give its exit code.
+    """Report a failure and return its exit code.
 
     ``seen_stderr``: the server's stderr was passed through, so its end is not repeated.
     """

@@ -1,4 +1,4 @@
-"""``wirespeed serve --on URL``: options checked, certificates loaded, the first words said."""
+"""``wirespeed serve --on URL``: checks the options, loads certificates, announces the server."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Listening:
             raise usage(f"--on: {exc}") from None
 
     def _announce(self, found: Service | Routes, urls: Sequence[str]) -> None:
-        """Say where clients connect, how it is ended, and what should give pause."""
+        """Tell where clients connect, how to end the server, and warn of a token in the clear."""
         n = self.settings.workers
         workers = f" with {n} workers" if n > 1 else ""
         services = list(found.values()) if isinstance(found, dict) else [found]
@@ -141,7 +141,7 @@ class _Password:
 
 
 def _why_tls(exc: Any, certfile: str, keyfile: str | None, asked: bool) -> str:
-    """What is wrong with a certificate or key: OpenSSL says the same of most."""
+    """What is wrong with a certificate or key; OpenSSL's own error is the same for most faults."""
     if exc.reason == "KEY_VALUES_MISMATCH":
         return f"the key in {keyfile or certfile} does not belong to the certificate in {certfile}"
     if not _has(certfile, b"-----BEGIN CERTIFICATE-----"):

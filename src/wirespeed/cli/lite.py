@@ -22,7 +22,7 @@ _EXAMPLE = """write the arguments in order, as in '["a", 1]', or by name, as in 
 
 @contextlib.asynccontextmanager
 async def connected(options: Options) -> AsyncIterator[LiteClient]:
-    """The open client of a target. Failure (2) for options that LiteMCP has no use for."""
+    """The open client of a target. Failure (2) for options that do not apply to LiteMCP."""
     from wirespeed.litemcp import LiteClient
 
     if options.era is not None:
@@ -38,7 +38,7 @@ async def connected(options: Options) -> AsyncIterator[LiteClient]:
 
 
 async def ask(client: LiteClient) -> Tool:
-    """The tool of a server. LiteMCP has no errors: who does not understand it says nothing."""
+    """The tool of a server. A server that does not speak LiteMCP does not answer."""
     try:
         return await client.info()
     except CallTimeout as exc:
@@ -61,7 +61,7 @@ async def _list(options: Options, as_json: bool) -> int:
 
 
 def info(options: Options) -> dict[str, Any]:
-    """What a server says of itself."""
+    """Print the description of a server."""
     return run(_info(options))
 
 

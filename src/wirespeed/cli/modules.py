@@ -1,4 +1,4 @@
-"""A Python file of the user: imported, and what it has to serve."""
+"""Imports a Python file of the user and picks the server in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``wirespeed serve``: what a file of the user has, on stdio or where clients connect."""
+"""``wirespeed serve``: serves the servers of a Python file, on stdio or at a URL."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Settings:
     max_connections: int | None = None
 
     def given(self) -> list[str]:
-        """The options that are there, as they are typed."""
+        """The options that were given, as they are typed."""
         return [_OPTIONS[f.name] for f in fields(self) if getattr(self, f.name) != f.default]
 
 
@@ -87,7 +87,7 @@ def _listening(url: str, settings: Settings) -> Listening:
 
 
 def check(service: Service, path: str) -> None:
-    """Failure (3) for a server that nobody could use: LiteMCP's have one tool, not none."""
+    """Failure (3) for a LiteServer without a tool."""
     from wirespeed.server import Server
 
     if not isinstance(service, Server):

@@ -1,4 +1,4 @@
-"""A client for one command: opened, used and closed within the exit codes' rules."""
+"""A client for one command."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PROBE = 10.0
 
 @dataclass(frozen=True, repr=False)
 class Options:
-    """What the commands that talk to a server have in common."""
+    """The options that all commands with a TARGET have."""
 
     word: str | None
     command: Sequence[str] | None
@@ -44,7 +44,7 @@ class Options:
     quiet_server: bool = False
 
     def target(self) -> targets.Target:
-        """What they name. Failure (2 or 3) or ConfigError if it is not there, or not so."""
+        """The target that they name. Failure (2 or 3) or ConfigError says why there is none."""
         access = targets.Access(
             headers=credentials.headers(self.headers),
             secret=credentials.find(self.token, self.token_file),
@@ -123,12 +123,12 @@ async def connected(options: Options) -> AsyncIterator[Client]:
 
 
 def show_warnings() -> None:
-    """Tell what the library warns of as this program's own words."""
+    """Show warnings of the library as lines of this program."""
     logging.getLogger("wirespeed").addHandler(_Warnings())
 
 
 class _Warnings(logging.Handler):
-    """What the library has to say, such as lines of the server that are not messages."""
+    """Warnings of the library, such as lines of the server that are not messages."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

@@ -1,4 +1,4 @@
-"""TARGET: what the words of the command line name, and the client's settings that go with it."""
+"""TARGET: the server that the command line names, and the client's settings for it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FOREVER = 1e9  # seconds
 
 @dataclass(frozen=True)
 class Access:
-    """What the options say of connecting to a server that runs elsewhere."""
+    """The options for connecting to a server elsewhere."""
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     secret: Secret | None = None
@@ -40,7 +40,7 @@ class Access:
     """Seconds, 0 for no limit; None for the default."""
 
     def check_unused(self, why: str) -> None:
-        """Failure (2) if there is something that a target has no use for."""
+        """Failure (2) for options that do not apply to the target."""
         if self.secret is not None and self.secret.asked_for:
             raise usage(f"a token is for ws:// and wss:// targets; {why}")
         if self.headers:
@@ -51,8 +51,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Target:
-    """What to start or to connect to, and what its configuration says of calls: seconds, and the
-    era."""
+    """The endpoint to start or to connect to, and the time limit and era of its configuration."""
 
     endpoint: Endpoint
     timeout: float | None = None
@@ -235,7 +234,7 @@ def _configured(word: str, stderr: Any, access: Access) -> Target:
 
 
 def _entry(server: ServerConfig, path: str, stderr: Any, access: Access) -> Endpoint:
-    """What one entry of a configuration names."""
+    """The endpoint of an entry of a configuration."""
     from wirespeed.client import Stdio
 
     place = f'{path}: the server "{server.name}"'

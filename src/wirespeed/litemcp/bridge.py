@@ -49,7 +49,7 @@ _json = msgspec.json.encode
 
 
 def _explain(what: str, exc: WirespeedError) -> str:
-    """What the other side may hear of a call that failed on the way."""
+    """The text for the caller of a call that failed in the transport."""
     logger.warning("%s: %s", what, exc)
     if isinstance(exc, CallTimeout):
         return f"{what} did not answer in time"

@@ -1,4 +1,4 @@
-"""How a LiteMCP client reaches its target: as an MCP client does, but for what WebSocket asks."""
+"""Channels of LiteMCP clients: those of MCP clients, with other rules for WebSocket."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def _with_credentials(
 
 
 def restarts_of(target: Any) -> int:
-    """How often in a row a link that was lost is made again. Connections have no state here, so
-    that one to a server elsewhere is, unless its target says otherwise."""
+    """How many times in a row a lost link is made again. Connections have no state in LiteMCP, so
+    the default for a server elsewhere is `RECONNECTS`."""
     from wirespeed.client.targets.remote import RECONNECTS, Socket, WebSocket
 
     restart = getattr(target, "restart", 0)

@@ -100,7 +100,7 @@ class LiteClient:
         await self.close()
 
     async def open(self) -> None:
-        """Launch or connect. Nothing happens if that is so already; what was lost is opened anew.
+        """Launch or connect, unless the client is open. A lost connection is made again.
 
         LaunchError: the server cannot be started. UpgradeRefused: a WebSocket server said no, with
         an HTTP status. TransportError: it was not reached. ConnectionClosed: `close` was called
@@ -109,8 +109,8 @@ class LiteClient:
         await self._life.open()
 
     async def close(self) -> None:
-        """End it: calls that still wait fail with ConnectionClosed, a child process is ended and
-        reaped. Safe to call twice."""
+        """Close the connection. Calls that wait fail with ConnectionClosed, and a child process is
+        ended and reaped. Idempotent."""
         asking = self._asking
         await self._life.close()
         if asking is not None:
@@ -154,7 +154,7 @@ class LiteClient:
             raise
 
     async def info(self, *, timeout: Timeout = CLIENT_DEFAULT) -> Tool:
-        """What the server says of its tool, asked anew.
+        """Ask the server for the description of its tool.
 
         CallTimeout: it did not answer. InvalidResponse: it answered something else.
         """
@@ -173,7 +173,7 @@ class LiteClient:
         )
 
     async def _known(self, timeout: Timeout) -> Tool:
-        """The tool, asked for once a connection, however many calls wait for that."""
+        """The tool, asked for once for each connection."""
         if self._tool is not None:
             return self._tool
         if self._asking is None or self._asking.done():

@@ -41,14 +41,14 @@ _message = msgspec.json.Decoder(IOBasic).decode
 
 
 class Owner(Protocol):
-    """What a connection tells its client."""
+    """The client of a connection."""
 
     def lost(self, connection: LiteClientConnection, reason: str) -> None:
-        """The link is of no more use, for this reason. May be said more than once."""
+        """The link is lost, for this reason. May be called more than once."""
 
 
 class Waiter:
-    """A request that is not answered."""
+    """A request that waits for its answer."""
 
     __slots__ = ("decode", "future", "id", "kind", "seconds", "timer", "what")
 
@@ -118,7 +118,7 @@ class LiteClientConnection(Endpoint):
         )
 
     async def wait_for_room(self) -> None:
-        """Until it is worth to look at `full` again."""
+        """Wait until `full` may have changed."""
         waiter: asyncio.Future[None] = self.loop.create_future()
         self._room.append(waiter)
         try:
@@ -168,7 +168,7 @@ class LiteClientConnection(Endpoint):
             )
 
     def forget(self, waiter: Waiter) -> None:
-        """Drop the answer, should it come."""
+        """Drop the answer if it comes."""
         if self._waiting.pop(waiter.id, None) is not None:
             self._settle(waiter)
 
@@ -192,7 +192,7 @@ class LiteClientConnection(Endpoint):
     # -- answers ---------------------------------------------------------------------------------
 
     def on_data(self) -> None:
-        """Work through what has come."""
+        """Work through the input."""
         stream = self.stream
         for frame in stream:
             if frame is None:
@@ -242,7 +242,7 @@ class LiteClientConnection(Endpoint):
     # -- the end ---------------------------------------------------------------------------------
 
     def on_eof(self) -> None:
-        """The server says no more."""
+        """The server has closed its output."""
         self.owner.lost(self, "the server closed its output")
 
     def on_lost(self, exc: BaseException | None) -> None:
@@ -257,7 +257,7 @@ class LiteClientConnection(Endpoint):
         self._release_room()
 
     def fail(self, exc: BaseException) -> None:
-        """Everything that waits fails with this; so will what comes later."""
+        """Requests that wait, and later ones, fail with this error."""
         self.gone = True
         if self.lost_error is None:
             self.lost_error = exc
@@ -270,7 +270,7 @@ class LiteClientConnection(Endpoint):
         self._release_room()
 
     def error(self) -> BaseException:
-        """What a call fails with now: a new exception for each, with the same text."""
+        """The error of a call: a new exception for each, with the same text."""
         exc = self.lost_error
         if exc is None:
             return ConnectionClosed("the link to the server is closed")

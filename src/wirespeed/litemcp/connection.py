@@ -21,6 +21,7 @@ from wirespeed.litemcp.envelope import BadMessage, id_of
 from wirespeed.litemcp.ids import SeenIds
 from wirespeed.litemcp.messages import Content, IOBasic, Response, ToolCall, refuse_version
 from wirespeed.transport.link import Endpoint
+from wirespeed.transport.taskpool_choice import LAST_WAIT
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
@@ -33,7 +34,6 @@ logger = logging.getLogger("wirespeed.litemcp")
 
 MAX_LOGGED_FAULTS = 100
 SHOWN = 200  # bytes of a bad message that the log shows
-LAST_WAIT = 0.25  # seconds that handlers get after their cancellation
 
 # The escapes of a JSON string that matter here: a backslash, a pair of surrogates, half of one.
 _PAIR_OR_HALF = re.compile(
@@ -56,7 +56,7 @@ _any = msgspec.json.Decoder().decode
 
 
 class _Call:
-    """A call under way. The hook that the handler's end goes to."""
+    """A call at work; `done` is called at the end of its handler."""
 
     __slots__ = ("arguments", "connection", "given_up", "raw_id", "running", "timed_out", "timer")
 
@@ -73,7 +73,7 @@ class _Call:
         self.connection.finish(self, value, exc)
 
     def expire(self) -> None:
-        """The tool's own timeout."""
+        """The time limit of the tool is over."""
         self.timed_out = True
         self.timer = None
         self.cancel()
@@ -118,7 +118,7 @@ class LiteConnection(Endpoint):
     # -- what the link tells ---------------------------------------------------------------------
 
     def on_data(self) -> None:
-        """Work through what has come."""
+        """Work through the input."""
         stream = self.stream
         for frame in stream:
             if self.link is None or self.link.ending:
@@ -139,7 +139,7 @@ class LiteConnection(Endpoint):
             self._check_drained()
 
     def on_eof(self) -> None:
-        """The client says no more: answer what came, then close."""
+        """The client has closed its side: answer its requests, then close."""
         self._at_eof = True
         self.drain()
 
@@ -157,12 +157,12 @@ class LiteConnection(Endpoint):
             self.closed.set_result(None)
 
     def on_drained(self) -> None:
-        """The client has read: what is left to send fits again."""
+        """The client reads again."""
         if self.draining:
             self._check_drained()
 
     def _fault(self, reason: str, frame: Lease | None) -> None:
-        """Log what cannot be answered; not for ever, for a flood must not fill the log."""
+        """Log a frame that cannot be answered, up to a limit: a flood must not fill the log."""
         self.faults += 1
         if self.faults <= MAX_LOGGED_FAULTS:
             text = b"" if frame is None else bytes(memoryview(frame)[:SHOWN])
@@ -253,7 +253,7 @@ class LiteConnection(Endpoint):
         return arguments
 
     def _read_loosely(self, data: msgspec.Raw) -> tuple[_LooseCall, list[str]]:
-        """A call that is not as it should be: what can be made of it."""
+        """The call in `data` that breaks a rule, as far as it can be read."""
         try:
             call = _loose_call(data)
         except (msgspec.DecodeError, RecursionError) as exc:
@@ -271,7 +271,7 @@ class LiteConnection(Endpoint):
     # -- answers ---------------------------------------------------------------------------------
 
     def finish(self, call: _Call, value: Any, exc: BaseException | None) -> None:
-        """A handler ended: send what came of it."""
+        """A handler has ended: send its result."""
         if call.timer is not None:
             call.timer.cancel()
         self._running.discard(call)
@@ -294,7 +294,7 @@ class LiteConnection(Endpoint):
             self._check_drained()
 
     def _failed(self, call: _Call, exc: BaseException) -> Response:
-        """What the caller gets of a failure; the traceback is for the log only."""
+        """The response to a failed call; its traceback goes to the log only."""
         name = self._tool.name
         if isinstance(exc, ArgumentError):
             return _failure(str(exc))
@@ -335,7 +335,7 @@ class LiteConnection(Endpoint):
     # -- shutting down ---------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Take no more requests, answer those there are within the grace time, then close."""
+        """Refuse new requests, answer those at work within the grace time, then close."""
         if self.draining or self.link is None:
             return
         self.draining = True
@@ -368,7 +368,7 @@ class LiteConnection(Endpoint):
             self.link.end()
 
     def abort(self) -> None:
-        """Close now: what is in flight is cancelled, what is queued is dropped."""
+        """Close now: cancel the calls at work, drop queued answers."""
         if self.link is not None:
             self.link.close()
 

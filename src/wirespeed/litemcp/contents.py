@@ -43,7 +43,7 @@ _encode = msgspec.json.Encoder(enc_hook=enc_hook).encode
 
 
 class ResultError(ValueError):
-    """A tool returned what cannot be sent; the text is fit for the caller."""
+    """The value of a tool cannot be sent; the text is for the caller."""
 
 
 def response_of(value: Any) -> Response:
@@ -157,5 +157,5 @@ def _reason(exc: BaseException) -> str:
 
 
 def encode_text(text: str) -> str:
-    """A text that can be sent, whatever it holds."""
+    """The text without lone surrogates."""
     return text.encode("utf-8", "backslashreplace").decode()

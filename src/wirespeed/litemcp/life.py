@@ -19,7 +19,7 @@ __all__ = ["LiteLife"]
 
 
 class _Host:
-    """A LiteMCP server says nothing that was not asked for, so nobody has to be told."""
+    """A LiteMCP server sends answers only, so there is nothing to be told of."""
 
     listens = False
 
@@ -67,7 +67,7 @@ class LiteLife(Lifecycle):
         await channel.open(join, self._limits)
 
     def lost(self, connection: Any, reason: str) -> None:
-        """The link is of no more use. An answer proved the server well."""
+        """The link is lost. Crashes are counted since the last answer."""
         if connection.answers and self._gone is not connection:
             self.crashes = 0
         super().lost(connection, reason)

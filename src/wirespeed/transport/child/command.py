@@ -1,4 +1,4 @@
-"""What a client can connect to, as plain descriptions that do nothing themselves."""
+"""`Stdio`: a command that is launched as a child, as a plain value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words for people: how a child ended, and why one could not be started."""
+"""Why a child ended, and why a child could not be started, in words."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def describe_status(status: int | None) -> str:
 
 
 def launch_reason(target: Stdio, cwd: str, environ: dict[str, str], exc: Exception) -> str:
-    """What to tell the person who wrote the target, found out after the fact."""
+    """Why a launch failed, in words for the author of the target."""
     code = exc.errno if isinstance(exc, OSError) else None
     reason = _cwd_fault(target, cwd)
     if reason is None and code in (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR):

@@ -47,7 +47,7 @@ class Sink(Protocol):
     def feed(self, data: memoryview) -> None: ...
 
     def close(self) -> None:
-        """There is no more."""
+        """The pipe has ended."""
 
 
 class _Lines:

@@ -84,7 +84,7 @@ def run_workers(
 
 
 class Worker:
-    """One process, as its parent sees it."""
+    """One worker process, as its parent sees it."""
 
     __slots__ = ("began", "pid", "pipe", "ready", "slot")
 
@@ -116,7 +116,7 @@ class Crew:
         self._failure: TransportError | None = None
 
     def run(self, announce: Callable[[], None]) -> None:
-        """Until all have ended."""
+        """Run until all workers have ended."""
         wake, waker = socket.socketpair()
         with wake, waker, self._signals(waker):
             for slot in range(self._n):
@@ -293,13 +293,13 @@ class Crew:
 
 
 class Parent:
-    """The process that started us, as its worker sees it."""
+    """The parent, as its worker sees it."""
 
     def __init__(self, pipe: socket.socket) -> None:
         self._pipe = pipe
 
     def say_ready(self, urls: tuple[str, ...]) -> None:
-        """We listen."""
+        """Tell the parent that this worker listens."""
         self._pipe.send(READY)
 
     @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Peers that are gone, and peers that do not read: found by one timer for all connections.
+"""Keep-alive: one timer for all connections finds peers that are gone and peers that do not read.
 
 A connection costs no timer and no task. All of them are looked at in turn, a part at each tick, so
 that no tick takes long; a deadline is met within a quarter of the shortest of them.
@@ -23,17 +23,17 @@ SLOW_READER = 1008  # RFC 6455 section 7.4.1: policy violation
 
 
 class Watched:
-    """What is known of one connection between two looks at it.
+    """The state of one connection between two looks at it.
 
     Args:
-        endpoint: Its owner of the wire.
-        framer: Whose pings it takes; None for a stream that has none.
+        endpoint: The owner of the wire.
+        framer: The framer that sends pings; None for a stream without pings.
     """
 
     __slots__ = (
+        "_asked_twice",
         "_bytes_in",
         "_bytes_out",
-        "_doubted",
         "_ending",
         "_life",
         "_part",
@@ -50,16 +50,16 @@ class Watched:
         self._part = 0
         self._bytes_in = -1
         self._bytes_out = -1
-        self._life = 0.0  # when a byte of it was last seen
+        self._life = 0.0  # the time of its last byte
         self._pinged = False
-        self._doubted = False
+        self._asked_twice = False
         self._queued = False
         self._ending = 0.0
-        self._stuck = 0.0  # since when it reads nothing
+        self._stuck = 0.0  # the time since which it reads nothing
 
 
 class Keeper:
-    """Looks after the connections of one listener.
+    """Watches the connections of one listener.
 
     Args:
         loop: The event loop.
@@ -95,11 +95,11 @@ class Keeper:
         return sum(map(len, self._parts))
 
     def all(self) -> list[Watched]:
-        """Everything that is watched, as of now."""
+        """The connections that are watched now."""
         return [watched for part in self._parts for watched in part]
 
     def watch(self, watched: Watched) -> None:
-        """Look after this one, too."""
+        """Watch this connection, too."""
         watched._part = (self._next - 1) % PARTS  # which was looked at just now
         watched._life = watched._stuck = self._loop.time()
         self._parts[watched._part].add(watched)
@@ -107,11 +107,11 @@ class Keeper:
             self._timer = self._loop.call_later(self._tick, self._look)
 
     def forget(self, watched: Watched) -> None:
-        """It is gone."""
+        """Stop watching a connection that is closed."""
         self._parts[watched._part].discard(watched)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -125,7 +125,7 @@ class Keeper:
             try:
                 self._check(watched, now)
             except Exception:
-                logger.exception("internal error while looking after a connection")
+                logger.exception("internal error while watching a connection")
         if any(self._parts):
             self._timer = self._loop.call_later(self._tick, self._look)
 
@@ -160,7 +160,7 @@ class Keeper:
             # it lives; or nobody knows, because we do not read, or it has enough to read itself
             watched._bytes_in = bytes_in
             watched._life = now
-            watched._pinged = watched._doubted = False
+            watched._pinged = watched._asked_twice = False
         elif framer is None or self._ping_interval is None:
             return
         elif not watched._pinged:
@@ -170,8 +170,8 @@ class Keeper:
                 framer.ping()
                 link.wrote()
         elif now - watched._life >= self._ping_timeout:
-            if not watched._doubted:
+            if not watched._asked_twice:
                 # what came while the loop was busy is read after the timers that were due
-                watched._doubted = True
+                watched._asked_twice = True
                 return
             link.lose(TimeoutError(f"no answer to a ping within {self._ping_timeout:g} s"))

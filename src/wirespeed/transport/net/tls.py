@@ -71,7 +71,7 @@ class TlsStream(asyncio.BufferedProtocol):
         timeout: float,
         close_timeout: float,
     ) -> Self:
-        """The client's side; ``host`` is whom the certificate must be for. See `accept`."""
+        """The client's side; the certificate must be for ``host``. See `accept`."""
         stream = cls(loop, peer)
         try:
             await loop.create_connection(
@@ -238,7 +238,7 @@ class TlsLink(Link):
             self.deliver()
 
     def input_ended(self) -> None:
-        """The peer sends no more; over TLS it reads no more either."""
+        """The peer has closed. Over TLS it does not read any more, either."""
         if self.gone or self._saw_eof:
             return
         self._saw_eof = True
@@ -268,7 +268,7 @@ class TlsLink(Link):
             self.check_drained()
 
     def pause(self) -> None:
-        """The transport has enough."""
+        """The transport's buffer is full."""
         self._held_up = True
 
     def resume(self) -> None:
@@ -280,11 +280,11 @@ class TlsLink(Link):
 
     @property
     def idle(self) -> bool:
-        """Whether everything queued has left."""
+        """Whether everything queued was sent."""
         return not self._held_up and not len(self.endpoint.wire.outbox)
 
     def half_close(self) -> None:
-        """All is said: TLS says so too, and closes when the peer has answered."""
+        """Close TLS in order: send its closing alert, and close when the peer has answered."""
         # not from inside its own call: the TLS layer is not made for that
         self.loop.call_soon(self._transport.close)
 

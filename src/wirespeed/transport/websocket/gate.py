@@ -1,4 +1,4 @@
-"""Who may open a WebSocket: Host, Origin and bearer token of a request, judged before the upgrade.
+"""Host, Origin and bearer token of a request, judged before the upgrade.
 
 The order, and what is safe by default: `wirespeed.transport.options.ListenOptions`.
 """
@@ -32,7 +32,7 @@ class Gate:
     """The rules of one listener.
 
     Args:
-        options: What its owner said.
+        options: How the server listens.
         address: Where it was told to listen.
         local: Whether it can be reached from this machine only.
     """
@@ -53,7 +53,7 @@ class Gate:
     # -- Host --------------------------------------------------------------------------------------
 
     def check_host(self, request: UpgradeRequest) -> None:
-        """Refused unless the request is for a name that is ours (RFC 9110 section 7.2)."""
+        """Refused unless Host is a name of this server (RFC 9110 section 7.2)."""
         found = _HOST.fullmatch(request.headers.get("host", ""))
         if found is None:
             raise Refused(Refusal(400, "the request needs one valid Host header field"))
@@ -143,7 +143,7 @@ class Gate:
         return None if token is None else _digest("token", token)
 
     async def _ask(self, request: UpgradeRequest) -> Verdict:
-        """What the owner's callback says. A forgotten return refuses the client."""
+        """The verdict of `authenticate`. A forgotten return refuses the client."""
         assert self.authenticate is not None
         try:
             verdict = self.authenticate(request)
@@ -151,7 +151,7 @@ class Gate:
                 verdict = await verdict
             if not isinstance(verdict, (bool, str, Refusal)) or verdict == "":
                 raise TypeError(
-                    "authenticate must give True, False, the name of a user or a Refusal, "
+                    "authenticate must return True, False, the name of a user or a Refusal, "
                     f"not {verdict!r:.50}"
                 )
         except Exception:
@@ -165,7 +165,7 @@ def _digest(kind: str, who: str) -> bytes:
 
 
 def _bearer(value: str) -> str | None:
-    """The token of a header field ``Bearer token``; None if that is not what stands there."""
+    """The token of a header field ``Bearer token``; None for any other."""
     scheme, _, token = value.strip().partition(" ")
     token = token.strip()
     return token if scheme.lower() == "bearer" and token else None
@@ -197,7 +197,7 @@ def _rule(host: str) -> tuple[str, str]:
 
 
 def _normal_origin(origin: str) -> str:
-    """An origin as it is compared: lower case, without the port that goes without saying."""
+    """An origin as it is compared: lower case, without the default port."""
     origin = origin.lower().removesuffix("/")
     port = _PORTS.get(origin.partition("://")[0])
     return origin if port is None else origin.removesuffix(f":{port}")

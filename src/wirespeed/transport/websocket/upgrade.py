@@ -50,7 +50,7 @@ _silent.disabled = True
 
 
 class Refused(Exception):
-    """A client is not let in."""
+    """A client is refused."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal)
@@ -58,7 +58,7 @@ class Refused(Exception):
 
 
 def refusal_bytes(refusal: Refusal) -> bytes:
-    """The HTTP answer that says it; one line of text, and the connection is closed after it."""
+    """The HTTP answer of a refusal: one line of text. The connection is closed after it."""
     try:
         phrase = http.HTTPStatus(refusal.status).phrase
     except ValueError:
@@ -125,7 +125,7 @@ class ServerHandshake:
 
     @property
     def extension(self) -> MessageDeflate | None:
-        """What was agreed on, with the states of both directions; or None."""
+        """permessage-deflate as agreed, with the states of both directions; or None."""
         return _deflate(self._protocol)
 
     def accept(self, subprotocol: str | None, headers: Mapping[str, str]) -> bytes:
@@ -260,7 +260,7 @@ class ClientHandshake:
         return self._answer()
 
     def receive_eof(self) -> Answer | None:
-        """The server said all that it will say."""
+        """The server has closed its side."""
         self._protocol.receive_eof()
         return self._answer()
 
@@ -291,6 +291,6 @@ def _deflate(protocol: ServerProtocol | ClientProtocol) -> MessageDeflate | None
 
 
 def _one_line(text: str) -> str:
-    """Foreign words as one may print them: one line, not too long."""
+    """Text of the peer as one printable line of at most 200 characters."""
     text = "".join(c if c.isprintable() else " " for c in text)
     return text if len(text) <= 200 else text[:199] + "…"
