@@ -1,4 +1,4 @@
-"""The event loop: uvloop where it is installed, asyncio's own otherwise. Chosen in one place."""
+"""The event loop: uvloop where it is installed, else asyncio's own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """What makes an event loop. ``WIRESPEED_LOOP=asyncio`` asks for asyncio's own."""
+    """The function that makes an event loop. ``WIRESPEED_LOOP=asyncio`` chooses asyncio's own."""
     wanted = os.environ.get("WIRESPEED_LOOP", "uvloop")
     if wanted not in ("uvloop", "asyncio"):
         raise ValueError(f"WIRESPEED_LOOP={wanted!r} is neither uvloop nor asyncio")
@@ -32,7 +32,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end on a new loop.
 
-    Unlike `asyncio.run` it ends although tasks ignore their cancellation, or threads of
+    Unlike `asyncio.run`, this ends even if tasks ignore their cancellation or threads of
     `asyncio.to_thread` are busy.
     """
     _fill_standard_descriptors()
@@ -51,15 +51,15 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 def _fill_standard_descriptors() -> None:
-    """Put /dev/null where a standard descriptor was closed when the process was started: else one
-    of the loop's own gets its number, on which libuv aborts the process."""
+    """Open /dev/null for each standard descriptor that is closed. Otherwise one of the loop's own
+    descriptors gets its number, and libuv aborts the process."""
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(fd)
 
 
 def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancel what is left. A task that does not end in time is not waited for any more."""
+    """Cancel the tasks that are left, and wait `LAST_WAIT` for their end."""
     tasks = asyncio.all_tasks(loop)
     if not tasks:
         return
@@ -71,6 +71,6 @@ def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def forget_task(task: asyncio.Task[Any]) -> None:
-    """Take a task off the list of those that the end of its loop waits for."""
+    """Remove a task from `asyncio.all_tasks`, so that the end of its loop does not wait for it."""
     asyncio.tasks._unregister_task(task)
     task._log_destroy_pending = False  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Coroutine handlers run in pooled, real asyncio tasks. Read pooled_tasks.pyx for the idea."""
+"""Coroutine handlers run in pooled, real asyncio tasks. pooled_tasks.pyx explains the idea."""
 
 from wirespeed.transport.taskpool cimport Completion, Running, TaskPool
 
@@ -22,7 +22,7 @@ cdef class _Worker:
     cdef object task
     cdef str name
     cdef object context           # the task's own; no handler ever runs in it
-    cdef object wakeup            # the task's callback; set while parked and nobody else has it
+    cdef object wakeup            # the task's callback; set while this worker alone has it
     cdef object wakeup_context
     cdef object coro              # of the request, from its first suspension on
     cdef object request_context

@@ -14,14 +14,14 @@ handler's first line runs. Here a pool keeps real tasks that are parked, and a r
 The coroutine of the task is a plain `async def` that awaits the `_Worker`; the `_Worker` forwards
 each step to the handler's coroutine, inside the request's context, and parks again at its end.
 
-A task is used again only if nobody can tell: no reference, weak reference, callback, attribute,
-changed name or pending cancellation may be left on it. Otherwise it finishes with the outcome of
-the handler, at once or one turn later, as a task of its own would have done.
+A task is used again only if its users cannot notice: no reference, weak reference, callback,
+attribute, changed name or pending cancellation may be left on it. Otherwise it finishes with the
+outcome of the handler, at once or one turn later, as a task of its own would have done.
 
 What differs from one `asyncio.create_task` a request:
 
 * The first step runs before `start_c` returns, as with an eager task.
-* `Task.get_context()` and `Task.get_coro()` give the worker's context and coroutine. Parked tasks
+* `Task.get_context()` and `Task.get_coro()` return the worker's context and coroutine. Parked tasks
   are listed by `asyncio.all_tasks()`; their names are `wirespeed-N`.
 * A kept task becomes done within one turn after the handler's end, not in the very step. It never
   logs "exception was never retrieved", because the completion hook got the exception.
@@ -51,7 +51,7 @@ cdef enum:
     FIRST     # the first step of a request is running
     BARE      # it yielded None: the next step of the task resumes it
     WAITS     # it yielded a future, in `waiting`, which wakes the task (or will, if it is new)
-    ODD       # it yielded what a task rejects: the next step hands it to the task, to do so
+    ODD       # it yielded what a task rejects: the next step hands it to the task
     ADOPTED   # the task drives the request
     ENDING    # the next step of the task finishes it with `outcome` or `failure`
     DEAD      # the task is done
@@ -83,7 +83,7 @@ cdef object _request = _namespace["request"]
 
 
 def _retrieve(task):
-    """Mark the exception of `task` as seen: the completion hook got it."""
+    """Mark the exception of `task` as retrieved: the completion hook got it."""
     if not task.cancelled():
         task.exception()
 
@@ -181,7 +181,7 @@ cdef class PooledTasks(TaskPool):
         # Not loop.create_task(): a task factory would start it eagerly, or wrap it.
         worker.task = self.task_type(
             coro, loop=self.loop, name=worker.name, context=worker.context)
-        # A parked task whose loop has gone is no bug of the program.
+        # A parked task whose loop was closed is not a bug of the program.
         worker.task._log_destroy_pending = False
         worker.idle_refs = ws_refs(<PyObject *>worker.task)
         worker.weakrefs = ws_weakrefs(<PyObject *>worker.task, 64)
@@ -189,7 +189,7 @@ cdef class PooledTasks(TaskPool):
         return worker
 
     cdef int release_c(self, _Worker worker, object result, object exc) except -1:
-        """Take back a worker that was never woken; if it is not as new, finish its task."""
+        """Take back a worker that was never woken; finish its task if a handler left traces."""
         worker.phase = IDLE
         if (not self.closed and len(self.parked) < self.max_idle
                 and worker._clean(worker.idle_refs)):
@@ -268,7 +268,7 @@ cdef class _Worker:
                 self.pool.step_refs = ws_refs(<PyObject *>self.task)
             return self._park()
         if phase == ENDING:
-            # A cancel() after the handler's end changes nothing.
+            # A cancel() after the handler's end has no effect.
             value = self.outcome
             exc = self.failure
             self._dead(exc)
@@ -287,7 +287,7 @@ cdef class _Worker:
                     waiting._asyncio_future_blocking = True
                     return waiting
                 if self.absorb and exc is not None and not waiting.cancelled():
-                    exc = waiting.exception()  # it did not let itself be cancelled
+                    exc = waiting.exception()  # the future swallowed its cancellation
                 self.absorb = False
             elif phase == ODD and exc is None and self.pending is None:
                 return waiting
@@ -421,7 +421,7 @@ cdef class _Worker:
             self.waiting = waiting
             try:
                 if self._accepts(waiting):
-                    # Not pending any more for others who await the same future.
+                    # Cleared, as a task does it: others may await the same future.
                     waiting._asyncio_future_blocking = False
                     if not self.fresh:
                         waiting.add_done_callback(self.wakeup, context=self.wakeup_context)
@@ -439,7 +439,7 @@ cdef class _Worker:
         return 0
 
     cdef bint _accepts(self, object waiting) except -1:
-        """Whether a task would wait for it. What it would reject, it shall reject itself."""
+        """Whether a task would wait for it. What a task would reject is handed to the task."""
         if waiting is self.task or not getattr(waiting, "_asyncio_future_blocking", None):
             return False
         get_loop = getattr(waiting, "get_loop", None)
@@ -467,8 +467,8 @@ cdef class _Worker:
         self.pool.workers.discard(self)
         if exc is not None and not isinstance(exc, CancelledError):
             self.task.add_done_callback(_retrieve)
-        # It keeps the exception that it ends with, whose traceback leads to us and to all that the
-        # handler had: that goes now, not at a collection.
+        # The task keeps the exception that it ends with, whose traceback refers to this worker and
+        # to the handler's locals. Without this reference they are freed now, not by the collector.
         self.task = None
         return 0
 
@@ -478,7 +478,7 @@ cdef class _Worker:
         return self.task._must_cancel
 
     cdef bint _clean(self, Py_ssize_t refs) except -1:
-        """Whether nothing is left on the task; `refs` is the count of one that nobody keeps."""
+        """Whether the task bears no traces; `refs` is the reference count of an unshared one."""
         cdef PyObject *task = <PyObject *>self.task
         cdef Py_ssize_t cancelling
         if (

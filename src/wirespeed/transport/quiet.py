@@ -1,4 +1,4 @@
-"""Logging of what strangers can cause as often as they like."""
+"""Log lines with a limit, for events that a peer can cause as often as it likes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 
 class Quiet:
-    """Passes on so many lines in so many seconds, and says how many were left out.
+    """Logs at most ``lines`` lines in ``seconds`` seconds, then the number of lines left out.
 
     Args:
-        logger: Where to.
-        lines: How many.
-        seconds: In how long.
+        logger: The logger that gets the lines.
+        lines: The lines that are logged in one period.
+        seconds: The length of a period.
     """
 
     def __init__(self, logger: logging.Logger, *, lines: int = 20, seconds: float = 10.0) -> None:
@@ -24,12 +24,12 @@ class Quiet:
         self._said = 0
 
     def log(self, level: int, text: str, *args: Any) -> None:
-        """Log a line, or count it."""
+        """Log a line; count it only, if the period has had its lines."""
         now = time.monotonic()
         if self._said == 0 or now - self._began >= self._seconds:
             if self._said > self._lines:
                 left_out = self._said - self._lines
-                self._logger.log(level, "%d more lines of the kind were left out", left_out)
+                self._logger.log(level, "%d similar lines were left out", left_out)
             self._began, self._said = now, 0
         self._said += 1
         if self._said <= self._lines:

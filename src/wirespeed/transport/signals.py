@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT end a server in order."""
+"""SIGTERM and SIGINT let a server finish its requests, then end it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Protocol
 
 
 class Drainable(Protocol):
-    """What can be told to end: a connection, or everything that listens."""
+    """A connection or a listener: something that can finish its requests and end."""
 
     @property
     def draining(self) -> bool:
-        """Whether it was told to."""
+        """Whether `drain` was called."""
 
     def drain(self) -> None:
-        """Finish what is in flight, take nothing new, end."""
+        """Finish the requests in flight, take no new ones, then end."""
 
     def abort(self) -> None:
         """End at once."""
@@ -29,7 +29,7 @@ def signals_drain(
     served: Drainable,
     numbers: Sequence[signal.Signals] = (signal.SIGTERM, signal.SIGINT),
 ) -> Iterator[None]:
-    """The signals let the server finish what is in flight; a second one ends it at once."""
+    """While this lasts, the first signal drains the server, and the second one aborts it."""
 
     def end(number: int) -> None:
         if served.draining:

@@ -1,8 +1,8 @@
 """Threads for blocking work, which never hold up the end of a process.
 
-`concurrent.futures.ThreadPoolExecutor` joins its threads when the interpreter exits, so that one
-blocked handler keeps a server alive whose client is long gone. These are daemon threads, and
-`Workers.shutdown` does not wait for those that are busy.
+`concurrent.futures.ThreadPoolExecutor` joins its threads when the interpreter exits: one blocked
+handler keeps a server alive after its client has gone. These are daemon threads, and
+`Workers.shutdown` does not wait for busy ones.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _numbers = itertools.count(1)
 
 
 def _unfit(exc: StopIteration) -> RuntimeError:
-    """No future of asyncio takes this one: who awaits it would wait for ever. Coroutines have it
-    made the same (PEP 479)."""
+    """The exception in place of StopIteration, which a future of asyncio does not take, so that its
+    awaiter would wait for ever. Coroutines replace StopIteration in the same way (PEP 479)."""
     error = RuntimeError("function raised StopIteration")
     error.__cause__ = exc
     return error
@@ -47,8 +47,8 @@ def is_coroutine_function(function: Callable[..., Any]) -> bool:
 class Workers(ThreadPoolExecutor):
     """An executor of at most `max_workers` daemon threads, started when they are needed.
 
-    It is a ``ThreadPoolExecutor`` because event loops take no other as their default one; nothing
-    of that class but ``map`` and the context manager is used.
+    It is a ``ThreadPoolExecutor`` because event loops accept no other class as their default
+    executor. Of that class it uses ``map`` and the context manager alone.
     """
 
     def __init__(self, max_workers: int = DEFAULT_SIZE) -> None:
@@ -56,7 +56,7 @@ class Workers(ThreadPoolExecutor):
         self._size = max_workers
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._guard = threading.Lock()
-        self._free = threading.Semaphore(0)  # idle threads that no job is meant for
+        self._free = threading.Semaphore(0)  # idle threads beyond the queued jobs
         self._started = 0
         self._ended = False
 
@@ -74,8 +74,7 @@ class Workers(ThreadPoolExecutor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more work; idle threads end. ``wait`` is not heeded: that is what this class
-        is for."""
+        """Take no more work; idle threads end. ``wait`` is ignored: see this module's docstring."""
         with self._guard:
             if self._ended:
                 return
