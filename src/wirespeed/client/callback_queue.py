@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-__all__ = ["MAX_WAITING", "InTurn", "finish"]
+__all__ = ["MAX_WAITING", "CallbackQueue", "finish"]
 
 # Values that wait for a callback which is busy; the oldest make room.
 MAX_WAITING = 1000
@@ -20,7 +20,7 @@ MAX_WAITING = 1000
 logger = logging.getLogger("wirespeed.client")
 
 
-class InTurn:
+class CallbackQueue:
     """One callback. What it raises is logged.
 
     Args:

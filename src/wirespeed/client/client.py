@@ -36,8 +36,8 @@ from wirespeed.client.results.features import (
     ResourceTemplateInfo,
 )
 from wirespeed.client.results.tools import ListToolsResult, LogMessage, ToolInfo
-from wirespeed.client.subscriptions.callbacks import Consumers, News
-from wirespeed.client.subscriptions.router import Hub
+from wirespeed.client.subscriptions.callbacks import ChangeCallbacks, Consumers
+from wirespeed.client.subscriptions.router import SubscriptionRouter
 from wirespeed.client.tasks.calls import TaskCalls, declared_tasks
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, seconds_of
 from wirespeed.client.validation.checks import OutputChecks, Validate
@@ -188,7 +188,7 @@ class Client:
         self._cache = ResponseCache() if cache else None
         self._sender = Sender(timeout, OutboundChain(chain) if chain else None, self.open)
         self._methods = Methods(self._sender, self._cache, self._learn)
-        self._subscriptions = Hub(self._sender, self._cache)
+        self._subscriptions = SubscriptionRouter(self._sender, self._cache)
         self._rounds = Rounds(self._sender, self._identity, max_rounds)
         self._tasks = TaskCalls(self._sender, self._rounds, self._subscriptions)
         self._roots = SharedRoots(self._sender, self._identity)
@@ -203,7 +203,7 @@ class Client:
                 "resources": (on_resources_changed, self.list_resources),
             },
         )
-        self._consumers = News(
+        self._consumers = ChangeCallbacks(
             self._subscriptions, self._cache, self._identity, consumers, handshake_timeout
         )
         self._life = Lifecycle(

@@ -14,7 +14,7 @@ import msgspec
 
 from wirespeed.client.answering.answerer import Answering, Question, question_of
 from wirespeed.client.answering.progress import Reporter, reporter_of
-from wirespeed.client.callback_queue import InTurn
+from wirespeed.client.callback_queue import CallbackQueue
 from wirespeed.errors import Declined, HandlerFailed, ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.protocol.asking import CREATE_MESSAGE, ElicitRequestParams
@@ -81,10 +81,10 @@ class Inbox:
         self._running: set[_Running] = set()
         self._expected: dict[str, None] = {}
         self._quiet = Quiet(logger)
-        self._on_complete: InTurn | None = None
+        self._on_complete: CallbackQueue | None = None
         if answering.on_elicit_complete is not None:
             name, spawn = "on_elicit_complete", connection.owner.spawn
-            self._on_complete = InTurn(answering.on_elicit_complete, name, spawn)
+            self._on_complete = CallbackQueue(answering.on_elicit_complete, name, spawn)
 
     def asked(self, message: Message) -> bool:
         """A request arrived. False: its method is unknown."""

@@ -243,10 +243,9 @@ def as_target(target: Any) -> Target:
         return remote.from_url(target)
     if isinstance(target, (remote.WebSocket, remote.Socket)):
         return target
-    from wirespeed.server import Server
-
-    if isinstance(target, Server):
-        return target
+    if getattr(service_of(target), "subprotocol", None) == "mcp":
+        server: Server = target
+        return server
     raise TypeError(
         "a target is Stdio(command, args), WebSocket(url), Socket(url), a URL or a Server, not "
         f"{type(target).__name__}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, TypeVar
 
 import msgspec
 
-from wirespeed.client.callback_queue import InTurn
+from wirespeed.client.callback_queue import CallbackQueue
 from wirespeed.client.connection.lifecycle import NOT_OPEN
 from wirespeed.client.requests.middleware import OutboundRequest
 from wirespeed.client.results.decode import Unfinished, decode_call_result
@@ -235,7 +235,7 @@ class Sender:
         limit = self.seconds(timeout)
         members = None if meta is None else meta_text(meta)
         if on_progress is not None:
-            on_progress = InTurn(on_progress, PROGRESS, self.life.spawn)
+            on_progress = CallbackQueue(on_progress, PROGRESS, self.life.spawn)
         checks, check = self.checks, None
         if checks is not None:
             until = self.until(limit)
@@ -317,7 +317,7 @@ class Sender:
         """Send a request past the middleware, and wait for its result."""
         members = None if meta is None else meta_text(meta)
         if on_progress is not None:
-            on_progress = InTurn(on_progress, PROGRESS, self.life.spawn)
+            on_progress = CallbackQueue(on_progress, PROGRESS, self.life.spawn)
         limit = self.seconds(timeout)
         connection, left = await self.ready(method, limit)
         progress = None if on_progress is None else rising(on_progress)

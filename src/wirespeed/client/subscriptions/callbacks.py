@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wirespeed.client.cache import ResponseCache
-from wirespeed.client.callback_queue import InTurn, finish
+from wirespeed.client.callback_queue import CallbackQueue, finish
 from wirespeed.client.connection.lifecycle import NOT_OPEN
 from wirespeed.client.requests.send import Meta, any_result, encode
 from wirespeed.client.results.tools import LogMessage
@@ -25,7 +25,12 @@ from wirespeed.client.subscriptions.events import (
     kind_of,
 )
 from wirespeed.client.subscriptions.resource_subscriptions import turn
-from wirespeed.client.subscriptions.router import Feed, Hub, NotHonoured, declares
+from wirespeed.client.subscriptions.router import (
+    NotHonoured,
+    Subscriber,
+    SubscriptionRouter,
+    declares,
+)
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
 from wirespeed.errors import (
     CallTimeout,
@@ -67,9 +72,13 @@ class Watch:
     """Somebody who gets a list anew whenever it changes."""
 
     def __init__(
-        self, news: News, kind: str, callback: Callback, fetch: Callable[[], Awaitable[list[Any]]]
+        self,
+        callbacks: ChangeCallbacks,
+        kind: str,
+        callback: Callback,
+        fetch: Callable[[], Awaitable[list[Any]]],
     ) -> None:
-        self._news = news
+        self._callbacks = callbacks
         self._kind = kind
         self._callback = callback
         self._fetch = fetch
@@ -84,7 +93,7 @@ class Watch:
         list, the gap between two requests grows."""
         self._stale = True
         if self._fetching is None or self._fetching.done():
-            self._fetching = self._news.life.spawn(self._work())
+            self._fetching = self._callbacks.life.spawn(self._work())
 
     async def _work(self) -> None:
         failed = 0
@@ -96,7 +105,7 @@ class Watch:
             quiet = began - self._next_at > max(self._gap, _FIRST_GAP)
             self._gap = 0.0 if quiet else min(max(_FIRST_GAP, 2 * self._gap), _LONGEST_GAP)
             self._stale = False
-            crashes = self._news.life.crashes
+            crashes = self._callbacks.life.crashes
             try:
                 items = await self._fetch()
             except (ConnectionClosed, TransportError):
@@ -111,7 +120,7 @@ class Watch:
             failed = 0
             self._next_at = now() + self._gap
             # only what the user asks for proves the server well
-            self._news.life.crashes = crashes
+            self._callbacks.life.crashes = crashes
             await self._tell(items)
 
     async def _tell(self, items: list[Any]) -> None:
@@ -135,7 +144,7 @@ class Consumers(msgspec.Struct, kw_only=True):
     lists: dict[str, tuple[Callback | None, Callable[[], Awaitable[list[Any]]]]] = {}
 
 
-class News:
+class ChangeCallbacks:
     """The consumers of one client, and what its lifecycle tells the rest of it.
 
     Consumers of changes share one subscription (2026-07-28: one subscriptions/listen, which asks
@@ -146,13 +155,13 @@ class News:
 
     def __init__(
         self,
-        hub: Hub,
+        router: SubscriptionRouter,
         cache: ResponseCache | None,
         identity: Identity,
         consumers: Consumers,
         handshake_timeout: float,
     ) -> None:
-        self._hub = hub
+        self._router = router
         self._cache = cache
         self._identity = identity
         self._handshake_timeout = handshake_timeout
@@ -170,21 +179,21 @@ class News:
         self._lock = asyncio.Lock()
         self._quiet = Quiet(logger)
         self.current = _Shared(self, self._wanted(()))
-        hub.add(self.current)
+        router.add(self.current)
 
     def _callback(
         self, function: Callback | None, name: str, *, once: bool = False
-    ) -> InTurn | None:
+    ) -> CallbackQueue | None:
         if function is None:
             return None
-        return InTurn(function, name, lambda work: self.life.spawn(work), once=once)
+        return CallbackQueue(function, name, lambda work: self.life.spawn(work), once=once)
 
     # -- for the lifecycle -----------------------------------------------------------------------
 
     @property
     def listens(self) -> bool:
         """Whether somebody wants to know what changes, even while nothing is called."""
-        return bool(self.watches or self._uris or self._hub.waits)
+        return bool(self.watches or self._uris or self._router.waits)
 
     async def started(
         self, connection: ClientConnection, agreement: Agreement, again: bool
@@ -192,7 +201,7 @@ class News:
         """The handshake is done. ``again``: nobody told what changed since the one before."""
         if self._cache is not None:
             self._cache.clear()
-        self._hub.started(connection, agreement.revision.modern, agreement.capabilities)
+        self._router.started(connection, agreement.revision.modern, agreement.capabilities)
         if not agreement.revision.modern and self._identity.log_level is not None:
             self._set_level(connection, agreement, self._identity.log_level)
         self.current.missed = False
@@ -235,15 +244,15 @@ class News:
             if self._on_log is not None:
                 self._log(message, self._on_log)
         else:
-            self._hub.notified(message)
+            self._router.notified(message)
 
     def parted(self, exc: BaseException) -> None:
         """The link is lost, and is not made again unless somebody asks for it."""
-        self._hub.end(exc)
+        self._router.end(exc)
 
     def closed(self, exc: BaseException) -> None:
         """The client is closed, and everything that it was to be told about is forgotten."""
-        self._hub.end(exc)
+        self._router.end(exc)
         for callback in (self._on_log, self._on_updated):
             if callback is not None:
                 callback.forget()
@@ -251,12 +260,12 @@ class News:
         self._asked.clear()
         self._lock = asyncio.Lock()
         self.current = _Shared(self, self._wanted(()))
-        self._hub.forget()
-        self._hub.add(self.current)
+        self._router.forget()
+        self._router.add(self.current)
 
     # -- telling ---------------------------------------------------------------------------------
 
-    def _log(self, message: Message, on_log: InTurn) -> None:
+    def _log(self, message: Message, on_log: CallbackQueue) -> None:
         params = message.params
         try:
             entry = _log(b"" if params is None else params)
@@ -302,7 +311,7 @@ class News:
                 f"the server does not tell when {uri} changes: it has not declared "
                 "resources.subscribe"
             )
-        await self._hub.holds.take(uri, self.current, timeout, meta)
+        await self._router.legacy.take(uri, self.current, timeout, meta)
         self._uris[uri] = None
         self.current.wanted = self._wanted(self._uris)
 
@@ -317,7 +326,7 @@ class News:
         if uri not in self._uris:
             return
         if not modern:
-            await self._hub.holds.give(uri, self.current, timeout, meta)
+            await self._router.legacy.give(uri, self.current, timeout, meta)
             self._uris.pop(uri, None)
             self.current.wanted = self._wanted(self._uris)
             return
@@ -331,7 +340,7 @@ class News:
     async def _turn(self, timeout: Timeout) -> AsyncIterator[float | None]:
         """While nobody else changes what is listened for: the seconds that are left."""
         lock = self._lock
-        async with turn(lock, self._hub.seconds(timeout)) as left:
+        async with turn(lock, self._router.seconds(timeout)) as left:
             if lock is not self._lock:
                 raise ConnectionClosed("the client was closed")
             yield left
@@ -365,19 +374,19 @@ class News:
         new = _Shared(self, wanted, meta)
         if not wanted:
             self.current = new
-            self._hub.add(new)
-            self._hub.close(old)
+            self._router.add(new)
+            self._router.close(old)
             return
         try:
-            await self._hub.open(new, timeout)
+            await self._router.open(new, timeout)
             if uri is not None and uri not in self._heard():
                 raise NotHonoured(f"the server does not tell when {uri} changes")
         except BaseException:
             if self.current is new:
                 self.current = old
-            self._hub.close(new)
+            self._router.close(new)
             raise
-        self._hub.close(old)
+        self._router.close(old)
         if old.missed:
             self.fetch_again()
 
@@ -386,17 +395,19 @@ class News:
         await asyncio.sleep(pause)
         async with self._lock:  # not while another one is to take its place
             if self.current is feed:
-                self._hub.listen(feed)
+                self._router.listen(feed)
 
 
-class _Shared(Feed):
+class _Shared(Subscriber):
     """What all consumers want."""
 
     lasting = True
 
-    def __init__(self, news: News, wanted: SubscriptionFilter, meta: Meta | None = None) -> None:
+    def __init__(
+        self, callbacks: ChangeCallbacks, wanted: SubscriptionFilter, meta: Meta | None = None
+    ) -> None:
         super().__init__(wanted, meta)
-        self._news = news
+        self._callbacks = callbacks
         self._ends = 0  # in a row
         self._since = 0.0  # the loop's time, when it was acknowledged
         self.missed = False  # the server ended it, and something may have changed since
@@ -406,7 +417,7 @@ class _Shared(Feed):
         super().acknowledge(honoured)
         self._since = asyncio.get_running_loop().time()
         if before is None:
-            self._news.current = self
+            self._callbacks.current = self
         for kind in ("tools", "prompts", "resources"):
             told = getattr(self.wanted if before is None else before, kind)
             if told and not getattr(honoured, kind):
@@ -418,23 +429,23 @@ class _Shared(Feed):
                     logger.warning("the server tells no more when %s changes", uri)
 
     def deliver(self, event: Event) -> None:
-        if self._news.current is not self:
+        if self._callbacks.current is not self:
             return
         if isinstance(event, ResourceUpdated):
-            self._news.updated(event.uri)
+            self._callbacks.updated(event.uri)
             return
-        watch = self._news.watches.get(kind_of(event) or "")
-        if watch is not None and self._news.life.agreement is not None:
+        watch = self._callbacks.watches.get(kind_of(event) or "")
+        if watch is not None and self._callbacks.life.agreement is not None:
             watch.changed()
 
     def resumed(self) -> None:
         if self.missed:
             self.missed = False
-            self._news.fetch_again()
+            self._callbacks.fetch_again()
 
     def ended(self, exc: BaseException | None, acknowledged: bool) -> None:
-        news = self._news
-        if news.current is not self or isinstance(exc, ConnectionClosed | TransportError):
+        callbacks = self._callbacks
+        if callbacks.current is not self or isinstance(exc, ConnectionClosed | TransportError):
             return  # the next connection is asked
         if not acknowledged and not self._ends:
             logger.warning("the server does not tell what changes: %s", exc or "it ended that")
@@ -455,4 +466,4 @@ class _Shared(Feed):
             logger.warning("the server ended what consumers listen to: %s", exc)
         longest = min(_LISTEN_DELAY * 2.0**self._ends, _MAX_LISTEN_DELAY)
         self._ends += 1
-        news.life.spawn(news.listen_again(self, random.uniform(longest / 2, longest)))
+        callbacks.life.spawn(callbacks.listen_again(self, random.uniform(longest / 2, longest)))

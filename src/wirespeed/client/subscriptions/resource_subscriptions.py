@@ -26,7 +26,7 @@ from wirespeed.errors import (
 if TYPE_CHECKING:
     from wirespeed.client.connection.connection import ClientConnection
 
-__all__ = ["Holds", "turn"]
+__all__ = ["ResourceSubscriptions", "turn"]
 
 logger = logging.getLogger("wirespeed.client")
 
@@ -52,7 +52,7 @@ async def turn(lock: asyncio.Lock, seconds: float) -> AsyncIterator[float | None
         lock.release()
 
 
-class _Hold:
+class _ResourceSubscription:
     """One resource, and who wants it."""
 
     __slots__ = ("lock", "on", "users", "wanted")
@@ -64,26 +64,26 @@ class _Hold:
         self.users = 0  # that are about to want it
 
 
-class Holds:
+class ResourceSubscriptions:
     """All of them of one client."""
 
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
-        self._holds: dict[str, _Hold] = {}
+        self._subscribed: dict[str, _ResourceSubscription] = {}
 
     def __len__(self) -> int:
-        return len(self._holds)
+        return len(self._subscribed)
 
     def of(self, owner: object) -> tuple[str, ...]:
         """What somebody holds."""
-        return tuple(uri for uri, hold in self._holds.items() if owner in hold.wanted)
+        return tuple(uri for uri, hold in self._subscribed.items() if owner in hold.wanted)
 
     async def take(
         self, uri: str, owner: object, timeout: Timeout, meta: Meta | None = None
     ) -> None:
         """Subscribe to a resource, unless somebody is. What the request fails with is raised, and
         nothing is held then."""
-        hold = self._holds.setdefault(uri, _Hold())
+        hold = self._subscribed.setdefault(uri, _ResourceSubscription())
         hold.users += 1
         try:
             async with turn(hold.lock, self._sender.seconds(timeout)) as timeout:
@@ -101,11 +101,11 @@ class Holds:
         self, uri: str, owner: object, timeout: Timeout, meta: Meta | None = None
     ) -> None:
         """Take back `take`. What the request fails with is raised, and everything is as before."""
-        hold = self._holds.get(uri)
+        hold = self._subscribed.get(uri)
         if hold is None:
             return
         async with turn(hold.lock, self._sender.seconds(timeout)) as timeout:
-            if self._holds.get(uri) is not hold:
+            if self._subscribed.get(uri) is not hold:
                 return  # somebody else gave it back, or all is forgotten
             if hold.on and hold.wanted == {owner}:
                 await self._ask("resources/unsubscribe", uri, timeout, meta)
@@ -115,11 +115,11 @@ class Holds:
 
     async def let_go(self, uri: str, owner: object) -> None:
         """The same for somebody who is gone: whatever the server says."""
-        hold = self._holds.get(uri)
+        hold = self._subscribed.get(uri)
         if hold is None:
             return
         async with hold.lock:
-            last = hold.on and hold.wanted == {owner} and self._holds.get(uri) is hold
+            last = hold.on and hold.wanted == {owner} and self._subscribed.get(uri) is hold
             hold.wanted.discard(owner)
             hold.on = hold.on and not last
             try:
@@ -132,28 +132,28 @@ class Holds:
 
     def drop(self, owner: object) -> None:
         """Somebody is gone, and the connection too: nobody is to be told."""
-        for uri, hold in list(self._holds.items()):
+        for uri, hold in list(self._subscribed.items()):
             hold.wanted.discard(owner)
             self._forget(uri, hold)
 
     def want(self, uri: str, owner: object) -> None:
         """Have a resource subscribed to by the next `again`."""
-        self._holds.setdefault(uri, _Hold()).wanted.add(owner)
+        self._subscribed.setdefault(uri, _ResourceSubscription()).wanted.add(owner)
 
     def lost(self) -> None:
         """The connection is gone, and its subscriptions with it."""
-        for uri, hold in list(self._holds.items()):
+        for uri, hold in list(self._subscribed.items()):
             hold.on = False
             self._forget(uri, hold)
 
     def clear(self) -> None:
         """Forget everything: the client is closed, or the server is a modern one now."""
-        self._holds.clear()
+        self._subscribed.clear()
 
     async def again(self, connection: ClientConnection) -> set[str]:
         """Subscribe to everything over a new connection; gives what the server refuses."""
         refused: set[str] = set()
-        for uri, hold in list(self._holds.items()):
+        for uri, hold in list(self._subscribed.items()):
             async with hold.lock:
                 if hold.on or not hold.wanted:
                     continue
@@ -170,13 +170,13 @@ class Holds:
                     refused.add(uri)
         return refused
 
-    def _check(self, uri: str, hold: _Hold) -> None:
-        if self._holds.get(uri) is not hold:
+    def _check(self, uri: str, hold: _ResourceSubscription) -> None:
+        if self._subscribed.get(uri) is not hold:
             raise ConnectionClosed("the connection is another one now")
 
-    def _forget(self, uri: str, hold: _Hold) -> None:
-        if not hold.wanted and not hold.on and not hold.users and self._holds.get(uri) is hold:
-            del self._holds[uri]
+    def _forget(self, uri: str, hold: _ResourceSubscription) -> None:
+        if not hold.wanted and not hold.on and not hold.users and self._subscribed.get(uri) is hold:
+            del self._subscribed[uri]
 
     def _ask(self, method: str, uri: str, timeout: Timeout, meta: Meta | None) -> Awaitable[Any]:
         body = encode({"uri": uri})

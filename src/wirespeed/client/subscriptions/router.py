@@ -25,7 +25,7 @@ from wirespeed.client.subscriptions.events import (
     ResourceUpdated,
     SubscriptionFilter,
 )
-from wirespeed.client.subscriptions.resource_subscriptions import Holds
+from wirespeed.client.subscriptions.resource_subscriptions import ResourceSubscriptions
 from wirespeed.client.timeouts import Timeout
 from wirespeed.errors import (
     CallTimeout,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.client.connection.connection import ClientConnection, Waiter
 
-__all__ = ["Feed", "Hub", "NotHonoured", "declares"]
+__all__ = ["NotHonoured", "Subscriber", "SubscriptionRouter", "declares"]
 
 logger = logging.getLogger("wirespeed.client")
 
@@ -56,7 +56,7 @@ class NotHonoured(LocalError):
     """A server does not tell about what was subscribed to."""
 
 
-class Feed:
+class Subscriber:
     """Somebody who is told of changes.
 
     Attributes:
@@ -116,7 +116,7 @@ class _Route:
 
     __slots__ = ("acknowledged", "connection", "feed", "waiter")
 
-    def __init__(self, feed: Feed, connection: ClientConnection, waiter: Waiter) -> None:
+    def __init__(self, feed: Subscriber, connection: ClientConnection, waiter: Waiter) -> None:
         self.feed = feed
         self.connection = connection
         self.waiter = waiter
@@ -130,26 +130,26 @@ class _Updated(msgspec.Struct):
 _updated = msgspec.json.Decoder(_Updated).decode
 
 
-class Hub:
+class SubscriptionRouter:
     """All subscriptions of one client, over all its connections."""
 
     def __init__(self, sender: Sender, cache: ResponseCache | None) -> None:
         self._sender = sender
         self._cache = cache
         self._modern = False
-        self._feeds: list[Feed] = []
+        self._feeds: list[Subscriber] = []
         self._routes: dict[int, _Route] = {}
-        self.holds = Holds(sender)  # legacy
+        self.legacy = ResourceSubscriptions(sender)  # legacy
         self._quiet = Quiet(logger)
         self.other: Callable[[Message], None] | None = None  # gets what is none of ours (legacy)
 
-    def add(self, feed: Feed) -> None:
+    def add(self, feed: Subscriber) -> None:
         """Tell a feed what comes, and ask for it whenever a connection is made."""
         self._feeds.append(feed)
 
     # -- opening and closing ---------------------------------------------------------------------
 
-    async def open(self, feed: Feed, timeout: Timeout) -> None:
+    async def open(self, feed: Subscriber, timeout: Timeout) -> None:
         """Ask for what a feed wants, and wait until the server said what it gets."""
         sender = self._sender
         loop = asyncio.get_running_loop()
@@ -179,7 +179,7 @@ class Hub:
         """A limit as its caller gives it."""
         return self._sender.seconds(timeout)
 
-    def listen(self, feed: Feed) -> None:
+    def listen(self, feed: Subscriber) -> None:
         """Ask once more for what a feed wants whose subscription the server ended. Nothing happens
         where the next connection will do that."""
         live = self._sender.life.live
@@ -189,7 +189,7 @@ class Hub:
             except WirespeedError as exc:
                 self._ended(feed, exc, False)
 
-    def close(self, feed: Feed) -> None:
+    def close(self, feed: Subscriber) -> None:
         """Tell the server that a feed wants nothing more. Does not wait for it."""
         if feed in self._feeds:
             self._feeds.remove(feed)
@@ -199,12 +199,12 @@ class Hub:
             if not route.waiter.future.done():
                 route.connection.abandon(route.waiter)
                 route.waiter.future.cancel()
-        for uri in self.holds.of(feed):
-            self._sender.life.spawn(self.holds.let_go(uri, feed))
+        for uri in self.legacy.of(feed):
+            self._sender.life.spawn(self.legacy.let_go(uri, feed))
 
     def end(self, exc: BaseException) -> None:
         """There is no connection, and there will be none by itself."""
-        self.holds.lost()
+        self.legacy.lost()
         for feed in list(self._feeds):
             self._drop(feed)
             feed.fail(exc)
@@ -214,27 +214,27 @@ class Hub:
         """The client is closed: another connection has nothing to do with what was before."""
         self._feeds.clear()
         self._routes.clear()
-        self.holds.clear()
+        self.legacy.clear()
 
     @property
     def waits(self) -> bool:
         """Whether somebody waits for changes, and not only as long as there is a connection."""
         return any(not feed.lasting for feed in self._feeds)
 
-    def _drop(self, feed: Feed) -> None:
+    def _drop(self, feed: Subscriber) -> None:
         feed.route = None
         if not feed.lasting and feed in self._feeds:
             self._feeds.remove(feed)
-            self.holds.drop(feed)
+            self.legacy.drop(feed)
 
-    def _ended(self, feed: Feed, exc: BaseException | None, acknowledged: bool) -> None:
+    def _ended(self, feed: Subscriber, exc: BaseException | None, acknowledged: bool) -> None:
         self._drop(feed)
         feed.fail(exc or NotHonoured("the server ended the subscription at once"))
         feed.ended(exc, acknowledged)
 
     # -- 2026-07-28 ------------------------------------------------------------------------------
 
-    def _listen(self, connection: ClientConnection, feed: Feed) -> None:
+    def _listen(self, connection: ClientConnection, feed: Subscriber) -> None:
         waiter = connection.request(
             LISTEN, encode({"notifications": feed.wanted.wire()}), any_result, meta=feed.members
         )
@@ -255,7 +255,7 @@ class Hub:
 
     # -- before ----------------------------------------------------------------------------------
 
-    async def _subscribe(self, feed: Feed) -> SubscriptionFilter:
+    async def _subscribe(self, feed: Subscriber) -> SubscriptionFilter:
         """What a legacy server says that it tells; resources/subscribe for each URI."""
         capabilities = self._sender.agreed.capabilities
         if declares(capabilities, "resources", "subscribe"):
@@ -263,11 +263,11 @@ class Hub:
             for outcome in await asyncio.gather(*asked, return_exceptions=True):
                 if outcome is not None:
                     raise outcome
-        return _legacy_filter(feed.wanted, capabilities, set(self.holds.of(feed)))
+        return _legacy_filter(feed.wanted, capabilities, set(self.legacy.of(feed)))
 
-    async def _want(self, uri: str, feed: Feed) -> None:
+    async def _want(self, uri: str, feed: Subscriber) -> None:
         try:
-            await self.holds.take(uri, feed, None, feed.meta)
+            await self.legacy.take(uri, feed, None, feed.meta)
         except RemoteError as exc:
             logger.warning("the server does not tell when %s changes: %s", uri, exc)
 
@@ -276,16 +276,16 @@ class Hub:
         refused: set[str] = set()
         feeds = self._opened()
         if declares(capabilities, "resources", "subscribe"):
-            refused = await self.holds.again(connection)
-        elif self.holds:
+            refused = await self.legacy.again(connection)
+        elif self.legacy:
             logger.warning("the server tells no more when resources change")
-            refused.update(*(self.holds.of(feed) for feed in feeds))
+            refused.update(*(self.legacy.of(feed) for feed in feeds))
         for feed in feeds:
             if feed in self._feeds:
-                held = set(self.holds.of(feed)) - refused
+                held = set(self.legacy.of(feed)) - refused
                 feed.acknowledge(_legacy_filter(feed.wanted, capabilities, held))
 
-    def _opened(self) -> list[Feed]:
+    def _opened(self) -> list[Subscriber]:
         """The feeds that a new legacy connection has to serve as the one before did."""
         return [
             feed for feed in self._feeds if feed.honoured is not None or feed.waiting is not None
@@ -301,15 +301,15 @@ class Hub:
         self._modern = modern
         self._routes.clear()
         if not modern:
-            self.holds.lost()
+            self.legacy.lost()
             for feed in self._opened():
                 feed.route = None  # where the server was a modern one
                 for uri in feed.wanted.uris:
-                    self.holds.want(uri, feed)
-            if self.holds or self._opened():
+                    self.legacy.want(uri, feed)
+            if self.legacy or self._opened():
                 self._sender.life.spawn(self._again(connection, capabilities))
             return
-        self.holds.clear()
+        self.legacy.clear()
         for feed in list(self._feeds):
             if feed.wanted:
                 try:

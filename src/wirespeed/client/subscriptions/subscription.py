@@ -13,7 +13,7 @@ from wirespeed.client.subscriptions.events import (
     Resumed,
     SubscriptionFilter,
 )
-from wirespeed.client.subscriptions.router import Feed, Hub
+from wirespeed.client.subscriptions.router import Subscriber, SubscriptionRouter
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, shown
 from wirespeed.errors import CallTimeout, WirespeedError
 
@@ -42,7 +42,7 @@ class Subscription:
 
     def __init__(
         self,
-        hub: Hub,
+        router: SubscriptionRouter,
         wanted: SubscriptionFilter,
         max_events: int = 1000,
         timeout: Timeout = CLIENT_DEFAULT,
@@ -50,7 +50,7 @@ class Subscription:
     ) -> None:
         if max_events < 1:
             raise ValueError("max_events must be at least 1")
-        self._hub = hub
+        self._router = router
         self._timeout = timeout
         self._inlet = _Inlet(wanted, meta, max_events)
 
@@ -73,7 +73,7 @@ class Subscription:
             raise RuntimeError("a subscription is used once: make another one")
         inlet.state = "opening"
         try:
-            await self._hub.open(inlet, self._timeout)
+            await self._router.open(inlet, self._timeout)
         except BaseException as exc:
             inlet.over(exc if isinstance(exc, WirespeedError) else None)
             raise
@@ -91,7 +91,7 @@ class Subscription:
 
     def close(self) -> None:
         """End it: nothing more comes. What waits can still be fetched."""
-        self._hub.close(self._inlet)
+        self._router.close(self._inlet)
         self._inlet.over(None)
 
     def __aiter__(self) -> Self:
@@ -123,7 +123,7 @@ class Subscription:
         return None
 
 
-class _Inlet(Feed):
+class _Inlet(Subscriber):
     """Where the hub puts what one subscription is told."""
 
     def __init__(self, wanted: SubscriptionFilter, meta: Meta | None, max_events: int) -> None:

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from wirespeed.client.callback_queue import InTurn
+from wirespeed.client.callback_queue import CallbackQueue
 from wirespeed.client.requests.middleware import OutboundRequest
 from wirespeed.client.requests.rounds import Rounds
 from wirespeed.client.requests.send import (
@@ -48,7 +48,7 @@ from wirespeed.protocol.results import CallToolResult
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.client.results.tools import ToolInfo
-    from wirespeed.client.subscriptions.router import Hub
+    from wirespeed.client.subscriptions.router import SubscriptionRouter
     from wirespeed.client.tasks.messages import TaskState
     from wirespeed.client.tasks.task import ProgressSink, TaskHandles, ToolTask
 
@@ -123,7 +123,7 @@ class TaskCalls:
             progress token.
     """
 
-    def __init__(self, sender: Sender, rounds: Rounds, router: Hub) -> None:
+    def __init__(self, sender: Sender, rounds: Rounds, router: SubscriptionRouter) -> None:
         self.sender = sender
         self.rounds = rounds
         self.router = router
@@ -174,7 +174,7 @@ class TaskCalls:
         params = tool_params(name, arguments_text(arguments))
         members = None if meta is None else meta_text(meta)
         if on_progress is not None:
-            on_progress = InTurn(on_progress, PROGRESS, sender.life.spawn)
+            on_progress = CallbackQueue(on_progress, PROGRESS, sender.life.spawn)
         plain = _Start(
             "tools/call",
             params,

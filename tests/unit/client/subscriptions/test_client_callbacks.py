@@ -13,7 +13,7 @@ from peer_lab import Talk
 
 from wirespeed import Client
 from wirespeed.client import callback_queue as callbacks
-from wirespeed.client.callback_queue import InTurn
+from wirespeed.client.callback_queue import CallbackQueue
 
 PROGRESS = "notifications/progress"
 
@@ -56,7 +56,7 @@ class Slow:
 def test_in_order_and_one_at_a_time(run: Run) -> None:
     async def main() -> None:
         slow = Slow()
-        told = InTurn(slow, "it", asyncio.ensure_future)
+        told = CallbackQueue(slow, "it", asyncio.ensure_future)
         for n in range(5):
             told(n)
         slow.release(5)
@@ -71,7 +71,7 @@ def test_in_order_and_one_at_a_time(run: Run) -> None:
 def test_a_plain_function_is_called_at_once(once: Run) -> None:
     async def main() -> None:
         got: list[int] = []
-        told = InTurn(got.append, "it", asyncio.ensure_future)
+        told = CallbackQueue(got.append, "it", asyncio.ensure_future)
         for n in range(3):
             told(n)
             assert got == list(range(n + 1))
@@ -89,7 +89,7 @@ def test_what_comes_as_the_last_one_ends_is_not_lost(run: Run) -> None:
             async def note(value: str, got: list[str] = got) -> None:
                 got.append(value)
 
-            told = InTurn(note, "it", asyncio.ensure_future)
+            told = CallbackQueue(note, "it", asyncio.ensure_future)
             told("first")
             await turns(n)
             told("second")
@@ -101,7 +101,7 @@ def test_what_comes_as_the_last_one_ends_is_not_lost(run: Run) -> None:
 def test_the_oldest_make_room(once: Run, few: int, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         slow = Slow()
-        told = InTurn(slow, "on_that", asyncio.ensure_future)
+        told = CallbackQueue(slow, "on_that", asyncio.ensure_future)
         for _ in range(2):
             slow.begun.clear()
             slow.ended.clear()
@@ -122,7 +122,7 @@ def test_the_oldest_make_room(once: Run, few: int, caplog: pytest.LogCaptureFixt
 def test_equal_values_wait_once_where_that_is_enough(once: Run, few: int) -> None:
     async def main() -> None:
         slow = Slow()
-        told = InTurn(slow, "it", asyncio.ensure_future, once=True)
+        told = CallbackQueue(slow, "it", asyncio.ensure_future, once=True)
         for value in "aababbcab":
             told(value)
         slow.release(9)
@@ -153,7 +153,7 @@ def test_what_it_raises_is_logged_and_the_next_is_told(
 
             return later()
 
-        told = InTurn(fail, "on_that", asyncio.ensure_future)
+        told = CallbackQueue(fail, "on_that", asyncio.ensure_future)
         for n in range(5):
             told(n)
         await until(lambda: got == [0, 1, 2, 3, 4])
@@ -173,7 +173,7 @@ def test_it_ends_with_its_client(run: Run, begun: bool) -> None:
             return tasks[-1]
 
         slow = Slow()
-        told = InTurn(slow, "it", spawn)
+        told = CallbackQueue(slow, "it", spawn)
         told(1)
         told(2)
         if begun:

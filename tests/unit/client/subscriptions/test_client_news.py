@@ -301,7 +301,7 @@ def test_a_resource_that_takes_too_long(run: Run, tmp_path: Path, era: Any) -> N
         async with server, Client(server.url, era=era, on_resource_updated=print) as client:
             with pytest.raises(CallTimeout):
                 await client.subscribe_resource("x://a", timeout=0.02)
-            assert not client._consumers.listens and not client._subscriptions.holds
+            assert not client._consumers.listens and not client._subscriptions.legacy
             server.rules |= {LISTEN: Listener().listen, "resources/subscribe": {}}
             await client.subscribe_resource("x://a")
             assert client._consumers.listens

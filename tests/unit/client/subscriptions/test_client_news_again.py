@@ -342,7 +342,7 @@ def test_a_server_of_another_era_takes_its_place(
             else:
                 await server.got("notifications/cancelled", 2)
                 assert not server.sent("resources/unsubscribe")
-            assert not client._consumers.listens and not client._subscriptions.holds
+            assert not client._consumers.listens and not client._subscriptions.legacy
 
     run(main())
 
@@ -409,7 +409,7 @@ def test_a_lost_subscription_is_not_made_again(run: Run, tmp_path: Path, era: An
                 await server.stop()
                 with pytest.raises(TransportError):
                     await events.next_event()
-                assert not client._subscriptions.holds
+                assert not client._subscriptions.legacy
                 await server.start()
                 await client.list_tools()
             await client.list_tools()
@@ -446,7 +446,7 @@ def test_closing_while_a_resource_is_subscribed_to(run: Run, tmp_path: Path, era
 
 def nothing_held(client: Client) -> bool:
     fresh = client._subscriptions._feeds == [client._consumers.current]
-    return fresh and not client._consumers._uris and not client._subscriptions.holds
+    return fresh and not client._consumers._uris and not client._subscriptions.legacy
 
 
 def test_closing_when_a_resource_has_just_been_subscribed_to(
@@ -459,7 +459,7 @@ def test_closing_when_a_resource_has_just_been_subscribed_to(
         async with server:
             client = Client(server.url, era=era, on_resource_updated=print)
             await client.open()
-            shared, holds = type(client._consumers.current), client._subscriptions.holds
+            shared, holds = type(client._consumers.current), client._subscriptions.legacy
             acknowledge, ask = shared.acknowledge, holds._ask
 
             def acknowledged(feed: Any, honoured: SubscriptionFilter) -> None:

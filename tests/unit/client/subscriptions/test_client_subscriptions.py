@@ -389,7 +389,7 @@ def test_a_server_that_does_not_acknowledge(run: Run, tmp_path: Path, era: Any) 
                 await anext(events)
             assert (
                 not client._subscriptions.waits
-                and not client._subscriptions.holds
+                and not client._subscriptions.legacy
                 and not client._subscriptions._routes
             )
 
@@ -409,7 +409,7 @@ def test_cancelled_while_it_is_opened(run: Run, tmp_path: Path, era: Any) -> Non
             await server.got("notifications/cancelled")
             assert (
                 not client._subscriptions.waits
-                and not client._subscriptions.holds
+                and not client._subscriptions.legacy
                 and not client._subscriptions._routes
             )
 
@@ -489,7 +489,7 @@ def test_subscribing_to_one_resource_at_once(run: Run, tmp_path: Path) -> None:
                     assert events.honoured == SubscriptionFilter(uris=("x://a",))
 
             await asyncio.gather(*(come_and_go() for _ in range(10)))
-            await until(lambda: not client._subscriptions.holds)
+            await until(lambda: not client._subscriptions.legacy)
             told = [m["method"] for m in server.talks[0].messages if "subscribe" in m["method"]]
             assert told == ["resources/subscribe", "resources/unsubscribe"] * (len(told) // 2)
 
@@ -943,7 +943,7 @@ def test_many_at_once(run: Run, tmp_path: Path, era: Any) -> None:
             await changed(server.talks[0], "tools")
             await asyncio.gather(*tasks)
             await until(
-                lambda: not client._subscriptions.holds and not client._subscriptions._routes
+                lambda: not client._subscriptions.legacy and not client._subscriptions._routes
             )
             n = len(server.sent("resources/subscribe"))
             assert n == (50 if era == "legacy" else 0)
@@ -1029,7 +1029,7 @@ def test_coming_going_and_losing_in_any_order(
                 await client.unsubscribe_resource(uri)
             await until(lambda: not told_of(server.talks[-1]))
             await until(
-                lambda: not client._subscriptions.holds and not client._subscriptions._routes
+                lambda: not client._subscriptions.legacy and not client._subscriptions._routes
             )
             await client.ping()
             assert client.counters["requests_outstanding"] == 0
