@@ -164,6 +164,11 @@ class ProtocolError(WirespeedError):
         return f"{self.message} (code {self.code})"
 
 
+def shortened(text: str) -> str:
+    """A peer's text as an error message quotes it: 256 characters at most."""
+    return text if len(text) <= 256 else f"{text[:256]}…"
+
+
 class ResourceNotFound(ProtocolError):
     """There is no such resource (server/resources, "Error Handling").
 

@@ -97,7 +97,7 @@ class LiteConnection(Endpoint):
         self.server = server
         self.loop = loop
         self.pool = pool
-        self.closed: asyncio.Future[None] = loop.create_future()
+        self.closed: asyncio.Future[BaseException | None] = loop.create_future()
         self.principal: bytes | None = None
         self.draining = False
         self.faults = 0  # frames that were no message, or nothing that could be answered

@@ -14,8 +14,12 @@ cdef class ServerConnection(Serving):
     cdef readonly object changes       # what the client is told of: ChangeNotifier
     cdef public object through         # what every request passes first (middleware), or None
     cdef object grace_timer
-    cdef readonly object closed        # future: the connection is over
+    cdef set ending                    # cancelled calls whose handlers the next requests wait for
+    cdef object hold_timer             # ends that wait; None: nothing waits
+    cdef readonly object closed        # future: why the connection was lost; None: it was closed
 
+    cdef int fail_c(self, Message m, object exc, object sink) except -1
+    cdef int cancel_c(self, object request) except -1
     cdef int log_fault_c(self, Message m) except -1
     cdef int request_c(self, Message m) except -1
     cdef int observed_c(self, Message m) except -1

@@ -42,7 +42,7 @@ from wirespeed.server.requests.params cimport has_other_params_c, is_modern
 from wirespeed.server.tools.tool cimport INLINE, Tool
 from wirespeed.transport.taskpool cimport TaskPool
 
-from wirespeed.errors import ProtocolError
+from wirespeed.errors import ProtocolError, shortened
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LOG_LEVELS
 from wirespeed.server.requests import methods
@@ -57,6 +57,8 @@ logger = logging.getLogger("wirespeed.server")
 cdef enum:
     N_HOT = 16
     MAX_LOGGED_FAULTS = 100
+
+cdef double MAX_HOLD = 0.05    # seconds
 
 
 @cython.final
@@ -73,6 +75,7 @@ cdef class ServerConnection(Serving):
         self.session.null_ids = service.discovery.null_ids
         self.forget_tools()
         self.listens = {}
+        self.ending = set()
         self.changes = ChangeNotifier(self)
         self.through = service.middleware.chain
         self.state = methods.State()
@@ -82,7 +85,7 @@ cdef class ServerConnection(Serving):
 
     cpdef object on_data(self):
         cdef Message m
-        while True:
+        while self.link is not None:   # a handler may close the connection
             m = None           # so that the session may use it again
             m = self.session.next_c()
             if m is None:
@@ -96,13 +99,28 @@ cdef class ServerConnection(Serving):
                     self.answered_c(m)
                 elif m.kind_c == INVALID:
                     self.log_fault_c(m)
-            except ProtocolError as exc:
-                self.session.error_c(m.ref, exc.code, exc.message, exc.data)
-            except Exception:
-                logger.exception("internal error at a %s", m.method)
-                self.session.error_c(m.ref, codes.INTERNAL_ERROR, "Internal error", None)
+            except Exception as exc:
+                self.fail_c(m, exc, None)
         if self.draining:
             self.check_drained_c()
+
+    cdef int fail_c(self, Message m, object exc, object sink) except -1:
+        """Answer a request that failed before its handler ran."""
+        if not isinstance(exc, ProtocolError):
+            logger.error("internal error at a %s", shortened(m.method), exc_info=exc)
+            exc = ProtocolError(codes.INTERNAL_ERROR, "Internal error")
+        try:
+            if sink is not None:
+                sink.error(exc.code, exc.message, exc.data)
+            else:
+                self.session.error_c(m.ref, exc.code, exc.message, exc.data)
+        except Exception:
+            logger.exception("the error of a %s cannot be sent", shortened(m.method))
+            exc = ProtocolError(codes.INTERNAL_ERROR, "Internal error")
+            self.session.error_c(m.ref, exc.code, exc.message, None)
+        if self.began != 0:
+            self.observe_end_c(m, exc.code, exc.message)
+        return 0
 
     cdef int log_fault_c(self, Message m) except -1:
         """The first faults of a connection are logged: a flood of them must not fill the log, nor
@@ -123,9 +141,14 @@ cdef class ServerConnection(Serving):
             self.grace_timer.cancel()
             self.grace_timer = None
         if exc is not None:
-            logger.info("connection lost: %s", exc)
+            logger.log(
+                logging.INFO if isinstance(exc, ConnectionError) else logging.WARNING,
+                "connection lost: %s", exc,
+            )
         for call in list(self.running):
             call.cancel()
+        if self.hold_timer is not None:
+            self._resume()
         self.fail_asked()
         self.listens.clear()
         self.spare_call = None
@@ -134,7 +157,7 @@ cdef class ServerConnection(Serving):
             self.observer.left({**self.session.counters, "dropped": self.n_dropped})
         self.service.connections.discard(self)
         if not self.closed.done():
-            self.closed.set_result(None)
+            self.closed.set_result(exc)
 
     # -- requests ------------------------------------------------------------------------------
 
@@ -158,13 +181,8 @@ cdef class ServerConnection(Serving):
                 self.through(self, m)
             else:
                 self.serve_c(m)
-        except ProtocolError as exc:
-            self.session.error_c(m.ref, exc.code, exc.message, exc.data)
-            self.observe_end_c(m, exc.code, exc.message)
-        except Exception:
-            logger.exception("internal error at a %s", m.method)
-            self.session.error_c(m.ref, codes.INTERNAL_ERROR, "Internal error", None)
-            self.observe_end_c(m, codes.INTERNAL_ERROR, "Internal error")
+        except Exception as exc:
+            self.fail_c(m, exc, None)
         finally:
             self.variables = None
             self.began = 0
@@ -190,11 +208,8 @@ cdef class ServerConnection(Serving):
         self.span = None
         try:
             self.serve_c(m)
-        except ProtocolError as exc:
-            sink.error(exc.code, exc.message, exc.data)
-        except Exception:
-            logger.exception("internal error at a %s", m.method)
-            sink.error(codes.INTERNAL_ERROR, "Internal error", None)
+        except Exception as exc:
+            self.fail_c(m, exc, sink)
         finally:
             self.sink = None
         return 0
@@ -257,7 +272,8 @@ cdef class ServerConnection(Serving):
             and not (revision.modern and m.method in self.service.extensions.handlers)
         ):
             raise ProtocolError(
-                codes.METHOD_NOT_FOUND, f"Method not found in {revision.version}: {m.method}"
+                codes.METHOD_NOT_FOUND,
+                f"Method not found in {revision.version}: {shortened(m.method)}",
             )
         return revision
 
@@ -354,6 +370,8 @@ cdef class ServerConnection(Serving):
             return self.finish_c(call, None, exc)
         if tool.wants_context:
             call.context = Context(call, m)
+        elif call.input is not None and call.input.requestState is not None:
+            Context(call, m)           # checks the state, which this tool does not look at
         try:
             if tool.how == INLINE:
                 if self.sink is None:
@@ -394,7 +412,7 @@ cdef class ServerConnection(Serving):
     def notification(self, Message m not None):
         """A notification: never answered, whatever it holds."""
         if m.token is not None and m.ref:
-            m.token.cancel()           # notifications/cancelled of a request in flight
+            self.cancel_c(m.token)     # notifications/cancelled of a request in flight
         elif method_is(m, b'"notifications/initialized"', "notifications/initialized"):
             self.state.initialized = self.revision is not None
         elif m.method in self.state.heard:
@@ -405,6 +423,32 @@ cdef class ServerConnection(Serving):
             self.service.roots.changed(self)
         elif self.service.extensions.heard:
             self.service.extensions.hear(m)
+
+    cdef int cancel_c(self, object request) except -1:
+        """Cancel a request. The requests behind it wait until its handler has ended, which may hold
+        what they need, but for 50 ms at most."""
+        request.cancel()
+        if isinstance(request, Call) and (<Call> request).running is not None:
+            self.ending.add(request)
+            self.session.holds_requests = True
+            if self.hold_timer is None:
+                self.hold_timer = self.loop.call_later(MAX_HOLD, self._resume)
+        return 0
+
+    cdef int cancelled_ended_c(self, Call call) except -1:
+        if self.hold_timer is not None:
+            self.ending.discard(call)
+            if not self.ending:
+                self._resume()
+        return 0
+
+    def _resume(self):
+        """Let the requests start that wait behind a cancellation."""
+        self.hold_timer.cancel()
+        self.hold_timer = None
+        self.ending.clear()
+        self.session.holds_requests = False
+        self.wrote()
 
     # -- shutting down -------------------------------------------------------------------------
 

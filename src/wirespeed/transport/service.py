@@ -25,8 +25,8 @@ class Connection(Protocol):
     principal: bytes | None
 
     @property
-    def closed(self) -> asyncio.Future[None]:
-        """Done when the connection is closed."""
+    def closed(self) -> asyncio.Future[BaseException | None]:
+        """Done when the connection is closed. The result is the reason of a loss, or None."""
 
     @property
     def link(self) -> Link | None:

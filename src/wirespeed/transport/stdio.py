@@ -11,8 +11,10 @@ import asyncio
 import contextlib
 import io
 import os
+import select
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,7 @@ from wirespeed.transport.signals import signals_drain
 from wirespeed.transport.taskpool_choice import LAST_WAIT, close_pool, open_pool
 
 if TYPE_CHECKING:
+    from wirespeed._core.outbox import Chunk
     from wirespeed.transport.service import Service
 
 
@@ -153,13 +156,33 @@ async def _serve(service: Service, read_fd: int, write_fd: int) -> None:
         stack.enter_context(signals_drain(loop, connection))
         link = connection.link
         assert link is not None  # `connect` made it
+        rest: list[Chunk] = []
         try:
             link.start()
-            await connection.closed
+            fault = await connection.closed
         finally:
-            if connection.link is not None:  # cancelled: answers that are queued may still leave
+            if connection.link is not None:  # cancelled: queued answers still leave
                 link.flush()
+                rest = link.endpoint.wire.data_to_send()
                 connection.abort()
             await close_pool(pool)
             if isinstance(link, FileLink):
                 link.join(LAST_WAIT)
+            write_rest(write_fd, rest, LAST_WAIT)
+    if isinstance(fault, OSError) and not isinstance(fault, ConnectionError):
+        raise TransportError(f"the client cannot be served over stdin and stdout: {fault}")
+
+
+def write_rest(fd: int, chunks: list[Chunk], seconds: float) -> None:
+    """Write what was queued when the service was ended, whole unless the client is gone or has not
+    read it after some seconds. The loop, which is about to end, does nothing else meanwhile."""
+    end = time.monotonic() + seconds
+    with contextlib.suppress(OSError):
+        for chunk in chunks:
+            view = memoryview(chunk)
+            while view:
+                try:
+                    view = view[os.write(fd, view) :]
+                except BlockingIOError:
+                    if not select.select([], [fd], [], max(0.0, end - time.monotonic()))[1]:
+                        return

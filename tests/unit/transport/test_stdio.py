@@ -558,6 +558,34 @@ def test_keyboard_interrupt_in_a_tool_ends_the_server_as_in_any_program(loop: st
         assert "KeyboardInterrupt" in peer.stderr()
 
 
+@both_loops
+@pytest.mark.parametrize("tool", ["leave", "interrupt"])
+def test_what_is_queued_leaves_whole_before_a_tool_ends_the_process(loop: str, tool: str) -> None:
+    with spawn(loop) as peer:
+        peer.handshake()
+        arguments = {"status": 7} if tool == "leave" else {}
+        peer.send(lines(call(1, "huge", {"mib": 1}), call(2, tool, arguments)))
+        got = {m["id"]: m for m in map(strict, peer.rest().splitlines())}
+        assert len(text_of(got[1]).encode()) == 1024 * 1024
+        assert text_of(got[2]) == f"Tool {tool} ended the server"
+        peer.wait()
+
+
+@both_loops
+def test_a_full_device_is_an_error_that_is_seen(loop: str) -> None:
+    theirs, ours = os.pipe()
+    with Raw(
+        tool_server(),
+        env={"WIRESPEED_LOOP": loop},
+        give=(theirs, os.open("/dev/full", os.O_WRONLY)),
+        take=(ours, None),
+    ) as peer:
+        peer.send(encode(request(1, "ping")))
+        assert peer.wait() == 1
+        assert "WARNING" in peer.stderr() or "connection lost" in peer.stderr()
+        assert "No space left on device" in peer.stderr()
+
+
 # -- failures are logged --------------------------------------------------------------------------
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import msgspec
 
-from wirespeed.errors import ProtocolError
+from wirespeed.errors import ProtocolError, shortened
 from wirespeed.protocol import codes, shapes
 from wirespeed.protocol.messages import CompleteContext, CompleteParams, PromptReference
 from wirespeed.protocol.results import Completion
@@ -257,12 +257,16 @@ def complete(connection: ServerConnection, message: Message, revision: Revision)
     if isinstance(params.ref, PromptReference):
         found = service.prompts.get(params.ref.name)
         if found is None:
-            raise ProtocolError(codes.INVALID_PARAMS, f"Unknown prompt: {params.ref.name}")
+            raise ProtocolError(
+                codes.INVALID_PARAMS, f"Unknown prompt: {shortened(params.ref.name)}"
+            )
     else:
         uri = params.ref.uri
         found = service.resources.templates.get(uri) or service.resources.template_of(uri)
         if found is None:
-            raise ProtocolError(codes.INVALID_PARAMS, f"Unknown resource template: {uri}")
+            raise ProtocolError(
+                codes.INVALID_PARAMS, f"Unknown resource template: {shortened(uri)}"
+            )
     return found.answer(connection, message, revision, params)
 
 

@@ -89,6 +89,7 @@ cdef class Serving(Endpoint):
     cdef int finish_c(self, Call call, object value, object exc) except -1
     cdef int answered_c(self, Message m) except -1
     cdef int check_drained_c(self) except -1
+    cdef int cancelled_ended_c(self, Call call) except -1
     cdef int observe_c(self, Call call) except -1
 
 

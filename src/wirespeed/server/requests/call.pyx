@@ -304,6 +304,8 @@ cdef class Serving(Endpoint):
             call.input = input_of(message, revision)
         if operation.wants_context:
             call.context = Context(call, message)
+        elif call.input is not None and call.input.requestState is not None:
+            Context(call, message)     # checks the state, which this function does not look at
         return call
 
     def start(self, Call call not None, work):
@@ -333,6 +335,7 @@ cdef class Serving(Endpoint):
             if call.cancelled and not call.answered:
                 if not call.detached and call.task is None:
                     self.session.cancelled_done_c()
+                self.cancelled_ended_c(call)
                 if call.sink is not None:
                     call.sink.cancelled()
             if exc is not None and not isinstance(exc, CancelledError):
@@ -360,6 +363,9 @@ cdef class Serving(Endpoint):
         return 0
 
     cdef int check_drained_c(self) except -1:
+        return 0
+
+    cdef int cancelled_ended_c(self, Call call) except -1:
         return 0
 
     cdef int observe_c(self, Call call) except -1:
@@ -485,8 +491,11 @@ cdef Series series_of(Observer observer, object service, Message m):
 
 
 cdef object describe(object exc):
-    """What a peer may see of an exception: its own words, or its kind."""
+    """What a peer may see of an exception: its text, with its class where the text is a value."""
     try:
-        return str(exc) or type(exc).__name__
+        text = str(exc)
+        if isinstance(exc, KeyError) and text:
+            return f"{type(exc).__name__}: {text}"
+        return text or type(exc).__name__
     except Exception:
         return type(exc).__name__

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wirespeed.errors import ProtocolError
+from wirespeed.errors import ProtocolError, shortened
 from wirespeed.protocol import codes
 from wirespeed.protocol.messages import (
     DiscoverParams,
@@ -77,7 +77,7 @@ def params_of(message: Message, decoder: msgspec.json.Decoder[Any]) -> Any:
 
 def unknown(kind: str, name: str, known: Collection[str]) -> ProtocolError:
     """-32602 for a name that nothing has, with the nearest one that something has."""
-    text = f"Unknown {kind}: {name}"
+    text = f"Unknown {kind}: {shortened(name)}"
     if len(name) <= 64 and len(known) <= MAX_COMPARED:
         import difflib
 
@@ -91,10 +91,11 @@ def unknown(kind: str, name: str, known: Collection[str]) -> ProtocolError:
 
 def unsupported_version(discovery: Discovery, requested: str | None) -> ProtocolError:
     """-32022 with the versions to choose from (2026-07-28 basic/versioning)."""
+    requested = shortened(requested or "")
     return ProtocolError(
         codes.UNSUPPORTED_PROTOCOL_VERSION,
         f"Unsupported protocol version: {requested}; supported: {', '.join(discovery.versions)}",
-        {"supported": list(discovery.versions), "requested": requested or ""},
+        {"supported": list(discovery.versions), "requested": requested},
     )
 
 
@@ -244,7 +245,7 @@ def handler_of(method: str) -> Handler:
     """The handler of a method. ProtocolError -32601: there is none."""
     place = HANDLERS.get(method)
     if place is None:
-        raise ProtocolError(codes.METHOD_NOT_FOUND, f"Method not found: {method}")
+        raise ProtocolError(codes.METHOD_NOT_FOUND, f"Method not found: {shortened(method)}")
     module, _, name = place.partition(":")
     handler: Handler = getattr(importlib.import_module(module), name)
     return handler

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wirespeed.errors import ProtocolError, ResourceNotFound
+from wirespeed.errors import ProtocolError, ResourceNotFound, shortened
 from wirespeed.protocol import codes, shapes
 from wirespeed.protocol.blocks import Annotations, Icon, ResourceContents
 from wirespeed.protocol.messages import ResourceParams
@@ -120,7 +120,7 @@ def _as_it_is(body: Body, revision: Revision) -> Body:
 
 def not_found(uri: str, revision: Revision, message: str = "Resource not found") -> ProtocolError:
     """The error for a missing resource, with the code of the revision."""
-    return ProtocolError(revision.resource_not_found, message, {"uri": uri})
+    return ProtocolError(revision.resource_not_found, message, {"uri": shortened(uri)})
 
 
 class Resource:

@@ -63,7 +63,7 @@ class Served(Watched):
         self.listener = listener
         self.stream = stream
 
-    def gone(self, closed: asyncio.Future[None]) -> None:
+    def gone(self, closed: asyncio.Future[BaseException | None]) -> None:
         """The connection is closed: release its socket."""
         self.stream.close()
         self.listener.left(self)

@@ -374,3 +374,48 @@ def test_a_method_may_be_spelled_with_unicode_escapes(connect: Any) -> None:
     peer = connect()
     assert peer.ask(b'{"jsonrpc":"2.0","id":1,"method":"\\u0070ing"}\n')["result"] == {}
     assert peer.ask(b'{"jsonrpc":"\\u0032.0","id":1,"method":"ping"}\n')["result"] == {}
+
+
+@pytest.mark.parametrize("version", [LEGACY[-1], MODERN])
+def test_errors_quote_the_beginning_of_long_names(connect: Any, version: str) -> None:
+    peer = connect(version)
+    long = "x" * 1_000_000
+    make = modern if version == MODERN else request
+    for method, params in (
+        (long, {}),
+        ("tools/call", {"name": long}),
+        ("prompts/get", {"name": long}),
+        ("resources/read", {"uri": f"x://{long}"}),
+        (
+            "completion/complete",
+            {
+                "ref": {"type": "ref/prompt", "name": long},
+                "argument": {"name": "a", "value": ""},
+            },
+        ),
+    ):
+        answer = peer.ask(make(method[:20], method, params))
+        assert len(json.dumps(answer)) < 2_000, method[:20]
+
+
+def test_an_unknown_version_is_quoted_in_part(connect: Any) -> None:
+    message = modern(1, "tools/list")
+    key = "io.modelcontextprotocol/protocolVersion"
+    message["params"]["_meta"][key] = "2" * 1_000_000
+    answer = connect(None).ask(message)
+    assert answer["error"]["code"] == -32022
+    assert len(json.dumps(answer)) < 2_000
+
+
+def test_a_forged_request_state_is_refused_though_the_tool_takes_no_context(connect: Any) -> None:
+    server, ran = Server("lab"), []
+
+    @server.tool
+    async def plain() -> str:
+        ran.append(1)
+        return "x"
+
+    params = {"name": "plain", "arguments": {}, "requestState": "forged"}
+    code, text = connect(to=server).error(modern(1, "tools/call", params))
+    assert (code, text) == (-32602, "requestState is not valid for this request")
+    assert ran == []

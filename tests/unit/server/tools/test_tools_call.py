@@ -554,7 +554,7 @@ def test_an_exception_is_a_result_and_its_traceback_only_logged(
     [
         (ValueError(), "ValueError"),
         (Silent(), "Silent"),
-        (KeyError("k"), "'k'"),
+        (KeyError("k"), "KeyError: 'k'"),
         (asyncio.CancelledError(), "Tool odd was cancelled"),
         (asyncio.CancelledError("why"), "Tool odd was cancelled"),
         (GeneratorExit(), "GeneratorExit"),
