@@ -229,7 +229,7 @@ def test_what_a_client_sends_is_bounded(run: Any, lab: Lab) -> None:
                 await client.call_tool("x" * 10_000)
         span = lab.one("tools/call")
         assert len(span.attributes["gen_ai.tool.name"]) == 1024
-        assert len(span.status.description) == 1024
+        assert len(span.status.description) <= 1024
 
     run(main())
 
