@@ -78,25 +78,6 @@ def test_a_request_that_waits_behind_a_cancellation_can_be_cancelled(connect: An
     assert text_of(peer.recv()["result"]) == "free"
 
 
-def test_a_loss_while_requests_wait_starts_none_of_them(connect: Any) -> None:
-    slot = Slot(clean_up=0.01)
-    peer = connect("2025-06-18", to=slot.server)
-    began: list[str] = []
-
-    async def effect() -> str:
-        began.append("began")
-        return "x"
-
-    slot.server.add_tool(effect)
-    peer.send(call(1, "take"))
-    peer.fence()
-    peer.send(cancel(1), call(2, "effect"))
-    peer.run(asyncio.sleep(0.005))
-    peer.connection.abort()
-    peer.run(asyncio.sleep(0.1))
-    assert began == []
-
-
 def test_a_handler_that_closes_the_connection_is_the_last_one(connect: Any) -> None:
     server = Server("closing")
     began: list[str] = []
