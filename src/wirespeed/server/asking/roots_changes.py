@@ -130,7 +130,7 @@ class RootsListeners:
         self.being_told[connection] = True
         running = None
 
-        def gone(_: Future[None]) -> None:
+        def gone(_: Future[BaseException | None]) -> None:
             if running is not None:
                 running.cancel()
 
