@@ -7,7 +7,7 @@ A form is a flat object. Types and their fields:
                                          ``datetime`` with theirs
 ``int``, ``float``                       a number, with its bounds
 ``bool``                                 yes or no
-``Literal`` or ``Enum`` of strings       one choice; `titles` gives the options names for people
+``Literal`` or ``Enum`` of strings       one choice; `titles` adds titles to the options
 ``list``, ``set``, ``tuple[T, ...]``     several choices (2025-11-25 on)
 of those
 ``T | None``                             the same, and may be left empty

@@ -147,7 +147,7 @@ class SQLiteTaskStore(TaskStore):
     def _open(self) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         # Only when it is not there: closing any descriptor of a database drops the locks that this
-        # process holds on it. SQLite gives the files that it makes itself the same mode.
+        # process holds on it. SQLite creates its other files with the same mode.
         with contextlib.suppress(FileExistsError):
             os.close(os.open(self.path, flags | os.O_EXCL, 0o600))
         database = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT, isolation_level=None)

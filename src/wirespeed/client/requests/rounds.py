@@ -97,7 +97,7 @@ class Paused(Protocol):
         """The tool whose result is checked; None for other requests, and if the task checks it."""
 
     async def go_on(self, by: Any, answers: Mapping[str, bytes], limit: float) -> Any:
-        """The result, with these answers, within so many seconds. ``by``: the `TaskCalls` of the
+        """The result after these answers, within *limit* seconds. ``by`` is the `TaskCalls` of the
         client that resumes it."""
 
 
@@ -123,12 +123,12 @@ class _PausedCall(msgspec.Struct):
 
 
 class Rounds:
-    """Goes on with calls whose answers ask for input.
+    """Drives calls whose answers ask for input.
 
     Attributes:
         sender: Sends each round.
-        identity: What the client declares, and its handlers.
-        max_rounds: How many rounds of one call the handlers answer.
+        identity: The client's capabilities and handlers.
+        max_rounds: The most rounds of one call that the handlers answer.
     """
 
     def __init__(self, sender: Sender, identity: Identity, max_rounds: int) -> None:
@@ -193,7 +193,7 @@ class Rounds:
                 idle = 0
                 for question in asked.questions.values():
                     if answering is None or not answering.can(question):
-                        raise _needed("there is no handler for what it asks", request, asked)
+                        raise _needed("the client has no handler for it", request, asked)
                 assert answering is not None
                 answers = await self.answer_all(answering, asked.questions)
             else:
@@ -361,7 +361,7 @@ async def _outcome(answering: Answering, question: Question) -> bytes | Exceptio
 
 
 def refuse_many(count: int) -> None:
-    """LimitExceeded: so many questions at once are too many."""
+    """LimitExceeded: *count* questions are too many for one result."""
     if count > MAX_INPUT_REQUESTS:
         raise LimitExceeded(
             f"the server asks for {count} things at once (the limit is {MAX_INPUT_REQUESTS})"
@@ -377,12 +377,12 @@ async def end_handlers(tasks: Collection[asyncio.Future[Any]]) -> None:
 
 
 def _needed(why: str, request: Request, asked: _Asked) -> InputNeeded:
-    import json  # whose strings may hold what UTF-8 cannot
+    import json  # accepts lone surrogates in strings
 
     requests = {key: question.request for key, question in (asked.questions or {}).items()}
     state = None if asked.state is None else json.loads(asked.state)
     return InputNeeded(
-        f"the server wants input for {request.method}: {why}",
+        f"the server asks for input for {request.method}: {why}",
         requests,
         state,
         _PausedCall(request, asked),
@@ -390,6 +390,6 @@ def _needed(why: str, request: Request, asked: _Asked) -> InputNeeded:
 
 
 def _pause(idle: int) -> float:
-    """Seconds before a round that brings the server nothing new."""
+    """Seconds before a round without new answers."""
     longest: float = min(FIRST_PAUSE * 2.0 ** min(idle, 20), LONGEST_PAUSE)
     return random.uniform(longest / 2, longest)

@@ -91,8 +91,8 @@ def declared_tasks(
     extensions: Iterable[str] | Mapping[str, Mapping[str, Any]],
     asked: Mapping[str, object] | None,
 ) -> dict[str, Any]:
-    """``capabilities`` that declare these extensions, and that what has a handler among *asked*
-    may be asked for as tasks. TypeError, ValueError: a bad option."""
+    """The ``capabilities`` for these extensions, and for requests as tasks that *asked* has a
+    handler for. TypeError, ValueError: a bad option."""
     if isinstance(extensions, str):
         raise TypeError("extensions is a list of names, or a mapping of names to settings")
     if not isinstance(extensions, Mapping):
@@ -116,11 +116,11 @@ class TaskCalls:
 
     Attributes:
         sender: Sends the requests.
-        rounds: Goes on with calls that ask for input.
-        router: Tells of changes.
+        rounds: Drives calls that ask for input.
+        router: Receives the notifications.
         required: Listed tools that only run as tasks (2025-11-25, ``taskSupport: "required"``).
-        handles, progress: Of tasks of 2025-11-25, as long as a `ToolTask` is kept: by id, and by
-            progress token.
+        handles, progress: Tasks of 2025-11-25 whose `ToolTask` exists, by id and by progress
+            token.
     """
 
     def __init__(self, sender: Sender, rounds: Rounds, router: SubscriptionRouter) -> None:
@@ -165,7 +165,7 @@ class TaskCalls:
         on_progress: OnProgress | None,
         meta: Meta | None,
     ) -> ToolTask:
-        """`start` past the middleware."""
+        """`start` without the middleware."""
         from wirespeed.client.tasks.task import ProgressSink, ToolTask
 
         sender = self.sender
@@ -221,7 +221,7 @@ class TaskCalls:
         on_progress: OnProgress | None,
         meta: Meta | None,
     ) -> CallToolResult:
-        """Call a tool that only runs as a task, past the middleware; the result of the task."""
+        """Call a tool that only runs as a task, without the middleware, and return its result."""
         limit = self.sender.seconds(timeout)
         until = self.sender.until(limit)
         task = await self._start_past(
@@ -231,7 +231,7 @@ class TaskCalls:
         return await self.wait_for(task, until, limit)
 
     def learn(self, tools: Iterable[ToolInfo]) -> None:
-        """Tools as the server lists them now."""
+        """Learn from listed tools which of them only run as tasks."""
         for tool in tools:
             if (tool.execution or {}).get("taskSupport") == "required":
                 self.required.add(tool.name)
@@ -278,7 +278,7 @@ class TaskCalls:
             cursors.add(cursor)
 
     def _check_method(self, method: str) -> None:
-        """LocalError: neither the revision nor an extension has this."""
+        """LocalError: neither the revision nor an extension has this method."""
         agreed = self.sender.agreed
         if method in agreed.revision.requests or (method == "tasks/get" and self._has_tasks()):
             return
@@ -287,7 +287,7 @@ class TaskCalls:
     # -- within a call ---------------------------------------------------------------------------
 
     async def finish(self, request: Request, answer: Unfinished) -> Any:
-        """The result of a call that has become a task, or whose answer asks for input."""
+        """The result of a call that became a task, or whose answer asks for input."""
         if answer.result_type != "task" or request.method != "tools/call" or not self._has_tasks():
             return await self.rounds.finish(request, answer)
         if isinstance(request, _Start):
@@ -301,14 +301,14 @@ class TaskCalls:
     async def wait_for(self, task: ToolTask, until: float, limit: float) -> CallToolResult:
         """The result of a task, by the loop's time `until`, `limit` seconds from the start.
 
-        A task that only this call knows is cancelled when the call ends before it, unless the task
-        still waits for input.
+        A task that only this call knows is cancelled when the call fails before its end, except by
+        `InputNeeded`.
         """
         try:
             async with asyncio.timeout_at(None if until == math.inf else until):
                 return await task.result()
         except InputNeeded:
-            raise  # it may be resumed
+            raise  # the caller may resume the task
         except BaseException as exc:
             forgotten = isinstance(exc, RemoteError) and exc.code == codes.INVALID_PARAMS
             if task._private and not task.state.over and not forgotten:
@@ -320,7 +320,7 @@ class TaskCalls:
             raise
 
     def unwanted(self, answer: asyncio.Future[Any]) -> None:
-        """A task that nobody else will ever hear of need not go on."""
+        """Cancel the task of a call that was given up."""
         from wirespeed.client.tasks.task import ToolTask
 
         made = None if answer.exception() else answer.result()
@@ -339,7 +339,7 @@ class TaskCalls:
         return agreed.revision.modern and TASKS in declared
 
     async def _start_once(self, request: _Start) -> CallToolResult | Unfinished:
-        """tools/call, as far as a result or a task."""
+        """tools/call, until there is a result or a task."""
         answer = await self.rounds.send_once(request, further=False)
         if isinstance(answer, _Created):
             return Unfinished("task", bytes(answer.task))

@@ -93,7 +93,7 @@ class Helper:
         questions = self.questions({key: one for key, one in asked.items() if key in new})
         answering = self._by.identity.answering
         if answering is None or not all(map(answering.can, questions.values())):
-            raise self._needed("there is no handler for what it asks", asked)
+            raise self._needed("the client has no handler for it", asked)
         if self._rounds >= self._by.max_rounds:
             raise self._needed(f"max_rounds of {self._by.max_rounds} are used up", asked)
         self._rounds += 1
@@ -107,7 +107,7 @@ class Helper:
             {key: one for key, one in asked.items() if key not in self._answered}
         )
         requests = {key: question.request for key, question in open_.items()}
-        return InputNeeded(f"the task waits for input: {why}", requests, None, self._pause(open_))
+        return InputNeeded(f"the task asks for input: {why}", requests, None, self._pause(open_))
 
     async def _answer(self, batch: _Batch, questions: Mapping[str, Question]) -> None:
         answering = self._by.identity.answering

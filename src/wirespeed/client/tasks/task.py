@@ -133,7 +133,7 @@ class ToolTask:
         self._modern = modern
         self._check = check  # of its result
         self._sink = sink
-        self._news: TaskHandles | None = None
+        self._handles: TaskHandles | None = None
         self._private = False  # only the call that became this task knows it
         self._wake = asyncio.Event()
         self._helper = Helper(
@@ -156,8 +156,8 @@ class ToolTask:
             raise InvalidResponse(f"the task that the server made is not valid: {exc}") from exc
         self.state = TaskState(seen.task_id, "working")
         if not modern:
-            self._news = tasks.handles.setdefault(seen.task_id, TaskHandles())
-            self._news.handles.add(self)
+            self._handles = tasks.handles.setdefault(seen.task_id, TaskHandles())
+            self._handles.handles.add(self)
         self._take(seen)
 
     def __repr__(self) -> str:
@@ -394,9 +394,9 @@ class ToolTask:
     def _over(self) -> None:
         self._wake.set()
         self._sink = None
-        if self._news is not None:
-            self._news.handles.discard(self)
-            self._news = None
+        if self._handles is not None:
+            self._handles.handles.discard(self)
+            self._handles = None
 
     @contextlib.asynccontextmanager
     async def _listening(self) -> AsyncIterator[None]:

@@ -1,7 +1,7 @@
-"""Changes of a client's roots, and the handlers that are told of them.
+"""Changes of a client's roots, and the handlers that are called for them.
 
-client/roots, "Root List Changes", of 2024-11-05 to 2025-11-25: a client says that its roots
-changed, and the server asks for them. In 2026-07-28 clients do not say so: a handler asks.
+client/roots, "Root List Changes", of 2024-11-05 to 2025-11-25: a client reports that its roots
+changed, and the server asks for them. In 2026-07-28 clients report no changes.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class RootsChange:
 
     @property
     def client_info(self) -> dict[str, Any] | None:
-        """What the client says it is; self-reported."""
+        """The client's own description of itself."""
         return self._connection.state.client_info
 
     @property
