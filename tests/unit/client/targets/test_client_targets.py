@@ -18,7 +18,7 @@ WS = "ws://h/mcp"
     ("make", "kind", "expected"),
     [
         (lambda: WebSocket(5), TypeError, "url must be a string, not int"),
-        (lambda: WebSocket(""), ValueError, "is no URL"),
+        (lambda: WebSocket(""), ValueError, "is not a URL"),
         (lambda: WebSocket("ws:///x"), ValueError, "has no host"),
         (lambda: WebSocket("ws://h:0"), ValueError, "has no port to connect to"),
         (lambda: WebSocket("ws://me:s3cret@h"), ValueError, "must not hold a user or password"),
