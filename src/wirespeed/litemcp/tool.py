@@ -9,7 +9,7 @@ from typing import Any
 
 from wirespeed.litemcp.arguments import Slot, check_number, decode_arguments, slots_of
 from wirespeed.litemcp.messages import Parameter
-from wirespeed.server.requests import launchers as launch
+from wirespeed.server.requests import launchers
 from wirespeed.server.tools.signature import inspect_tool
 
 __all__ = ["LiteTool", "raw_tool", "typed_tool"]
@@ -99,17 +99,17 @@ def typed_tool(
     inline = inline and not spec.wraps_async
     run: Callable[..., Any]
     if spec.is_async:
-        run = launch.call
+        run = launchers.call
     elif spec.is_async_generator:
-        run = launch.async_generator
+        run = launchers.async_generator
     elif spec.wraps_async:
-        run = launch.awaitable
+        run = launchers.awaitable
     elif spec.is_generator:
-        run = launch.generator
+        run = launchers.generator
     elif inline:
         run = _here
     else:
-        run = launch.in_thread
+        run = launchers.in_thread
 
     def start(arguments: list[str]) -> Any:
         return run(called, decode_arguments(slots, arguments), names)
@@ -125,9 +125,9 @@ def typed_tool(
     )
 
 
-def _here(function: Callable[..., Any], values: list[Any], names: launch.Names) -> Any:
+def _here(function: Callable[..., Any], values: list[Any], names: launchers.Names) -> Any:
     """Call it here and now, with context variables of its own."""
-    return contextvars.copy_context().run(launch.call, function, values, names)
+    return contextvars.copy_context().run(launchers.call, function, values, names)
 
 
 def _direct(function: Callable[..., Any], slots: list[Slot]) -> Callable[[list[str]], Any]:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Literal, TypeAlias
 
 from wirespeed.server.lifespan.scope import AtOnce, Given, InThread, Scope
-from wirespeed.server.requests import launchers as launch
+from wirespeed.server.requests import launchers
 from wirespeed.server.tools.signature import (
     SignatureError,
     _code_flags,
@@ -125,9 +125,9 @@ class Provider:
             not self.is_async and typing.get_origin(annotation) in _MANAGERS
         )
         if self.is_async or typing.get_origin(annotation) in _AWAITABLES:
-            self._launch = launch.awaitable
+            self._launch = launchers.awaitable
         else:
-            self._launch = launch.at_once if inline else launch.in_thread
+            self._launch = launchers.at_once if inline else launchers.in_thread
 
     def __str__(self) -> str:
         return f"provider {self.name}"
@@ -215,7 +215,7 @@ class Provider:
         """The async context manager of a resource."""
         made: Any
         if self._generates:  # nothing of it runs yet
-            made = launch.call(self.function, values, self.keywords)
+            made = launchers.call(self.function, values, self.keywords)
         else:
             made = await self.call(values)
         if isinstance(made, types.AsyncGeneratorType):

@@ -54,7 +54,7 @@ from wirespeed.server.dependencies.provider import (
     type_name,
 )
 from wirespeed.server.lifespan.scope import LAST_WAIT, MISSING, Exits, Given, Scope, Shared
-from wirespeed.server.requests import launchers as launch
+from wirespeed.server.requests import launchers
 from wirespeed.server.tools.signature import SignatureError
 
 if TYPE_CHECKING:
@@ -292,8 +292,8 @@ class Injection:
         self._dependencies = dependencies
         self._function = spec.function
         self._names = spec.kwnames
-        self._launch = launch.launcher_of(spec)
-        self._plain = self._launch is launch.in_thread
+        self._launch = launchers.launcher_of(spec)
+        self._plain = self._launch is launchers.in_thread
         # what goes where: a provider, the context, or the index among the arguments
         n_arguments = len(spec.fields)
         arguments = iter(range(n_arguments))
@@ -322,7 +322,7 @@ class Injection:
     def run_inline(self) -> bool:
         """Call it on the loop's thread; False if it is not a plain function."""
         if self._plain:
-            self._launch = launch.at_once
+            self._launch = launchers.at_once
         return self._plain
 
     async def call(self, values: tuple[Any, ...]) -> Any:

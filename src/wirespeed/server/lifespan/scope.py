@@ -19,7 +19,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.errors import ConnectionClosed
-from wirespeed.server.requests import launchers as launch
+from wirespeed.server.requests import launchers
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -65,7 +65,7 @@ class InThread:
 
     async def __aenter__(self) -> Any:
         enter = functools.partial(contextvars.copy_context().run, self._manager.__enter__)
-        job: Job[Any] = launch.executor().submit(enter)
+        job: Job[Any] = launchers.executor().submit(enter)
         try:
             return await asyncio.wrap_future(job)
         except asyncio.CancelledError:
@@ -79,11 +79,11 @@ class InThread:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> Any:
-        return await launch.in_thread(self._manager.__exit__, [kind, exc, traceback], None)
+        return await launchers.in_thread(self._manager.__exit__, [kind, exc, traceback], None)
 
     def _leave_late(self, job: Job[Any]) -> None:
         if not job.cancelled() and job.exception() is None:
-            launch.executor().submit(self._leave)
+            launchers.executor().submit(self._leave)
 
     def _leave(self) -> None:
         try:

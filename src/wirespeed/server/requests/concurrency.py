@@ -1,8 +1,8 @@
 """How many calls of one tool (prompt, resource, completion) run at a time, and how many may wait.
 
-``max_concurrency=8, queue=100``: eight run, a hundred wait in the order of their arrival, and what
-comes then is refused at once: a tool's call with a result that has ``isError`` and says that the
-tool is busy, so that a model can try again later; any other request with error -31000. Waiting
+``max_concurrency=8, queue=100``: eight run, a hundred wait in the order of their arrival, and
+further calls are refused at once: a tool's call with a result that has ``isError`` and says that
+the tool is busy, so that a model can try again later; any other request with error -31000. Waiting
 counts towards ``timeout=``. A call that is cancelled while it waits leaves the line. A plain
 function keeps its place until its thread ends, also after a timeout or a cancellation. The limit
 holds for all connections of the process; with ``workers`` each process has its own.
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
-from wirespeed.server.requests import launchers as launch
+from wirespeed.server.requests import launchers
 from wirespeed.transport.workers import is_coroutine_function
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ DEFAULT_QUEUE = 100
 
 
 class Limiter:
-    """Places for calls that run, and a line of those that wait; from any thread with a loop.
+    """Places for calls that run, and a line of calls that wait. `leave` is for any thread.
 
     Args:
         label: What is limited, for people: ``"tool crawl"``.
@@ -60,7 +60,7 @@ class Limiter:
         self.n_running = 0
         self.n_refused = 0
         self._line: deque[_Waiter] = deque()
-        self._lock = threading.Lock()  # of one server, clients may live on several loops
+        self._lock = threading.Lock()  # plain functions give places back in their threads
         self._flooded = False
 
     def __repr__(self) -> str:
@@ -103,11 +103,11 @@ class Limiter:
         """Await ``work``, which has a place. The place is given back once the work and the threads
         that it started have ended."""
         jobs: list[Future[Any]] = []
-        token = launch.jobs.set(jobs)
+        token = launchers.jobs.set(jobs)
         try:
             return await work
         finally:
-            launch.jobs.reset(token)
+            launchers.jobs.reset(token)
             self._leave_after(jobs)
 
     def _leave_after(self, jobs: list[Future[Any]]) -> None:
@@ -119,7 +119,7 @@ class Limiter:
         self.leave()
 
     def leave(self) -> None:
-        """Give a place back: to whoever waits longest."""
+        """Give a place back: the call that waits longest gets it."""
         with self._lock:
             self._flooded = self._flooded and bool(self._line)
             while self._line:
@@ -144,7 +144,7 @@ class Limiter:
 
     @property
     def refusal(self) -> str:
-        """What those hear that may not even wait."""
+        """The text for a call that is refused."""
         return (
             f"{self.label[0].upper()}{self.label[1:]} is busy: {self.max_concurrency} calls run "
             f"and {self.queue} wait already; try again later"
@@ -166,10 +166,11 @@ def _wake(future: asyncio.Future[None]) -> None:
 
 def limited(limiter: Limiter, inner: Launch) -> Launch:
     """A launcher (see `wirespeed.server.requests.launchers`) that waits for a place first.
-    ProtocolError
-    -31000: there is none."""
+    ProtocolError -31000: the line is full."""
 
-    async def launcher(function: Callable[..., Any], values: list[Any], names: launch.Names) -> Any:
+    async def launcher(
+        function: Callable[..., Any], values: list[Any], names: launchers.Names
+    ) -> Any:
         if not await limiter.enter():
             raise ProtocolError(codes.OVERLOADED, limiter.refusal)
         return await limiter.run(inner(function, values, names))
@@ -183,7 +184,7 @@ def limit_tool(
     """Make a tool's function one that waits for a place first. ValueError: see `Limiter`."""
     limiter = Limiter(f"tool {spec.name}", max_concurrency, queue)
     function, names = spec.function, spec.kwnames
-    inner = launch.at_once if inline else launch.launcher_of(spec)
+    inner = launchers.at_once if inline else launchers.launcher_of(spec)
 
     async def call(*values: Any, **named: Any) -> Any:
         if not await limiter.enter():
@@ -203,9 +204,9 @@ def limit_raw(
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
     """The same for the handler of a raw tool."""
     limiter = Limiter(f"tool {name}", max_concurrency, queue)
-    inner: Launch = launch.at_once if inline else launch.in_thread
+    inner: Launch = launchers.at_once if inline else launchers.in_thread
     if is_coroutine_function(handler):
-        inner = launch.coroutine
+        inner = launchers.coroutine
 
     async def call(*values: Any) -> Any:
         if not await limiter.enter():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from wirespeed.server.requests import launchers as launch
+from wirespeed.server.requests import launchers
 from wirespeed.server.requests.call import Feature
 from wirespeed.server.requests.concurrency import Limiter, limited
 from wirespeed.transport.workers import is_coroutine_function
@@ -38,10 +38,10 @@ def make_feature(
     timeout = options.get("timeout")
     check_timeout(timeout)
     max_concurrency, queue = options.get("max_concurrency"), options.get("queue")
-    launcher = None if is_coroutine_function(spec.function) else launch.launcher_of(spec)
+    launcher = None if is_coroutine_function(spec.function) else launchers.launcher_of(spec)
     if max_concurrency is not None or queue is not None:
         limiter = Limiter(f"{kind} {spec.name}", max_concurrency, queue)
-        launcher = limited(limiter, launch.launcher_of(spec))
+        launcher = limited(limiter, launchers.launcher_of(spec))
     feature = Feature(
         spec.name,
         kind,

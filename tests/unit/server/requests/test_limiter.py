@@ -14,7 +14,7 @@ from wirespeed import Server
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.server.dependencies.provider import Depends
-from wirespeed.server.requests import launchers as launch
+from wirespeed.server.requests import launchers
 from wirespeed.server.requests.concurrency import DEFAULT_QUEUE, Limiter, limited
 
 pytestmark = pytest.mark.smoke
@@ -283,7 +283,7 @@ def test_wrong_numbers_are_refused(server: Server, options: dict[str, int], why:
 
 def test_other_requests_are_refused_with_an_error(runner: asyncio.Runner, gate: Gate) -> None:
     limiter = Limiter("prompt work", 1, 0)
-    work = limited(limiter, launch.coroutine)
+    work = limited(limiter, launchers.coroutine)
 
     async def main() -> None:
         first = asyncio.ensure_future(work(gate.work, [1], None))
