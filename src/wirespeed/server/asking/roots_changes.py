@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wirespeed.errors import CallTimeout, ConnectionClosed, InvalidResponse, RemoteError
-from wirespeed.server.requests import launchers as launch
+from wirespeed.server.requests import launchers
 from wirespeed.transport.workers import is_coroutine_function
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class RootsListeners:
 
 
 async def _tell(handler: Callable[[RootsChange], Any], change: RootsChange) -> None:
-    start = launch.coroutine if is_coroutine_function(handler) else launch.in_thread
+    start = launchers.coroutine if is_coroutine_function(handler) else launchers.in_thread
     try:
         await start(handler, [change], None)
     except (RemoteError, InvalidResponse, CallTimeout) as exc:
