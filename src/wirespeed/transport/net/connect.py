@@ -136,7 +136,14 @@ async def connect_websocket(
 
 
 async def _open(stream: Stream, handshake: ClientHandshake, address: Address) -> ConnectedWebSocket:
-    from wirespeed.transport.websocket.upgrade import END, MAX_BODY, MAX_HEAD, BadAnswer, opens
+    from wirespeed.transport.websocket.upgrade import (
+        END,
+        MAX_BODY,
+        MAX_HEAD,
+        BadAnswer,
+        opens,
+        refusal_of,
+    )
 
     await stream.write(handshake.request)
     head, rest = bytearray(), b""
@@ -156,6 +163,7 @@ async def _open(stream: Stream, handshake: ClientHandshake, address: Address) ->
             break
         if len(head) > MAX_HEAD:
             raise _Failure("the answer is not an opening handshake")
+    answer: Answer | None = None
     try:
         answer = handshake.receive(bytes(head))
         if answer is None and not opens(bytes(head)):
@@ -168,15 +176,20 @@ async def _open(stream: Stream, handshake: ClientHandshake, address: Address) ->
                 if not data:
                     break
     except BadAnswer as exc:
-        raise _Failure(f"the server does not speak WebSocket: {exc}") from None
-    if answer is None:
-        raise _Failure("the server does not speak WebSocket")
-    if answer.status == 101:
+        fault = f": {exc}"
+    else:
+        fault = ""
+    if answer is not None and answer.status == 101:
         return ConnectedWebSocket(stream, rest, answer)
-    text = f"{address} refused the WebSocket: {answer.status} {answer.reason}".rstrip()
-    if 300 <= answer.status < 400:
+    # a body that is too long, or malformed, takes nothing from what the first line says
+    refusal = refusal_of(bytes(head)) if answer is None else (answer.status, answer.reason)
+    if refusal is None:
+        raise _Failure(f"the server does not speak WebSocket{fault}")
+    status, reason = refusal
+    text = f"{address} refused the WebSocket: {status} {reason}".rstrip()
+    if 300 <= status < 400:
         text += " (redirects are not followed)"
-    raise UpgradeRefused(text, answer.status, answer.reason)
+    raise UpgradeRefused(text, status, reason)
 
 
 # -- sockets -------------------------------------------------------------------------------------

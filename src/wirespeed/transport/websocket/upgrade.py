@@ -283,6 +283,16 @@ def opens(head: bytes) -> bool:
     return head.split(b" ", 2)[1:2] == [b"101"]
 
 
+def refusal_of(head: bytes) -> tuple[int, str] | None:
+    """Status and reason of a refusal by its head alone; None: the head is not one."""
+    line = head.partition(b"\r\n")[0].decode(errors="replace")
+    version, _, rest = line.partition(" ")
+    status, _, reason = rest.partition(" ")
+    if version != "HTTP/1.1" or not (status.isdecimal() and 200 <= int(status) < 600):
+        return None
+    return int(status), _one_line(reason)
+
+
 def _deflate(protocol: ServerProtocol | ClientProtocol) -> MessageDeflate | None:
     for extension in protocol.extensions:
         if isinstance(extension, PerMessageDeflate):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import Any
 
@@ -444,3 +445,34 @@ def test_the_blocking_client(once: Run) -> None:
                 assert await talk.ended is None  # closed in order
 
     once(main())
+
+
+@pytest.mark.parametrize("long", ["by its length", "in chunks", "to the end"])
+def test_a_refusal_with_a_long_body(run: Run, long: str) -> None:
+    head = b"HTTP/1.1 500 Out of Order\r\nContent-Type: text/html\r\n"
+    body = b"x" * 2_000_000
+    if long == "by its length":
+        head += b"Content-Length: 2000000\r\n"
+    elif long == "in chunks":
+        head += b"Transfer-Encoding: chunked\r\n"
+        body = b"1e8480\r\n" + body + b"\r\n0\r\n\r\n"
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(head + b"\r\n" + body)
+            await writer.drain()
+        writer.close()
+
+    async def main() -> None:
+        server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(
+            UpgradeRefused, match="refused the WebSocket: 500 Out of Order"
+        ) as caught:
+            await Client(f"ws://127.0.0.1:{port}/").open()
+        assert caught.value.status == 500
+        server.close()
+        await server.wait_closed()
+
+    run(main())
