@@ -447,12 +447,15 @@ def test_the_blocking_client(once: Run) -> None:
     once(main())
 
 
-@pytest.mark.parametrize("long", ["by its length", "in chunks", "to the end"])
+@pytest.mark.parametrize("long", ["by its length", "in chunks", "to the end", "cut"])
 def test_a_refusal_with_a_long_body(run: Run, long: str) -> None:
     head = b"HTTP/1.1 500 Out of Order\r\nContent-Type: text/html\r\n"
     body = b"x" * 2_000_000
     if long == "by its length":
         head += b"Content-Length: 2000000\r\n"
+    elif long == "cut":
+        head += b"Content-Length: 9000000\r\n"
+        body = b"short"
     elif long == "in chunks":
         head += b"Transfer-Encoding: chunked\r\n"
         body = b"1e8480\r\n" + body + b"\r\n0\r\n\r\n"

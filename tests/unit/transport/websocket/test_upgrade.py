@@ -190,7 +190,6 @@ def test_refused(
         (GOOD.replace(b"Upgrade: websocket\r\n", b"") + b"\r\n", "Upgrade"),
         (GOOD + b"Sec-WebSocket-Protocol: other\r\n\r\n", "unsupported subprotocol"),
         (GOOD + b"Sec-WebSocket-Extensions: x\r\n\r\n", "extension"),
-        (b"HTTP/1.1 500 Broken\r\nContent-Length: 900\r\n\r\nshort", "does not speak WebSocket"),
     ],
 )
 def test_no_websocket_server(answer: bytes, words: str, run: Run) -> None:
