@@ -1,7 +1,7 @@
 /* Contract of the kernels. Plain C11, no Python.h.
  *
  * Every kernel reads only [p, p+n): the payload may live in a foreign buffer without padding.
- * Every implementation of a kernel gives the same answers as the scalar one.
+ * Every implementation of a kernel returns the same results as the scalar one.
  */
 #ifndef WS_SCAN_H
 #define WS_SCAN_H
@@ -36,30 +36,36 @@ typedef enum {
 
 /* Points of interest: values of members, as spans of raw JSON text (strings with their quotes).
  * A key written with escapes ("me\u0074hod") is the same key. */
-enum {
-    /* members of the message itself */
-    WS_JSONRPC,
-    WS_ID,
-    WS_METHOD,
-    WS_PARAMS,
-    WS_RESULT,
-    WS_ERROR,
-    /* members of params, where params is an object */
-    WS_NAME,
-    WS_URI,
-    WS_ARGUMENTS,
-    WS_REQUEST_ID,     /* requestId */
-    WS_PROGRESS_TOKEN, /* progressToken (of notifications/progress) */
-    WS_META,           /* _meta */
-    /* members of params._meta, where it is an object */
-    WS_META_PROGRESS_TOKEN,      /* progressToken */
-    WS_META_PROTOCOL_VERSION,    /* io.modelcontextprotocol/protocolVersion */
-    WS_META_CLIENT_CAPABILITIES, /* io.modelcontextprotocol/clientCapabilities */
-    WS_META_CLIENT_INFO,         /* io.modelcontextprotocol/clientInfo */
-    WS_META_LOG_LEVEL,           /* io.modelcontextprotocol/logLevel */
-    WS_META_SUBSCRIPTION_ID,     /* io.modelcontextprotocol/subscriptionId */
-    WS_POI_COUNT
-};
+#define WS_MCP "io.modelcontextprotocol/"
+#define WS_POINTS(X)                                                        \
+    /* members of the message itself */                                     \
+    X(ROOT, WS_JSONRPC, "jsonrpc")                                          \
+    X(ROOT, WS_ID, "id")                                                    \
+    X(ROOT, WS_METHOD, "method")                                            \
+    X(ROOT, WS_PARAMS, "params")                                            \
+    X(ROOT, WS_RESULT, "result")                                            \
+    X(ROOT, WS_ERROR, "error")                                              \
+    /* members of params, where params is an object */                      \
+    X(PARAMS, WS_NAME, "name")                                              \
+    X(PARAMS, WS_URI, "uri")                                                \
+    X(PARAMS, WS_ARGUMENTS, "arguments")                                    \
+    X(PARAMS, WS_REQUEST_ID, "requestId")                                   \
+    X(PARAMS, WS_PROGRESS_TOKEN, "progressToken") /* of progress */         \
+    X(PARAMS, WS_META, "_meta")                                             \
+    /* members of params._meta, where it is an object */                    \
+    X(META, WS_META_PROGRESS_TOKEN, "progressToken")                        \
+    X(META, WS_META_PROTOCOL_VERSION, WS_MCP "protocolVersion")             \
+    X(META, WS_META_CLIENT_CAPABILITIES, WS_MCP "clientCapabilities")       \
+    X(META, WS_META_CLIENT_INFO, WS_MCP "clientInfo")                       \
+    X(META, WS_META_LOG_LEVEL, WS_MCP "logLevel")                           \
+    X(META, WS_META_SUBSCRIPTION_ID, WS_MCP "subscriptionId")
+
+#define WS_POINT(object, poi, name) poi,
+enum { WS_POINTS(WS_POINT) WS_POI_COUNT };
+#undef WS_POINT
+
+/* Their paths, such as "params._meta.progressToken". */
+extern const char *const ws_point_paths[WS_POI_COUNT];
 
 /* A point of interest that occurs twice in its object sets its bit, 1 << WS_..., in `duplicates`;
  * the span is the first occurrence's. */

@@ -32,29 +32,14 @@ typedef struct {
     const char *name;
 } known_key;
 
-#define KEY(object, poi, name) {object, poi, sizeof(name) - 1, name}
-#define META_PREFIX "io.modelcontextprotocol/"
+#define KEY(object, poi, name) {WS_IN_##object, poi, sizeof(name) - 1, name},
+static const known_key known_keys[] = {WS_POINTS(KEY)};
 
-static const known_key known_keys[] = {
-    KEY(WS_IN_ROOT, WS_JSONRPC, "jsonrpc"),
-    KEY(WS_IN_ROOT, WS_ID, "id"),
-    KEY(WS_IN_ROOT, WS_METHOD, "method"),
-    KEY(WS_IN_ROOT, WS_PARAMS, "params"),
-    KEY(WS_IN_ROOT, WS_RESULT, "result"),
-    KEY(WS_IN_ROOT, WS_ERROR, "error"),
-    KEY(WS_IN_PARAMS, WS_NAME, "name"),
-    KEY(WS_IN_PARAMS, WS_URI, "uri"),
-    KEY(WS_IN_PARAMS, WS_ARGUMENTS, "arguments"),
-    KEY(WS_IN_PARAMS, WS_REQUEST_ID, "requestId"),
-    KEY(WS_IN_PARAMS, WS_PROGRESS_TOKEN, "progressToken"),
-    KEY(WS_IN_PARAMS, WS_META, "_meta"),
-    KEY(WS_IN_META, WS_META_PROGRESS_TOKEN, "progressToken"),
-    KEY(WS_IN_META, WS_META_PROTOCOL_VERSION, META_PREFIX "protocolVersion"),
-    KEY(WS_IN_META, WS_META_CLIENT_CAPABILITIES, META_PREFIX "clientCapabilities"),
-    KEY(WS_IN_META, WS_META_CLIENT_INFO, META_PREFIX "clientInfo"),
-    KEY(WS_IN_META, WS_META_LOG_LEVEL, META_PREFIX "logLevel"),
-    KEY(WS_IN_META, WS_META_SUBSCRIPTION_ID, META_PREFIX "subscriptionId"),
-};
+#define PATH_IN_ROOT ""
+#define PATH_IN_PARAMS "params."
+#define PATH_IN_META "params._meta."
+#define PATH(object, poi, name) PATH_IN_##object name,
+const char *const ws_point_paths[WS_POI_COUNT] = {WS_POINTS(PATH)};
 
 static int hex_value(uint8_t c)
 {
@@ -131,7 +116,7 @@ typedef struct {
     size_t i; /* the next byte; on a fault, where it is */
 } cursor;
 
-/* A fault at byte i of the text: of the encoding where that is no UTF-8, else of the grammar. */
+/* A fault at byte i of the text: of the encoding where it is not UTF-8, else of the grammar. */
 static ws_status fault(const cursor *c)
 {
     if (c->i < c->n && ws_utf8_sequence(c->p + c->i, c->n - c->i) == 0)
@@ -232,7 +217,7 @@ static ws_status read_literal(cursor *c, const char *word)
     return WS_OK;
 }
 
-/* A value that is no array and no object. */
+/* A value that is neither an array nor an object. */
 static ws_status read_scalar(cursor *c)
 {
     if (c->i == c->n)

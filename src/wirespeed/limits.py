@@ -1,4 +1,4 @@
-"""Limits: how much of everything one connection may take."""
+"""The limits of one connection."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one connection may take; reaching a limit pauses reading or gives a clear error.
+    """The limits of one connection. Reaching one pauses reading or is an error that names it.
 
     Attributes:
         max_message: Bytes of one message. A longer one gets ``-32600``, and the connection lives.
@@ -18,12 +18,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             it, further requests wait. Also bytes of answers that wait for the rest of their
             batches (2025-03-26): while they are at or above it, requests in batches are refused
             with ``-31000``.
-        max_waiting: Requests that wait for that. Then reading pauses, or, while we ourselves wait
-            for an answer of the peer, further requests are refused with ``-31000``.
+        max_waiting: Requests that wait. At the limit reading pauses; while a request of ours awaits
+            its answer, further requests are refused with ``-31000`` instead.
         max_waiting_bytes: Bytes of the requests that wait.
         max_outstanding: Our own requests that are not answered, below 2**20.
-        output_high: Bytes queued for the peer at which new requests wait and callers are held up.
-        output_low: Bytes queued at which work goes on.
+        output_high: Bytes queued for the peer at which requests of the peer and callers wait.
+        output_low: Bytes queued at which they go on.
     """
 
     max_message: int = 64 * 1024 * 1024

@@ -17,9 +17,10 @@ pytestmark = pytest.mark.smoke
 CORE = Path(wirespeed.__file__).parent / "_core"
 # Each may cimport and import those before it.
 ORDER = (
-    "_simd", "span", "slab", "outbox", "framing.base", "framing.line", "framing.blankline",
-    "framing.rfc6455", "framing.websocket", "wire", "frames", "envelope", "batch", "pending",
-    "inflight", "reader", "session",
+    "_simd", "span", "spares", "slab", "outbox", "framing.inlet", "framing.writer",
+    "framing.base", "framing.line", "framing.blankline", "framing.rfc6455",
+    "framing.websocket_writer", "framing.websocket", "wire", "frames", "envelope", "batch",
+    "pending", "inflight", "reader", "responder", "session",
 )  # fmt: skip
 FORBIDDEN = {
     "asyncio", "socket", "threading", "_thread", "time", "select", "selectors", "subprocess",

@@ -48,6 +48,8 @@ cdef extern from "scan.h" nogil:
         WS_META_SUBSCRIPTION_ID
         WS_POI_COUNT
 
+    const char *const ws_point_paths[]
+
     ctypedef struct ws_scan:
         ws_span value
         uint32_t end

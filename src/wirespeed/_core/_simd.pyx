@@ -1,4 +1,4 @@
-"""Choice of the C kernels, and doors through which tests and tools call them.
+"""Choice of the C kernels, and Python functions by which tests and tools call them.
 
 ``WIRESPEED_SIMD`` (``scalar``, ``sse2``, ``avx2``, ``avx512``, ``neon``) caps the level for the
 whole process; it is read when this module is imported. An unknown name does not cap.
@@ -23,26 +23,8 @@ _LEVELS = ("scalar", "sse2", "avx2", "avx512", "neon")
 _STATUS = ("ok", "empty", "syntax", "utf8", "depth")
 _ROOT = ("other", "object", "array")
 _ID_KIND = ("absent", "integer", "string", "null", "invalid")
-_POI = (
-    "jsonrpc",
-    "id",
-    "method",
-    "params",
-    "result",
-    "error",
-    "params.name",
-    "params.uri",
-    "params.arguments",
-    "params.requestId",
-    "params.progressToken",
-    "params._meta",
-    "params._meta.progressToken",
-    "params._meta.io.modelcontextprotocol/protocolVersion",
-    "params._meta.io.modelcontextprotocol/clientCapabilities",
-    "params._meta.io.modelcontextprotocol/clientInfo",
-    "params._meta.io.modelcontextprotocol/logLevel",
-    "params._meta.io.modelcontextprotocol/subscriptionId",
-)
+# The points of interest by their paths, in the order of the constants WS_...
+POINTS = tuple([ws_point_paths[i].decode() for i in range(<int> WS_POI_COUNT)])
 
 
 class Scan(NamedTuple):
@@ -197,7 +179,7 @@ def scan(data, *, max_depth=128, prefix=False, level=None):
 
     ``max_depth`` (1 to 1024): how many arrays and objects may be open at once. ``prefix``: read
     one value and look at nothing behind it. Raises ValueError for a ``max_depth`` out of range, a
-    text above 4 GiB and a level that is not there; a faulty text gives a status instead.
+    text above 4 GiB and a level that this machine lacks; a faulty text has a status instead.
     """
     cdef _View view = _View(data)
     cdef const ws_kernels *use = table(level)
@@ -227,10 +209,10 @@ cdef object result(ws_status status, const ws_scan *out):
         out.end,
         _ROOT[out.root],
         _ID_KIND[out.id_kind],
-        tuple([_POI[i] for i in range(<int> WS_POI_COUNT) if out.duplicates >> i & 1]),
+        tuple([POINTS[i] for i in range(<int> WS_POI_COUNT) if out.duplicates >> i & 1]),
         out.error_at,
         {
-            _POI[i]: (out.poi[i].off, out.poi[i].len)
+            POINTS[i]: (out.poi[i].off, out.poi[i].len)
             for i in range(<int> WS_POI_COUNT)
             if out.poi[i].len
         },

@@ -13,7 +13,7 @@ cdef enum Kind:
     RESULT = 3            # a response with a result
     ERROR = 4             # a response with an error
     BATCH = 5             # an array
-    INVALID = 6           # not a message; `fault` says what, and what is owed to the sender
+    INVALID = 6           # not a message; `fault` says whether the sender gets an answer
 
 
 cdef enum Fault:
@@ -33,7 +33,7 @@ cdef class Message:
     cdef Fault fault_c
     cdef readonly str reason      # of a fault, for people
     cdef readonly uint64_t ref    # of an inbound request: its place in the in-flight table
-    cdef readonly object token    # what the session knows of it: the caller's token of a response
+    cdef readonly object token    # of a response: its caller's token; see Session
 
     @staticmethod
     cdef Message new()
@@ -69,8 +69,8 @@ cdef inline bint poi_is(Message m, int which, bytes text) noexcept:
 
 
 cdef inline bint method_is(Message m, bytes text, str name) except -1:
-    """Whether the method is `name`; `text` is its JSON. It may be spelled with escapes: some
-    encoders write "tools\\/call"."""
+    """Whether the method is `name`; `text` is its JSON text. The message may spell it with escapes:
+    some encoders write "tools\\/call"."""
     cdef Span s
     if poi_is(m, WS_METHOD, text):
         return True

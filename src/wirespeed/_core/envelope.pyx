@@ -1,7 +1,6 @@
-"""The envelope of a message: what it is, and where its parts are.
+"""The envelope of a message: its kind, and where its members are.
 
-One validating pass (the `json` kernel) gives spans of the members that routing needs; nothing is
-decoded. Sources: JSON-RPC 2.0 sections 4-6, MCP basic (messages), and for what malformed input
+One validating pass (the `json` kernel) finds the members that routing needs; nothing is decoded. Sources: JSON-RPC 2.0 sections 4-6, MCP basic (messages), and for what malformed input
 gets, the table in docs/architecture.md.
 """
 
@@ -11,6 +10,8 @@ from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memchr, memset
 
 import msgspec
+
+from wirespeed._core._simd import POINTS
 
 from wirespeed._core._simd cimport (
     WS_DEPTH,
@@ -25,7 +26,6 @@ from wirespeed._core._simd cimport (
     WS_METHOD,
     WS_OK,
     WS_PARAMS,
-    WS_POI_COUNT,
     WS_RESULT,
     WS_ROOT_ARRAY,
     WS_ROOT_OBJECT,
@@ -52,22 +52,10 @@ cdef str decode_string(bytes text):
         return json.loads(text)
 
 
-# An envelope that names one of these twice means different things to different parsers.
+# Parsers disagree about an envelope that has one of these members twice.
 cdef enum:
     ENVELOPE_BITS = 0x3F       # the first six POINTS
 
-POINTS = (
-    "jsonrpc", "id", "method", "params", "result", "error",
-    "params.name", "params.uri", "params.arguments", "params.requestId", "params.progressToken",
-    "params._meta",
-    "params._meta.progressToken",
-    "params._meta.io.modelcontextprotocol/protocolVersion",
-    "params._meta.io.modelcontextprotocol/clientCapabilities",
-    "params._meta.io.modelcontextprotocol/clientInfo",
-    "params._meta.io.modelcontextprotocol/logLevel",
-    "params._meta.io.modelcontextprotocol/subscriptionId",
-)
-assert len(POINTS) == WS_POI_COUNT
 cdef dict point_index = {name: i for i, name in enumerate(POINTS)}
 cdef tuple KIND_NAMES = (
     "", "request", "notification", "result", "error", "batch", "invalid",
@@ -139,7 +127,7 @@ cdef class Message:
         return 0
 
     cdef int hold_c(self, Slab slab, const uint8_t *p, size_t n) except -1:
-        """Pin the text [p, p+n) of the slab, unread."""
+        """Pin the text [p, p+n) of the slab, without reading it."""
         self.drop_c()
         self.slab = slab
         slab.n_leases += 1
@@ -164,8 +152,8 @@ cdef class Message:
         return self.refuse_c(status, max_depth, self.scan.error_at)
 
     cdef int read_element_c(self, Message batch, size_t at, uint32_t max_depth) except -1:
-        """Read the value that starts at `at` in a batch as one message. 1: it is JSON, and `n`
-        bytes long. 0: it is not, and the batch is invalid."""
+        """Read the value that starts at `at` in a batch as one message. 1: it is JSON of `n` bytes.
+        0: it is not JSON, and the batch is invalid."""
         cdef ws_status status
         self.drop_c()
         self.slab = batch.slab
@@ -270,11 +258,11 @@ cdef class Message:
         return 0
 
     cdef int classify_duplicates_c(self) except -1:
-        """A member of the message stands there twice: parsers disagree about what it says, but
-        not about who is owed an answer."""
+        """A member of the message occurs twice: what the message says is ambiguous, but not whether
+        it needs an answer."""
         cdef Fault fault = FAULT_REQUEST
         if self.scan.duplicates >> WS_ID & 1:
-            self.scan.id_kind = WS_ID_INVALID       # which one is meant? none is echoed
+            self.scan.id_kind = WS_ID_INVALID       # ambiguous: neither is echoed
         if self.scan.poi[WS_METHOD].len:
             if self.scan.id_kind == WS_ID_ABSENT:
                 fault = FAULT_NOTIFICATION
@@ -295,7 +283,7 @@ cdef class Message:
         return Lease.of(self.slab, s.p, s.n)
 
     cdef str text_c(self, int which):
-        """The string at a point of interest, decoded; None when it is absent or no string."""
+        """The string at a point of interest, decoded; None when it is absent or not a string."""
         cdef Span s = span_of(self, which)
         if s.n < 2 or s.p[0] != b'"':
             return None
@@ -318,9 +306,9 @@ cdef class Message:
 
     @property
     def id(self):
-        """The id as int or str; None when there is none that may be echoed.
+        """The id as int or str; None when it is absent or must not be echoed.
 
-        ValueError for an integer of more digits than int() takes; `raw_id` has it.
+        ValueError for an integer of more digits than int() accepts; use `raw_id`.
         """
         if self.scan.id_kind == WS_ID_INTEGER:
             return int(self.raw_id)
@@ -330,7 +318,7 @@ cdef class Message:
 
     @property
     def raw_id(self):
-        """The id's exact JSON text; None when there is none that may be echoed."""
+        """The exact JSON text of the id; None when it is absent or must not be echoed."""
         cdef Span s = span_of(self, WS_ID)
         if not valid_id(self):
             return None
@@ -338,7 +326,7 @@ cdef class Message:
 
     @property
     def method(self):
-        """The method's name; None for a response."""
+        """The name of the method; None for a response."""
         return self.text_c(WS_METHOD)
 
     @property
@@ -358,7 +346,7 @@ cdef class Message:
 
     @property
     def raw(self):
-        """A lease of the whole message; None for one that was too long to be kept."""
+        """A lease of the whole message; None for a message that was too long to be kept."""
         if self.slab is None or (self.n == 0 and self.scan.poi[WS_ID].len):
             return None
         return Lease.of(self.slab, self.p, self.n)
@@ -366,7 +354,7 @@ cdef class Message:
     def lease(self, point, /):
         """A lease of one point of interest (see ``wirespeed.core.POINTS``), or None.
 
-        KeyError for a name that is none.
+        KeyError for an unknown name.
         """
         return self.lease_c(point_index[point])
 
@@ -388,7 +376,7 @@ cdef class Message:
 def parse(data, /, *, uint32_t max_depth=128):
     """Read one message from a contiguous bytes-like object, without copying it.
 
-    Never raises for bad input: the message then is "invalid" and says why.
+    Bad input does not raise: the message is "invalid" and has a reason.
     """
     cdef Slab slab = Slab.borrow(data)
     cdef Message message = Message.new()

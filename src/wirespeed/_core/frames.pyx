@@ -1,4 +1,4 @@
-"""Frames as they are: for protocols whose messages are not JSON-RPC (LiteMCP), echoes and taps."""
+"""Frames without envelopes: for protocols whose messages are not JSON-RPC (LiteMCP), and echoes."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -15,16 +15,16 @@ from wirespeed.limits import Limits
 
 @cython.final
 cdef class FrameStream(Wire):
-    """One connection whose frames its owner reads and writes himself.
+    """One connection whose owner reads and writes the frames.
 
-    Iterate over it for the frames there are now, as leases; None stands for one that was longer
-    than the framing allows and whose bytes are dropped.
+    Iterate over it for the frames that are there now, as leases. None stands for a frame that was
+    longer than the framing allows and was dropped.
 
     Args:
         framer: How frames lie in the stream.
         limits: `output_high` applies, at which reading stops.
 
-    `paused` may be set by an owner who can take no more for now: reading stops, and no frame comes.
+    An owner that has no room sets `paused`: reading stops, and the iteration ends.
     """
 
     def __cinit__(self, Framer framer not None, *, limits=None):
@@ -65,9 +65,9 @@ cdef class FrameStream(Wire):
         return Lease.of(self.framer.slab, frame.p, frame.n)
 
     def send(self, data, /):
-        """Send a frame: a bytes-like object that is not empty and holds nothing that the framing
-        would take for its end. Longer ones are sent from where they lie, where the framing can,
-        and must not change until then."""
+        """Send a frame: a bytes-like object that is not empty and does not hold the delimiter of
+        the framing. A frame of 4 KiB or more may not be copied, and must not change until it is
+        sent."""
         self.send_c(payload_of(data))
 
     cdef int send_c(self, object data) except -1:

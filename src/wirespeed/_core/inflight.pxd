@@ -19,7 +19,7 @@ cdef struct InFlightSlot:
 
 cdef class InFlight:
     cdef InFlightSlot *slots
-    cdef list tokens             # by slot, the handlers' tokens; a list, for the cycle collector
+    cdef list tokens             # by slot; a list, for the cycle collector
     cdef uint32_t room
     cdef uint32_t used
     cdef uint32_t free_head      # slot + 1; 0: none

@@ -1,7 +1,7 @@
 """Requests of the peer that are not answered yet, by the exact JSON text of their ids.
 
-``1`` and ``"1"`` are two ids, and each comes back as it came. The table owns a copy of the id, so
-that an unanswered request pins no input memory.
+``1`` and ``"1"`` are two ids, and each is echoed exactly. The table owns a copy of the id, so that
+an unanswered request pins no input memory.
 """
 
 cimport cython
@@ -18,7 +18,7 @@ import os
 cdef uint64_t seed = int.from_bytes(os.urandom(8), "little")
 
 
-@cython.overflowcheck(False)      # it is meant to wrap
+@cython.overflowcheck(False)      # wraps on purpose
 cdef inline uint64_t hash_id(Span id) noexcept:
     """Seeded, so that a peer cannot choose ids that collide."""
     cdef uint64_t h = seed ^ (id.n * <uint64_t> 0x9E3779B97F4A7C15ULL)
@@ -85,7 +85,7 @@ cdef class InFlight:
         return 0
 
     cdef InFlightSlot *slot_c(self, uint64_t ref) noexcept:
-        """The slot of a ref; NULL when that request is in flight no more."""
+        """The slot of a ref; NULL when that request is no longer in flight."""
         cdef uint32_t i = <uint32_t> ref - 1
         if ref == 0 or i >= self.used or self.slots[i].id_len == 0:
             return NULL
@@ -94,7 +94,7 @@ cdef class InFlight:
         return &self.slots[i]
 
     cdef uint64_t lookup_c(self, Span id, uint64_t h, uint32_t *free_at) noexcept:
-        """The ref of the request with this id and hash; else 0, and where it would stand."""
+        """The ref of the request with this id and hash; or 0 and its place in the table."""
         cdef uint32_t at = <uint32_t> h & self.mask
         cdef uint64_t entry
         cdef InFlightSlot *slot
@@ -187,7 +187,7 @@ cdef class InFlight:
         at = <uint32_t> slot.hash & self.mask
         while <uint32_t> self.table[at] != i + 1:
             at = (at + 1) & self.mask
-        # close the gap: move up whatever probed past it
+        # close the gap: move up the entries that probed past it
         hole = at
         while True:
             at = (at + 1) & self.mask
@@ -215,7 +215,7 @@ cdef class InFlight:
         return 1
 
     cdef int set_token_c(self, uint64_t ref, object token) except -1:
-        """Remember who works on a request. 1 when it is in flight."""
+        """Set the token of a request. 1 when it is in flight."""
         cdef Py_ssize_t i = <Py_ssize_t> (ref & 0xFFFFFFFF) - 1
         if self.slot_c(ref) is NULL:
             return 0
@@ -225,7 +225,7 @@ cdef class InFlight:
         return 1
 
     cdef object token_c(self, uint64_t ref):
-        """Who works on a request; None when nobody said so."""
+        """The token of a request; None when it has none."""
         cdef Py_ssize_t i = <Py_ssize_t> (ref & 0xFFFFFFFF) - 1
         if self.slot_c(ref) is NULL or i >= len(self.tokens):
             return None

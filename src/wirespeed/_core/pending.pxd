@@ -15,13 +15,13 @@ cdef struct Deadline:
 
 cdef class Pending:
     cdef PendingSlot *slots      # slot 0 is never used: ids start at 1
-    cdef list tokens             # by slot, the callers' tokens; a list, for the cycle collector
+    cdef list tokens             # by slot; a list, for the cycle collector
     cdef uint32_t room
     cdef uint32_t used           # slots ever used, slot 0 included
     cdef uint32_t free_head      # 0: none
     cdef readonly uint32_t live
     cdef readonly uint32_t limit
-    cdef Deadline *heap          # by deadline; answered ids stay in until they come up
+    cdef Deadline *heap          # by deadline; answered ids stay until they are first
     cdef size_t n_heap
     cdef size_t heap_room
 

@@ -1,8 +1,8 @@
-"""Outstanding requests of ours: an id is a slot and a generation, found without a dict.
+"""Outstanding requests of ours: an id is a slot and a generation, so that no dict is needed.
 
 ``id = generation << 20 | slot``. Ids stay below 2**52, so that every JSON parser reads them
-exactly, and none comes back before its slot was used 2**32 times (MCP up to 2025-11-25: a requestor
-never uses an id twice in a session).
+exactly. An id is used again after its slot was used 2**32 times (MCP up to 2025-11-25: a requestor
+must not use an id twice in a session).
 """
 
 cimport cython
@@ -89,7 +89,7 @@ cdef class Pending:
         return self.tokens[<Py_ssize_t> (id & SLOT_MASK)]
 
     cdef object take_c(self, int64_t id):
-        """The token of an outstanding id, which is outstanding no more; or None."""
+        """Remove an outstanding id. Returns its token, or None."""
         cdef uint32_t slot = <uint32_t> (id & SLOT_MASK)
         cdef object token
         if not self.is_live_c(id):
@@ -120,7 +120,7 @@ cdef class Pending:
         cdef size_t room, i, kept
         cdef Deadline *grown
         if self.n_heap > 64 and self.n_heap > 2 * <size_t> self.live:
-            # mostly answered ones: keep those that still wait
+            # most entries are answered: keep the others
             kept = 0
             for i in range(self.n_heap):
                 if self.is_live_c(self.heap[i].id):
@@ -146,7 +146,7 @@ cdef class Pending:
         return 0
 
     cdef int sift_c(self, size_t i) noexcept:
-        """Let the entry at i sink to its place."""
+        """Move the entry at i down to its place in the heap."""
         cdef Deadline moved = self.heap[i]
         cdef size_t child = 2 * i + 1
         while child < self.n_heap:
@@ -176,7 +176,7 @@ cdef class Pending:
         return self.add_c(token, deadline)
 
     def take(self, int64_t id, /):
-        """The token of an outstanding id, which is outstanding no more; None if it was not."""
+        """Remove an outstanding id. Returns its token; None when it was not outstanding."""
         return self.take_c(id)
 
     def find(self, raw, /):
@@ -188,13 +188,13 @@ cdef class Pending:
         return self.peek_c(self.find_c(span))
 
     def next_deadline(self):
-        """When the earliest deadline of an outstanding request is, or None."""
+        """The earliest deadline of an outstanding request, or None."""
         while self.n_heap and not self.is_live_c(self.heap[0].id):
             self.pop_deadline_c()
         return self.heap[0].at if self.n_heap else None
 
     def expire(self, double now):
-        """Take every request whose deadline has come: a list of (id, token)."""
+        """Remove the requests whose deadline has passed. Returns a list of (id, token)."""
         cdef list expired = []
         cdef int64_t id
         while self.n_heap and self.heap[0].at <= now:
@@ -205,7 +205,7 @@ cdef class Pending:
         return expired
 
     def take_all(self):
-        """Every outstanding request, outstanding no more: a list of (id, token)."""
+        """Remove all outstanding requests. Returns a list of (id, token)."""
         cdef list all_of_them = []
         cdef uint32_t slot
         cdef int64_t id

@@ -1,6 +1,6 @@
-"""Framing and envelopes alone: a byte stream in, messages out, nothing remembered of them.
+"""Framing and envelopes alone: a byte stream in, messages out, without a state of requests.
 
-For proxies, taps and SDKs that do their own multiplexing; `wirespeed._core.session` builds on it.
+For proxies and SDKs that do their own multiplexing; `wirespeed._core.session` builds on it.
 """
 
 cimport cython
@@ -17,11 +17,11 @@ from wirespeed.limits import Limits
 
 @cython.final
 cdef class MessageReader:
-    """Reads the messages of a byte stream in place; iterate over it for those there are now.
+    """Reads the messages of a byte stream in place; iterate over it for those that are there now.
 
     Args:
         limits: `max_message`, `max_depth` and `max_batch` apply.
-        batches: Whether an array is a batch, whose elements come one by one; else it is invalid.
+        batches: Whether an array is a batch, whose elements are messages; else it is invalid.
         framer: How messages lie in the stream; one a line by default.
     """
 
@@ -37,7 +37,7 @@ cdef class MessageReader:
         self.framer.feed_c(data)
 
     def receive_eof(self):
-        """No more bytes will come. What stands unfinished is taken as the last line."""
+        """No more bytes will come. An unfinished frame is the last one, where the framing can tell."""
         self.framer.eof = True
 
     def __iter__(self):
@@ -76,7 +76,7 @@ cdef class MessageReader:
         self.spare_next = m
         got = self.framer.next_frame_c(&frame)
         if got == FRAME_MORE:
-            # the last message must not keep the input memory: not by us
+            # our reference to the last message must not pin the input memory
             if self.spare is not None and Py_REFCNT(self.spare) == 1:
                 self.spare.drop_c()
             else:

@@ -1,8 +1,8 @@
 # cython: nonecheck=True
-"""One end of a byte stream: bytes in, bytes out, and when to pause. What links move bytes for.
+"""One end of a byte stream: bytes in, bytes out, and when to pause. Links move its bytes.
 
 Subclasses give the bytes a meaning: `wirespeed._core.session.Session` (JSON-RPC messages) and
-`wirespeed._core.frames.FrameStream` (frames as they are).
+`wirespeed._core.frames.FrameStream` (frames without envelopes).
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -15,16 +15,16 @@ cdef enum:
     TAPPED_VECTORS = 64      # no link writes more at once
     HEAP_TYPE = 512          # Py_TPFLAGS_HEAPTYPE: a class made by Python code
 
-# Set by tests only; looked at once for each read and write of a stream.
+# Set by tests only; checked once for each read and write of a stream.
 cdef object tap = None
 
 
 def set_tap(function):
-    """For tests and debugging: show a function all bytes that pass through the wires made and used
-    in this process. None ends it.
+    """For tests and debugging: call a function with all bytes that pass through the wires of this
+    process. None ends it.
 
-    It is called with the wire, what is done with it ("made", "sent" or "received"), and a copy of
-    the bytes, before they are looked at.
+    Its arguments are the wire, the event ("made", "sent" or "received"), and a copy of the bytes,
+    which are not framed yet.
     """
     global tap
     tap = function
@@ -49,7 +49,7 @@ cdef class Wire:
         return 0
 
     cdef int join_c(self, object limits, Framer framer) except -1:
-        """Take up the framing; it writes to our outbox."""
+        """Join the framing, which writes to our outbox from now on."""
         if framer.writer is None:
             raise TypeError("a framing without a writer")
         if framer.writer.out is not None:
@@ -80,8 +80,8 @@ cdef class Wire:
         """Take in the next bytes of the stream: a contiguous bytes-like object.
 
         Lines are read in place: the object stays exported until its last message is dropped. Other
-        framings copy it. RuntimeError after `receive_eof`, and while a buffer is lent by
-        `get_buffer`.
+        framings copy it. RuntimeError after `receive_eof`, and between `get_buffer` and
+        `buffer_updated`.
         """
         if tap is not None:
             tap(self, "received", bytes(data))
@@ -90,16 +90,16 @@ cdef class Wire:
     def get_buffer(self):
         """Where to read the next bytes of the stream to: a writable memoryview.
 
-        For ``asyncio.BufferedProtocol`` and ``sock_recv_into``; `buffer_updated` takes it back.
-        The memory stays valid as long as somebody holds on to it. RuntimeError while bytes given
-        to `receive_data` wait to be looked at.
+        For ``asyncio.BufferedProtocol`` and ``sock_recv_into``; `buffer_updated` ends the loan.
+        The memory stays valid as long as the view lives. RuntimeError while bytes given to
+        `receive_data` are not framed yet.
         """
         return self.framer.lend_c()
 
     def buffer_updated(self, Py_ssize_t n, /):
-        """n bytes were read into what `get_buffer` gave, which is not to be used any more.
+        """n bytes were read into the view that `get_buffer` returned, which must not be used again.
 
-        ValueError when they are more than it had room for; RuntimeError when none is lent.
+        ValueError when the view was shorter; RuntimeError when no view is lent.
         """
         if tap is not None and self.framer.lent is not None and n >= 0:
             show_received_c(self, <size_t> n)
@@ -112,8 +112,8 @@ cdef class Wire:
         self.framer.reclaim_c()
 
     def receive_eof(self):
-        """No more bytes will come. What stands unfinished is the last frame, where the framing
-        can tell."""
+        """No more bytes will come. An unfinished frame is the last one, where the framing can
+        tell."""
         self.framer.eof = True
 
     @property
@@ -147,7 +147,7 @@ cdef class Wire:
     # -- bytes out -----------------------------------------------------------------------------
 
     def data_to_send(self):
-        """What is to be written, in order, as read-only bytes-like chunks that never change."""
+        """The bytes to write, in order, as read-only bytes-like chunks that never change."""
         self.bytes_out += <long long> self.outbox.size
         chunks = self.outbox.take()
         if tap is not None:
@@ -162,7 +162,7 @@ cdef class Wire:
 
 
 cdef int show_received_c(Wire wire, size_t n) except -1:
-    """To the tap: n bytes were read to where `get_buffer_c` said, and will say again."""
+    """Call the tap: n bytes were read to where `get_buffer_c` points."""
     cdef uint8_t *p = NULL
     cdef size_t room = 0
     wire.framer.get_buffer_c(&p, &room)
@@ -172,7 +172,7 @@ cdef int show_received_c(Wire wire, size_t n) except -1:
 
 
 cdef int show_sent_c(Wire wire, size_t n) except -1:
-    """To the tap: the first n bytes of the outbox were sent."""
+    """Call the tap: the first n bytes of the outbox were sent."""
     cdef iovec vectors[TAPPED_VECTORS]
     cdef int i, n_vectors = wire.outbox.gather_c(vectors, TAPPED_VECTORS)
     cdef size_t part

@@ -5,10 +5,11 @@ from __future__ import annotations
 import gc
 
 import pytest
-from core_lab import outcomes, request, take
+from core_lab import feed_buffer, outcomes, request, take
 
+from wirespeed._core.framing.blankline import BlankLineFramer
 from wirespeed._core.slab import ReadBuffer, slabs_live
-from wirespeed.core import Limits, Session
+from wirespeed.core import Limits, LineFramer, Session, WebSocketFramer
 
 LINE = request(1)
 
@@ -200,3 +201,38 @@ def test_end_of_input_while_a_buffer_is_lent() -> None:
 def test_read_buffers_are_not_made_by_hand() -> None:
     with pytest.raises(TypeError):
         ReadBuffer()
+
+
+def test_a_lent_buffer_that_was_not_used_is_taken_back() -> None:
+    """A TLS layer asks for a buffer before it knows whether there are bytes for it."""
+    before = slabs_live()
+    sessions = [Session() for _ in range(40)]
+    for session in sessions:
+        session.get_buffer()
+    assert slabs_live() >= before + 24  # the others were spare
+    for session in sessions:
+        session.reclaim_buffer()
+        with pytest.raises(RuntimeError, match="without get_buffer"):
+            session.buffer_updated(0)
+    assert slabs_live() <= before + 16
+    session.reclaim_buffer()  # again: nothing
+
+
+def test_an_unfinished_line_outlives_the_loan() -> None:
+    session = Session()
+    text = request(1)
+    feed_buffer(session, text[:10])
+    session.get_buffer()
+    session.reclaim_buffer()
+    feed_buffer(session, text[10:])
+    assert outcomes(session) == ["request"]
+
+
+@pytest.mark.parametrize("framer", [LineFramer, BlankLineFramer])
+def test_offsets_into_a_frame_have_32_bits(framer: type[LineFramer | BlankLineFramer]) -> None:
+    framer(2**31)
+    for n in (0, 2**31 + 1, 2**40):
+        with pytest.raises(ValueError, match="1 byte to 2 GiB"):
+            framer(n)
+    with pytest.raises(ValueError, match="1 byte to 2 GiB"):
+        WebSocketFramer("server", max_message=2**31 + 1)

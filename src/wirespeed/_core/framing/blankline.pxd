@@ -8,10 +8,10 @@ cdef class BlankLineWriter(FrameWriter):
 
 cdef class BlankLineFramer(Framer):
     cdef readonly bint lenient      # a whole JSON value and one newline are a frame, too
-    cdef bint at_start              # nothing was seen yet: a byte order mark may stand here
+    cdef bint at_start              # no byte was framed yet: a byte order mark may follow
     cdef bint discarding            # inside an oversize frame
-    cdef bint in_frame              # `start` is the first byte of a frame, and no whitespace
-    cdef size_t scanned             # what is before was looked at
+    cdef bint in_frame              # `start` is the first byte of a frame, not white space
+    cdef size_t scanned             # bytes before it were searched
     cdef size_t run_at              # where the newlines before `scanned` begin
     cdef int run                    # how many they are: 0, 1 or 2
     # lenient: where in a JSON text `scanned` is

@@ -1,10 +1,10 @@
 """Frames that end with three newlines in a row (LiteMCP 1.0.0 over stdio and byte streams).
 
-Source: LiteMCP, transmission/standard-io: three consecutive newline characters tell that a message
-is complete. Between them the text is free: JSON may be spread over lines, and two newlines are part
-of it. Where the page says nothing: a carriage return and a newline count as one newline, blanks on
-an empty line make it a line of content, further newlines are the beginning of the next frame,
-frames of nothing but whitespace are skipped, and so is one byte order mark at the very start.
+Source: LiteMCP, transmission/standard-io: three consecutive newline characters end a message. The
+text between is free: JSON may be spread over lines, and two newlines are part of it. Where the page
+says nothing: a carriage return and a newline count as one newline; a line of blanks is content;
+further newlines belong to the next frame; frames of white space alone, and one byte order mark at
+the start, are skipped.
 """
 
 cimport cython
@@ -44,11 +44,11 @@ cdef class BlankLineFramer(Framer):
     """Cuts a byte stream at every three consecutive newlines.
 
     Args:
-        max_frame: Bytes that a frame may have, from its first character to its terminator. A longer
-            one is reported once and dropped up to its terminator.
-        lenient: Also take one newline for the end, where a whole JSON object or array stands before
-            it, or a line that begins with neither: for servers that do not write the terminator,
-            or write more than messages.
+        max_frame: Bytes of a frame, from its first character to its terminator. A longer frame is
+            reported once and dropped up to its terminator.
+        lenient: One newline ends a frame, too, behind a whole JSON object or array and behind a
+            line that begins with neither: for servers that do not write the terminator, or that
+            write other text than messages.
     """
 
     def __cinit__(self, size_t max_frame, *, bint lenient=False):
@@ -62,14 +62,14 @@ cdef class BlankLineFramer(Framer):
         return 0
 
     cdef int begin_c(self) noexcept:
-        """Forget the frame that was looked at."""
+        """Reset the state of the search for a new frame."""
         self.run = 0
         self.depth = 0
         self.in_string = self.escaped = False
         return 0
 
     cdef bint skip_blanks_c(self) except -1:
-        """Move `start` to the first character of a frame. False: it is not there yet."""
+        """Move `start` to the first character of a frame. False: it has not arrived."""
         cdef const uint8_t *base
         cdef size_t left
         if self.start == self.end:
@@ -89,7 +89,7 @@ cdef class BlankLineFramer(Framer):
         return self.start < self.end
 
     cdef bint find_end_c(self) noexcept:
-        """Look on for the end of the frame, from `scanned`. True: it ends at `run_at`."""
+        """Search for the end of the frame, from `scanned`. True: it ends at `run_at`."""
         cdef const uint8_t *base = self.slab.base
         cdef size_t at
         cdef uint8_t c
@@ -145,7 +145,7 @@ cdef class BlankLineFramer(Framer):
                     continue
             self.run = 0
             if self.depth == 0:
-                # only the first character opens one: what follows it on its line belongs to it
+                # only the first character can open one; the rest of its line belongs to it
                 if (c == c'{' or c == c'[') and i == self.start and not self.discarding:
                     self.depth = 1
             elif self.in_string:
@@ -195,7 +195,7 @@ cdef class BlankLineFramer(Framer):
                     return FRAME_MORE
                 self.in_frame = self.discarding = False
                 continue
-            # newlines that may be the beginning of the terminator do not count yet
+            # newlines that may begin the terminator do not count yet
             stop = self.run_at if self.run else self.scanned
             if not whole and not self.run and stop > self.start:
                 if self.slab.base[stop - 1] == 0x0D:
@@ -214,7 +214,7 @@ cdef class BlankLineFramer(Framer):
             p = self.slab.base + self.start
             self.start = self.scanned
             self.in_frame = False
-            # the first character is no blank, so that this ends
+            # the first character is not a blank, so that this ends
             while is_blank(p[n - 1]):
                 n -= 1
             frame.p = p

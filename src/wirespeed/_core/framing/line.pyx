@@ -3,8 +3,8 @@
 Source: basic/transports/stdio of every revision. Only the byte 0x0A ends a message; a carriage
 return before it, blank lines and one leading byte order mark are tolerated.
 
-A chunk that is fed is framed where it lies. The search for the newline of an unfinished line goes
-on where it stopped.
+A chunk that is fed is framed in place. The search for the newline of an unfinished line continues
+where it stopped.
 """
 
 cimport cython
@@ -58,7 +58,7 @@ cdef class LineFramer(Framer):
         return Inlet.get_buffer_c(self, p, n)
 
     cdef Py_ssize_t feed_c(self, object data) except -1:
-        """Take in a chunk, which is framed where it lies; returns its length in bytes."""
+        """Take in a chunk, which is framed in place; returns its length in bytes."""
         cdef Slab chunk
         self.check_feed_c()
         chunk = Slab.borrow(data)
@@ -67,10 +67,10 @@ cdef class LineFramer(Framer):
         return <Py_ssize_t> chunk.capacity
 
     cdef int take_chunk_c(self) except -1:
-        """Look at the next chunk fed. 1: there was one.
+        """Begin with the next chunk that was fed. 1: there is one.
 
-        A frame that began earlier is completed in our own memory; the rest of the chunk is framed
-        where it lies.
+        An unfinished frame is completed in our own memory; the rest of the chunk is framed in
+        place.
         """
         cdef Slab chunk
         cdef size_t n, pending = self.end - self.start
@@ -105,7 +105,7 @@ cdef class LineFramer(Framer):
         """FRAME_READY with the frame in `self.slab`, FRAME_MORE, or FRAME_OVERSIZE."""
         cdef const uint8_t *p
         cdef size_t n, at
-        cdef bint last                # no byte will ever follow those in the slab
+        cdef bint last                # no bytes will follow those in the slab
         while True:
             if self.scanned == self.end:
                 if not self.chunks:
@@ -133,7 +133,7 @@ cdef class LineFramer(Framer):
             n = at - self.start
             last = self.eof and not self.chunks
             if n > self.max_frame:
-                # a line within the limit may still carry one '\r' more
+                # a line within the limit may end in a '\r', which does not count
                 if n > self.max_frame + 1 or self.slab.base[at - 1] != 0x0D:
                     frame.p = self.slab.base + self.start
                     frame.n = self.max_frame

@@ -12,6 +12,7 @@ from typing import Any, Self, cast
 
 from wirespeed.transport.link import Endpoint, Link
 
+RECLAIM_AFTER = 1.0  # seconds
 MAX_BUFFERED = 65536  # bytes that wait to be read by the handshake
 SCRATCH = 16384
 
@@ -163,7 +164,7 @@ class TlsStream(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> Any:
         if self._link is not None and not self._link.gone:
-            return self._link.endpoint.wire.get_buffer()
+            return self._link.lend()
         if self._scratch is None:
             self._scratch = bytearray(SCRATCH)
         return self._scratch
@@ -221,6 +222,7 @@ class TlsLink(Link):
         self._reading = False
         self._held_up = False  # the transport takes no more
         self._saw_eof = False
+        self._reclaim_timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Begin to read."""
@@ -230,6 +232,17 @@ class TlsLink(Link):
         if arrived:
             self.endpoint.wire.receive_data(arrived)
             self.deliver()
+
+    def lend(self) -> Any:
+        """The wire's memory for the next bytes. The TLS layer asks for it before it knows whether
+        there are any, so a timer takes it back."""
+        if self._reclaim_timer is None:
+            self._reclaim_timer = self.loop.call_later(RECLAIM_AFTER, self._reclaim)
+        return self.wire.get_buffer()
+
+    def _reclaim(self) -> None:
+        self._reclaim_timer = None
+        self.wire.reclaim_buffer()
 
     def received(self, n: int) -> None:
         """So many bytes were read into what the wire's ``get_buffer`` gave."""
@@ -293,6 +306,8 @@ class TlsLink(Link):
         if self.gone:
             return
         self.gone = True
+        if self._reclaim_timer is not None:
+            self._reclaim_timer.cancel()
         self._transport.abort()
         self.detach()
         self.endpoint.on_lost(exc)
