@@ -1,7 +1,8 @@
 """The envelope of a message: its kind, and where its members are.
 
-One validating pass (the `json` kernel) finds the members that routing needs; nothing is decoded. Sources: JSON-RPC 2.0 sections 4-6, MCP basic (messages), and for what malformed input
-gets, the table in docs/architecture.md.
+One validating pass (the `json` kernel) finds the members that routing needs; nothing is decoded.
+Sources: JSON-RPC 2.0 sections 4-6, MCP basic (messages), and for the answers to malformed input,
+the table in docs/architecture.md.
 """
 
 cimport cython

@@ -37,7 +37,7 @@ cdef class MessageReader:
         self.framer.feed_c(data)
 
     def receive_eof(self):
-        """No more bytes will come. An unfinished frame is the last one, where the framing can tell."""
+        """No more bytes will come. An unfinished frame is the last one, where that can be told."""
         self.framer.eof = True
 
     def __iter__(self):
