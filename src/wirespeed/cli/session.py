@@ -97,8 +97,8 @@ async def _until_told(main: Coroutine[Any, Any, T]) -> T:
 
 
 @contextlib.asynccontextmanager
-async def connected(options: Options) -> AsyncIterator[Client]:
-    """The open client of a target."""
+async def connected(options: Options, extensions: Sequence[str] = ()) -> AsyncIterator[Client]:
+    """The open client of a target, which declares *extensions*."""
     from wirespeed.client import Client
 
     show_warnings()
@@ -113,6 +113,7 @@ async def connected(options: Options) -> AsyncIterator[Client]:
         probe_timeout=min(_PROBE, timeout or _PROBE),
         name="wirespeed-cli",
         on_log=show_log,
+        extensions=extensions,
     ) as client:
         if options.log_level is not None:
             if "logging" in client.server_capabilities:

@@ -13,6 +13,7 @@ from wirespeed.cli.failures import Exit, complain, print_json, printable, usage
 from wirespeed.cli.session import Options, connected, run
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
     from wirespeed.client import CallToolResult
@@ -47,14 +48,17 @@ def call(options: Options, tool: str, text: str | None, *, as_json: bool) -> int
 
 
 async def _call(options: Options, tool: str, arguments: bytes, as_json: bool) -> int:
-    watched = sys.stderr.isatty()
-    with ProgressLine(tool) as progress:
-        async with connected(options) as client:
-            if "tasks" in client.server_capabilities:
-                await client.list_tools()  # says which tools only run as tasks
-            result = await client.call_tool(
-                tool, arguments, on_progress=progress.update if watched else None
-            )
+    from wirespeed.client import TASKS
+    from wirespeed.errors import RemoteError
+    from wirespeed.protocol import codes
+
+    try:
+        result = await _result(options, tool, arguments)
+    except RemoteError as exc:
+        if exc.code != codes.MISSING_CLIENT_CAPABILITY or TASKS not in str(exc.data):
+            raise
+        # the tool only runs as a task, and has not run; other calls keep their progress without it
+        result = await _result(options, tool, arguments, extensions=[TASKS])
     if as_json:
         print_json(as_wire(result))
     elif result.is_error:
@@ -63,6 +67,19 @@ async def _call(options: Options, tool: str, arguments: bytes, as_json: bool) ->
     else:
         write(result)
     return Exit.TOOL_FAILED if result.is_error else Exit.OK
+
+
+async def _result(
+    options: Options, tool: str, arguments: bytes, extensions: Sequence[str] = ()
+) -> CallToolResult:
+    watched = sys.stderr.isatty()
+    with ProgressLine(tool) as progress:
+        async with connected(options, extensions) as client:
+            if "tasks" in client.server_capabilities:
+                await client.list_tools()  # says which tools only run as tasks
+            return await client.call_tool(
+                tool, arguments, on_progress=progress.update if watched else None
+            )
 
 
 def as_wire(result: CallToolResult) -> dict[str, Any]:

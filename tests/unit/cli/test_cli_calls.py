@@ -287,7 +287,8 @@ def test_a_server_that_exits_at_once() -> None:
     assert done.stderr.splitlines()[-1].endswith("the server exited with status 7")
 
 
-def test_call_runs_a_tool_as_a_task_where_it_must(tmp_path: Path) -> None:
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_call_runs_a_tool_as_a_task_where_it_must(era: str, tmp_path: Path) -> None:
     file = tmp_path / "tasks.py"
     file.write_text(
         """from wirespeed import Server
@@ -298,7 +299,7 @@ async def crawl() -> str:
     return "crawled"
 """
     )
-    done = wirespeed("call", "--era", "legacy", str(file), "crawl")
+    done = wirespeed("call", "--era", era, str(file), "crawl")
     assert (done.returncode, done.stdout, done.stderr) == (0, "crawled\n", "")
 
 
