@@ -1,4 +1,4 @@
-"""What a client tells those who asked to be told: logs, lists that changed, resources that did."""
+"""The callbacks of a client: log messages, changed lists, changed resources."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _LONGEST_GAP = 5.0
 
 
 class Watch:
-    """Somebody who gets a list anew whenever it changes."""
+    """One callback that gets a list whenever it changes."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Watch:
                 return  # with the next connection all lists are got anew
             except Exception as exc:
                 failed += 1
-                logger.warning("the list of %s changed, and cannot be got: %s", self._kind, exc)
+                logger.warning("the list of %s changed, but cannot be fetched: %s", self._kind, exc)
                 if failed < _FETCHES:
                     self._stale = True
                     await asyncio.sleep(_FETCH_DELAY * 2.0 ** (failed - 1))
@@ -137,7 +137,7 @@ class Watch:
 
 
 class Consumers(msgspec.Struct, kw_only=True):
-    """The callbacks of a client, and how lists are got for them."""
+    """The callbacks of a client, and the functions that fetch the lists for them."""
 
     on_log: Callback | None = None
     on_resource_updated: Callback | None = None
@@ -145,7 +145,7 @@ class Consumers(msgspec.Struct, kw_only=True):
 
 
 class ChangeCallbacks:
-    """The consumers of one client, and what its lifecycle tells the rest of it.
+    """The callbacks of one client, and the host of its lifecycle.
 
     Consumers of changes share one subscription (2026-07-28: one subscriptions/listen, which asks
     for what has a consumer; when that changes, a new one takes the place of the old one).
@@ -192,7 +192,7 @@ class ChangeCallbacks:
 
     @property
     def listens(self) -> bool:
-        """Whether somebody wants to know what changes, even while nothing is called."""
+        """Whether a callback wants changes, even while no request is under way."""
         return bool(self.watches or self._uris or self._router.waits)
 
     async def started(
@@ -209,7 +209,7 @@ class ChangeCallbacks:
             self.fetch_again()
 
     def fetch_again(self) -> None:
-        """Nobody told what changed for a while."""
+        """Changes may have been missed: fetch everything again."""
         if self._cache is not None:
             self._cache.clear()
         for watch in self.watches.values():
@@ -219,7 +219,7 @@ class ChangeCallbacks:
 
     def _set_level(self, connection: ClientConnection, agreement: Agreement, level: str) -> None:
         if "logging" not in agreement.capabilities:
-            logger.warning("the server has no logging, so log_level does nothing")
+            logger.warning("the server does not declare logging, so log_level has no effect")
             return
         waiter = connection.request(
             "logging/setLevel",
@@ -230,13 +230,13 @@ class ChangeCallbacks:
         self.life.spawn(self._level_set(waiter, level))
 
     async def _level_set(self, waiter: Waiter, level: str) -> None:
-        """A server that does not answer can be used all the same."""
+        """A server that does not answer can be used nevertheless."""
         try:
             await waiter.future
         except (RemoteError, CallTimeout, InvalidResponse) as exc:
             logger.warning("the server does not take the log level %s: %s", level, exc)
         except (ConnectionClosed, TransportError):
-            pass  # whoever needs the connection is told
+            pass  # the requests that need the connection raise it
 
     def notified(self, message: Message) -> None:
         """A notification came in that is not about a call."""
@@ -251,7 +251,7 @@ class ChangeCallbacks:
         self._router.end(exc)
 
     def closed(self, exc: BaseException) -> None:
-        """The client is closed, and everything that it was to be told about is forgotten."""
+        """The client is closed: forget all subscriptions."""
         self._router.end(exc)
         for callback in (self._on_log, self._on_updated):
             if callback is not None:
@@ -288,7 +288,7 @@ class ChangeCallbacks:
         timeout: Timeout = CLIENT_DEFAULT,
         meta: Meta | None = None,
     ) -> None:
-        """Be told when a resource changes."""
+        """Report changes of a resource."""
         if not modern:
             await self._hold_legacy(uri, timeout, meta)
             return
@@ -308,7 +308,7 @@ class ChangeCallbacks:
             raise ConnectionClosed(NOT_OPEN)
         if not declares(agreement.capabilities, "resources", "subscribe"):
             raise NotHonoured(
-                f"the server does not tell when {uri} changes: it has not declared "
+                f"the server does not report changes of {uri}: it has not declared "
                 "resources.subscribe"
             )
         await self._router.legacy.take(uri, self.current, timeout, meta)
@@ -322,7 +322,7 @@ class ChangeCallbacks:
         timeout: Timeout = CLIENT_DEFAULT,
         meta: Meta | None = None,
     ) -> None:
-        """Be told no more. Where that fails, everything is as before."""
+        """Undo `hold`. Nothing changes if that fails."""
         if uri not in self._uris:
             return
         if not modern:
@@ -380,7 +380,7 @@ class ChangeCallbacks:
         try:
             await self._router.open(new, timeout)
             if uri is not None and uri not in self._heard():
-                raise NotHonoured(f"the server does not tell when {uri} changes")
+                raise NotHonoured(f"the server does not report changes of {uri}")
         except BaseException:
             if self.current is new:
                 self.current = old
@@ -399,7 +399,7 @@ class ChangeCallbacks:
 
 
 class _Shared(Subscriber):
-    """What all consumers want."""
+    """The subscription that all callbacks share."""
 
     lasting = True
 
@@ -421,12 +421,12 @@ class _Shared(Subscriber):
         for kind in ("tools", "prompts", "resources"):
             told = getattr(self.wanted if before is None else before, kind)
             if told and not getattr(honoured, kind):
-                logger.warning("the server does not tell when its %s change", kind)
+                logger.warning("the server does not report changes of its list of %s", kind)
         if before is not None and self.route is not None:
             told, telling = set(before.uris), set(honoured.uris)
             for uri in self.wanted.uris:
                 if uri in told and uri not in telling:
-                    logger.warning("the server tells no more when %s changes", uri)
+                    logger.warning("the server no longer reports changes of %s", uri)
 
     def deliver(self, event: Event) -> None:
         if self._callbacks.current is not self:
@@ -448,7 +448,7 @@ class _Shared(Subscriber):
         if callbacks.current is not self or isinstance(exc, ConnectionClosed | TransportError):
             return  # the next connection is asked
         if not acknowledged and not self._ends:
-            logger.warning("the server does not tell what changes: %s", exc or "it ended that")
+            logger.warning("the server does not report changes: %s", exc or "it ended the listen")
             return
         self.missed = True
         if acknowledged and asyncio.get_running_loop().time() - self._since >= _SETTLED:
@@ -456,14 +456,14 @@ class _Shared(Subscriber):
         if self._ends == _LISTENS:
             self._ends = 0
             logger.warning(
-                "the server does not tell what changes any more: %s",
-                exc or f"it ended that {_LISTENS} times",
+                "the server no longer reports changes: %s",
+                exc or f"it ended the listen {_LISTENS} times",
             )
             return
         if exc is None:
-            logger.info("the server ended what consumers listen to")
+            logger.info("the server ended the listen of the callbacks")
         else:
-            logger.warning("the server ended what consumers listen to: %s", exc)
+            logger.warning("the server ended the listen of the callbacks: %s", exc)
         longest = min(_LISTEN_DELAY * 2.0**self._ends, _MAX_LISTEN_DELAY)
         self._ends += 1
         callbacks.life.spawn(callbacks.listen_again(self, random.uniform(longest / 2, longest)))

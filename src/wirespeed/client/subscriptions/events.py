@@ -29,15 +29,15 @@ __all__ = [
 
 
 class ToolsChanged(msgspec.Struct, frozen=True):
-    """The list of tools is another one now."""
+    """The list of tools changed."""
 
 
 class PromptsChanged(msgspec.Struct, frozen=True):
-    """The list of prompts is another one now."""
+    """The list of prompts changed."""
 
 
 class ResourcesChanged(msgspec.Struct, frozen=True):
-    """The lists of resources and of their templates are others now."""
+    """The list of resources, or of resource templates, changed."""
 
 
 class ResourceUpdated(msgspec.Struct, frozen=True):
@@ -47,12 +47,12 @@ class ResourceUpdated(msgspec.Struct, frozen=True):
 
 
 class Resumed(msgspec.Struct, frozen=True):
-    """The connection was lost and made again, and the subscription with it. Nobody tells what
-    changed meanwhile: fetch again what matters."""
+    """The connection was lost, and the client subscribed again over the next one. Changes in
+    between are not reported: fetch again what matters."""
 
 
 class Overflowed(msgspec.Struct, frozen=True):
-    """More changed than waits here (``max_events``): fetch again what matters."""
+    """More events arrived than ``max_events`` can wait: fetch again what matters."""
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -90,11 +90,11 @@ FIELDS = frozenset({*_FIELDS.values(), _URIS})
 
 
 class SubscriptionFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be told, or is told.
+    """Which changes are asked for, or reported.
 
     Attributes:
-        tools, prompts, resources: That these lists change.
-        uris: The resources whose changes are told.
+        tools, prompts, resources: Changes of these lists.
+        uris: The resources whose changes are reported.
         more: Further members, of extensions, as they are on the wire.
     """
 

@@ -1,7 +1,7 @@
 """Resources that a legacy connection is subscribed to (server/resources, "Subscriptions").
 
-There is one subscription to a resource, whoever wants it: the first one subscribes, the last one
-unsubscribes. What is held outlives connections, and each new one is asked for it again.
+All subscribers share one subscription to a resource: the first one subscribes, the last one
+unsubscribes. The subscriptions outlive connections: each new connection subscribes again.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ logger = logging.getLogger("wirespeed.client")
 
 @contextlib.asynccontextmanager
 async def turn(lock: asyncio.Lock, seconds: float) -> AsyncIterator[float | None]:
-    """With the lock: the seconds that are left, as timeouts of requests are given. CallTimeout: it
-    was not free in time."""
+    """Hold the lock; the rest of the time limit, as a ``timeout``. CallTimeout: the lock was not
+    free in time."""
     if seconds == math.inf:
         async with lock:
             yield None
@@ -53,7 +53,7 @@ async def turn(lock: asyncio.Lock, seconds: float) -> AsyncIterator[float | None
 
 
 class _ResourceSubscription:
-    """One resource, and who wants it."""
+    """One resource, and its subscribers."""
 
     __slots__ = ("lock", "on", "users", "wanted")
 
@@ -65,7 +65,7 @@ class _ResourceSubscription:
 
 
 class ResourceSubscriptions:
-    """All of them of one client."""
+    """The resource subscriptions of one client."""
 
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
@@ -75,14 +75,14 @@ class ResourceSubscriptions:
         return len(self._subscribed)
 
     def of(self, owner: object) -> tuple[str, ...]:
-        """What somebody holds."""
+        """The resources that a subscriber has."""
         return tuple(uri for uri, hold in self._subscribed.items() if owner in hold.wanted)
 
     async def take(
         self, uri: str, owner: object, timeout: Timeout, meta: Meta | None = None
     ) -> None:
-        """Subscribe to a resource, unless somebody is. What the request fails with is raised, and
-        nothing is held then."""
+        """Subscribe to a resource, unless the connection is. An error of the request is raised, and
+        the subscriber does not have the resource then."""
         hold = self._subscribed.setdefault(uri, _ResourceSubscription())
         hold.users += 1
         try:
@@ -100,13 +100,13 @@ class ResourceSubscriptions:
     async def give(
         self, uri: str, owner: object, timeout: Timeout, meta: Meta | None = None
     ) -> None:
-        """Take back `take`. What the request fails with is raised, and everything is as before."""
+        """Undo `take`. An error of the request is raised, and nothing changes then."""
         hold = self._subscribed.get(uri)
         if hold is None:
             return
         async with turn(hold.lock, self._sender.seconds(timeout)) as timeout:
             if self._subscribed.get(uri) is not hold:
-                return  # somebody else gave it back, or all is forgotten
+                return  # another caller undid it, or all is forgotten
             if hold.on and hold.wanted == {owner}:
                 await self._ask("resources/unsubscribe", uri, timeout, meta)
                 hold.on = False
@@ -114,7 +114,7 @@ class ResourceSubscriptions:
             self._forget(uri, hold)
 
     async def let_go(self, uri: str, owner: object) -> None:
-        """The same for somebody who is gone: whatever the server says."""
+        """Undo `take` for a subscriber that is gone; an error of the server is logged."""
         hold = self._subscribed.get(uri)
         if hold is None:
             return
@@ -131,7 +131,7 @@ class ResourceSubscriptions:
                 self._forget(uri, hold)
 
     def drop(self, owner: object) -> None:
-        """Somebody is gone, and the connection too: nobody is to be told."""
+        """A subscriber is gone, and the connection too: no request is sent."""
         for uri, hold in list(self._subscribed.items()):
             hold.wanted.discard(owner)
             self._forget(uri, hold)
@@ -151,7 +151,7 @@ class ResourceSubscriptions:
         self._subscribed.clear()
 
     async def again(self, connection: ClientConnection) -> set[str]:
-        """Subscribe to everything over a new connection; gives what the server refuses."""
+        """Subscribe to all resources over a new connection; returns what the server refuses."""
         refused: set[str] = set()
         for uri, hold in list(self._subscribed.items()):
             async with hold.lock:
@@ -166,13 +166,13 @@ class ResourceSubscriptions:
                     ).future
                     hold.on = True
                 except (RemoteError, InvalidResponse, CallTimeout) as exc:
-                    logger.warning("the server tells no more when %s changes: %s", uri, exc)
+                    logger.warning("the server no longer reports changes of %s: %s", uri, exc)
                     refused.add(uri)
         return refused
 
     def _check(self, uri: str, hold: _ResourceSubscription) -> None:
         if self._subscribed.get(uri) is not hold:
-            raise ConnectionClosed("the connection is another one now")
+            raise ConnectionClosed("the connection was replaced meanwhile")
 
     def _forget(self, uri: str, hold: _ResourceSubscription) -> None:
         if not hold.wanted and not hold.on and not hold.users and self._subscribed.get(uri) is hold:

@@ -1,8 +1,8 @@
-"""How what a server tells of changes finds who wants it.
+"""Routes the change notifications of a server to the subscriptions that asked for them.
 
-In 2026-07-28 every subscription is a ``subscriptions/listen`` of its own, and what comes carries
-the id of that request (basic/patterns/subscriptions). Before, notifications go to the whole
-connection, and resources are subscribed to one by one (server/resources, "Subscriptions"):
+In 2026-07-28 every subscription is a ``subscriptions/listen`` of its own, and its notifications
+carry the id of that request (basic/patterns/subscriptions). In older revisions notifications go to
+the whole connection, and each resource has its own request (server/resources, "Subscriptions"):
 subscriptions share those requests, and each gets what it asked for.
 """
 
@@ -53,20 +53,20 @@ _TAG = "params._meta." + META_SUBSCRIPTION_ID
 
 
 class NotHonoured(LocalError):
-    """A server does not tell about what was subscribed to."""
+    """A server does not report the changes that were subscribed to."""
 
 
 class Subscriber:
-    """Somebody who is told of changes.
+    """A receiver of changes.
 
     Attributes:
-        wanted: What it asked for.
-        meta: What the requests for it carry besides.
-        honoured: What the server tells of that; None before it said so.
-        route: Its subscriptions/listen, where there is one.
+        wanted: The filter that it asked for.
+        meta: Further members of ``_meta`` of its requests.
+        honoured: The part of the filter that the server reports; None before it acknowledged.
+        route: Its subscriptions/listen, or None.
     """
 
-    lasting = False  # stays when the server ends its subscription, for the next connection
+    lasting = False  # whether it stays when the server ends its subscription
 
     def __init__(self, wanted: SubscriptionFilter, meta: Meta | None = None) -> None:
         self.wanted = wanted
@@ -74,30 +74,30 @@ class Subscriber:
         self.members = None if meta is None else meta_text(meta)
         self.honoured: SubscriptionFilter | None = None
         self.route: _Route | None = None
-        self.waiting: asyncio.Future[None] | None = None  # whoever waits until it is acknowledged
+        self.waiting: asyncio.Future[None] | None = None  # for the acknowledgement
 
     def deliver(self, event: Event) -> None:
         """Something changed."""
         raise NotImplementedError
 
     def concerns(self, event: Event) -> bool:
-        """Whether an event that a legacy server told to everyone is for this one."""
+        """Whether an event of a legacy server, which has no addressee, is for this one."""
         if isinstance(event, ResourceUpdated):
             return bool(self.wanted.covers(event.uri))
         return self.wanted.wants(event)
 
     def resumed(self) -> None:
-        """Acknowledged once more: by another connection, or after the server ended it."""
+        """Acknowledged again: by the next connection, or after the server ended it."""
 
     def ended(self, exc: BaseException | None, acknowledged: bool) -> None:
-        """The server tells nothing more: it ended that in order (None), or why. ``acknowledged``:
-        it might have told something till then."""
+        """The server ended the subscription: in order (None), or with this error. ``acknowledged``:
+        the server had acknowledged it."""
 
     def parted(self, exc: BaseException) -> None:
-        """There is no connection, and there will be none by itself."""
+        """The connection is lost, and is not made again by itself."""
 
     def acknowledge(self, honoured: SubscriptionFilter) -> None:
-        """The server says what it tells."""
+        """The server acknowledged the subscription."""
         again = self.honoured is not None
         self.honoured = honoured
         if self.waiting is not None and not self.waiting.done():
@@ -106,7 +106,7 @@ class Subscriber:
             self.resumed()
 
     def fail(self, exc: BaseException) -> None:
-        """Nobody needs to wait for its acknowledgement any more."""
+        """The acknowledgement will not come."""
         if self.waiting is not None and not self.waiting.done():
             self.waiting.set_exception(exc)
 
@@ -144,13 +144,13 @@ class SubscriptionRouter:
         self.other: Callable[[Message], None] | None = None  # gets what is none of ours (legacy)
 
     def add(self, feed: Subscriber) -> None:
-        """Tell a feed what comes, and ask for it whenever a connection is made."""
+        """Deliver changes to a subscriber, and ask for them over each new connection."""
         self._feeds.append(feed)
 
     # -- opening and closing ---------------------------------------------------------------------
 
     async def open(self, feed: Subscriber, timeout: Timeout) -> None:
-        """Ask for what a feed wants, and wait until the server said what it gets."""
+        """Ask for the changes that a subscriber wants, and wait for the acknowledgement."""
         sender = self._sender
         loop = asyncio.get_running_loop()
         until = loop.time() + sender.seconds(timeout)
@@ -176,12 +176,11 @@ class SubscriptionRouter:
             raise
 
     def seconds(self, timeout: Timeout) -> float:
-        """A limit as its caller gives it."""
+        """A ``timeout`` in seconds."""
         return self._sender.seconds(timeout)
 
     def listen(self, feed: Subscriber) -> None:
-        """Ask once more for what a feed wants whose subscription the server ended. Nothing happens
-        where the next connection will do that."""
+        """Ask again for a subscription that the server ended, unless the next connection will."""
         live = self._sender.life.live
         if self._modern and feed.route is None and live is not None and live.usable:
             try:
@@ -190,7 +189,7 @@ class SubscriptionRouter:
                 self._ended(feed, exc, False)
 
     def close(self, feed: Subscriber) -> None:
-        """Tell the server that a feed wants nothing more. Does not wait for it."""
+        """End a subscription. Does not wait for the server."""
         if feed in self._feeds:
             self._feeds.remove(feed)
         route, feed.route = feed.route, None
@@ -203,7 +202,7 @@ class SubscriptionRouter:
             self._sender.life.spawn(self.legacy.let_go(uri, feed))
 
     def end(self, exc: BaseException) -> None:
-        """There is no connection, and there will be none by itself."""
+        """The connection is lost, and is not made again by itself."""
         self.legacy.lost()
         for feed in list(self._feeds):
             self._drop(feed)
@@ -211,14 +210,14 @@ class SubscriptionRouter:
             feed.parted(exc)
 
     def forget(self) -> None:
-        """The client is closed: another connection has nothing to do with what was before."""
+        """The client is closed: forget all subscriptions."""
         self._feeds.clear()
         self._routes.clear()
         self.legacy.clear()
 
     @property
     def waits(self) -> bool:
-        """Whether somebody waits for changes, and not only as long as there is a connection."""
+        """Whether a subscription is open that outlives the connection."""
         return any(not feed.lasting for feed in self._feeds)
 
     def _drop(self, feed: Subscriber) -> None:
@@ -243,12 +242,12 @@ class SubscriptionRouter:
         waiter.future.add_done_callback(lambda future: self._over(route, future))
 
     def _over(self, route: _Route, future: asyncio.Future[Any]) -> None:
-        """A listen is answered: that is its end."""
+        """The answer to a listen is its end."""
         if future.cancelled():
             return
         exc = future.exception()
         if isinstance(exc, ConnectionClosed | TransportError):
-            return  # what becomes of it now is the lifecycle's to say
+            return  # the lifecycle decides what happens now
         if route.feed.route is route:
             self._routes.pop(route.waiter.id, None)
             self._ended(route.feed, exc, route.acknowledged)
@@ -256,7 +255,7 @@ class SubscriptionRouter:
     # -- before ----------------------------------------------------------------------------------
 
     async def _subscribe(self, feed: Subscriber) -> SubscriptionFilter:
-        """What a legacy server says that it tells; resources/subscribe for each URI."""
+        """The filter that a legacy server honours; sends resources/subscribe for each URI."""
         capabilities = self._sender.agreed.capabilities
         if declares(capabilities, "resources", "subscribe"):
             asked = (self._want(uri, feed) for uri in feed.wanted.uris)
@@ -269,16 +268,16 @@ class SubscriptionRouter:
         try:
             await self.legacy.take(uri, feed, None, feed.meta)
         except RemoteError as exc:
-            logger.warning("the server does not tell when %s changes: %s", uri, exc)
+            logger.warning("the server does not report changes of %s: %s", uri, exc)
 
     async def _again(self, connection: ClientConnection, capabilities: dict[str, Any]) -> None:
-        """Subscribe to everything over a new legacy connection."""
+        """Subscribe to all resources over a new legacy connection."""
         refused: set[str] = set()
         feeds = self._opened()
         if declares(capabilities, "resources", "subscribe"):
             refused = await self.legacy.again(connection)
         elif self.legacy:
-            logger.warning("the server tells no more when resources change")
+            logger.warning("the server no longer reports changes of resources")
             refused.update(*(self.legacy.of(feed) for feed in feeds))
         for feed in feeds:
             if feed in self._feeds:
@@ -286,7 +285,7 @@ class SubscriptionRouter:
                 feed.acknowledge(_legacy_filter(feed.wanted, capabilities, held))
 
     def _opened(self) -> list[Subscriber]:
-        """The feeds that a new legacy connection has to serve as the one before did."""
+        """The subscribers that a new legacy connection takes over from the one before."""
         return [
             feed for feed in self._feeds if feed.honoured is not None or feed.waiting is not None
         ]
@@ -296,8 +295,8 @@ class SubscriptionRouter:
     def started(
         self, connection: ClientConnection, modern: bool, capabilities: dict[str, Any]
     ) -> None:
-        """A connection was made: ask it for all that is wanted (2026-07-28
-        basic/patterns/subscriptions: the server keeps nothing over connections)."""
+        """A connection was made: subscribe again (2026-07-28 basic/patterns/subscriptions: the
+        server keeps nothing from one connection to the next)."""
         self._modern = modern
         self._routes.clear()
         if not modern:
@@ -348,7 +347,7 @@ class SubscriptionRouter:
             self._all(event)
 
     def _route_of(self, message: Message) -> _Route | None:
-        """The listen that a message belongs to: its id, in the type that it was sent in."""
+        """The listen that a message belongs to, by its id in the JSON type that was sent."""
         tag = message.lease(_TAG)
         try:
             id = None if tag is None else msgspec.json.decode(tag)
@@ -392,10 +391,12 @@ class SubscriptionRouter:
             return None
 
     def _not_valid(self, method: str | None, exc: Exception) -> None:
-        self._quiet.log(logging.WARNING, "%.100s of the server is not valid: %s", method, exc)
+        self._quiet.log(
+            logging.WARNING, "notification %.100s of the server is not valid: %s", method, exc
+        )
 
     def _tagged(self, message: Message, event: Event) -> None:
-        """To the one whose listen it belongs to; there is a copy for each."""
+        """Deliver an event to the subscriber of its listen; the server sends one copy to each."""
         route = self._route_of(message)
         if isinstance(event, ResourceUpdated) and self._cache is not None:
             # a part of something that does not show in its URI makes all that was asked for stale
@@ -406,7 +407,7 @@ class SubscriptionRouter:
             route.feed.deliver(event)
 
     def _all(self, event: Event) -> None:
-        """To everyone who asked for it."""
+        """Deliver an event to all subscribers that asked for it."""
         if isinstance(event, ResourceUpdated) and self._cache is not None:
             self._cache.updated((event.uri,))
         concerned = [feed for feed in self._feeds if feed.concerns(event)]
@@ -418,7 +419,7 @@ class SubscriptionRouter:
 
 
 def declares(capabilities: dict[str, Any], feature: str, what: str) -> bool:
-    """Whether a legacy server has a part of a feature."""
+    """Whether a legacy server declared a part of a feature."""
     declared = capabilities.get(feature)
     return isinstance(declared, dict) and declared.get(what) is True
 
@@ -426,7 +427,7 @@ def declares(capabilities: dict[str, Any], feature: str, what: str) -> bool:
 def _legacy_filter(
     wanted: SubscriptionFilter, capabilities: dict[str, Any], held: set[str]
 ) -> SubscriptionFilter:
-    """What of a filter a legacy server declared to tell."""
+    """The part of a filter that a legacy server declared."""
     return SubscriptionFilter(
         tools=wanted.tools and declares(capabilities, "tools", "listChanged"),
         prompts=wanted.prompts and declares(capabilities, "prompts", "listChanged"),

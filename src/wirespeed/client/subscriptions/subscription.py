@@ -1,4 +1,4 @@
-"""Being told of changes: what `Client.subscribe` gives."""
+"""Subscriptions to changes: see `Client.subscribe`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ __all__ = ["Subscription"]
 
 
 class Subscription:
-    """What changed, as an asynchronous iterator of `Event`: see `Client.subscribe`.
+    """Changes, as an asynchronous iterator of `Event`: see `Client.subscribe`.
 
-    It begins with ``async with``, which waits until the server acknowledged it; ``honoured`` then
-    says what of it the server tells. RemoteError there: the server has no subscriptions, or refuses
-    this one. A subscription is used once.
+    It begins with ``async with``, which waits for the server's acknowledgement; ``honoured`` then
+    lists the changes that the server will report. RemoteError there: the server has no
+    subscriptions, or refuses this one. A subscription is used once.
 
     Events wait until they are fetched. One that is equal to one that waits already is not added:
     "the list changed" twice in a row says no more than once. At ``max_events`` they are all
@@ -64,13 +64,13 @@ class Subscription:
 
     @property
     def honoured(self) -> SubscriptionFilter | None:
-        """What of it the server tells; None before it said so."""
+        """The part of it that the server reports; None before the acknowledgement."""
         return self._inlet.honoured
 
     async def __aenter__(self) -> Self:
         inlet = self._inlet
         if inlet.state != "new":
-            raise RuntimeError("a subscription is used once: make another one")
+            raise RuntimeError("a subscription is used once: call subscribe() again")
         inlet.state = "opening"
         try:
             await self._router.open(inlet, self._timeout)
@@ -124,7 +124,7 @@ class Subscription:
 
 
 class _Inlet(Subscriber):
-    """Where the hub puts what one subscription is told."""
+    """The events of one subscription that wait."""
 
     def __init__(self, wanted: SubscriptionFilter, meta: Meta | None, max_events: int) -> None:
         super().__init__(wanted, meta)

@@ -338,7 +338,7 @@ def test_an_acknowledgement_without_tools_is_told(
             await client.ping()
 
     once(main())
-    assert "does not tell when its tools change" in caplog.text
+    assert "does not report changes of its list of tools" in caplog.text
 
 
 def test_a_list_that_cannot_be_fetched_is_logged(

@@ -123,7 +123,7 @@ def test_a_server_that_ends_every_listen_is_left_alone_at_last(
                 server.url, on_tools_changed=names(lists_told), on_resource_updated=told.append
             ) as client,
         ):
-            await until(lambda: "not tell what changes any more" in caplog.text)
+            await until(lambda: "no longer reports changes" in caplog.text)
             await client.ping()
             assert len(listens(server)) == 1 + news._LISTENS
             await client._consumers.watches["tools"]._fetching  # type: ignore[misc]
@@ -164,7 +164,7 @@ def test_a_refused_listen_is_not_asked_for_again(
 
     async def main() -> None:
         async with server, Client(server.url, on_tools_changed=lambda _: None) as client:
-            await until(lambda: "does not tell what changes" in caplog.text)
+            await until(lambda: "does not report changes: " in caplog.text)
             await asyncio.sleep(0.01)  # longer than the pauses
             await client.ping()
             assert len(listens(server)) == 1
@@ -233,7 +233,7 @@ def test_what_was_not_asked_for_is_not_asked_for_later(once: Run, tmp_path: Path
     once(main())
 
 
-# -- a list that cannot be got ---------------------------------------------------------------------
+# -- a list that cannot be fetched ------------------------------------------------------------------
 
 
 def test_a_change_during_a_fetch_that_fails_is_not_lost(
@@ -262,7 +262,7 @@ def test_a_change_during_a_fetch_that_fails_is_not_lost(
             assert len(asked) == 2
 
     run(main())
-    assert caplog.text.count("the list of tools changed, and cannot be got: busy") == 1
+    assert caplog.text.count("the list of tools changed, but cannot be fetched: busy") == 1
 
 
 def test_a_list_that_cannot_be_got_is_given_up_until_it_changes(
@@ -283,7 +283,7 @@ def test_a_list_that_cannot_be_got_is_given_up_until_it_changes(
             await until(lambda: told == [["t"]])
 
     once(main())
-    assert caplog.text.count("cannot be got: broken") == news._FETCHES
+    assert caplog.text.count("cannot be fetched: broken") == news._FETCHES
 
 
 # -- another era -----------------------------------------------------------------------------------
@@ -366,7 +366,7 @@ def test_a_legacy_server_without_subscriptions_takes_its_place(
             assert not server.sent("resources/subscribe")
 
     once(main())
-    assert caplog.text.count("tells no more when resources change") == 1
+    assert caplog.text.count("no longer reports changes of resources") == 1
 
 
 # -- closing ---------------------------------------------------------------------------------------
@@ -662,8 +662,8 @@ def test_a_new_connection_that_tells_less(
             server.rules[LISTEN] = Listener({"resourceSubscriptions": ["x://b"]}).listen
             server.talks[0].vanish()
             await until(lambda: "x://a" in caplog.text)
-            assert caplog.text.count("the server does not tell when its tools change") == 1
-            assert caplog.text.count("the server tells no more when x://a changes") == 1
+            assert caplog.text.count("the server does not report changes of its list of tools") == 1
+            assert caplog.text.count("the server no longer reports changes of x://a") == 1
             server.rules[LISTEN] = Listener().listen
             n = len(listens(server))
             await client.subscribe_resource("x://b")
