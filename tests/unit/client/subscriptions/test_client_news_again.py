@@ -139,7 +139,7 @@ def test_a_server_that_ends_every_listen_is_left_alone_at_last(
             await until(lambda: lists_told == [["t"]])  # nobody told for a while
 
     once(main())
-    assert caplog.text.count("any more") == 1
+    assert caplog.text.count("no longer reports") == 1
 
 
 def test_a_listen_that_lasted_is_asked_for_anew(
@@ -233,7 +233,7 @@ def test_what_was_not_asked_for_is_not_asked_for_later(once: Run, tmp_path: Path
     once(main())
 
 
-# -- a list that cannot be fetched ------------------------------------------------------------------
+# -- a list that cannot be fetched -----------------------------------------------------------------
 
 
 def test_a_change_during_a_fetch_that_fails_is_not_lost(
