@@ -169,21 +169,24 @@ cdef class TaskPool:
             return None
         if current_task(self.loop) is not None:
             return self.defer_c(coro, hook, running, context)
+        if running is None:
+            running = Running.__new__(Running)
+        running.hook = hook
+        self.requests.add(running)     # without a task: in its first step
         try:
             # Not loop.create_task(): a task factory would wrap the coroutine.
             task = self.task_type(
                 coro, loop=self.loop, name=self.name_c(), context=context, **EAGER)
-        except (KeyboardInterrupt, SystemExit) as error:
-            self.deliver_c(hook, None, error)
+        except BaseException as error:
+            self.requests.discard(running)
+            running.hook = None
+            if leaves_loop_c(error):
+                self.deliver_c(hook, None, error)
             raise
-        if running is None:
-            running = Running.__new__(Running)
-        running.hook = hook
         if task.done():
             self._ended(running, task)
             return None
         running.task = task
-        self.requests.add(running)
         task.add_done_callback(partial(self._ended, running), context=self.callback_context)
         return running
 
@@ -245,7 +248,7 @@ cdef class TaskPool:
 
     cdef list live_c(self):
         """The tasks of this pool that are not done."""
-        return [(<Running>item).task for item in self.requests]
+        return [running.task for running in self.requests if running.task is not None]
 
     cdef int cancel_all_c(self) except -1:
         for task in self.live_c():
@@ -270,7 +273,10 @@ cdef class TaskPool:
         cdef Running running
         if _get_running_loop() is not self.loop:
             raise RuntimeError("the pool belongs to another event loop")
-        if current_task(self.loop) in self.live_c():
+        cdef bint inside = current_task(self.loop) in self.live_c()
+        for running in self.requests:
+            inside = inside or running.task is None
+        if inside:
             raise RuntimeError("a handler cannot close the pool that runs it")
         if not self.closed:
             self.closed = True
