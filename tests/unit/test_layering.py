@@ -1,84 +1,305 @@
-"""The core does no I/O and knows no clock, and its modules build on one another one way only."""
+"""The order of the rooms, as data, and the check of every source by it.
+
+A room is a folder or a module. It imports, and cimports, itself and rooms before it, nothing else.
+Imports inside functions count; imports under ``if TYPE_CHECKING:`` do not. No imports form a cycle.
+"""
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import wirespeed
 
-pytestmark = pytest.mark.smoke
+ROOT = Path(wirespeed.__file__).parent
+CORE = ROOT / "_core"
 
-CORE = Path(wirespeed.__file__).parent / "_core"
-# Each may cimport and import those before it.
-ORDER = (
-    "_simd", "span", "spares", "slab", "outbox", "framing.inlet", "framing.writer",
-    "framing.base", "framing.line", "framing.blankline", "framing.rfc6455",
-    "framing.websocket_writer", "framing.websocket", "wire", "frames", "envelope", "batch",
-    "pending", "inflight", "reader", "responder", "session",
-)  # fmt: skip
+# Names below `wirespeed`, in order. Rooms on one line do not import each other.
+ROOMS = """
+errors limits
+protocol
+_core
+core
+schema
+transport
+tasks
+server client
+config
+litemcp
+ext
+cli demo
+__main__
+"""
+
+# The order inside a room, where it has an order of its own.
+INSIDE = {
+    "_core": """
+        _simd span
+        slab
+        outbox
+        framing.rfc6455
+        framing.writer
+        framing.websocket_writer
+        framing.inlet
+        framing.base
+        framing.line framing.blankline
+        framing.websocket
+        wire
+        frames
+        envelope
+        batch
+        pending inflight
+        reader
+        session
+    """,
+    "transport": """
+        quiet signals workers link address options _task_api
+        loop fd files memory service pooled_tasks
+        taskpool
+        eager_tasks taskpool_choice
+        websocket
+        net
+        child
+        stdio
+    """,
+    "server": """
+        requests
+        pagination
+        catalog
+        discovery
+        lifespan
+        asking
+        context
+        extensions
+        tasks
+        tools
+        dependencies
+        completion
+        prompts
+        resources
+        subscriptions
+        method_table
+        connection
+        mounting
+        middleware
+        service
+        server
+    """,
+    "client": """
+        timeouts callback_queue validation blocking
+        targets results
+        answering
+        connection
+        requests
+        cache pagination
+        subscriptions
+        methods
+        tasks
+        handlers
+        client
+        sync
+    """,
+}
+
+# The rooms that must work without an event loop.
+WITHOUT_A_LOOP = {"errors", "limits", "protocol", "_core", "core"}
+# What `_core` and `protocol` may not touch: input, output, clocks, threads, loops.
 FORBIDDEN = {
     "asyncio", "socket", "threading", "_thread", "time", "select", "selectors", "subprocess",
     "signal", "ssl", "uvloop", "multiprocessing", "concurrent", "datetime", "logging", "io",
 }  # fmt: skip
-# What the core may use besides itself.
+# What `_core` may use besides itself.
 OUTSIDE = {"cython", "cpython", "libc", "collections", "json", "msgspec", "os", "typing"}
-IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+c?import\b|c?import\s+([\w.]+))", re.MULTILINE)
+
+IMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+c?import[ \t]+(\([^)]*\)|[^\n#]+)|c?import[ \t]+([\w.]+))",
+    re.MULTILINE,
+)
+SUFFIXES = {".py", ".pyx", ".pxd"}
+MAX_PYX_LINES = 600
+MAX_SOURCES = 30  # of one folder; the parts of one compiled module count as one
+
+
+def module_name(path: Path) -> str:
+    """The dotted name below `wirespeed`; that of the package for an ``__init__``."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def sources() -> dict[str, list[Path]]:
-    """The sources of each module of the core."""
+    """The sources of each module, by its name below `wirespeed`."""
     found: dict[str, list[Path]] = {}
-    for path in sorted(CORE.rglob("*.p*")):
-        if path.suffix in (".pyx", ".pxd", ".py") and path.stem != "__init__":
-            name = ".".join(path.relative_to(CORE).with_suffix("").parts)
-            found.setdefault(name, []).append(path)
+    for path in sorted(ROOT.rglob("*.p*")):
+        if path.suffix in SUFFIXES:
+            found.setdefault(module_name(path), []).append(path)
     return found
 
 
-def imports(path: Path) -> set[str]:
-    return {one or other for one, other in IMPORT.findall(path.read_text())}
+SOURCES = sources()
+
+
+def statements(tree: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
+    """The import statements of a tree, without those under ``if TYPE_CHECKING:``."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            for child in node.orelse:
+                yield from statements(ast.Module([child], []))
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        else:
+            yield from statements(node)
+
+
+def imports(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """Each import of a source: the module, and the names taken from it."""
+    text = path.read_text()
+    if path.suffix == ".py":
+        for node in statements(ast.parse(text)):
+            if isinstance(node, ast.Import):
+                yield from ((alias.name, []) for alias in node.names)
+            else:
+                assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
+                yield node.module or "", [alias.name for alias in node.names]
+    else:
+        for module, names, whole in IMPORT.findall(text):
+            split = re.split(r"[\s,]+", names.strip("() \n"))
+            yield (whole, []) if whole else (module, split)
+
+
+def used_by(module: str) -> set[str]:
+    """The modules of `wirespeed`, by their names below it, that a module imports."""
+    used = set()
+    for path in SOURCES[module]:
+        for name, taken in imports(path):
+            if name != "wirespeed" and not name.startswith("wirespeed."):
+                continue
+            below = name.removeprefix("wirespeed").removeprefix(".")
+            for one in taken or [""]:
+                full = f"{below}.{one}".strip(".")
+                used.add(full if full in SOURCES else below)
+    # The package itself loads nothing: its version may be read from everywhere.
+    return used - {module, ""}
+
+
+def place_of(module: str, order: str) -> tuple[int, str] | None:
+    """The line of an order on which a module stands, and the room that it belongs to."""
+    for number, line in enumerate(order.split("\n")):
+        for room in line.split():
+            if module == room or module.startswith(room + "."):
+                return number, room
+    return None
+
+
+def check(module: str, used: str, order: str, inside: str = "") -> None:
+    """A module imports its own room and rooms on earlier lines of an order."""
+    below = f"{inside}." if inside else ""
+    one = place_of(module.removeprefix(below), order)
+    other = place_of(used.removeprefix(below), order)
+    assert one is not None, f"{module} has no place in the order"
+    assert other is not None, f"{used} has no place in the order"
+    assert other[1] == one[1] or other[0] < one[0], f"{module} imports {used}"
+
+
+@pytest.mark.parametrize("module", sorted(SOURCES))
+def test_imports_point_one_way(module: str) -> None:
+    if module == "":
+        assert not used_by(module)
+        return
+    for used in sorted(used_by(module)):
+        check(module, used, ROOMS)
+        for room, order in INSIDE.items():
+            if all(name.startswith(room + ".") for name in (module, used)):
+                check(module, used, order, room)
 
 
 def test_every_module_has_its_place() -> None:
-    assert set(sources()) == set(ORDER)
+    for module in SOURCES:
+        if module:
+            assert place_of(module, ROOMS) is not None, module
+        for room, order in INSIDE.items():
+            if module.startswith(room + "."):
+                below = module.removeprefix(room + ".")
+                package = any(name.startswith(module + ".") for name in SOURCES)
+                assert package or place_of(below, order) is not None, module
 
 
-@pytest.mark.parametrize("name", ORDER)
-def test_imports_point_one_way(name: str) -> None:
-    above = {f"wirespeed._core.{other}" for other in ORDER[: ORDER.index(name)]}
-    above |= {f"wirespeed._core.{name}", "wirespeed.limits"}
-    for path in sources()[name]:
-        for module in imports(path):
-            if module.startswith("wirespeed"):
-                assert module in above, f"{path.name} imports {module}"
-            else:
-                assert module.partition(".")[0] in OUTSIDE, f"{path.name} imports {module}"
+def test_no_imports_form_a_cycle() -> None:
+    graph = {module: used_by(module) for module in SOURCES}
+    done: set[str] = set()
+
+    def visit(module: str, path: tuple[str, ...]) -> None:
+        assert module not in path, " -> ".join([*path[path.index(module) :], module])
+        if module not in done:
+            for used in sorted(graph[module]):
+                visit(used, (*path, module))
+            done.add(module)
+
+    for module in graph:
+        visit(module, ())
 
 
-@pytest.mark.parametrize("name", ORDER)
-def test_no_input_output_no_clock(name: str) -> None:
-    for path in sources()[name]:
-        found = {module.partition(".")[0] for module in imports(path)}
-        assert not found & FORBIDDEN
-        # nor through libc: descriptors, sockets, clocks and threads
-        found_c = {module for module in imports(path) if module.startswith(("libc", "posix"))}
-        assert found_c <= {"libc.stdint", "libc.string", "libc.math", "libc.stdlib"}
-        # struct iovec is in sys/uio.h; bigmem.h is our own
-        headers = set(re.findall(r'extern from "<?([^">]+)', path.read_text()))
-        assert headers <= {"scan.h", "bigmem.h", "sys/uio.h"}
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*/__init__.py")), ids=module_name)
+def test_folders_import_nothing(path: Path) -> None:
+    assert not list(statements(ast.Module(ast.parse(path.read_text()).body, [])))
+
+
+def test_sizes_of_files_and_folders() -> None:
+    long = {
+        str(path.relative_to(ROOT)): lines
+        for path in ROOT.rglob("*.pyx")
+        if (lines := len(path.read_text().splitlines())) > MAX_PYX_LINES
+    }
+    assert not long
+    folders: dict[str, set[str]] = {}
+    for module, paths in SOURCES.items():
+        folders.setdefault(str(paths[0].parent.relative_to(ROOT)), set()).add(module)
+    assert not {name: len(found) for name, found in folders.items() if len(found) > MAX_SOURCES}
+
+
+def test_no_two_modules_differ_by_an_s() -> None:
+    """Of one folder: nobody guesses which of the two holds what."""
+    for module in SOURCES:
+        assert f"{module}s" not in SOURCES, f"{module} and {module}s"
+
+
+def test_compiled_folders_can_be_cimported() -> None:
+    for path in ROOT.rglob("*.pxd"):
+        folder = path.parent
+        while folder != ROOT.parent:
+            assert (folder / "__init__.pxd").exists(), folder
+            folder = folder.parent
+
+
+@pytest.mark.parametrize("module", sorted(SOURCES))
+def test_no_input_output_no_clock(module: str) -> None:
+    room = module.partition(".")[0]
+    if room not in WITHOUT_A_LOOP:
+        return
+    for path in SOURCES[module]:
+        found = {name.partition(".")[0] for name, _ in imports(path)} - {"wirespeed"}
+        assert not found & (FORBIDDEN if room in ("_core", "core") else {"asyncio", "uvloop"})
+        if room == "_core":
+            assert found <= OUTSIDE
+            # nor through libc: descriptors, sockets, clocks and threads
+            libc = {name for name, _ in imports(path) if name.startswith(("libc", "posix"))}
+            assert libc <= {"libc.stdint", "libc.string", "libc.math", "libc.stdlib"}
+            # struct iovec is in sys/uio.h; bigmem.h is our own
+            headers = set(re.findall(r'extern from "<?([^">]+)', path.read_text()))
+            assert headers <= {"scan.h", "bigmem.h", "sys/uio.h"}
 
 
 def loaded_by(statement: str) -> set[str]:
     code = f"import sys; {statement}; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": str(CORE.parent.parent)},
+        env={**os.environ, "PYTHONPATH": str(ROOT.parent)},
         capture_output=True,
         text=True,
         check=True,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.cli.failures import cannot_start, complain, usage
-from wirespeed.cli.serve import title
+from wirespeed.cli.modules import title
 from wirespeed.cli.session import show_warnings
 from wirespeed.cli.targets import check_file
 from wirespeed.transport.address import is_loopback, parse

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import wirespeed
 from wirespeed.cli.failures import cannot_start
+from wirespeed.cli.show import plural
 
 if TYPE_CHECKING:
     from wirespeed.litemcp import LiteServer
@@ -161,3 +162,12 @@ def _kinds(lite: bool) -> tuple[type, ...]:
     from wirespeed.server import Server
 
     return (Server, *kinds)
+
+
+def title(service: Service) -> str:
+    """A server in words: ``calculator (9 tools)``, ``add (LiteMCP)``."""
+    from wirespeed.server import Server
+
+    if isinstance(service, Server):
+        return f"{service.name} ({plural(len(service.tools), 'tool')})"
+    return f"{service.name} (LiteMCP)"

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from wirespeed.cli import credentials, modules
 from wirespeed.cli.failures import cannot_start, usage
-from wirespeed.cli.show import plural
 from wirespeed.cli.targets import check_file, python_file
 
 if TYPE_CHECKING:
@@ -95,12 +94,3 @@ def check(service: Service, path: str) -> None:
             _ = service.info
         except ValueError:
             raise cannot_start(f"{path}: the LiteServer {service.name} has no tool") from None
-
-
-def title(service: Service) -> str:
-    """A server in words: ``calculator (9 tools)``, ``add (LiteMCP)``."""
-    from wirespeed.server import Server
-
-    if isinstance(service, Server):
-        return f"{service.name} ({plural(len(service.tools), 'tool')})"
-    return f"{service.name} (LiteMCP)"

@@ -67,7 +67,7 @@ if TYPE_CHECKING:  # isort: off
         BlockingSubscription as BlockingSubscription,
         SyncClient as SyncClient,
     )
-    from wirespeed.client.sync_tasks import (
+    from wirespeed.client.tasks.blocking import (
         BlockingTask as BlockingTask,
     )
     from wirespeed.transport.child.command import (
@@ -137,7 +137,7 @@ __all__, __getattr__ = _exports(
         "wirespeed.client.results.tools": "ListToolsResult LogMessage ToolInfo",
         "wirespeed.client.subscriptions.subscription": "Subscription",
         "wirespeed.client.sync": "BlockingSubscription SyncClient",
-        "wirespeed.client.sync_tasks": "BlockingTask",
+        "wirespeed.client.tasks.blocking": "BlockingTask",
         "wirespeed.transport.child.command": "Stdio",
         "wirespeed.client.tasks.calls": "TASKS",
         "wirespeed.client.tasks.messages": "TaskState",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from wirespeed.client.sync import Blocking
+from wirespeed.client.blocking import Blocking
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
 from wirespeed.litemcp.client import LiteClient
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["META_PREFIX", "check_json", "check_meta", "is_reserved", "passed_on"]
+__all__ = ["META_PREFIX", "TASKS_EXTENSION", "check_json", "check_meta", "is_reserved", "passed_on"]
 
 META_PREFIX = "io.modelcontextprotocol/"
+TASKS_EXTENSION = META_PREFIX + "tasks"  # the extension for tasks of 2026-07-28
 
 # The answering server, the subscription, the task: true of one connection alone.
 _OF_ONE_HOP = frozenset(

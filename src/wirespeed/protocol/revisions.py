@@ -160,6 +160,9 @@ MODERN_VERSIONS: tuple[str, ...] = tuple(v for v, r in REVISIONS.items() if r.mo
 LATEST_LEGACY = LEGACY_VERSIONS[-1]
 LATEST_MODERN = MODERN_VERSIONS[-1]
 
+# What clients may call on servers, in any revision.
+REQUEST_METHODS: frozenset[str] = frozenset().union(*(r.requests for r in REVISIONS.values()))
+
 # basic/utilities/logging of every revision: severities of RFC 5424, the least severe first.
 LOG_LEVELS: tuple[str, ...] = (
     "debug",

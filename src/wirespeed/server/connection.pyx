@@ -45,6 +45,7 @@ from wirespeed.transport.taskpool cimport TaskPool
 from wirespeed.errors import ProtocolError, shortened
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LOG_LEVELS
+from wirespeed.server.method_table import check_offered, handler_of
 from wirespeed.server.requests import methods
 from wirespeed.server.requests.call import SHUTTING_DOWN
 from wirespeed.server.context import Context
@@ -225,11 +226,11 @@ cdef class ServerConnection(Serving):
             return self.call_tool_c(m, self.revision_for_c(m))
         handler = self.service.extensions.handlers.get(method)      # of an extension
         if handler is None or not is_modern(m):
-            handler = methods.handler_of(method)
+            handler = handler_of(method)
         revision = None
         if method != "initialize" or is_modern(m):
             revision = self.revision_for_c(m)
-        methods.check_offered(self.service.discovery, method)
+        check_offered(self.service.discovery, method)
         body = handler(self, m, revision)
         if revision is not None and revision.modern and method != "server/discover":
             self.pin_modern_c()

@@ -15,6 +15,7 @@ from wirespeed.protocol.revisions import (
     META_CLIENT_CAPABILITIES,
     META_CLIENT_INFO,
 )
+from wirespeed.server.requests.call import use_contexts
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -483,3 +484,6 @@ class Context:
 
 def _is_integer(number: bytes) -> bool:
     return number.removeprefix(b"-").isdigit()
+
+
+use_contexts(Context)

@@ -19,7 +19,7 @@ from feature_lab import changed, paged, peer, running, updated
 
 from wirespeed import Client, Server, SyncClient
 from wirespeed.client import TASKS, PromptRef, ResourceUpdated, ToolsChanged, VersionMismatch
-from wirespeed.client.sync import walk
+from wirespeed.client.blocking import walk
 from wirespeed.errors import CallTimeout, ConnectionClosed, RemoteError
 
 Make = Callable[..., Fake]

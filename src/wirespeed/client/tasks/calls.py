@@ -43,6 +43,7 @@ from wirespeed.errors import (
 )
 from wirespeed.protocol import codes
 from wirespeed.protocol.asking import TASK_REQUESTS
+from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.protocol.results import CallToolResult
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TASKS", "TaskCalls", "declared_tasks"]
 
-TASKS = "io.modelcontextprotocol/tasks"
+TASKS = TASKS_EXTENSION
 """The extension for tasks of 2026-07-28."""
 
 _tokens = itertools.count(1)

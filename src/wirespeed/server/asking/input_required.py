@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.schema.json_schema import SignatureError
-from wirespeed.server.context import Context
 from wirespeed.server.requests.launchers import launcher_of
 
 if TYPE_CHECKING:
     from wirespeed.server.asking.input_request import InputRequest
+    from wirespeed.server.context import Context
     from wirespeed.server.tools.signature import ToolSpec
 
 __all__ = ["InputRequired", "explicit", "split_annotation"]
@@ -79,11 +79,11 @@ def explicit(spec: ToolSpec, where: str) -> None:
         raise SignatureError(
             f"{where}: a function that returns InputRequired must take a Context for the answers"
         )
-    function, names = spec.function, spec.kwnames
+    function, names, index = spec.function, spec.kwnames, spec.context_index
     start = None if spec.is_async else launcher_of(spec)
 
     async def rounds(*args: Any, **kwargs: Any) -> Any:
-        context = next(v for v in (*args, *kwargs.values()) if isinstance(v, Context))
+        context: Context = (*args, *kwargs.values())[index]
         while True:
             if start is None:
                 value = await function(*args, **kwargs)

@@ -44,6 +44,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from wirespeed.errors import ConnectionClosed
+from wirespeed.server.context import Context
 from wirespeed.server.dependencies.provider import (
     DependencyError,
     Depends,
@@ -59,7 +60,6 @@ from wirespeed.server.tools.signature import SignatureError
 
 if TYPE_CHECKING:
     from wirespeed.server.connection import ServerConnection
-    from wirespeed.server.context import Context
     from wirespeed.server.service import McpService
     from wirespeed.server.tools.signature import ToolSpec
 
@@ -82,12 +82,8 @@ class Dependencies:
     """What one server provides to its own functions."""
 
     def __init__(self, service: McpService) -> None:
-        from wirespeed.server.context import Context
-        from wirespeed.server.server import Server
-
         self.service = service
-        self._context_class = Context
-        self._server_class = Server
+        self._server_classes = type(service.server).__mro__[:-1]  # without `object`
         self._by_type: dict[Any, Provider] = {}
         self._by_function: dict[tuple[Any, Scope | None], Provider] = {}
         self.state: Provider | None = None  # what the lifespan yields
@@ -109,7 +105,7 @@ class Dependencies:
 
         ``taken``: The arguments of functions that were registered before: (name, type).
         """
-        provider = Provider(function, scope_of(scope), inline, self._context_class)
+        provider = Provider(function, scope_of(scope), inline, Context)
         tp = _bare(provider.provided_type() if provides is None else provides)
         self._check_type(tp, provider)
         if (other := self._by_type.get(tp)) is not None:
@@ -129,7 +125,7 @@ class Dependencies:
         """Let the state of the lifespan be taken by its type, if the function names a type of its
         own that it yields."""
         try:
-            provider = Provider(lifespan, Scope.SERVER, True, self._context_class)
+            provider = Provider(lifespan, Scope.SERVER, True, Context)
             tp = _bare(provider.provided_type())
             self._check_type(tp, provider)
         except SignatureError:  # without a readable annotation only `lifespan_state` has it
@@ -139,7 +135,7 @@ class Dependencies:
 
     def _check_type(self, tp: Any, provider: Provider) -> None:
         why = None
-        if isinstance(tp, type) and issubclass(tp, (self._context_class, self._server_class)):
+        if tp in self._server_classes or (isinstance(tp, type) and issubclass(tp, Context)):
             why = "every function can take that anyway"
         elif tp in _PLAIN_TYPES or typing.get_origin(tp) in _PLAIN:
             why = "that is an argument's type: give it a type of its own, or take it by Depends"
@@ -196,7 +192,7 @@ class Dependencies:
             if provider is not None and mark.scope in (None, provider.scope):
                 return provider
         scope = Scope.REQUEST if mark.scope is None else mark.scope
-        provider = Provider(mark.function, scope, mark.inline, self._context_class)
+        provider = Provider(mark.function, scope, mark.inline, Context)
         self._by_function[mark.function, mark.scope] = provider
         return provider
 
@@ -209,7 +205,7 @@ class Dependencies:
         if provider.needs is None:
 
             def find(tp: Any, parameter: inspect.Parameter, where: str) -> Source | None:
-                if isinstance(tp, type) and issubclass(tp, self._server_class):
+                if tp in self._server_classes:
                     return Given.SERVER
                 found = self._found(tp, parameter, where)
                 if found is not None:

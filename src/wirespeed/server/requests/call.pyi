@@ -19,6 +19,8 @@ from wirespeed.transport.taskpool import Completion, TaskPool
 
 SHUTTING_DOWN: str
 
+def use_contexts(cls: type[Context]) -> None: ...
+
 __pyx_capi__: dict[str, object]  # what other compiled modules cimport
 
 @disjoint_base

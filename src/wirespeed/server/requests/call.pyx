@@ -30,10 +30,9 @@ from wirespeed.errors import (
     ResourceNotFound,
 )
 from wirespeed.protocol import codes
+from wirespeed.protocol.revisions import REQUEST_METHODS
 from wirespeed.protocol.messages import ErrorObject
 from wirespeed.server.requests import launchers
-from wirespeed.server.context import Context
-from wirespeed.server.requests.methods import HANDLERS
 from wirespeed.server.requests.params import input_of
 from wirespeed.server.requests.reply import finished
 from wirespeed.transport.workers import is_coroutine_function
@@ -46,6 +45,15 @@ cdef object CancelledError = asyncio.CancelledError
 cdef object current_task = asyncio.current_task
 cdef object next_serial = itertools.count(1).__next__
 cdef str UNKNOWN = "unknown"
+# What a handler takes that wants one: `wirespeed.server.context` registers it when it is loaded.
+cdef object context_class = None
+
+
+def use_contexts(cls):
+    """Make contexts of this class for the handlers that take one: called with (call, message)."""
+    global context_class
+    context_class = cls
+
 cdef dict METHODS = {
     "prompt": "prompts/get", "resource": "resources/read", "completion": "completion/complete",
 }
@@ -303,9 +311,9 @@ cdef class Serving(Endpoint):
         if call.modern and message.scan.poi[WS_PARAMS].len:
             call.input = input_of(message, revision)
         if operation.wants_context:
-            call.context = Context(call, message)
+            call.context = context_class(call, message)
         elif call.input is not None and call.input.requestState is not None:
-            Context(call, message)     # checks the state, which this function does not look at
+            context_class(call, message)   # checks the state, which this function does not look at
         return call
 
     def start(self, Call call not None, work):
@@ -485,7 +493,7 @@ cdef Series series_of(Observer observer, object service, Message m):
     if method == "tools/call":
         name = m.text_c(WS_NAME)
         return observer.of_tool_c(name if name in service.tools.items else UNKNOWN)
-    if method not in HANDLERS and method not in service.extensions.handlers:
+    if method not in REQUEST_METHODS and method not in service.extensions.handlers:
         method = UNKNOWN
     return observer.of_method_c(method)
 

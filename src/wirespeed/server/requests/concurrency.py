@@ -16,15 +16,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.server.requests import launchers
-from wirespeed.transport.workers import is_coroutine_function
-
-if TYPE_CHECKING:
-    from wirespeed.server.tools.signature import ToolSpec
 
 T = TypeVar("T")
 Launch: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
@@ -166,7 +162,9 @@ def _wake(future: asyncio.Future[None]) -> None:
 
 def limited(limiter: Limiter, inner: Launch) -> Launch:
     """A launcher (see `wirespeed.server.requests.launchers`) that waits for a place first.
-    ProtocolError -31000: the line is full."""
+
+    ProtocolError -31000: the line is full.
+    """
 
     async def launcher(
         function: Callable[..., Any], values: list[Any], names: launchers.Names
@@ -176,49 +174,3 @@ def limited(limiter: Limiter, inner: Launch) -> Launch:
         return await limiter.run(inner(function, values, names))
 
     return launcher
-
-
-def limit_tool(
-    spec: ToolSpec, max_concurrency: int | None, queue: int | None, *, inline: bool
-) -> None:
-    """Make a tool's function one that waits for a place first. ValueError: see `Limiter`."""
-    limiter = Limiter(f"tool {spec.name}", max_concurrency, queue)
-    function, names = spec.function, spec.kwnames
-    inner = launchers.at_once if inline else launchers.launcher_of(spec)
-
-    async def call(*values: Any, **named: Any) -> Any:
-        if not await limiter.enter():
-            return busy(limiter)
-        return await limiter.run(inner(function, [*values, *named.values()], names))
-
-    spec.replace_function(call)
-
-
-def limit_raw(
-    name: str,
-    handler: Callable[..., Any],
-    max_concurrency: int | None,
-    queue: int | None,
-    *,
-    inline: bool,
-) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """The same for the handler of a raw tool."""
-    limiter = Limiter(f"tool {name}", max_concurrency, queue)
-    inner: Launch = launchers.at_once if inline else launchers.in_thread
-    if is_coroutine_function(handler):
-        inner = launchers.coroutine
-
-    async def call(*values: Any) -> Any:
-        if not await limiter.enter():
-            return busy(limiter)
-        return await limiter.run(inner(handler, list(values), None))
-
-    return call
-
-
-def busy(limiter: Limiter) -> Any:
-    """The result of a tool's call that is refused."""
-    from wirespeed.protocol.blocks import Text
-    from wirespeed.server.tools.results import ToolResult
-
-    return ToolResult(content=[Text(text=limiter.refusal)], is_error=True)

@@ -1,4 +1,4 @@
-"""What a server does for each method but ``tools/call``: a table, and the plainest of its handlers.
+"""The handlers of the methods that every server has, and what handlers share.
 
 A handler gets the connection, the message and the revision it is served by (None for
 ``initialize``). It returns the result (see `wirespeed.server.requests.reply`), or a coroutine that
@@ -8,9 +8,8 @@ gives it, or None when it has started a call that answers later, or raises `Prot
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable, Collection, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -28,6 +27,7 @@ from wirespeed.protocol.revisions import (
     REVISIONS,
     Revision,
 )
+from wirespeed.server.requests.call import Feature
 from wirespeed.server.requests.reply import Body
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from wirespeed.server.asking.progress import OnProgress
     from wirespeed.server.connection import ServerConnection
     from wirespeed.server.discovery import Discovery
-    from wirespeed.server.requests.call import Feature
+
+Handler: TypeAlias = Callable[[Any, Any, Any], Body | Coroutine[Any, Any, Body] | None]
 
 # Names that an unknown one is compared with: each costs some 10 µs.
 MAX_COMPARED = 100
@@ -196,72 +197,9 @@ def set_level(connection: ServerConnection, message: Message, revision: Revision
     return b"{}"
 
 
-# -- the table ------------------------------------------------------------------------------------
-
-Handler = Callable[[Any, Any, Any], Body | Coroutine[Any, Any, Body] | None]
-
-# Where each method's handler is: loaded when it is first asked for.
-HANDLERS: dict[str, str] = {
-    "initialize": "wirespeed.server.requests.methods:initialize",
-    "server/discover": "wirespeed.server.requests.methods:discover",
-    "ping": "wirespeed.server.requests.methods:ping",
-    "tools/list": "wirespeed.server.requests.methods:tools_list",
-    "prompts/list": "wirespeed.server.prompts.prompt:list_prompts",
-    "prompts/get": "wirespeed.server.prompts.prompt:get",
-    "resources/list": "wirespeed.server.resources.resource:list_resources",
-    "resources/templates/list": "wirespeed.server.resources.resource:list_templates",
-    "resources/read": "wirespeed.server.resources.resource:read",
-    "completion/complete": "wirespeed.server.completion.completer:complete",
-    "logging/setLevel": "wirespeed.server.requests.methods:set_level",
-    "subscriptions/listen": "wirespeed.server.subscriptions.subscription:listen",
-    "resources/subscribe": "wirespeed.server.subscriptions.subscription:subscribe",
-    "resources/unsubscribe": "wirespeed.server.subscriptions.subscription:unsubscribe",
-    "tasks/get": "wirespeed.server.tasks.legacy:get",
-    "tasks/result": "wirespeed.server.tasks.legacy:result",
-    "tasks/list": "wirespeed.server.tasks.legacy:list_page",
-    "tasks/cancel": "wirespeed.server.tasks.legacy:cancel",
-}
-
-# What a server must offer, so that it has a method: others are not found (JSON-RPC 2.0 section 5.1,
-# and the note at MethodNotFoundError in the schema of 2026-07-28).
-NEEDS: dict[str, str] = {
-    "prompts/list": "prompts",
-    "prompts/get": "prompts",
-    "resources/list": "resources",
-    "resources/templates/list": "resources",
-    "resources/read": "resources",
-    "resources/subscribe": "resources",
-    "resources/unsubscribe": "resources",
-    "completion/complete": "completions",
-    "tasks/get": "tasks",
-    "tasks/result": "tasks",
-    "tasks/list": "tasks",
-    "tasks/cancel": "tasks",
-}
-
-
-@functools.cache
-def handler_of(method: str) -> Handler:
-    """The handler of a method. ProtocolError -32601: there is none."""
-    place = HANDLERS.get(method)
-    if place is None:
-        raise ProtocolError(codes.METHOD_NOT_FOUND, f"Method not found: {shortened(method)}")
-    module, _, name = place.partition(":")
-    handler: Handler = getattr(importlib.import_module(module), name)
-    return handler
-
-
-def check_offered(discovery: Discovery, method: str) -> None:
-    """ProtocolError -32601 for a method of a feature that the server does not have."""
-    need = NEEDS.get(method)
-    if need is not None and not discovery.offered(need):
-        raise ProtocolError(codes.METHOD_NOT_FOUND, f"This server has no {need}: {method}")
-
-
 @functools.cache
 def answer(method: str) -> Feature:
     """The operation of a request that a coroutine answers."""
-    from wirespeed.server.requests.call import Feature
 
     async def nothing() -> None:
         raise NotImplementedError

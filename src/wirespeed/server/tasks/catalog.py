@@ -25,8 +25,6 @@ TaskSupport: TypeAlias = Literal["forbidden", "optional", "required"]
 # Makes the coroutine of a call's handler one that runs as a task.
 AsTask: TypeAlias = Callable[["Call", Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]]
 
-TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
-
 # Seconds after which a modern server makes a call of a tool with `task="optional"` a task.
 TASK_AFTER = 2.0
 

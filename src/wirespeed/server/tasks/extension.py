@@ -17,12 +17,12 @@ import msgspec
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
+from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.protocol.revisions import META_SERVER_INFO
 from wirespeed.server.extensions import Extension, declares, missing
 from wirespeed.server.requests.methods import params_of
 from wirespeed.server.requests.reply import Body, Whole
 from wirespeed.server.tasks.book import TaskBook, TaskService
-from wirespeed.server.tasks.catalog import TASKS_EXTENSION
 from wirespeed.server.tasks.run import run_now, run_soon
 from wirespeed.tasks.model import Task, TaskStateError, TaskStatus
 from wirespeed.tasks.views import view

@@ -14,9 +14,9 @@ from wirespeed.protocol.blocks import Icon
 from wirespeed.protocol.meta import check_meta
 from wirespeed.server.catalog import Catalog, LimitOptions, check_options
 from wirespeed.server.context import Context
-from wirespeed.server.requests.concurrency import limit_raw, limit_tool
 from wirespeed.server.requests.operation import check_timeout
 from wirespeed.server.tasks.catalog import TaskSupport
+from wirespeed.server.tools.concurrency import limit_raw, limit_tool
 from wirespeed.server.tools.results import ResultPlan, plan_result
 from wirespeed.server.tools.signature import inspect_tool
 from wirespeed.server.tools.tool import Tool

@@ -23,8 +23,7 @@ import msgspec
 
 from wirespeed.errors import TransportError
 from wirespeed.transport.net import bind
-from wirespeed.transport.net.listener import OnListening, urls_of
-from wirespeed.transport.net.serve import serve_at
+from wirespeed.transport.net.listener import OnListening, serve_at, urls_of
 
 if TYPE_CHECKING:
     from wirespeed.transport.address import Address

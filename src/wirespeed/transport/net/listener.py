@@ -8,7 +8,8 @@ import errno
 import logging
 import socket
 import ssl as ssl_
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,7 +21,8 @@ from wirespeed.transport.net.keepalive import Keeper, Watched
 from wirespeed.transport.net.stream import SocketStream, Stream, address_name, make_prompt, start
 from wirespeed.transport.options import ListenOptions, Refusal
 from wirespeed.transport.quiet import Quiet
-from wirespeed.transport.service import Connection, Service
+from wirespeed.transport.service import Connection, Service, alive
+from wirespeed.transport.signals import Drainable, signals_drain
 from wirespeed.transport.taskpool_choice import LAST_WAIT, close_pool, open_pool
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 OUT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 OnListening = Callable[[tuple[str, ...]], object]
+Obey = Callable[[asyncio.AbstractEventLoop, Drainable], AbstractContextManager[None]]
 
 
 class _Silent(Exception):
@@ -424,6 +427,24 @@ class Listener:
                     logger.warning("authenticate ignores its cancellation and is left behind")
             await close_pool(self.pool)
             await asyncio.sleep(0)  # `Served.gone` of the last ones
+
+
+async def serve_at(
+    address: Address,
+    found: Sequence[Any],
+    services: Mapping[str, Service],
+    options: ListenOptions,
+    on_listening: OnListening | None,
+    *,
+    obey: Obey = signals_drain,
+) -> None:
+    """`serve`, with everything checked and looked up. ``obey``: how it is told to end."""
+    with bind.listen(address, found, options) as listening:
+        # outside of `obey`: a signal ends a start, or an end, that takes too long
+        async with alive(services.values()):
+            listener = Listener(listening, services, options)
+            with obey(listener.loop, listener):
+                await listener.serve(on_listening)
 
 
 async def _read_opening(stream: Stream) -> bytes:

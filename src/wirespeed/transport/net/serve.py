@@ -5,22 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from wirespeed.transport.address import Address, is_loopback, is_name, parse, quote_path
 from wirespeed.transport.net import bind
-from wirespeed.transport.net.listener import Listener, OnListening
+from wirespeed.transport.net.listener import OnListening, serve_at
 from wirespeed.transport.options import ListenOptions
-from wirespeed.transport.service import Service, alive, service_of
-from wirespeed.transport.signals import Drainable, signals_drain
+from wirespeed.transport.service import Service, service_of
 
 logger = logging.getLogger("wirespeed.server")
-
-Obey: TypeAlias = Callable[[asyncio.AbstractEventLoop, Drainable], AbstractContextManager[None]]
 
 
 async def serve(
@@ -125,24 +121,6 @@ def _warning(
             on_listening(urls)
 
     return listens
-
-
-async def serve_at(
-    address: Address,
-    found: Sequence[Any],
-    services: Mapping[str, Service],
-    options: ListenOptions,
-    on_listening: OnListening | None,
-    *,
-    obey: Obey = signals_drain,
-) -> None:
-    """`serve`, with everything checked and looked up. ``obey``: how it is told to end."""
-    with bind.listen(address, found, options) as listening:
-        # outside of `obey`: a signal ends a start, or an end, that takes too long
-        async with alive(services.values()):
-            listener = Listener(listening, services, options)
-            with obey(listener.loop, listener):
-                await listener.serve(on_listening)
 
 
 def plan(

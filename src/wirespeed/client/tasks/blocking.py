@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from wirespeed.client.sync import walk
+from wirespeed.client.blocking import walk
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
 
 if TYPE_CHECKING:

@@ -1,0 +1,241 @@
+"""An asynchronous client on a thread with an event loop of its own, for code without one."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import os
+import threading
+from collections.abc import (
+    AsyncGenerator,
+    Coroutine,
+    Iterator,
+)
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Protocol,
+    Self,
+    TypeVar,
+)
+
+from wirespeed.errors import ConnectionClosed
+from wirespeed.transport.loop import loop_factory
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+T = TypeVar("T")
+
+_FROM_A_CALLBACK = "a callback cannot block its own client: call from another thread"
+
+
+class Openable(Protocol):
+    """A client as a `Blocking` one needs it."""
+
+    async def __aenter__(self) -> Any: ...
+
+    async def close(self) -> None:
+        """End it."""
+
+
+C = TypeVar("C", bound=Openable)
+
+
+class Blocking(Generic[C]):
+    """A client on a loop in a thread of its own.
+
+    Its methods block, may be called from several threads at once (the calls are multiplexed on the
+    one link), and an interrupt (Ctrl-C) in one cancels that call. Callbacks run in the loop's
+    thread.
+    """
+
+    def __init__(self, client: C) -> None:
+        self._client = client
+        self._pid = os.getpid()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._ending: threading.Thread | None = None  # of the loop before
+        # Held while work is handed to the loop: what was handed over before `close` took the loop
+        # away is ended by it, and nothing is handed over after. A signal handler that uses the
+        # client may run while its own thread holds it.
+        self._lock = threading.RLock()
+        # Generators that are iterated over. The collector must not find them together with what
+        # they stand on: it would have the loop close each of them, in any order.
+        self._walked: set[AsyncGenerator[Any, None]] = set()
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _check_process(self) -> None:
+        """The thread of the loop is not there in a forked child, and the lock may be held."""
+        if os.getpid() != self._pid:
+            raise RuntimeError(
+                "this client belongs to the process that forked: make another one after the fork"
+            )
+
+    def open(self) -> None:
+        """As `Client.open`."""
+        self._check_process()
+        if self._ending is not None:
+            self._ending.join()
+        with self._lock:
+            if self._loop is None:
+                loop = loop_factory()()
+                thread = threading.Thread(
+                    target=self._serve, args=(loop,), name="wirespeed-client", daemon=True
+                )
+                thread.start()
+                self._loop, self._thread = loop, thread
+        try:
+            self._run(self._client.__aenter__())
+        except BaseException:
+            if threading.current_thread() is not self._thread:
+                self.close()
+            raise
+
+    @staticmethod
+    def _serve(loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+        finally:
+            _end_tasks(loop)
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            _end_tasks(loop)  # which close generators that were left a moment ago
+            loop.close()
+
+    def close(self) -> None:
+        """As `Client.close`. Does nothing in a forked child."""
+        if os.getpid() != self._pid:
+            return
+        with self._lock:
+            if threading.current_thread() is self._thread:
+                raise RuntimeError(_FROM_A_CALLBACK)
+            loop, thread = self._loop, self._thread
+            if loop is None or thread is None:
+                return
+            self._loop = self._thread = None
+            self._ending = thread
+            future = asyncio.run_coroutine_threadsafe(self._client.close(), loop)
+        try:
+            future.result()
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if os.getpid() != self._pid:
+            work.close()
+            self._check_process()
+        # made before the work is handed over: an interrupt at any moment finds it
+        done: concurrent.futures.Future[T] = concurrent.futures.Future()
+        try:
+            with self._lock:
+                loop = self._loop
+                if loop is None:
+                    work.close()
+                    raise ConnectionClosed(
+                        'the client is not open: use "with SyncClient(…) as client:", or open()'
+                    )
+                if threading.current_thread() is self._thread:
+                    work.close()
+                    raise RuntimeError(_FROM_A_CALLBACK)
+                try:
+                    loop.call_soon_threadsafe(_begin, loop, work, done)
+                except RuntimeError:  # a signal handler closed the client in this very moment
+                    work.close()
+                    raise ConnectionClosed("the client was closed") from None
+            return done.result()
+        except concurrent.futures.CancelledError:
+            raise ConnectionClosed("the client was closed") from None
+        except BaseException:
+            done.cancel()
+            raise
+
+    def _leave(self, items: AsyncGenerator[Any, None]) -> None:
+        """Nobody iterates over a generator any more."""
+        loop = self._loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and closed the generator
+                loop.call_soon_threadsafe(_close_generator, loop, items)
+        self._walked.discard(items)
+
+
+def walk(client: Blocking[Any], items: AsyncGenerator[T, None]) -> Iterator[T]:
+    """What an asynchronous generator gives, waiting for each. One that is left early is closed, and
+    nobody waits for that: the garbage collector may end this generator anywhere, also in the loop's
+    own thread, and while the client's lock is held."""
+    client._walked.add(items)
+    try:
+        while (item := client._run(_next(items))) is not _END:
+            yield item  # type: ignore[misc]
+    finally:
+        client._leave(items)
+
+
+def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    while pending := asyncio.all_tasks(loop):
+        for task in pending:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+
+
+def _begin(
+    loop: asyncio.AbstractEventLoop,
+    work: Coroutine[Any, Any, T],
+    done: concurrent.futures.Future[T],
+) -> None:
+    """On the loop's thread: do the work, for whoever waits in another one until it is done."""
+    if done.cancelled():
+        work.close()
+        return
+    task = loop.create_task(work)
+
+    def given_up(done: concurrent.futures.Future[T]) -> None:
+        if done.cancelled():
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and the task ended
+                loop.call_soon_threadsafe(task.cancel)
+
+    def ended(task: asyncio.Task[T]) -> None:
+        exc = None if task.cancelled() else task.exception()
+        if task.cancelled():
+            done.cancel()
+        elif not done.set_running_or_notify_cancel():
+            return  # given up in this very moment
+        elif exc is not None:
+            done.set_exception(exc)
+        else:
+            done.set_result(task.result())
+
+    done.add_done_callback(given_up)
+    task.add_done_callback(ended)
+
+
+_END: Final = object()
+
+
+def _close_generator(loop: asyncio.AbstractEventLoop, items: AsyncGenerator[Any, None]) -> None:
+    async def close() -> None:
+        # RuntimeError: an interrupted step of it is being cancelled, which ends it, too
+        with contextlib.suppress(RuntimeError):
+            await items.aclose()
+
+    loop.create_task(close())
+
+
+async def _next(items: AsyncGenerator[T, None]) -> T | object:
+    return await anext(items, _END)
