@@ -41,7 +41,7 @@ __main__
 # The order inside a room, where it has an order of its own.
 INSIDE = {
     "_core": """
-        _simd span
+        _simd span spares
         slab
         outbox
         framing.rfc6455
@@ -57,6 +57,7 @@ INSIDE = {
         batch
         pending inflight
         reader
+        responder
         session
     """,
     "transport": """

@@ -14,6 +14,7 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
+    Generic,
     Never,
     ParamSpec,
     Self,

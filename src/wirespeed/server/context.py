@@ -443,7 +443,7 @@ class Context:
     def _asking(self) -> Asker:
         asker = self._asker
         if asker is None:
-            from wirespeed.server.asking.asker import asker_of
+            from wirespeed.server.asking.rounds import asker_of
 
             asker = self._asker = asker_of(self, self._call)
         self._check_thread()

@@ -7,35 +7,31 @@ with the process, `SQLiteTaskStore` keeps them in a file. The messages about tas
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from wirespeed.tasks.model import Task, TaskLimit, TaskStateError, TaskStatus
-from wirespeed.tasks.store import Page, TaskStore
+from wirespeed import _exports
 
-if TYPE_CHECKING:
-    from wirespeed.tasks.memory import MemoryTaskStore
-    from wirespeed.tasks.sqlite import SQLiteTaskStore
+if TYPE_CHECKING:  # isort: off
+    from wirespeed.tasks.memory import MemoryTaskStore as MemoryTaskStore
+    from wirespeed.tasks.model import (
+        Task as Task,
+        TaskLimit as TaskLimit,
+        TaskStateError as TaskStateError,
+        TaskStatus as TaskStatus,
+    )
+    from wirespeed.tasks.sqlite import SQLiteTaskStore as SQLiteTaskStore
+    from wirespeed.tasks.store import (
+        Page as Page,
+        TaskStore as TaskStore,
+    )
 
-__all__ = [
-    "MemoryTaskStore",
-    "Page",
-    "SQLiteTaskStore",
-    "Task",
-    "TaskLimit",
-    "TaskStateError",
-    "TaskStatus",
-    "TaskStore",
-]
-
-_LAZY = {
-    "MemoryTaskStore": "wirespeed.tasks.memory",
-    "SQLiteTaskStore": "wirespeed.tasks.sqlite",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        import importlib
-
-        return getattr(importlib.import_module(_LAZY[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# isort: on
+__all__, __getattr__ = _exports(
+    __name__,
+    {
+        "wirespeed.tasks.memory": "MemoryTaskStore",
+        "wirespeed.tasks.model": "Task TaskLimit TaskStateError TaskStatus",
+        "wirespeed.tasks.sqlite": "SQLiteTaskStore",
+        "wirespeed.tasks.store": "Page TaskStore",
+    },
+)

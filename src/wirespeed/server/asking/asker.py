@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from wirespeed.server.context import Context
     from wirespeed.server.requests.call import Call
 
-__all__ = ["MAX_ROUNDS", "Asker", "DirectAsker", "How", "asker_of"]
+__all__ = ["MAX_ROUNDS", "Asker", "DirectAsker", "How"]
 
 MAX_ROUNDS = 10
 """How often a handler that returns `InputRequired` may ask during one request (legacy eras)."""
@@ -136,15 +136,6 @@ class DirectAsker(Asker):
 
     async def put(self, question: InputRequest, params: bytes, how: How) -> Any:
         return question.answer(await self._request(question, params, how))
-
-
-def asker_of(context: Context, call: Call) -> Asker:
-    """The asker of a call. ProtocolError -32602: see `RoundsAsker`."""
-    if call.revision.modern:
-        from wirespeed.server.asking.rounds import RoundsAsker
-
-        return RoundsAsker(context, call, context._params)
-    return DirectAsker(context, call)
 
 
 def _as_json(value: Any) -> Any:

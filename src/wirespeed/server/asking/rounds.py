@@ -15,7 +15,7 @@ from wirespeed.protocol import codes
 from wirespeed.protocol.asking import CREATE_MESSAGE, ELICIT, LIST_ROOTS
 from wirespeed.protocol.revisions import META_SERVER_INFO
 from wirespeed.schema.json_schema import describe_validation_error, enc_hook
-from wirespeed.server.asking.asker import Asker, How
+from wirespeed.server.asking.asker import Asker, DirectAsker, How
 from wirespeed.server.asking.elicitation import ElicitRequest
 from wirespeed.server.asking.input_request import InputRequest
 from wirespeed.server.asking.request_state import RequestState, Sealer, binding_of, digest
@@ -233,6 +233,13 @@ class RoundsAsker(Asker):
             {META_SERVER_INFO: self.call.connection.service.discovery.info_json}
         )
         self.call.ask_input(_object(members))
+
+
+def asker_of(context: Context, call: Call) -> Asker:
+    """The asker of a call. ProtocolError -32602: see `RoundsAsker`."""
+    if call.revision.modern:
+        return RoundsAsker(context, call, context._params)
+    return DirectAsker(context, call)
 
 
 def _connect(source: asyncio.Future[bytes], target: asyncio.Future[bytes]) -> None:
