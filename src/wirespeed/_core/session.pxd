@@ -18,7 +18,7 @@ cdef class Session(Responder):
     cdef BatchReply batch                # whose elements are being taken; or None
     cdef readonly bint answers_faults    # a server answers bad input, a client only reports it
     cdef public object refusal           # (code, message) for all further requests, or None
-    cdef public bint holds_requests      # requests wait, except for ping
+    cdef public bint pauses_requests      # requests wait, except for ping
     cdef public bint answers_requests    # False: requests of the peer are events and never answered
     cdef size_t max_id, max_in_flight, max_waiting, max_waiting_bytes
     # counters

@@ -13,7 +13,7 @@ from wirespeed.limits import Limits
 class Session(Responder):
     batches: bool
     refusal: tuple[int, str] | None
-    holds_requests: bool
+    pauses_requests: bool
     answers_requests: bool
     def __new__(
         cls,

@@ -135,7 +135,7 @@ cdef class Session(Responder):
     cdef bint has_room_c(self) noexcept:
         """Whether one more request may be worked on."""
         return (
-            not self.holds_requests
+            not self.pauses_requests
             and self.inflight.live + self.n_gone + <size_t> self.n_cancelled
             < self.n_waiting + self.max_in_flight
             and self.inflight.n_bytes + self.n_cancelled_bytes < self.max_in_flight_bytes

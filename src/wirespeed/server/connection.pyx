@@ -133,8 +133,8 @@ cdef class ServerConnection(Serving):
         return 0
 
     cpdef object on_eof(self):
-        self.fail_asked()              # no answer can come any more
-        self.drain_c()                 # nor a request: what has come is served
+        self.fail_asked()              # no answer can come
+        self.drain_c()                 # no request can come: finish those that came
 
     cpdef object on_lost(self, exc):
         cdef Call call
@@ -171,7 +171,7 @@ cdef class ServerConnection(Serving):
         return self.serve_c(m)
 
     cdef int observed_c(self, Message m) except -1:
-        """A request whose time is taken, and which is traced where the observer traces."""
+        """Serve a request with a measured duration, and a span if the observer traces."""
         self.began = now_c()
         try:
             if self.observer.tracer is not None:
@@ -191,7 +191,7 @@ cdef class ServerConnection(Serving):
         return 0
 
     cdef int observe_end_c(self, Message m, int code, str note) except -1:
-        """An observed request has ended here and now, without a call."""
+        """Count an observed request that ends without a call."""
         series_of(self.observer, self.service, m).add_c(now_c() - self.began, code, False)
         if self.span is not None:
             self.span.note = note
@@ -205,7 +205,7 @@ cdef class ServerConnection(Serving):
 
     cdef int dispatch_c(self, Message m, object sink) except -1:
         self.sink = sink
-        self.began = 0                 # what passes it on is observed
+        self.began = 0                 # the chain's call is observed
         self.span = None
         try:
             self.serve_c(m)
@@ -352,7 +352,7 @@ cdef class ServerConnection(Serving):
         if call is None or Py_REFCNT(call) != 2:
             call = self.spare_call = Call.__new__(Call)
         else:
-            # nobody kept the last one, and it ended at once: it never had a timer, a task, an asker
+            # nothing keeps the last call, which ended at once: it had no timer, task or asker
             call.ended = False
         self.prepare_c(call, tool, m, revision)
         if call.modern and not self.pinned_modern:
@@ -377,7 +377,7 @@ cdef class ServerConnection(Serving):
             if tool.how == INLINE:
                 if self.sink is None:
                     value = self.call_inline_c(tool, decoded, call.context)
-                else:                  # in the context of who passed the request on
+                else:                  # in the context of the middleware
                     value = tool.invoke_c(decoded, call.context)
             else:
                 value = tool.invoke_c(decoded, call.context)
@@ -431,7 +431,7 @@ cdef class ServerConnection(Serving):
         request.cancel()
         if isinstance(request, Call) and (<Call> request).running is not None:
             self.ending.add(request)
-            self.session.holds_requests = True
+            self.session.pauses_requests = True
             if self.hold_timer is None:
                 self.hold_timer = self.loop.call_later(MAX_HOLD, self._resume)
         return 0
@@ -448,7 +448,7 @@ cdef class ServerConnection(Serving):
         self.hold_timer.cancel()
         self.hold_timer = None
         self.ending.clear()
-        self.session.holds_requests = False
+        self.session.pauses_requests = False
         self.wrote()
 
     # -- shutting down -------------------------------------------------------------------------
@@ -491,7 +491,7 @@ cdef class ServerConnection(Serving):
             and self.session.inflight.live == 0
             and self.session.n_cancelled == 0
         ):
-            self.link.closing = True   # nobody waits for anything of the client any more
+            self.link.closing = True   # nothing more is expected of the client
             self.link.update_reading()
             self.link.flush()
             if self.link is not None and self.link.idle:

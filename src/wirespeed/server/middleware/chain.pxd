@@ -1,5 +1,5 @@
 from wirespeed._core.envelope cimport Message
-from wirespeed.server.middleware.eager cimport Ahead
+from wirespeed.server.middleware.eager cimport EagerAwaitable
 from wirespeed.server.requests.call cimport Call, Operation
 
 
@@ -7,7 +7,7 @@ cdef class Chain:
     cdef readonly tuple links          # the middleware, outermost first
 
 
-cdef class Passage(Call):
+cdef class ChainCall(Call):
     cdef Message message
     cdef Chain chain
     cdef object asked                  # the InboundRequest that middleware sees
@@ -22,6 +22,6 @@ cdef class Passage(Call):
     cdef bint open                     # answered over the wire: subscriptions/listen
 
     cdef int begin_c(self) except -1
-    cdef object reach_c(self, Ahead ahead)
+    cdef object reach_c(self, EagerAwaitable eager)
     cdef object outcome_c(self)
     cdef int heard_c(self) except -1

@@ -3,7 +3,7 @@ from typing import Any, Never, TypeVar, final, overload
 
 from wirespeed._core.envelope import Message
 from wirespeed._core.slab import Lease
-from wirespeed.server.middleware.eager import Ahead
+from wirespeed.server.middleware.eager import EagerAwaitable
 from wirespeed.server.middleware.stack import Middleware
 from wirespeed.server.requests.call import Call, Operation, Serving
 
@@ -56,7 +56,7 @@ class Step:
     def __call__(self, request: InboundRequest) -> Awaitable[Reply | None]: ...
 
 @final
-class Served(Ahead): ...
+class Served(EagerAwaitable): ...
 
 @final
 class Chain:
@@ -66,7 +66,7 @@ class Chain:
     def __call__(self, connection: Serving, message: Message) -> None: ...
 
 @final
-class Passage(Call):
+class ChainCall(Call):
     async def rest(self, work: Awaitable[Any] | None) -> Reply | None: ...
     def result(self, data: bytes) -> None: ...
     def error(self, code: int, message: str, data: Any) -> None: ...

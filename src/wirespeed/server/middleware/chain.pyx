@@ -2,8 +2,8 @@
 
 The chain and the handler run in one task and one context: what a middleware sets in context
 variables its handler sees, ``asyncio.timeout`` around ``call_next`` works, and a chain whose parts
-never suspend ends in the step in which it began. `wirespeed.server.middleware.stack` has the user's
-side.
+never suspend ends in the step in which it began. `wirespeed.server.middleware.stack` has the
+interface for users.
 """
 
 cimport cython
@@ -18,26 +18,23 @@ from wirespeed._core._simd cimport (
     WS_META_CLIENT_CAPABILITIES,
     WS_META_CLIENT_INFO,
     WS_META_PROTOCOL_VERSION,
-    WS_OK,
     WS_PARAMS,
-    WS_ROOT_OBJECT,
-    kernels,
-    ws_scan,
 )
 from wirespeed._core.envelope cimport Message
 from wirespeed.server.middleware.eager cimport (
     PYGEN_ERROR,
     PYGEN_RETURN,
-    Ahead,
+    EagerAwaitable,
     PySendResult,
-    begun,
-    take_ahead,
+    enable_send,
+    started,
     ws_send,
 )
 from wirespeed.server.requests.call cimport Call, Operation, Serving, series_of
 from wirespeed.server.connection cimport ServerConnection
 from wirespeed.server.requests.observer cimport Series
 from wirespeed.server.requests.params cimport is_modern, name_of
+from wirespeed.server.tools.encode cimport object_line_c
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
@@ -54,18 +51,15 @@ cdef object encode = msgspec.json.Encoder().encode
 cdef object decode_any = msgspec.json.Decoder().decode
 cdef object decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
-cdef enum:
-    MAX_DEPTH = 1024           # of what middleware encodes itself
-
 
 @cython.final
 @cython.freelist(64)
 cdef class Reply:
     """What a request is answered with: the JSON text of its result.
 
-    ``call_next`` gives it complete, as it would leave. One of your own, made by `result`, gets what
-    its era asks for (``resultType``, the server's identity) if it has it not. Errors are no
-    replies: they are raised, as `wirespeed.errors.ProtocolError`.
+    ``call_next`` returns a complete reply, as it would be sent. A reply of your own, made by
+    `result`, gets the members of its era (``resultType``, the server's identity) that it lacks.
+    An error is not a reply: it is raised as `wirespeed.errors.ProtocolError`.
     """
 
     cdef readonly bytes data
@@ -81,21 +75,12 @@ cdef class Reply:
     def result(value):
         """A reply with this result: the JSON text of an object as bytes, or what encodes to one.
 
-        TypeError, ValueError: it is no JSON object.
+        TypeError, ValueError: the value is not a JSON object.
         """
         cdef Reply reply = Reply.__new__(Reply)
         cdef bytes text
-        cdef ws_scan scan
         if isinstance(value, (bytes, bytearray, memoryview)):
-            text = bytes(value).strip()
-            if (
-                kernels.json(<const unsigned char *> <const char *> text, len(text), MAX_DEPTH,
-                             &scan) != WS_OK
-                or scan.root != WS_ROOT_OBJECT
-            ):
-                raise ValueError("a result must be the JSON text of an object")
-            # in JSON raw newlines stand between tokens only
-            text = text.replace(b"\n", b" ") if b"\n" in text else text
+            text = object_line_c(value)
         else:
             text = encode(value)
             if text[0] != c"{":
@@ -121,11 +106,11 @@ cdef class Reply:
 cdef class InboundRequest:
     """A request as middleware sees it: before anything of it is decoded.
 
-    It, and the leases that it gives, keep the input memory that the request lies in: do not keep
-    them when the request is over.
+    The request and its leases keep the input memory of the message: do not keep them after the
+    request.
     """
 
-    cdef Passage passage
+    cdef ChainCall chain_call
 
     def __init__(self):
         raise TypeError("requests are made by the connection")
@@ -136,64 +121,64 @@ cdef class InboundRequest:
     @property
     def method(self):
         """The method."""
-        return self.passage.message.method
+        return self.chain_call.message.method
 
     @property
     def id(self):
         """The id, int or str."""
-        return self.passage.message.id
+        return self.chain_call.message.id
 
     @property
     def raw_id(self):
         """The id's exact JSON text."""
-        return self.passage.message.raw_id
+        return self.chain_call.message.raw_id
 
     @property
     def params(self):
         """The params where they lie, a bytes-like `wirespeed.core.Lease` of JSON text; or None."""
-        return self.passage.message.lease_c(WS_PARAMS)
+        return self.chain_call.message.lease_c(WS_PARAMS)
 
     @property
     def name(self):
-        """What the request is for, or None: ``params.uri`` of the methods of resources, and
-        ``params.name`` of all others (the tool, the prompt)."""
-        return name_of(self.passage.message)
+        """The target of the request, or None: ``params.uri`` for methods of resources, else
+        ``params.name`` (of the tool or prompt)."""
+        return name_of(self.chain_call.message)
 
     @property
     def meta(self):
-        """The ``_meta`` of the params, decoded; a new dict each time, empty where there is none."""
-        cdef object lease = self.passage.message.lease_c(WS_META)
+        """The ``_meta`` of the params, decoded into a new dict; empty if there is none."""
+        cdef object lease = self.chain_call.message.lease_c(WS_META)
         found = None if lease is None else decode_any(lease)
         return found if isinstance(found, dict) else {}
 
     @property
     def protocol_version(self):
         """The revision that the request names, or that was negotiated; None before that."""
-        cdef Passage passage = self.passage
-        if passage.message.scan.poi[WS_META_PROTOCOL_VERSION].len:
-            return passage.message.text_c(WS_META_PROTOCOL_VERSION)
-        revision = passage.connection.revision
+        cdef ChainCall chain_call = self.chain_call
+        if chain_call.message.scan.poi[WS_META_PROTOCOL_VERSION].len:
+            return chain_call.message.text_c(WS_META_PROTOCOL_VERSION)
+        revision = chain_call.connection.revision
         return None if revision is None else revision.version
 
     @property
     def modern(self):
         """Whether the request is of the era without a handshake (2026-07-28 on)."""
-        return is_modern(self.passage.message)
+        return is_modern(self.chain_call.message)
 
     @property
     def client_info(self):
-        """What the client says it is; self-reported. None where it says nothing."""
-        return self._told(WS_META_CLIENT_INFO, self.passage.connection.state.client_info)
+        """The client's name and version, as the client reports them; None if it does not."""
+        return self._told(WS_META_CLIENT_INFO, self.chain_call.connection.state.client_info)
 
     @property
     def client_capabilities(self):
-        """What the client says it can do."""
+        """The capabilities that the client declared."""
         return self._told(
-            WS_META_CLIENT_CAPABILITIES, self.passage.connection.state.capabilities
+            WS_META_CLIENT_CAPABILITIES, self.chain_call.connection.state.capabilities
         ) or {}
 
     cdef object _told(self, int which, object legacy):
-        cdef Message m = self.passage.message
+        cdef Message m = self.chain_call.message
         if not is_modern(m):
             return legacy
         lease = m.lease_c(which)
@@ -202,13 +187,13 @@ cdef class InboundRequest:
 
     @property
     def principal(self):
-        """A digest of the credential that the client came with, bytes; None without one."""
-        return self.passage.connection.principal
+        """A digest of the client's credential, as bytes; None without a credential."""
+        return self.chain_call.connection.principal
 
     @property
     def connection_id(self):
-        """A number that no other connection of this process has or had."""
-        return self.passage.connection.serial
+        """The serial number of the connection, unique in this process."""
+        return self.chain_call.connection.serial
 
 
 @cython.final
@@ -216,7 +201,7 @@ cdef class InboundRequest:
 cdef class Step:
     """The ``call_next`` of one middleware."""
 
-    cdef Passage passage
+    cdef ChainCall chain_call
     cdef Py_ssize_t at                 # which link comes next
 
     def __call__(self, request):
@@ -225,38 +210,38 @@ cdef class Step:
         Called again after it has ended, it asks the handler anew. ProtocolError: the answer is
         this error.
         """
-        cdef Passage passage = self.passage
-        cdef tuple links = passage.chain.links
-        if request is not passage.asked:
+        cdef ChainCall chain_call = self.chain_call
+        cdef tuple links = chain_call.chain.links
+        if request is not chain_call.asked:
             raise TypeError("call_next takes the request that the middleware was given")
         if self.at == len(links):
-            return served(passage)
-        return links[self.at](request, step(passage, self.at + 1))
+            return served(chain_call)
+        return links[self.at](request, step(chain_call, self.at + 1))
 
 
-cdef Step step(Passage passage, Py_ssize_t at):
+cdef Step step(ChainCall chain_call, Py_ssize_t at):
     cdef Step step = Step.__new__(Step)
-    step.passage = passage
+    step.chain_call = chain_call
     step.at = at
     return step
 
 
 @cython.final
-cdef class Served(Ahead):
-    """What the last ``call_next`` gives: the handler, which is called where this is awaited."""
+cdef class Served(EagerAwaitable):
+    """What the last ``call_next`` returns: awaiting it calls the handler."""
 
-    cdef Passage passage
+    cdef ChainCall chain_call
 
     cdef object reach_c(self):
-        return self.passage.reach_c(self)
+        return self.chain_call.reach_c(self)
 
 
-take_ahead(Served)
+enable_send(Served)
 
 
-cdef Served served(Passage passage):
+cdef Served served(ChainCall chain_call):
     cdef Served served = Served.__new__(Served)
-    served.passage = passage
+    served.chain_call = chain_call
     return served
 
 
@@ -266,7 +251,7 @@ async def awaited(work):
 
 @cython.final
 cdef class Chain:
-    """What every request of a connection passes first; called with the connection and the message.
+    """The middleware of a connection; called with the connection and the message of a request.
 
     Args:
         links: Middleware, outermost first.
@@ -276,22 +261,22 @@ cdef class Chain:
         self.links = tuple(links)
 
     def __call__(self, Serving connection not None, Message message not None):
-        cdef Passage passage = Passage.__new__(Passage)
+        cdef ChainCall chain_call = ChainCall.__new__(ChainCall)
         cdef InboundRequest request = InboundRequest.__new__(InboundRequest)
-        passage.connection = connection
-        passage.operation = THROUGH
-        passage.ref = message.ref
-        passage.message = message
-        passage.chain = self
-        passage.asked = request
-        request.passage = passage
-        passage.began = connection.began
-        passage.span = connection.span
-        passage.begin_c()
+        chain_call.connection = connection
+        chain_call.operation = THROUGH
+        chain_call.ref = message.ref
+        chain_call.message = message
+        chain_call.chain = self
+        chain_call.asked = request
+        request.chain_call = chain_call
+        chain_call.began = connection.began
+        chain_call.span = connection.span
+        chain_call.begin_c()
 
 
 @cython.final
-cdef class Passage(Call):
+cdef class ChainCall(Call):
     """One request in the chain: a call of its own, around the handler's, and that one's sink."""
 
     cdef int begin_c(self) except -1:
@@ -307,9 +292,9 @@ cdef class Passage(Call):
             return 0
         return self.connection.start_c(self, work)
 
-    cdef object reach_c(self, Ahead ahead):
+    cdef object reach_c(self, EagerAwaitable eager):
         """The end of the chain: the handler. Gives what `call_next` does, if that is here already;
-        else ``ahead.rest`` is what is left to do."""
+        else ``eager.rest`` is what is left to do."""
         cdef Call inner
         cdef object work, value = None, fault = None
         cdef PySendResult status = PYGEN_ERROR
@@ -338,8 +323,8 @@ cdef class Passage(Call):
                         inner.task = self.inner = None
                     self.body_failed = inner.failed
                     return self.outcome_c()
-                work = begun(work, value, fault)
-        ahead.rest = self.rest(work)
+                work = started(work, value, fault)
+        eager.rest = self.rest(work)
 
     async def rest(self, work):
         """The handler until it ends, from its first suspension on."""
@@ -425,8 +410,8 @@ cdef class Passage(Call):
         return 0
 
     cdef int carry_c(self, Call inner, object work) except -1:
-        """Have the handler's coroutine awaited here. A run that may become a task, and then goes on
-        after it is answered, gets an `asyncio.Task` with this context."""
+        """Take the handler's coroutine, to be awaited here. A run that may become a task, and so
+        outlive its request, gets an `asyncio.Task` with this context."""
         self.inner = inner
         if inner.apart:
             self.waiter = self.connection.loop.create_future()
@@ -444,7 +429,7 @@ cdef class Passage(Call):
         return series_of(self.connection.observer, self.connection.service, self.message)
 
     cpdef object cancel(self):
-        """The client wants no answer, or is gone."""
+        """The client cancelled the request, or is gone."""
         if self.inner is not None:
             self.inner.ended = True        # a handler in a thread looks at it
         Call.cancel(self)
@@ -459,65 +444,65 @@ cdef Reply whole(bytes data):
 
 @cython.final
 cdef class Through(Operation):
-    """The operation of every passage: answers with what came out of the chain."""
+    """The operation of every `ChainCall`: answers with the reply of the chain."""
 
     def __init__(self):
         self.name = "through middleware"
         self.kind = "request"
 
     cdef int respond_c(self, Call call, object value) except -1:
-        cdef Passage passage = <Passage> call
+        cdef ChainCall chain_call = <ChainCall> call
         try:
-            if value is None and passage.open:
+            if value is None and chain_call.open:
                 return 0
             if type(value) is not Reply:
                 raise TypeError(f"a middleware must return a Reply, not {type(value).__name__}")
-            if passage.open:
+            if chain_call.open:
                 raise TypeError("subscriptions/listen is open: it has no other answer")
-            if passage.began != 0:
-                if passage.body_failed >= 0 and (<Reply> value).data is passage.body:
-                    passage.failed = passage.body_failed != 0
+            if chain_call.began != 0:
+                if chain_call.body_failed >= 0 and (<Reply> value).data is chain_call.body:
+                    chain_call.failed = chain_call.body_failed != 0
                 else:
-                    passage.failed = (<Reply> value).is_error
+                    chain_call.failed = (<Reply> value).is_error
             if (<Reply> value).whole:
-                passage.connection.session.result_c(passage.ref, (<Reply> value).data)
+                chain_call.connection.session.result_c(chain_call.ref, (<Reply> value).data)
             else:
-                passage.connection.session.result_c(
-                    passage.ref, completed(passage, (<Reply> value).data)
+                chain_call.connection.session.result_c(
+                    chain_call.ref, completed(chain_call, (<Reply> value).data)
                 )
         except Exception as exc:
             return self.fail_c(call, exc)
         return 0
 
     cdef int fail_c(self, Call call, object exc) except -1:
-        cdef Passage passage = <Passage> call
-        if passage.open:
+        cdef ChainCall chain_call = <ChainCall> call
+        if chain_call.open:
             logger.error("middleware failed behind an open subscription", exc_info=exc)
             return 0
         if isinstance(exc, ProtocolError):
             return call.refuse_c(exc)
-        if passage.cut is not None and isinstance(exc, CancelledError):
-            # neither client nor shutdown did it: the handler has, and is answered as without us
-            passage.cut.operation.fail_c(passage.cut, exc)
-            passage.code, passage.failed = passage.cut.code, passage.cut.failed
+        if chain_call.cut is not None and isinstance(exc, CancelledError):
+            # the handler cancelled itself: the same answer as without middleware
+            chain_call.cut.operation.fail_c(chain_call.cut, exc)
+            chain_call.code, chain_call.failed = chain_call.cut.code, chain_call.cut.failed
             return 0
-        if isinstance(exc, (KeyboardInterrupt, SystemExit)) and passage.body is not None:
-            passage.connection.session.result_c(passage.ref, passage.body)
+        if isinstance(exc, (KeyboardInterrupt, SystemExit)) and chain_call.body is not None:
+            chain_call.connection.session.result_c(chain_call.ref, chain_call.body)
             return 0
-        logger.error("middleware failed at a %s", passage.message.method, exc_info=exc)
+        logger.error("middleware failed at a %s", chain_call.message.method, exc_info=exc)
         return call.error_c(codes.INTERNAL_ERROR, "Internal error", None)
 
 
 cdef Through THROUGH = Through()
 
 
-cdef bytes completed(Passage passage, bytes data):
-    """A result that middleware made, with what its era asks for and it has not."""
+cdef bytes completed(ChainCall chain_call, bytes data):
+    """A result that middleware made, with the members of its era that it lacks."""
     cdef dict members, meta, own
-    if not is_modern(passage.message):
-        return data                    # a connection of the era without a handshake has no other
+    if not is_modern(chain_call.message):
+        return data                    # legacy results have no such members
     members = decode_members(data)
-    own = decode_members(b"{" + passage.connection.modern_end[1:])
+    own = decode_members(b"{" + chain_call.connection.modern_end[1:])
     members.setdefault("resultType", own["resultType"])
     meta = decode_members(members["_meta"]) if "_meta" in members else {}
     meta.setdefault(META_SERVER_INFO, decode_members(own["_meta"])[META_SERVER_INFO])

@@ -15,17 +15,17 @@ cdef extern from *:
     object ws_send(object coro, object value, PySendResult *status)
 
 
-cdef class Ahead:
+cdef class EagerAwaitable:
     cdef object rest                   # coroutine: what is left to do; or None
-    cdef bint begun
+    cdef bint started
 
     cdef object reach_c(self)
 
 
-cdef class Begun:
+cdef class StartedCoroutine:
     cdef object work, first, fault
     cdef bint told
 
 
-cdef int take_ahead(object kind) except -1
-cdef Begun begun(object work, object first, object fault)
+cdef int enable_send(object kind) except -1
+cdef StartedCoroutine started(object work, object first, object fault)

@@ -1,8 +1,8 @@
-"""Awaitables for work that mostly ends at once.
+"""Awaitables whose work mostly ends at the first step.
 
-A coroutine costs its frame, its wrapper for ``await`` and a StopIteration, also if it never
-suspends. An `Ahead` does its work in the first step of whoever awaits it, and makes a coroutine
-only of what is left then.
+A coroutine costs its frame, its wrapper for ``await`` and a StopIteration, even if it never
+suspends. An `EagerAwaitable` does its work in the first step of its awaiter. A coroutine is made
+only of the work that is left then.
 """
 
 cimport cython
@@ -10,16 +10,16 @@ cimport cython
 cdef extern from *:
     """
     typedef PyObject *(*ws_stepper)(PyObject *, PyObject *, PySendResult *);
-    static ws_stepper ws_ahead;
+    static ws_stepper ws_eager_step;
 
     static PySendResult ws_am_send(PyObject *self, PyObject *value, PyObject **result) {
         PySendResult status = PYGEN_ERROR;
-        *result = ws_ahead(self, value, &status);
+        *result = ws_eager_step(self, value, &status);
         return *result == NULL ? PYGEN_ERROR : status;
     }
 
     static int ws_let_send(PyObject *type, ws_stepper stepper) {
-        ws_ahead = stepper;
+        ws_eager_step = stepper;
         ((PyTypeObject *)type)->tp_as_async->am_send = ws_am_send;
         return 0;
     }
@@ -28,27 +28,27 @@ cdef extern from *:
     int ws_let_send(object type, ws_stepper stepper) except -1
 
 
-cdef object ahead_c(object self, object value, PySendResult *status):
-    """One step of an `Ahead`: what it yields, or in its last what it gives."""
-    cdef Ahead ahead = <Ahead> self
+cdef object eager_step_c(object self, object value, PySendResult *status):
+    """One step of an `EagerAwaitable`: the yielded value, or the result at the last step."""
+    cdef EagerAwaitable eager = <EagerAwaitable> self
     cdef object given
-    if ahead.rest is None:
-        if ahead.begun:
+    if eager.rest is None:
+        if eager.started:
             raise RuntimeError("this can be awaited only once")
-        ahead.begun = True
-        given = ahead.reach_c()
-        if ahead.rest is None:
+        eager.started = True
+        given = eager.reach_c()
+        if eager.rest is None:
             status[0] = PYGEN_RETURN
             return given
-    return ws_send(ahead.rest, value, status)
+    return ws_send(eager.rest, value, status)
 
 
-cdef class Ahead:
-    """To be awaited once, like a coroutine. Subclass it in Cython and override `reach_c`, which
-    gives the outcome, or sets `rest` to a coroutine of it; hand the class to `take_ahead`."""
+cdef class EagerAwaitable:
+    """Can be awaited once, like a coroutine. Subclass it in Cython and override `reach_c`, which
+    returns the result, or sets `rest` to a coroutine for it. Pass the subclass to `enable_send`."""
 
     def __init__(self):
-        raise TypeError("made where it is given")
+        raise TypeError("cannot be created from Python")
 
     cdef object reach_c(self):
         raise NotImplementedError
@@ -60,9 +60,9 @@ cdef class Ahead:
         return self.send(None)
 
     def send(self, value):
-        """One step, for those who cannot take the short way."""
+        """One step, for awaiters that do not use ``am_send``."""
         cdef PySendResult status = PYGEN_ERROR
-        given = ahead_c(self, value, &status)
+        given = eager_step_c(self, value, &status)
         if status == PYGEN_RETURN:
             raise StopIteration(given)
         return given
@@ -70,29 +70,28 @@ cdef class Ahead:
     def throw(self, *exc):
         """Raise an exception where it waits."""
         if self.rest is None:
-            self.begun = True
+            self.started = True
             raise exc[0] if len(exc) < 2 or exc[1] is None else exc[1]
         return self.rest.throw(*exc)
 
     def close(self):
         """End it where it waits."""
-        self.begun = True
+        self.started = True
         if self.rest is not None:
             self.rest.close()
 
 
-cdef int take_ahead(object kind) except -1:
-    """Let ``await`` take a class of these the short way: by ``am_send``, without a StopIteration
-    for the outcome."""
-    return ws_let_send(kind, ahead_c)
+cdef int enable_send(object kind) except -1:
+    """Make ``await`` use ``am_send`` for a subclass, without a StopIteration for the result."""
+    return ws_let_send(kind, eager_step_c)
 
 
 @cython.final
-cdef class Begun:
-    """A coroutine whose first step was made elsewhere: what came of that comes first."""
+cdef class StartedCoroutine:
+    """A coroutine whose first step has run already; its first `send` returns what that yielded."""
 
     def __init__(self):
-        raise TypeError("made where it is given")
+        raise TypeError("cannot be created from Python")
 
     def __await__(self):
         return self
@@ -120,10 +119,10 @@ cdef class Begun:
         self.work.close()
 
 
-cdef Begun begun(object work, object first, object fault):
+cdef StartedCoroutine started(object work, object first, object fault):
     """``first`` is what the first step of ``work`` yielded, ``fault`` what it raised, or None."""
-    cdef Begun begun = Begun.__new__(Begun)
-    begun.work = work
-    begun.first = first
-    begun.fault = fault
-    return begun
+    cdef StartedCoroutine started = StartedCoroutine.__new__(StartedCoroutine)
+    started.work = work
+    started.first = first
+    started.fault = fault
+    return started

@@ -11,4 +11,4 @@ cdef int answer_content_c(
 ) except -1
 cdef bytes text_result_c(const uint8_t *utf8, size_t n, bytes tail)
 cdef bytes content_result_c(bytes content, bytes structured, bint is_error, bytes tail)
-cdef bytes checked_result_c(object data)
+cdef bytes object_line_c(object data)

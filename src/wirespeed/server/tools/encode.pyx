@@ -16,7 +16,7 @@ cdef enum:
     ESCAPE_IN_PLACE = 8192     # bytes; longer texts are not copied where they need no escapes
     WORTH_REFERENCE = 16384    # bytes in one run without escapes
     ESCAPE_STEP = 4096
-    MAX_DEPTH = 1024           # of what tools encode themselves
+    MAX_DEPTH = 1024           # of results that tools and middleware encode
 
 
 cdef int answer_text_c(
@@ -95,7 +95,7 @@ cdef bytes text_result_c(const uint8_t *utf8, size_t n, bytes tail):
 
 
 cdef bytes content_result_c(bytes content, bytes structured, bint is_error, bytes tail):
-    """The same as one text, for who wants to see it before it leaves."""
+    """The same as one text, for a sink."""
     return b'{"content":%b%b%b%b' % (
         content,
         b"" if structured is None else b',"structuredContent":' + structured,
@@ -104,14 +104,14 @@ cdef bytes content_result_c(bytes content, bytes structured, bint is_error, byte
     )
 
 
-cdef bytes checked_result_c(object data):
-    """A result that its tool has encoded, as one line; ValueError when it is no JSON object."""
+cdef bytes object_line_c(object data):
+    """The JSON text of an object on one line. ValueError: the data is something else."""
     cdef bytes text = bytes(data).strip()
     cdef ws_scan scan
     if (
         kernels.json(<const uint8_t *> <const char *> text, len(text), MAX_DEPTH, &scan) != WS_OK
         or scan.root != WS_ROOT_OBJECT
     ):
-        raise ValueError("the tool gave a RawResult that is no JSON object")
-    # in JSON they stand between tokens only
+        raise ValueError("a result must be the JSON text of an object")
+    # raw newlines are between tokens only
     return text.replace(b"\n", b" ") if b"\n" in text else text

@@ -16,8 +16,8 @@ from wirespeed._core.slab cimport Lease
 from wirespeed.server.tools.encode cimport (
     answer_content_c,
     answer_text_c,
-    checked_result_c,
     content_result_c,
+    object_line_c,
     text_result_c,
 )
 from wirespeed.server.requests.call cimport Call, Operation, Serving, describe
@@ -291,7 +291,7 @@ cdef class Tool(Operation):
         """A result that its tool has encoded: checked, for what leaves must be valid."""
         cdef bytes text
         try:
-            text = checked_result_c(data)
+            text = object_line_c(data)
         except Exception as exc:
             return self.fail_c(call, exc)
         if call.began != 0 and b'"isError"' in text:

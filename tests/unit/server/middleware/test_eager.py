@@ -13,7 +13,7 @@ from server_lab import text_of
 
 from wirespeed import Server
 from wirespeed.server.middleware.chain import InboundRequest, Reply
-from wirespeed.server.middleware.eager import Ahead, Begun
+from wirespeed.server.middleware.eager import EagerAwaitable, StartedCoroutine
 
 pytestmark = pytest.mark.compiled
 
@@ -108,7 +108,7 @@ def test_nothing_runs_before_it_is_awaited(connect: Any, server: Server, tool: s
 
     assert answer(connect, tool)["content"] == []
     (ahead,) = seen
-    assert isinstance(ahead, Ahead)
+    assert isinstance(ahead, EagerAwaitable)
 
 
 @TOOLS
@@ -200,6 +200,6 @@ def test_a_failure_in_the_first_step_shows_where(connect: Any, server: Server, c
 
 
 def test_both_are_made_by_their_module_only() -> None:
-    for kind in (Ahead, Begun):
+    for kind in (EagerAwaitable, StartedCoroutine):
         with pytest.raises(TypeError):
             kind()
