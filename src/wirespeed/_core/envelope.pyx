@@ -105,10 +105,12 @@ cdef class Message:
         cdef ws_span id
         cdef uint8_t id_kind
         cdef bint is_call
+        cdef int verdict
         self.drop_c()
         self.n = 0
         # at a depth of 1 the scan ends at the first value that is an array or object
-        if kernels.json(begin.p, begin.n, 1, &self.scan) != WS_DEPTH:
+        verdict = kernels.json(begin.p, begin.n, 1, &self.scan)
+        if verdict != WS_DEPTH and verdict != WS_OK:    # a whole object: blanks made it too long
             memset(&self.scan, 0, sizeof(ws_scan))
             return self.invalid_c(FAULT_REQUEST, reason)
         self.refuse_c(WS_DEPTH, 1, 0)
