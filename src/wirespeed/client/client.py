@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Never, Self, Unpack
 
 from wirespeed.client import pagination as lists
@@ -323,7 +323,7 @@ class Client:
 
     # -- tools -----------------------------------------------------------------------------------
 
-    async def call_tool(
+    def call_tool(
         self,
         name: str,
         arguments: Mapping[str, Any] | msgspec.Struct | bytes | None = None,
@@ -331,7 +331,7 @@ class Client:
         timeout: Timeout = CLIENT_DEFAULT,
         on_progress: OnProgress | None = None,
         meta: Meta | None = None,
-    ) -> CallToolResult:
+    ) -> Coroutine[Any, Any, CallToolResult]:
         """Call a tool (server/tools). Cancelling the asyncio task cancels the call on the server.
         A tool that was listed as one that only runs as a task is run as a task; the call returns
         the task's result.
@@ -360,7 +360,7 @@ class Client:
         by = self._tasks if name in self._tasks.required else self._sender
         through = self._sender.middleware
         if through is None:
-            return await by.call_tool(name, arguments, timeout, on_progress, meta)
+            return by.call_tool(name, arguments, timeout, on_progress, meta)  # one coroutine a call
 
         async def send(passed: OutboundRequest) -> CallToolResult:
             return await by.call_tool(
@@ -368,8 +368,7 @@ class Client:
             )
 
         request = OutboundRequest(self._sender, "tools/call", name, None, arguments, meta, timeout)
-        result: CallToolResult = await through.run(request, send)
-        return result
+        return through.run(request, send)
 
     async def resume(
         self,

@@ -139,6 +139,7 @@ class Sender:
         open_client: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
         self.timeout = timeout
+        self.limit = seconds_of(timeout, None)  # in seconds; infinity for none
         self.middleware = middleware
         self.checks: OutputChecks | None = None
         self.start_at_use = False
@@ -232,7 +233,7 @@ class Sender:
         meta: Meta | None,
     ) -> CallToolResult:
         """Send tools/call past the middleware, and wait for its result."""
-        limit = self.seconds(timeout)
+        limit = self.limit if timeout is CLIENT_DEFAULT else self.seconds(timeout)
         members = None if meta is None else meta_text(meta)
         if on_progress is not None:
             on_progress = CallbackQueue(on_progress, PROGRESS, self.life.spawn)

@@ -15,7 +15,7 @@ from wirespeed.server.tools.results import ToolResult
 from wirespeed.transport.workers import is_coroutine_function
 
 if TYPE_CHECKING:
-    from wirespeed.server.requests.launchers import Launch
+    from wirespeed.server.requests.concurrency import Launch
     from wirespeed.server.tools.signature import ToolSpec
 
 
