@@ -35,6 +35,7 @@ import msgspec
 
 from wirespeed.errors import ConfigError
 from wirespeed.transport.address import public
+from wirespeed.transport.options import Names
 
 if TYPE_CHECKING:
     from wirespeed.client.client import Client
@@ -162,7 +163,7 @@ class ServerConfig(msgspec.Struct, frozen=True):
         else:
             shown = [("url", public(self.shown[0] if self.shown else self.url or ""))]
         shown += [
-            (key, _Names(names)) for key in ("env", "headers") if (names := getattr(self, key))
+            (key, Names(names)) for key in ("env", "headers") if (names := getattr(self, key))
         ]
         if self.cwd is not None:
             shown.append(("cwd", self.cwd))
@@ -173,13 +174,6 @@ class ServerConfig(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         shown = [f"{name}={value!r}" for name, value in self.__rich_repr__()[1:]]
         return f"ServerConfig({', '.join([repr(self.name), *shown])})"
-
-
-class _Names(tuple[str, ...]):
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return f"<{', '.join(self)}>"
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, ServerConfig]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.pretty import pretty_repr
 
 from wirespeed.transport.child.command import Stdio, safe_environment
 
@@ -52,6 +53,7 @@ def test_target_is_a_value(tmp_path: Path) -> None:
     assert a == b and hash(a) == hash(b)
     assert a != Stdio("x", ["y"], {"K": "other"}, tmp_path, restart=True)
     assert repr(a) == f"Stdio('x', ['y'], env=<K>, cwd={str(tmp_path)!r}, restart=5)"
+    assert pretty_repr(a, max_width=1000) == repr(a)
     with pytest.raises(AttributeError):
         a.command = "z"  # type: ignore[misc]
     assert Stdio("a b", ["c d"]).command_line == "'a b' 'c d'"

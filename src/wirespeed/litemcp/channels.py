@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from msgspec.structs import replace
+
 from wirespeed.client.connection.channels import Channel, MemoryChannel
 from wirespeed.client.connection.channels import channel_for as mcp_channel_for
 
@@ -47,9 +49,7 @@ def as_target(
 def _with_credentials(
     target: WebSocket, token: str | None, headers: Mapping[str, str] | None, both_headers: bool
 ) -> WebSocket:
-    from wirespeed.client.targets.remote import WebSocket
-
-    merged = dict(target.headers) | dict(headers or {})
+    merged = dict(target.headers or {}) | dict(headers or {})
     if token is None:
         token = target.token
     if both_headers:
@@ -59,19 +59,7 @@ def _with_credentials(
         if "authentication" in map(str.lower, merged):
             raise ValueError("both_headers and the header Authentication say the same")
         merged["Authentication"] = f"Bearer {token}"
-    return WebSocket(
-        target.url,
-        headers=merged,
-        token=token,
-        ssl=target.ssl,
-        compression=target.compression,
-        restart=target.restart,
-        open_timeout=target.open_timeout,
-        ping_interval=target.ping_interval,
-        ping_timeout=target.ping_timeout,
-        close_timeout=target.close_timeout,
-        shown=target.address.shown,
-    )
+    return replace(target, headers=merged, token=token)
 
 
 def restarts_of(target: Any) -> int:

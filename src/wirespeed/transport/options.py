@@ -15,6 +15,15 @@ if TYPE_CHECKING:
 __all__ = ["Authenticate", "Headers", "ListenOptions", "Refusal", "UpgradeRequest"]
 
 
+class Names(tuple[str, ...]):
+    """Names whose values may be secrets, as a ``repr`` shows them."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<{', '.join(self)}>"
+
+
 class Headers(Mapping[str, str]):
     """Header fields by name, whatever the case; several of one name are joined by ``", "``.
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+from msgspec.structs import force_setattr
 
 from wirespeed.transport.address import Address, is_loopback, parse
-from wirespeed.transport.options import check_headers, is_token
+from wirespeed.transport.options import Names, check_headers, is_token
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -19,15 +22,62 @@ __all__ = ["RECONNECTS", "Socket", "WebSocket", "from_url"]
 # attempts, time for a server to be started again behind its port.
 RECONNECTS = 8
 
-_WEBSOCKET = ("ws", "wss")
-_STREAM = ("unix", "tcp")
-
 # Those that say who the caller is.
 _CREDENTIALS = ("authorization", "authentication", "proxy-authorization", "cookie")
 
 
-@dataclass(frozen=True, repr=False, init=False)
-class WebSocket:
+class _Remote(msgspec.Struct, frozen=True, dict=True):
+    url: str
+
+    SCHEMES: ClassVar[tuple[str, ...]]
+
+    @cached_property
+    def address(self) -> Address:
+        """The URL, taken apart."""
+        if not isinstance(self.url, str):
+            raise TypeError(f"url must be a string, not {type(self.url).__name__}")
+        address = parse(self.url, getattr(self, "shown", ""))
+        if address.scheme not in self.SCHEMES:
+            other = WebSocket if isinstance(self, Socket) else Socket
+            raise ValueError(
+                f"{type(self).__name__} takes {' and '.join(f'{s}:' for s in self.SCHEMES)} URLs; "
+                f"{address.scheme}: is for {other.__name__}"
+            )
+        if address.scheme != "unix" and not address.port:
+            raise ValueError(f"{str(address)!r} has no port to connect to")
+        return address
+
+    @property
+    def where(self) -> str:
+        """The URL for people to read: without its query, which may hold a secret."""
+        return str(self.address)
+
+    def _convert(self, **values: object) -> None:
+        for name, value in values.items():
+            force_setattr(self, name, value)
+
+    def __hash__(self) -> int:
+        return hash(self.url)
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:  # msgspec's own shows every field
+        url = f"{self.address}{'?…' if self.address.query else ''}"
+        parts: list[tuple[str, Any]] = [("", url)]
+        for name, default in zip(self.__struct_fields__[1:], self.__struct_defaults__, strict=True):
+            value = getattr(self, name)
+            if name == "headers":
+                value = Names(value)
+            elif name in ("token", "ssl") and value is not None:
+                value = Names("…")
+            if value not in (default, ()) and name != "shown":
+                parts.append((name, value))
+        return parts
+
+    def __repr__(self) -> str:
+        parts = [f"{key}={value!r}" if key else repr(value) for key, value in self.__rich_repr__()]
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
+class WebSocket(_Remote, frozen=True, kw_only=True):
     """A server that is spoken to over WebSocket (RFC 6455): ``ws://`` or, with TLS, ``wss://``.
 
     Args:
@@ -55,105 +105,56 @@ class WebSocket:
     the token and the query of the URL never appear in ``repr`` or errors.
     """
 
-    url: str
-    headers: Mapping[str, str] = field(hash=False, kw_only=True)
-    token: str | None = field(kw_only=True)
-    ssl: SSLContext | None = field(kw_only=True)
-    compression: bool = field(kw_only=True)
-    restart: int | None = field(kw_only=True)
-    open_timeout: float = field(kw_only=True)
-    ping_interval: float | None = field(kw_only=True)
-    ping_timeout: float = field(kw_only=True)
-    close_timeout: float = field(kw_only=True)
-    address: Address = field(compare=False, kw_only=True)
-    """The URL, taken apart."""
+    SCHEMES: ClassVar[tuple[str, ...]] = ("ws", "wss")
 
-    # Written by hand so that what is not possible is refused here, and True taken for restart.
-    def __init__(
-        self,
-        url: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        token: str | None = None,
-        ssl: SSLContext | None = None,
-        compression: bool = False,
-        restart: int | bool | None = None,
-        open_timeout: float = 10.0,
-        ping_interval: float | None = 20.0,
-        ping_timeout: float = 20.0,
-        close_timeout: float = 5.0,
-        shown: str = "",
-    ) -> None:
-        set_ = object.__setattr__
-        address = _address("WebSocket", url, _WEBSOCKET, shown)
-        set_(self, "url", url)
-        set_(self, "address", address)
-        set_(self, "headers", check_headers({} if headers is None else headers))
-        set_(self, "token", _token(token))
-        if token is not None and "authorization" in (name.lower() for name in self.headers):
+    headers: Mapping[str, str] | None = None
+    token: str | None = None
+    ssl: SSLContext | None = None
+    compression: bool = False
+    restart: int | None = None
+    open_timeout: float = 10.0
+    ping_interval: float | None = 20.0
+    ping_timeout: float = 20.0
+    close_timeout: float = 5.0
+    shown: str = ""
+
+    def __post_init__(self) -> None:
+        address = self.address
+        headers = check_headers({} if self.headers is None else self.headers)
+        _check_token(self.token)
+        if self.token is not None and "authorization" in (name.lower() for name in headers):
             raise ValueError("token and the header Authorization say the same; leave one out")
-        if ssl is not None:
-            _check_ssl(ssl, address)
-        set_(self, "ssl", ssl)
-        if not isinstance(compression, bool):
-            raise TypeError(f"compression must be True or False, not {compression!r}")
-        set_(self, "compression", compression)
-        set_(self, "restart", _restart(restart))
-        set_(self, "open_timeout", _seconds("open_timeout", open_timeout))
-        if ping_interval is not None:
-            ping_interval = _seconds("ping_interval", ping_interval)
-        set_(self, "ping_interval", ping_interval)
-        set_(self, "ping_timeout", _seconds("ping_timeout", ping_timeout))
-        set_(self, "close_timeout", _seconds("close_timeout", close_timeout, zero=True))
-
-    @property
-    def where(self) -> str:
-        """The URL for people to read: without its query, which may hold a secret."""
-        return str(self.address)
+        if self.ssl is not None:
+            _check_ssl(self.ssl, address)
+        if not isinstance(self.compression, bool):
+            raise TypeError(f"compression must be True or False, not {self.compression!r}")
+        interval = self.ping_interval
+        self._convert(
+            headers=headers,
+            restart=_restart(self.restart),
+            open_timeout=_seconds("open_timeout", self.open_timeout),
+            ping_interval=None if interval is None else _seconds("ping_interval", interval),
+            ping_timeout=_seconds("ping_timeout", self.ping_timeout),
+            close_timeout=_seconds("close_timeout", self.close_timeout, zero=True),
+        )
 
     @property
     def exposed(self) -> bool:
         """Whether credentials would cross a network in the clear."""
-        named = any(name.lower() in _CREDENTIALS for name in self.headers)
+        named = any(name.lower() in _CREDENTIALS for name in self.headers or ())
         if self.address.scheme == "wss" or not (named or self.token is not None):
             return False
         return not is_loopback(self.address.host)
 
     def request_headers(self) -> dict[str, str]:
         """The headers of the upgrade request besides those of the handshake, the token's too."""
-        headers = dict(self.headers)
+        headers = dict(self.headers or {})
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token}"
         return headers
 
-    def __repr__(self) -> str:
-        parts = [repr(f"{self.address}{'?…' if self.address.query else ''}")]
-        if self.headers:
-            parts.append(f"headers=<{', '.join(self.headers)}>")
-        if self.token is not None:
-            parts.append("token=<…>")
-        if self.ssl is not None:
-            parts.append("ssl=<…>")
-        parts += [
-            f"{name}={getattr(self, name)!r}"
-            for name, default in _DEFAULTS.items()
-            if getattr(self, name) != default
-        ]
-        return f"WebSocket({', '.join(parts)})"
 
-
-_DEFAULTS = {
-    "compression": False,
-    "restart": None,
-    "open_timeout": 10.0,
-    "ping_interval": 20.0,
-    "ping_timeout": 20.0,
-    "close_timeout": 5.0,
-}
-
-
-@dataclass(frozen=True, repr=False, init=False)
-class Socket:
+class Socket(_Remote, frozen=True, kw_only=True):
     """A server that is spoken to over a stream socket, one message a line, as over stdio.
 
     Args:
@@ -166,47 +167,26 @@ class Socket:
     Raises TypeError or ValueError for an argument of the wrong type or value.
     """
 
-    url: str
-    restart: int | None = field(kw_only=True)
-    open_timeout: float = field(kw_only=True)
-    address: Address = field(compare=False, kw_only=True)
-    """The URL, taken apart."""
+    SCHEMES: ClassVar[tuple[str, ...]] = ("unix", "tcp")
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        restart: int | bool | None = None,
-        open_timeout: float = 10.0,
-        shown: str = "",
-    ) -> None:
-        set_ = object.__setattr__
-        set_(self, "address", _address("Socket", url, _STREAM, shown))
-        set_(self, "url", url)
-        set_(self, "restart", _restart(restart))
-        set_(self, "open_timeout", _seconds("open_timeout", open_timeout))
+    restart: int | None = None
+    open_timeout: float = 10.0
+    shown: str = ""
 
-    @property
-    def where(self) -> str:
-        """The URL for people to read."""
-        return str(self.address)
-
-    def __repr__(self) -> str:
-        parts = [repr(self.address.shown or self.url)]
-        parts += [
-            f"{name}={getattr(self, name)!r}"
-            for name in ("restart", "open_timeout")
-            if getattr(self, name) != _DEFAULTS[name]
-        ]
-        return f"Socket({', '.join(parts)})"
+    def __post_init__(self) -> None:
+        _ = self.address
+        self._convert(
+            restart=_restart(self.restart),
+            open_timeout=_seconds("open_timeout", self.open_timeout),
+        )
 
 
 def from_url(url: str) -> WebSocket | Socket:
     """The target that a URL names. ValueError for one that this version does not speak."""
     scheme, _, rest = url.partition(":")
-    if scheme.lower() in _STREAM:
+    if scheme.lower() in Socket.SCHEMES:
         return Socket(url)
-    if scheme.lower() in _WEBSOCKET:
+    if scheme.lower() in WebSocket.SCHEMES:
         return WebSocket(url)
     if scheme.lower() in ("http", "https"):
         raise ValueError(f"this version does not speak HTTP, so it cannot connect to {scheme}://…")
@@ -218,24 +198,9 @@ def from_url(url: str) -> WebSocket | Socket:
     )
 
 
-def _address(what: str, url: str, schemes: tuple[str, ...], shown: str) -> Address:
-    if not isinstance(url, str):
-        raise TypeError(f"url must be a string, not {type(url).__name__}")
-    address = parse(url, shown)
-    if address.scheme not in schemes:
-        other = "Socket" if what == "WebSocket" else "WebSocket"
-        raise ValueError(
-            f"{what} takes {' and '.join(f'{s}:' for s in schemes)} URLs; "
-            f"{address.scheme}: is for {other}"
-        )
-    if address.scheme != "unix" and not address.port:
-        raise ValueError(f"{str(address)!r} has no port to connect to")
-    return address
-
-
-def _token(token: str | None) -> str | None:
+def _check_token(token: str | None) -> None:
     if token is None:
-        return None
+        return
     if not isinstance(token, str):
         raise TypeError(f"token must be a string, not {type(token).__name__}")
     if not token:
@@ -245,7 +210,6 @@ def _token(token: str | None) -> str | None:
             "token has a space, a line break or another character that is not allowed "
             "(printable ASCII is)"
         )
-    return token
 
 
 def _check_ssl(context: object, address: Address) -> None:

@@ -7,9 +7,13 @@ import io
 import math
 import os
 import shlex
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, Any, TypeAlias
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from wirespeed.transport.options import Names
 
 __all__ = ["SAFE_ENV", "SAFE_ENV_PREFIXES", "StderrTarget", "Stdio", "safe_environment"]
 
@@ -54,8 +58,15 @@ def safe_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]
     }
 
 
-@dataclass(frozen=True, repr=False, init=False)
-class Stdio:
+class _Options(msgspec.Struct, frozen=True, kw_only=True):
+    stderr: StderrTarget = "inherit"
+    inherit_env: bool = False
+    restart: int = 0
+    shutdown_grace: float = 2.0
+    shown: Sequence[str] | None = None
+
+
+class Stdio(_Options, frozen=True):
     """A server that is launched as a child and spoken to over its stdin and stdout.
 
     command
@@ -84,58 +95,45 @@ class Stdio:
     Raises TypeError or ValueError for an argument of the wrong type or value.
     """
 
-    command: str
-    args: tuple[str, ...] = ()
-    # Equal targets have equal env, so leaving it out of the hash is sound.
-    env: Mapping[str, str] | None = field(default=None, hash=False)
-    cwd: str | None = None
-    stderr: StderrTarget = field(default="inherit", kw_only=True)
-    inherit_env: bool = field(default=False, kw_only=True)
-    restart: int = field(default=0, kw_only=True)
-    shutdown_grace: float = field(default=2.0, kw_only=True)
-    shown: tuple[str, ...] | None = field(default=None, compare=False, kw_only=True)
+    command: str | os.PathLike[str]
+    args: Iterable[str | os.PathLike[str]] = ()
+    env: Mapping[str, str] | None = None
+    cwd: str | os.PathLike[str] | None = None
 
-    # Written by hand so that callers may pass any iterable, paths, and True for restart.
-    def __init__(
-        self,
-        command: str | os.PathLike[str],
-        args: Iterable[str | os.PathLike[str]] = (),
-        env: Mapping[str, str] | None = None,
-        cwd: str | os.PathLike[str] | None = None,
-        *,
-        stderr: StderrTarget = "inherit",
-        inherit_env: bool = False,
-        restart: int | bool = 0,
-        shutdown_grace: float = 2.0,
-        shown: Iterable[str] | None = None,
-    ) -> None:
-        set_ = object.__setattr__
-        set_(self, "command", _text("command", command))
-        if not self.command:
-            raise ValueError("command is empty")
-        if isinstance(args, (str, bytes, os.PathLike)):
-            raise TypeError(f"args must be a sequence of strings, not one {type(args).__name__}")
-        set_(self, "args", tuple(_text(f"args[{i}]", arg) for i, arg in enumerate(args)))
-        set_(self, "env", None if env is None else _environment(env))
-        set_(self, "cwd", None if cwd is None else _text("cwd", cwd))
-        if self.cwd == "":
-            raise ValueError("cwd is empty; leave it out for the caller's directory")
-        set_(self, "stderr", _stderr(stderr))
-        set_(self, "inherit_env", bool(inherit_env))
-        if restart is True:
-            restart = _RESTARTS
+    def __post_init__(self) -> None:
+        if isinstance(self.args, (str, bytes, os.PathLike)):
+            raise TypeError(
+                f"args must be a sequence of strings, not one {type(self.args).__name__}"
+            )
+        restart, grace = self.restart, self.shutdown_grace
         if not isinstance(restart, int) or restart < 0:
             raise ValueError(f"restart must be True, False or a count, not {restart!r}")
-        set_(self, "restart", int(restart))
-        if not (isinstance(shutdown_grace, (int, float)) and 0 <= shutdown_grace < math.inf):
-            raise ValueError(f"shutdown_grace must be seconds >= 0, not {shutdown_grace!r}")
-        set_(self, "shutdown_grace", float(shutdown_grace))
-        set_(self, "shown", None if shown is None else tuple(shown))
+        if not (isinstance(grace, (int, float)) and 0 <= grace < math.inf):
+            raise ValueError(f"shutdown_grace must be seconds >= 0, not {grace!r}")
+        # Equal targets compare equal, whatever form their arguments had.
+        for name, value in {
+            "command": _text("command", self.command),
+            "args": tuple(_text(f"args[{i}]", arg) for i, arg in enumerate(self.args)),
+            "env": None if self.env is None else _environment(self.env),
+            "cwd": None if self.cwd is None else _text("cwd", self.cwd),
+            "stderr": _stderr(self.stderr),
+            "restart": _RESTARTS if restart is True else int(restart),
+            "shutdown_grace": float(grace),
+            "shown": None if self.shown is None else tuple(self.shown),
+        }.items():
+            force_setattr(self, name, value)
+        if not self.command:
+            raise ValueError("command is empty")
+        if self.cwd == "":
+            raise ValueError("cwd is empty; leave it out for the caller's directory")
+
+    def __hash__(self) -> int:
+        return hash((self.command, self.args, self.cwd))
 
     @property
     def argv(self) -> list[str]:
         """The command and its arguments."""
-        return [self.command, *self.args]
+        return [os.fspath(part) for part in (self.command, *self.args)]
 
     @property
     def command_line(self) -> str:
@@ -153,22 +151,23 @@ class Stdio:
         base.pop(_TOKEN, None)
         return base | dict(self.env or {})
 
-    def __repr__(self) -> str:
+    def __rich_repr__(self) -> list[tuple[str, Any]]:  # msgspec's own shows env
         command, *args = self.shown or self.argv
-        parts = [repr(command)]
+        parts: list[tuple[str, Any]] = [("", command)]
         if args:
-            parts.append(repr(args))
+            parts.append(("", args))
         if self.env:
-            parts.append(f"env=<{', '.join(self.env)}>")
-        parts += [
-            f"{name}={getattr(self, name)!r}"
+            parts.append(("env", Names(self.env)))
+        default = Stdio("default")
+        return parts + [
+            (name, value)
             for name in ("cwd", "stderr", "inherit_env", "restart", "shutdown_grace")
-            if getattr(self, name) != _DEFAULTS[name]
+            if (value := getattr(self, name)) != getattr(default, name)
         ]
+
+    def __repr__(self) -> str:
+        parts = [f"{key}={value!r}" if key else repr(value) for key, value in self.__rich_repr__()]
         return f"Stdio({', '.join(parts)})"
-
-
-_DEFAULTS: dict[str, Any] = {name: f.default for name, f in Stdio.__dataclass_fields__.items()}
 
 
 def _text(what: str, value: object) -> str:

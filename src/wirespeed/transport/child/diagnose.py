@@ -51,7 +51,7 @@ def _cwd_fault(target: Stdio, cwd: str) -> str | None:
 
 
 def _command_fault(target: Stdio, cwd: str, environ: dict[str, str], code: int) -> str | None:
-    command = target.command
+    command = target.argv[0]
     shown = repr(command if target.shown is None else target.shown[0])
     if "/" in command:
         path = os.path.join(cwd, command)

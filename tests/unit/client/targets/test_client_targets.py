@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from rich.pretty import pretty_repr
 
 from wirespeed import Client, Socket, Stdio, WebSocket
 from wirespeed.client.targets.remote import RECONNECTS
@@ -108,6 +109,7 @@ def test_a_websocket_is_a_value() -> None:
         "WebSocket('wss://h/mcp?…', headers=<X-Key>, token=<…>, ssl=<…>, restart=8, "
         "ping_interval=None)"
     )
+    assert pretty_repr(a, max_width=1000) == repr(a)
     assert (a.url, a.where) == ("wss://h/mcp?key=s3cret", "wss://h/mcp")
     assert a.request_headers() == {"X-Key": "s3cret", "Authorization": "Bearer s3cret"}
     with pytest.raises(AttributeError):
