@@ -1,6 +1,6 @@
 """``python -m wirespeed``: the command line."""
 
-from wirespeed.cli import main
+from wirespeed.cli.main import main
 
 if __name__ == "__main__":
     main()

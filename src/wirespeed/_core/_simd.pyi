@@ -4,6 +4,8 @@ from typing_extensions import Buffer
 
 _Level: TypeAlias = Literal["scalar", "sse2", "avx2", "avx512", "neon"]
 
+POINTS: tuple[str, ...]
+
 class Scan(NamedTuple):
     status: Literal["ok", "empty", "syntax", "utf8", "depth"]
     value: tuple[int, int]

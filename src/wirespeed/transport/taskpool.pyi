@@ -5,6 +5,8 @@ from typing import Any, Never, Self, final
 
 from typing_extensions import disjoint_base
 
+__pyx_capi__: dict[str, object]  # what other compiled modules cimport
+
 @disjoint_base
 class Completion: ...
 

@@ -54,6 +54,7 @@ def use_contexts(cls):
     global context_class
     context_class = cls
 
+
 cdef dict METHODS = {
     "prompt": "prompts/get", "resource": "resources/read", "completion": "completion/complete",
 }

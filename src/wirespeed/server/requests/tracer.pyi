@@ -6,8 +6,6 @@ from wirespeed._core.envelope import Message
 from wirespeed.protocol.revisions import Revision
 from wirespeed.server.requests.observer import RequestSpan
 
-__pyx_capi__: dict[str, object]  # what other compiled modules cimport
-
 @disjoint_base
 class Tracer:
     def __init__(self, sdk: Any, bounds: tuple[int, int, int]) -> None: ...
