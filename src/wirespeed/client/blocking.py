@@ -1,4 +1,4 @@
-"""An asynchronous client on a thread with an event loop of its own, for code without one."""
+"""Runs an asynchronous client on a thread with its own event loop, for code without a loop."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FROM_A_CALLBACK = "a callback cannot block its own client: call from another th
 
 
 class Openable(Protocol):
-    """A client as a `Blocking` one needs it."""
+    """The methods of an asynchronous client that `Blocking` needs."""
 
     async def __aenter__(self) -> Any: ...
 
@@ -59,13 +59,13 @@ class Blocking(Generic[C]):
         self._pid = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._ending: threading.Thread | None = None  # of the loop before
-        # Held while work is handed to the loop: what was handed over before `close` took the loop
-        # away is ended by it, and nothing is handed over after. A signal handler that uses the
-        # client may run while its own thread holds it.
+        self._ending: threading.Thread | None = None  # of the previous loop
+        # Held while work is handed to the loop. `close` ends the work that was handed over before;
+        # no work is handed over afterwards. Reentrant: a signal handler may use the client while
+        # its own thread holds the lock.
         self._lock = threading.RLock()
-        # Generators that are iterated over. The collector must not find them together with what
-        # they stand on: it would have the loop close each of them, in any order.
+        # Generators in use. A reference keeps the garbage collector from closing a generator and
+        # the generators that it reads from in arbitrary order.
         self._walked: set[AsyncGenerator[Any, None]] = set()
 
     def __enter__(self) -> Self:
@@ -81,10 +81,11 @@ class Blocking(Generic[C]):
         self.close()
 
     def _check_process(self) -> None:
-        """The thread of the loop is not there in a forked child, and the lock may be held."""
+        """RuntimeError in a forked child: the thread of the loop does not exist there, and the
+        lock may be held."""
         if os.getpid() != self._pid:
             raise RuntimeError(
-                "this client belongs to the process that forked: make another one after the fork"
+                "this client belongs to the process that forked: make a new client after the fork"
             )
 
     def open(self) -> None:
@@ -115,7 +116,7 @@ class Blocking(Generic[C]):
         finally:
             _end_tasks(loop)
             loop.run_until_complete(loop.shutdown_asyncgens())
-            _end_tasks(loop)  # which close generators that were left a moment ago
+            _end_tasks(loop)  # tasks that close abandoned generators
             loop.close()
 
     def close(self) -> None:
@@ -141,7 +142,7 @@ class Blocking(Generic[C]):
         if os.getpid() != self._pid:
             work.close()
             self._check_process()
-        # made before the work is handed over: an interrupt at any moment finds it
+        # created before the work is handed over, so that an interrupt can always cancel it
         done: concurrent.futures.Future[T] = concurrent.futures.Future()
         try:
             with self._lock:
@@ -156,7 +157,7 @@ class Blocking(Generic[C]):
                     raise RuntimeError(_FROM_A_CALLBACK)
                 try:
                     loop.call_soon_threadsafe(_begin, loop, work, done)
-                except RuntimeError:  # a signal handler closed the client in this very moment
+                except RuntimeError:  # a signal handler has just closed the client
                     work.close()
                     raise ConnectionClosed("the client was closed") from None
             return done.result()
@@ -167,7 +168,7 @@ class Blocking(Generic[C]):
             raise
 
     def _leave(self, items: AsyncGenerator[Any, None]) -> None:
-        """Nobody iterates over a generator any more."""
+        """Close a generator whose iteration has ended."""
         loop = self._loop
         if loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed, and closed the generator
@@ -176,9 +177,11 @@ class Blocking(Generic[C]):
 
 
 def walk(client: Blocking[Any], items: AsyncGenerator[T, None]) -> Iterator[T]:
-    """What an asynchronous generator gives, waiting for each. One that is left early is closed, and
-    nobody waits for that: the garbage collector may end this generator anywhere, also in the loop's
-    own thread, and while the client's lock is held."""
+    """Iterate over an asynchronous generator, blocking for each item.
+
+    An abandoned iteration closes the generator without waiting for it: the garbage collector may
+    end this generator in any thread, also in the loop's, and while the client's lock is held.
+    """
     client._walked.add(items)
     try:
         while (item := client._run(_next(items))) is not _END:
@@ -199,7 +202,7 @@ def _begin(
     work: Coroutine[Any, Any, T],
     done: concurrent.futures.Future[T],
 ) -> None:
-    """On the loop's thread: do the work, for whoever waits in another one until it is done."""
+    """Run the work in a task, on the loop's thread. Another thread waits for `done`."""
     if done.cancelled():
         work.close()
         return
@@ -215,7 +218,7 @@ def _begin(
         if task.cancelled():
             done.cancel()
         elif not done.set_running_or_notify_cancel():
-            return  # given up in this very moment
+            return  # `done` has just been cancelled
         elif exc is not None:
             done.set_exception(exc)
         else:
@@ -230,7 +233,7 @@ _END: Final = object()
 
 def _close_generator(loop: asyncio.AbstractEventLoop, items: AsyncGenerator[Any, None]) -> None:
     async def close() -> None:
-        # RuntimeError: an interrupted step of it is being cancelled, which ends it, too
+        # RuntimeError: a step of the generator is being cancelled, which ends the generator, too
         with contextlib.suppress(RuntimeError):
             await items.aclose()
 

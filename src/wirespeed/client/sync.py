@@ -42,7 +42,7 @@ T = TypeVar("T")
 def blocking(
     method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[SyncClient, P], T]:
-    """A method of `SyncClient` from one of `Client`: same parameters, same result, but it waits."""
+    """Return the blocking method of `SyncClient` for a method of `Client`, with its parameters."""
 
     @functools.wraps(method)
     def call(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -54,7 +54,7 @@ def blocking(
 def iterating(
     method: Callable[Concatenate[Client, P], AsyncGenerator[T, None]],
 ) -> Callable[Concatenate[SyncClient, P], Iterator[T]]:
-    """The same for a method that gives an asynchronous generator."""
+    """Return the blocking method for a method that returns an asynchronous generator."""
 
     @functools.wraps(method)
     def iterate(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
@@ -64,7 +64,7 @@ def iterating(
 
 
 class BlockingSubscription:
-    """What changed, as an iterator that waits: see `Client.subscribe` and `Subscription`."""
+    """Changes, as a blocking iterator: see `Client.subscribe` and `Subscription`."""
 
     def __init__(self, client: SyncClient, subscription: Subscription) -> None:
         self._client = client
@@ -87,7 +87,7 @@ class BlockingSubscription:
 
     def close(self) -> None:
         """As `Subscription.close`."""
-        with contextlib.suppress(ConnectionClosed):  # then it has ended already
+        with contextlib.suppress(ConnectionClosed):  # then the subscription has ended already
             self._client._run(_close(self._subscription))
 
     def __iter__(self) -> Self:
@@ -100,24 +100,25 @@ class BlockingSubscription:
         return event
 
     def next_event(self, timeout: float | None = None) -> Event | None:
-        """As `Subscription.next_event`: None at the end; CallTimeout after so many seconds."""
+        """Return the next event; None at the end. CallTimeout: no event arrived within the given
+        seconds. See `Subscription.next_event`."""
         return self._client._run(self._subscription.next_event(timeout))
 
     @property
     def wanted(self) -> SubscriptionFilter:
-        """What was asked for."""
+        """The filter of the subscription."""
         return self._subscription.wanted
 
     @property
     def honoured(self) -> SubscriptionFilter | None:
-        """What of it the server tells."""
+        """The part of the filter that the server reports."""
         return self._subscription.honoured
 
 
 def wrapping(
     method: Callable[Concatenate[Client, P], T], wrap: Callable[[SyncClient, T], R]
 ) -> Callable[Concatenate[SyncClient, P], R]:
-    """A method of `SyncClient` whose result is the blocking form of that of `Client`."""
+    """Return a method of `SyncClient` that wraps the result of the method of `Client`."""
 
     @functools.wraps(method)
     def call(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -130,7 +131,7 @@ def opening(
     method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]],
     wrap: Callable[[SyncClient, T], R],
 ) -> Callable[Concatenate[SyncClient, P], R]:
-    """The same for a coroutine method: it waits for the result, and wraps it."""
+    """Return a method of `SyncClient` that waits for the result of a coroutine, and wraps it."""
 
     @functools.wraps(method)
     def call(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -140,7 +141,7 @@ def opening(
 
 
 class Mirrored(Generic[T]):
-    """A property of `SyncClient` that is one of `Client`."""
+    """Return a property of `SyncClient` that reads the property of `Client`."""
 
     def __init__(self, read: Callable[[Client], T]) -> None:
         self._read = read
@@ -164,7 +165,7 @@ class Mirrored(Generic[T]):
 def _like(
     template: Callable[Concatenate[Client, P], None],
 ) -> Callable[[Callable[..., None]], Callable[Concatenate[SyncClient, P], None]]:
-    """Give a method the parameters of one of `Client`."""
+    """Copy the parameters of a method of `Client` to a method."""
     return functools.wraps(template)
 
 

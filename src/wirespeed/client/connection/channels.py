@@ -1,4 +1,4 @@
-"""How a client reaches its target: what launches, joins, ends and explains the link."""
+"""Channels: how a client launches or reaches its target, and why a link ended."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ logger = logging.getLogger("wirespeed.client")
 
 # Seconds after the exit of a program within which its pipes end, unless another process holds them.
 PIPES_END = 0.25
-# Seconds that this other process has to answer: if something was ever read from it, and if not.
+# Seconds that this other process has to answer: with and without earlier output of the server.
 ANSWER = 5.0
 FIRST_ANSWER = 30.0
 
@@ -42,20 +42,21 @@ class Channel(Protocol):
     """Whether the target may have read what was sent before it ended."""
 
     async def open(self, join: Join, limits: Limits) -> None:
-        """Launch or connect, have the connection made (with the framing of this channel; None for
-        lines), and join it to the link. TransportError says what failed."""
+        """Launch or connect, and join the connection to the link. ``join`` makes the connection
+        from the framing of this channel (None: lines). TransportError: the launch or the connect
+        failed."""
 
     def hang_up(self) -> None:
-        """Nothing more is wanted of the link: send what is queued, as far as it goes, and end."""
+        """Begin to close the link: send queued data as far as possible without waiting."""
 
     def released(self) -> None:
-        """The link is gone; called once for each that there was."""
+        """The link is gone. Called once for each link."""
 
     async def failure(self, reason: str) -> TransportError | ConnectionClosed:
-        """An error that tells why the link is gone, as much as can be known of it."""
+        """Return an error that tells why the link is gone, as far as the reason is known."""
 
     async def close(self) -> None:
-        """End it; nothing is left behind."""
+        """Close the channel and release everything it holds."""
 
 
 class StdioChannel:
@@ -88,9 +89,9 @@ class StdioChannel:
             self._watching = asyncio.ensure_future(self._watch(self._connection))
 
     async def _watch(self, connection: ClientConnection) -> None:
-        """Lose the link when the program has exited and whatever holds its pipes does not answer.
+        """Lose the link when the program has exited and no process answers on its pipes.
 
-        The exit alone says nothing: a wrapper may have left its pipes to the server.
+        The exit alone does not end the link: a wrapper may have left its pipes to the server.
         """
         from wirespeed.transport.child.diagnose import describe_status
 
@@ -110,14 +111,14 @@ class StdioChannel:
                 return
         if wire.bytes_in == seen and connection.link is not None:
             connection.link.lose(
-                TransportError("its program has exited, and what holds its pipes does not answer")
+                TransportError("its program has exited, and no process answers on its pipes")
             )
 
     def hang_up(self) -> None:
         flush_and_close(self._connection)
 
     def released(self) -> None:
-        # the descriptors are the child's
+        # the child owns the descriptors
         if self._watching is not None:
             self._watching.cancel()
 
@@ -130,7 +131,7 @@ class StdioChannel:
         return TransportError(self.child.failure(reason))
 
     def _was_read(self, child: Child) -> bool:
-        """Whether the child, which has exited, read anything."""
+        """Whether the exited child read any of its input."""
         import fcntl
         import termios
 
@@ -208,7 +209,7 @@ class MemoryChannel:
                 await self._service.release(held)
 
     async def _end(self) -> None:
-        # nobody would get what is still worked on: no grace time
+        # nothing can receive the answers of running handlers: no grace time
         if self._served is not None:
             self._served.abort()
         if self._pool is None:
@@ -223,16 +224,16 @@ class MemoryChannel:
 
 
 def flush_and_close(connection: ClientConnection | None) -> None:
-    """Send what goes without waiting; nothing comes in any more."""
+    """Send what can be sent without waiting, and stop reading."""
     if connection is not None and connection.link is not None:
-        connection.link.flush()  # which may find that it is broken
+        connection.link.flush()  # the write may find that the link is broken
     if connection is not None and connection.link is not None:
         connection.link.close()
 
 
 def as_target(target: Any) -> Target:
-    """What a client connects to, from what its user gave. TypeError or ValueError for what is
-    none; nothing is launched or looked up."""
+    """Return the target of a client from the argument of its user. Nothing is launched or looked
+    up. TypeError, ValueError: the argument is not a target."""
     from wirespeed.transport.child.command import Stdio
 
     if isinstance(target, Stdio):
@@ -253,7 +254,7 @@ def as_target(target: Any) -> Target:
 
 
 def channel_for(target: Target) -> Channel:
-    """A channel for one life of a link to the target."""
+    """Return a new channel to the target, for one link."""
     from wirespeed.transport.child.command import Stdio
 
     if isinstance(target, Stdio):

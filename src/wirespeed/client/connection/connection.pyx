@@ -1,7 +1,7 @@
 """One link to a server, from the client's side: many callers, one stream.
 
-Calls are futures that the server's answers resolve; everything about eras, launching and restarts
-is above (`wirespeed.client.client`).
+Calls are futures that the server's answers resolve. `wirespeed.client.connection.lifecycle` handles
+eras, launches and restarts.
 """
 
 cimport cython
@@ -75,7 +75,7 @@ cdef class Waiter:
         raise TypeError("waiters are made by the connection")
 
     cdef str what_c(self):
-        """What errors call the request."""
+        """The name of the request in error texts."""
         return self.method if self.tool is None else f"tool {self.tool}"
 
 
@@ -84,19 +84,19 @@ cdef class ClientConnection(Endpoint):
     """A client's end of a link.
 
     Args:
-        loop: The loop that everything happens on.
-        limits: What the connection may take.
-        owner: Gets ``on_notification(message)``, ``on_bad_line(message)``, ``spawn(work)`` for
-            tasks that end with the client, ``on_link_over()`` (both sides said goodbye, or the
+        loop: The event loop of the connection.
+        limits: The limits of the connection.
+        owner: Receives ``on_notification(message)``, ``on_bad_line(message)``, ``spawn(work)`` for
+            tasks that end with the client, ``on_link_over()`` (both sides closed the link, or the
             stream failed), ``on_link_eof()`` and ``on_link_lost(exc)``.
-        framer: How messages lie in the stream; one a line by default.
+        framer: The framing of the stream; one message per line by default.
     """
 
     def __init__(self, loop, limits, owner, framer=None):
         self.loop = loop
         self.owner = owner
         self.wire = self.session = Session(limits=limits, role="client", framer=framer)
-        self.session.batches = True        # what a server of 2025-03-26 may send
+        self.session.batches = True        # servers of 2025-03-26 may send batches
         self.max_depth = limits.max_depth
         self.meta = b""
         self.exit_note = ""
@@ -108,7 +108,7 @@ cdef class ClientConnection(Endpoint):
     # -- calls ---------------------------------------------------------------------------------
 
     def use(self, revision, bytes meta not None):
-        """The handshake is done: the revision, and what every request's ``_meta`` carries."""
+        """The handshake is done: set the revision, and the ``_meta`` members of every request."""
         self.revision = revision
         self.meta = meta
         self.session.batches = revision.batches
@@ -123,7 +123,7 @@ cdef class ClientConnection(Endpoint):
             raise timed_out(method, timeout)
         if self.session.pending.live >= self.session.pending.limit:
             raise LimitExceeded(
-                f"{self.session.pending.limit} requests wait for their answers already"
+                f"{self.session.pending.limit} requests already wait for their answers"
                 " (max_outstanding)"
             )
         waiter = Waiter.__new__(Waiter)
@@ -142,8 +142,8 @@ cdef class ClientConnection(Endpoint):
         return waiter
 
     cdef int write_meta_c(self, Waiter waiter, bint first, bytes more) except -1:
-        """``"_meta":{...}`` of a request's params, where there is something to say. `more`: JSON
-        text of the caller's own members."""
+        """Write ``"_meta":{...}`` of a request's params, or nothing for an empty ``_meta``.
+        `more`: JSON text of the caller's own members."""
         cdef Outbox out = self.session.outbox
         cdef bytes digits
         if not self.meta and waiter.on_progress is None and not more:
@@ -162,12 +162,14 @@ cdef class ClientConnection(Endpoint):
 
     def call_tool(self, str name not None, arguments, double timeout, on_progress,
                   bytes meta=None):
-        """Start tools/call; a `Waiter` whose future becomes a `CallToolResult`.
+        """Start tools/call. Returns a `Waiter` whose future becomes a `CallToolResult`.
 
-        `arguments`: a mapping or struct, JSON text as bytes, or None; TypeError or ValueError for
-        what cannot be sent. `meta`: members of ``_meta`` besides our own, as JSON text without the
-        braces. LimitExceeded when too many requests are outstanding; ConnectionClosed or
-        ChildExited when the link is gone. Nothing is sent then.
+        `arguments`: a mapping or struct, JSON text as bytes, or None. `meta`: further members of
+        ``_meta``, as JSON text without the braces.
+
+        Nothing is sent on an error. TypeError, ValueError: the arguments cannot be sent.
+        LimitExceeded: too many requests are outstanding. ConnectionClosed, ChildExited: the link
+        is gone.
         """
         cdef Waiter waiter
         cdef Outbox out
@@ -188,7 +190,7 @@ cdef class ClientConnection(Endpoint):
         )
         waiter.tool = name
         if self.meta:
-            # a modern server may answer that the same is to be sent once more (basic/patterns/mrtr)
+            # a modern server may ask for the same request again (basic/patterns/mrtr)
             waiter.arguments = body
         try:
             out = self.session.open_request_c(waiter.id)
@@ -209,10 +211,10 @@ cdef class ClientConnection(Endpoint):
 
     def request(self, str method not None, bytes params, decode, *, double timeout=INFINITY,
                 on_progress=None, bint cancellable=True, bytes meta=None):
-        """Start any request; a `Waiter` whose future becomes what `decode` makes of the result.
+        """Start any request. Returns a `Waiter` whose future becomes the decoded result.
 
-        `params` is the JSON text of an object without ``_meta``, on one line, or None. `meta` and
-        errors as of `call_tool`.
+        `params` is the JSON text of an object without ``_meta``, on one line, or None. `decode`
+        converts the JSON text of the result. `meta` and errors are those of `call_tool`.
         """
         cdef bytes method_json = encode(method)
         cdef Waiter waiter = self.waiter_c(
@@ -241,7 +243,7 @@ cdef class ClientConnection(Endpoint):
         return waiter
 
     def probe(self):
-        """Send a request that every server answers, if only by an error. Returns the future of
+        """Send a request that every server answers, at least with an error. Returns the future of
         the answer; None when no such request can be sent now."""
         if self.revision is None or not self.usable:
             return None
@@ -259,21 +261,23 @@ cdef class ClientConnection(Endpoint):
         self.link.wrote_c()
 
     def answer(self, uint64_t ref, bytes result not None):
-        """Answer a request of the server with a result, JSON text. False: it waits no more."""
+        """Answer a request of the server with a result, JSON text. Returns False when the request
+        no longer waits."""
         if self.link is None or self.gone or not self.session.result_c(ref, result):
             return False
         self.link.wrote_c()
         return True
 
     def refuse(self, uint64_t ref, int code, str message not None, data=None):
-        """Answer a request of the server with an error. False: it waits no more."""
+        """Answer a request of the server with an error. Returns False when the request no longer
+        waits."""
         if self.link is None or self.gone or not self.session.error_c(ref, code, message, data):
             return False
         self.link.wrote_c()
         return True
 
     def abandon(self, Waiter waiter not None, str reason=None):
-        """Its caller waits no more: tell the server, unless the answer is there already."""
+        """The caller of a request gave up: cancel the request, unless its answer has arrived."""
         if waiter.cancellable and not self.gone:
             if self.session.cancel(waiter.id, reason) is not None and self.link is not None:
                 self.link.wrote_c()
@@ -281,7 +285,7 @@ cdef class ClientConnection(Endpoint):
             self.session.forget(waiter.id)
 
     def error(self):
-        """What a call fails with now that the link is gone."""
+        """Return the error of a call whose link is gone."""
         if self.lost_error is not None:
             return type(self.lost_error)(*self.lost_error.args)
         return ConnectionClosed("the connection is closed")
@@ -303,23 +307,24 @@ cdef class ClientConnection(Endpoint):
 
     @property
     def full(self):
-        """Whether so much is queued that callers should wait (`wait_for_room`)."""
+        """Whether callers should wait until queued data are sent (`wait_for_room`)."""
         return self.session.outbox.size >= self.session.output_high and self.link is not None
 
     def wait_for_room(self):
-        """A future: the server has read on, or the link is gone. Look at `full` again then."""
+        """Return a future that is done when the server has read on or the link is gone. The caller
+        then checks `full` again."""
         waiter = self.loop.create_future()
         self.room_waiters.append(waiter)
         return waiter
 
     cpdef object on_drained(self):
-        """Let callers go on in their order, one after another while there is room: many that wait
-        with large requests are not all woken for the few that fit."""
+        """Wake callers in their order, one at a time while there is room. Waking all callers would
+        be wasted work where only a few large requests fit."""
         while self.room_waiters:
             waiter = self.room_waiters.popleft()
             if not waiter.done():          # not cancelled
                 waiter.set_result(None)
-                # behind the caller, which writes when its task goes on
+                # after the caller's task, which writes first
                 self.loop.call_soon(self._more_room)
                 return
 
@@ -340,7 +345,7 @@ cdef class ClientConnection(Endpoint):
         cdef Waiter waiter
         self.timer = None
         self.timer_at = INFINITY
-        # loops round their clocks: what is due within a millisecond is due
+        # loops round their clocks: a deadline within a millisecond counts as reached
         for _, waiter in self.session.expire(<double> self.loop.time() + 0.001):
             if waiter.cancellable and self.link is not None and not self.gone:
                 self.session.send_notification(
@@ -357,12 +362,12 @@ cdef class ClientConnection(Endpoint):
             self.arm_c(at)
 
     cdef str note_c(self, Waiter waiter):
-        """What else is known about an answer that did not come."""
+        """Return further facts for the error of a request without an answer."""
         if self.skipped is None or self.skipped_at < waiter.deadline - waiter.limit:
             return self.exit_note
         return f"{self.exit_note}; a message of the server was skipped meanwhile: {self.skipped}"
 
-    # -- what the link tells -------------------------------------------------------------------
+    # -- events of the link --------------------------------------------------------------------
 
     cpdef object on_data(self):
         cdef Message m
@@ -384,7 +389,7 @@ cdef class ClientConnection(Endpoint):
                 elif m.kind_c == REQUEST:
                     self.inbound(m)
             except Exception:
-                logger.exception("internal error at a message of the server")
+                logger.exception("internal error in handling a message of the server")
 
     cdef int resolve_c(self, Message m) except -1:
         cdef Waiter waiter = <Waiter> m.token
@@ -408,7 +413,7 @@ cdef class ClientConnection(Endpoint):
         return 0
 
     cdef int refuse_c(self, Message m) except -1:
-        """An error response, or something that is no message."""
+        """Handle an error response, or a response that is not valid."""
         cdef Waiter waiter
         if m.token is None and self.probing and m.kind_c == ERROR and not valid_id(m):
             for _, m.token in self.session.fail_all():
@@ -421,7 +426,7 @@ cdef class ClientConnection(Endpoint):
                 )
             else:
                 if m.fault_c != FAULT_PARSE and m.reason is not None:
-                    # an answer whose id was not read looks like this, too
+                    # a response whose id cannot be read arrives here, too
                     self.skipped_at = <double> self.loop.time()
                     self.skipped = m.reason
                 self.owner.on_bad_line(m)
@@ -451,7 +456,7 @@ cdef class ClientConnection(Endpoint):
         cdef Waiter waiter
         if m.ref:
             if m.token is not None:
-                m.token.cancel()       # the server wants its request answered no more
+                m.token.cancel()       # the server cancelled its request
         elif m.token is not None:
             waiter = <Waiter> m.token
             if method_is(m, b'"notifications/progress"', "notifications/progress"):
@@ -484,16 +489,16 @@ cdef class ClientConnection(Endpoint):
         return 0
 
     def inbound(self, Message m not None):
-        """A request of the server, which only legacy ones have (basic/patterns of 2026-07-28:
-        "clients do not send JSON-RPC responses")."""
+        """Handle a request of the server. Only legacy servers send requests (basic/patterns of
+        2026-07-28: "clients do not send JSON-RPC responses")."""
         if not self.session.answers_requests:
             if m.ref:                  # it waited since the handshake
                 self.session.drop_inbound_c(m.ref)
             if not self.reported:
                 self.reported = True
                 logger.warning(
-                    "the server sends requests (%.100r), which %s does not have:"
-                    " they stay unanswered", m.method, self.revision.version,
+                    "the server sends requests (%.100r), which %s does not allow;"
+                    " the client does not answer them", m.method, self.revision.version,
                 )
         elif method_is(m, b'"ping"', "ping") and (
             self.revision is None or self.probing or not self.revision.modern
@@ -514,7 +519,7 @@ cdef class ClientConnection(Endpoint):
         self.owner.on_link_lost(exc)
 
     def fail(self, exc):
-        """The link is gone for good: every call fails at once with `exc`."""
+        """The link is gone for good: fail every call at once with `exc`."""
         cdef Waiter waiter
         self.gone = True
         if self.lost_error is None:
@@ -531,13 +536,13 @@ cdef class ClientConnection(Endpoint):
 
 
 cdef bytes arguments_text(object arguments, uint32_t max_depth):
-    """The arguments of a call as the JSON text of an object, on one line."""
+    """Return the arguments of a call as the JSON text of an object, on one line."""
     cdef bytes text
     cdef ws_scan scan
     cdef ws_status status
     if type(arguments) is not dict:
         if isinstance(arguments, RAW_TYPES):
-            # a copy of what may change before it is sent
+            # a copy: the buffer may change before it is sent
             text = arguments if type(arguments) is bytes else bytes(arguments)
             if len(text) > 0x7FFFFFFF:
                 raise ValueError("arguments of more than 2 GiB")

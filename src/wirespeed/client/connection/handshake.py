@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 encode = msgspec.json.Encoder().encode
 _initialized = msgspec.json.Decoder(InitializeResult).decode
 
-# Errors that only a modern server gives ("recognised modern error" is not enumerated by the
-# specification; these are the codes that it reserves for 2026-07-28).
+# Error codes of modern servers only. The specification does not list the "recognised modern
+# errors"; these are the codes that it reserves for 2026-07-28.
 MODERN_ERRORS = frozenset(
     {
         -32020,  # HeaderMismatch
@@ -62,7 +62,7 @@ def _discovered(data: Any) -> DiscoverResult:
 
 
 class VersionMismatch(WirespeedError):
-    """Client and server have no revision in common; ``supported`` is what the server speaks."""
+    """Client and server have no revision in common. ``supported`` lists the server's revisions."""
 
     def __init__(self, text: str, supported: list[str]) -> None:
         super().__init__(text, supported)
@@ -73,11 +73,11 @@ class VersionMismatch(WirespeedError):
 
 
 class ModernServer(VersionMismatch):
-    """A server refuses ``initialize`` as only a modern one does."""
+    """A server refuses ``initialize`` with an error of modern servers only."""
 
 
 class Agreement(msgspec.Struct):
-    """What the handshake settled."""
+    """The result of a handshake."""
 
     revision: Revision
     server_info: dict[str, Any] | None
@@ -86,15 +86,15 @@ class Agreement(msgspec.Struct):
 
 
 class Identity(msgspec.Struct):
-    """What a client says of itself.
+    """What a client declares to servers.
 
     Attributes:
         info: ``clientInfo``.
-        capabilities: What it declares besides what its handlers let it, as the newest revisions
-            write that. Features that need a handler and have none are declared to modern servers
-            alone, whose calls can be answered by hand (`Client.resume`).
-        log_level: The least severe level of log messages to get.
-        answering: The handlers for what servers ask, if there are any.
+        capabilities: Capabilities besides those of the handlers, in the form of the newest
+            revision. A capability without its handler is declared to modern servers only: the user
+            can answer their questions by `Client.resume`.
+        log_level: The least severe level of the log messages that the server sends.
+        answering: The handlers for requests of servers, or None.
     """
 
     info: dict[str, Any]
@@ -128,16 +128,16 @@ class Identity(msgspec.Struct):
 
 
 class FallBack(Exception):
-    """The probe says: a legacy server."""
+    """The probe found a legacy server."""
 
 
 async def modern(
     connection: ClientConnection, identity: Identity, timeout: float, *, fall_back: bool
 ) -> Agreement:
-    """Ask with server/discover. `FallBack` (where asked for) when the server is a legacy one.
+    """Send server/discover. A probe raises `FallBack` for a legacy server.
 
-    As a probe it is not cancelled on the wire: a legacy server must not get even more that it does
-    not know before ``initialize``. An error without an id can only be about this first request.
+    A probe is not cancelled on the wire: a legacy server must not receive a further unknown message
+    before ``initialize``. An error without an id can only answer this first request.
     """
     version = LATEST_MODERN
     refused: set[str] = set()
@@ -157,11 +157,11 @@ async def modern(
                     version = other
                     continue
                 if version in supported:
-                    if version not in refused:  # it contradicts itself: ask once more
+                    if version not in refused:  # the server contradicts itself: ask once more
                         refused.add(version)
                         continue
                     raise VersionMismatch(
-                        f"the server refuses {version}, which it says that it supports", supported
+                        f"the server refuses {version}, but lists it as supported", supported
                     ) from exc
                 if fall_back and _newest(supported, LEGACY_VERSIONS):
                     raise FallBack from exc
@@ -208,9 +208,10 @@ async def legacy(
 ) -> Agreement:
     """The initialize handshake. It is never cancelled on the wire.
 
-    A server that refuses with an error that names its versions, instead of offering one (2024-11-05
-    basic/lifecycle, "Error Handling"), is asked once more, for one of them. VersionMismatch: there
-    is none in common. `ModernServer`: it refuses as 2026-07-28 basic/versioning has it.
+    A server may refuse with an error that names its versions, instead of offering a version
+    (2024-11-05 basic/lifecycle, "Error Handling"). The client then asks once more, for one of them.
+    VersionMismatch: no version is common. `ModernServer`: the error is that of 2026-07-28
+    basic/versioning.
     """
     try:
         result = await _initialize(connection, identity, timeout, version)
@@ -252,7 +253,7 @@ async def _initialize(
     connection: ClientConnection, identity: Identity, timeout: float, version: str
 ) -> InitializeResult:
     connection.use(REVISIONS[version], b"")
-    connection.session.batches = True  # its answer may come in one: 2025-03-26 is not excluded yet
+    connection.session.batches = True  # servers of 2025-03-26 may answer in a batch
     params = {
         "protocolVersion": version,
         "capabilities": identity.declared(version),
@@ -283,5 +284,5 @@ def _supported(exc: RemoteError) -> list[str]:
 
 
 def _newest(offered: list[str], ours: tuple[str, ...], exclude: str | None = None) -> str:
-    """The newest of our versions that is offered; "" if none is."""
+    """Return the newest of our versions that the server offers; "" if it offers none of them."""
     return next((v for v in reversed(ours) if v in offered and v != exclude), "")

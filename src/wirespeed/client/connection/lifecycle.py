@@ -1,9 +1,8 @@
 """The life of a client's link: opened, lost, explained, opened again, closed.
 
-One `Lifecycle` a client. Everything here happens on the loop's thread. What must outlive a
-cancelled caller (ending a child, starting one again for several callers) runs in tasks of its own,
-and callers wait for those with `asyncio.wait`, which hands on neither their cancellation nor their
-exceptions.
+A client has one `Lifecycle`, which runs on the loop's thread only. Work that must outlive a
+cancelled caller (ending a child, starting a server again for several callers) runs in its own task.
+Callers wait for that task with `asyncio.wait`, which passes on neither cancellation nor exceptions.
 """
 
 from __future__ import annotations
@@ -44,15 +43,15 @@ NOT_OPEN = 'the client is not open: use "async with Client(…) as client:", or 
 # Seconds before the second start in a row; doubled for each further one.
 _RESTART_DELAY = 0.1
 _MAX_RESTART_DELAY = 30.0
-# The same for connections, where many clients may have lost one server in the same moment: all
-# pauses are random, the first is at most this long, and the second starts the doubling.
+# The same for connections. Many clients may lose one server at the same moment, so all pauses are
+# random. The first pause is at most this long, and the doubling begins with the second.
 _FIRST_RECONNECT = 0.1
 _RECONNECT_DELAY = 0.25
-# Seconds after which a connection counts as a good one, whether or not anything was called.
+# Seconds after which a connection counts as good, even if nothing was called.
 _SETTLED = 60.0
-# What a refusal says that may be otherwise soon: request timeout, too early, too many requests.
+# Statuses of refusals that may soon change: request timeout, too early, too many requests.
 _TRY_LATER = (408, 425, 429)
-# Seconds for callbacks of the user that were cancelled by `close`.
+# Seconds that `close` waits for cancelled callbacks of the user.
 _PATIENCE = 1.0
 
 
@@ -61,7 +60,7 @@ class Host(Protocol):
 
     @property
     def listens(self) -> bool:
-        """Whether something is to be heard from the server even while nothing is called."""
+        """Whether the client wants notifications even while no request is under way."""
 
     async def started(
         self, connection: ClientConnection, agreement: Agreement, again: bool
@@ -69,10 +68,10 @@ class Host(Protocol):
         """The handshake is done. ``again``: there was a link before this one."""
 
     def notified(self, message: Message) -> None:
-        """A notification came in that is not about a call."""
+        """The server sent a notification that does not belong to a call."""
 
     def parted(self, exc: BaseException) -> None:
-        """The link is lost, and is not made again unless somebody asks for it."""
+        """The link is lost. Only the next request makes a new link."""
 
 
 class Lifecycle:
@@ -91,17 +90,17 @@ class Lifecycle:
     ) -> None:
         self.target = target
         self.identity = identity
-        self.live: ClientConnection | None = None  # agreed upon; its link may be lost by now
+        self.live: ClientConnection | None = None  # after the handshake; its link may be lost
         self.agreement: Agreement | None = None
         self.crashes = 0  # since a call succeeded
-        self._elsewhere = hasattr(target, "address")  # the server is not of our making
+        self._elsewhere = hasattr(target, "address")  # the client did not start the server
         self._live_since = self._lost_at = 0.0  # the loop's time
         self._era = era
         self._limits = limits
         self._host = host
         self._handshake_timeout = handshake_timeout
         self._probe_timeout = probe_timeout
-        # The era is the server's: it is not asked again when the server restarts.
+        # The era belongs to the server: a restart needs no second probe.
         self._found: Era | None = None
         self._started_before = False
         self._connection: ClientConnection | None = None
@@ -121,7 +120,7 @@ class Lifecycle:
     # -- for the client --------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Open a link and agree on a revision, unless that is so already."""
+        """Open a link and agree on a revision, unless the client is open."""
         loop = asyncio.get_running_loop()
         self.leave_other_loop()
         if self._loop is None:
@@ -150,8 +149,8 @@ class Lifecycle:
             task.result()
 
     def leave_other_loop(self) -> bool:
-        """Drop what belongs to a loop that was closed before this client was. RuntimeError: the
-        client is open on another loop, which is not closed."""
+        """Drop the tasks and the link of a loop that was closed before this client. RuntimeError:
+        the client is open on another loop, which is still open."""
         if self._loop is None or self._loop is asyncio.get_running_loop():
             return False
         if not self._loop.is_closed():
@@ -164,7 +163,7 @@ class Lifecycle:
         return True
 
     async def close(self, why: str = "the client was closed") -> None:
-        """End everything; when this returns, nothing is left behind."""
+        """Close the link, and wait until everything is released."""
         me = asyncio.current_task()
         self._closers.add(me)
         try:
@@ -182,9 +181,12 @@ class Lifecycle:
             self._closers.discard(me)
 
     async def ready(self) -> ClientConnection:
-        """The connection, when it is open and has room. A crashed server is started again here,
-        if it may be, and a lost connection made again: once more even when all attempts are used
-        up, for the server may be back. The error that a call fails with is raised."""
+        """Return the connection when it is open and has room.
+
+        A crashed server is started again, if its target allows a restart. A lost connection is made
+        again, also after the last automatic attempt. Raises the error of a call that cannot be
+        sent.
+        """
         if self.leave_other_loop():
             raise ConnectionClosed(
                 "the event loop that the client was opened on is closed: open the client again"
@@ -207,7 +209,7 @@ class Lifecycle:
                 raise live.error()
 
     def spawn(self, work: Awaitable[T]) -> asyncio.Future[T]:
-        """Run something beside; `close` cancels it, and what it raises is logged."""
+        """Run work in a task. `close` cancels the task, and its exception is logged."""
         task: asyncio.Future[T] = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -230,7 +232,7 @@ class Lifecycle:
         try:
             agreement = await self._agree()
             connection = self._connection
-            assert connection is not None  # whoever takes it away cancels this task
+            assert connection is not None  # resetting the connection cancels this task
             await self._host.started(connection, agreement, self._started_before)
             if connection.lost_error is not None:
                 raise connection.error()
@@ -262,7 +264,7 @@ class Lifecycle:
             except TransportError:
                 if known or not probed.probe_was_read:
                     raise
-                # no verdict: some legacy servers exit on an unknown first message
+                # the era stays open: some legacy servers exit on an unknown first message
                 await self._drop("the server is started again", revive=True)
                 await self._connect()
         try:
@@ -314,7 +316,7 @@ class Lifecycle:
             raise type(exc)(str(described)) from exc
 
     def _with_noise(self, connection: ClientConnection, reason: str) -> str:
-        """The reason, and what the server wrote if no message was in it."""
+        """Return the reason, with a line of the server that is not a message, if there was one."""
         counters = connection.session.counters
         noise = counters["messages_in"] == counters["faults"]
         return self._with_bad_line(reason) if noise else reason
@@ -329,13 +331,13 @@ class Lifecycle:
     # -- losing ----------------------------------------------------------------------------------
 
     def lost(self, connection: ClientConnection, reason: str) -> None:
-        """The server ended, or its output is closed: everything that waits will fail."""
+        """The server ended or closed its output: all waiting calls will fail."""
         if connection is not self._connection or connection is self._gone:
             return
         self._gone = connection
         connection.gone = True
         if connection.link is not None and not connection.wire.over:
-            connection.link.close()  # one that is over still says so to the server
+            connection.link.close()  # an ended stream still sends its close
         self._explaining = self.spawn(self._explain(connection, reason))
 
     async def _explain(self, connection: ClientConnection, reason: str) -> None:
@@ -360,7 +362,7 @@ class Lifecycle:
         self._end(channel)
 
     def _restarts(self) -> int:
-        """How many times in a row the target may be started again."""
+        """The number of consecutive restarts that the target allows."""
         restart: int | None = getattr(self.target, "restart", 0)
         if restart is not None:
             return restart
@@ -379,8 +381,8 @@ class Lifecycle:
         return self._reviving
 
     async def _revive(self, lost: ClientConnection, asked: bool) -> None:
-        """Start a crashed server again, or connect again, waiting longer each time it fails in a
-        row. ``asked``: somebody waits for it, so that it is tried at least once."""
+        """Start a crashed server again, or connect again. The pause grows with each consecutive
+        failure. ``asked``: a caller waits for the link, so there is at least one attempt."""
         assert self._lock is not None
         async with self._lock:
             pause = self._pause(lost.loop.time()) if self._may_revive() else 0.0
@@ -416,13 +418,13 @@ class Lifecycle:
             pause = random.uniform(longest / 2, longest)
         else:
             pause = random.uniform(0.0, _FIRST_RECONNECT)
-        return pause - (now - self._lost_at)  # time that has passed anyway counts
+        return pause - (now - self._lost_at)  # time since the loss counts
 
     # -- ending ----------------------------------------------------------------------------------
 
     async def _drop(self, why: str, *, revive: bool = False) -> None:
-        """End the link there is, and wait until all that ever was is gone. ``revive``: it is only
-        to make room for the next one, so that what that does not need ends beside it."""
+        """End the present link, and wait until all earlier links are released. ``revive``: the next
+        link follows, and a link to a server elsewhere ends in parallel to it."""
         connection, channel = self._connection, self._channel
         self._connection = self._channel = None
         if connection is not None:
@@ -434,7 +436,7 @@ class Lifecycle:
             await asyncio.wait(tuple(self._endings))
 
     def _end(self, channel: Channel) -> None:
-        # in a task: it goes on when the caller is cancelled
+        # in a task: a cancelled caller does not stop it
         task = asyncio.ensure_future(channel.close())
         self._endings.add(task)
         task.add_done_callback(self._ended)
@@ -450,7 +452,7 @@ class Lifecycle:
 
 
 class _Owner:
-    """What one connection tells; nothing of an earlier one reaches its successor."""
+    """Receives the events of one connection. Events of an earlier connection are dropped."""
 
     __slots__ = ("_channel", "_life", "connection")
 
@@ -483,7 +485,7 @@ class _Owner:
 
 
 def _is_final(exc: BaseException) -> bool:
-    """Whether trying again soon cannot help: the server said no, or is not who it should be."""
+    """Whether a second attempt cannot help: the server refused, or its certificate is wrong."""
     if isinstance(exc, UpgradeRefused):
         return 400 <= exc.status < 500 and exc.status not in _TRY_LATER
     return type(exc.__cause__).__name__ == "SSLCertVerificationError"  # without loading ssl

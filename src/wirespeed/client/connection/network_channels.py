@@ -23,7 +23,7 @@ logger = logging.getLogger("wirespeed.client")
 
 SUBPROTOCOL = "mcp"
 
-# RFC 6455 section 7.4.1, and the registry that it makes (section 11.7).
+# RFC 6455 section 7.4.1, and the registry of section 11.7.
 CLOSE_CODES = {
     1000: "normal closure",
     1001: "going away",
@@ -43,8 +43,8 @@ VANISHED = 1006
 
 # Seconds between two allowances for control frames of the server, where no pings are sent.
 _ALLOWANCE = 20.0
-# Seconds until a second look for the answer to a ping: what came while the loop was busy with
-# something else is read only after the timers that are due.
+# Seconds until a second check for the answer to a ping. A busy loop runs its due timers before it
+# reads the bytes that arrived meanwhile.
 _SECOND_LOOK = 0.05
 # Seconds of grace for a link to end by itself after its own deadlines.
 _GRACE = 1.0
@@ -54,7 +54,7 @@ _MAX_WARNED = 1000
 
 
 class _Reached(Protocol):
-    """What is known of the target of a connection."""
+    """The address of a connection's target."""
 
     @property
     def where(self) -> str: ...
@@ -72,7 +72,7 @@ class _Remote:
         self._released: asyncio.Future[None] | None = None
 
     def _begin(self, connection: ClientConnection, connected: Connected) -> None:
-        """Join the two. TransportError for what is closed already."""
+        """Join the connection to the socket. TransportError: the socket is closed already."""
         self._connection, self._connected = connection, connected
         self._released = connection.loop.create_future()
         try:
@@ -98,7 +98,7 @@ class _Remote:
                 self._released.set_result(None)
 
     async def _until_released(self, seconds: float) -> None:
-        """Wait for the link to end by itself; after so many seconds it is ended."""
+        """Wait until the link ends by itself. After the given seconds the link is ended."""
         if self._released is None:
             return
         await asyncio.wait((self._released,), timeout=seconds)
@@ -114,7 +114,7 @@ class SocketChannel(_Remote):
         self.target = target
 
     async def open(self, join: Join, limits: Limits) -> None:
-        """Connect. TransportError says what failed."""
+        """Connect. TransportError: the connection failed."""
         from wirespeed.transport.net.connect import connect_stream
 
         target = self.target
@@ -122,14 +122,14 @@ class SocketChannel(_Remote):
         self._begin(join(None), connected)
 
     def hang_up(self) -> None:
-        """Send what goes without waiting, and close."""
+        """Send what can be sent without waiting, and close."""
         if (link := self._link) is not None:
             link.flush()
         if (link := self._link) is not None:
             link.close()
 
     async def failure(self, reason: str) -> ConnectionLost:
-        """What is known of the end of the stream."""
+        """Return the error that tells how the stream ended."""
         return ConnectionLost(f"{self._where}: {reason}")
 
     async def close(self) -> None:
@@ -150,8 +150,8 @@ class WebSocketChannel(_Remote):
         self._silent = False
 
     async def open(self, join: Join, limits: Limits) -> None:
-        """Connect and upgrade. UpgradeRefused when the server answers with another HTTP status;
-        TransportError says what else failed."""
+        """Connect and upgrade. UpgradeRefused: the server answered with another HTTP status.
+        TransportError: the connection failed otherwise."""
         from wirespeed._core.framing.websocket import WebSocketFramer
         from wirespeed.transport.net.connect import connect_websocket
 
@@ -181,18 +181,18 @@ class WebSocketChannel(_Remote):
             link.close()
 
     def released(self) -> None:
-        """The link is gone: nothing is left of it."""
+        """The link is gone: release everything it held."""
         if self._pulse is not None:
             self._pulse.stop()
         super().released()
 
     def hang_up(self) -> None:
-        """Say goodbye (1000), behind what is queued, and wait for the server to answer."""
+        """Queue a closing frame (1000) behind the queued data, and wait for the server's."""
         if (link := self._link) is not None:
             link.end(1000, "", self.target.close_timeout)
 
     async def failure(self, reason: str) -> ConnectionLost:
-        """What is known of the end of the connection: who closed it, with which code, and why."""
+        """Return the error that tells which side closed the connection, the code and the reason."""
         code: int | None = None
         said = ""
         framer = self._framer
@@ -205,7 +205,7 @@ class WebSocketChannel(_Remote):
         elif framer is not None and framer.close_code is not None:
             code = framer.close_code
             said = framer.close_reason
-            reason = "the server left without a closing frame"
+            reason = "the server closed the connection without a closing frame"
             if code != VANISHED:
                 reason = f"the server closed the connection: {_meaning(code)}"
                 reason += f" ({said!r})" if said else ""
@@ -214,16 +214,16 @@ class WebSocketChannel(_Remote):
         return ConnectionLost(f"{self._where}: {reason}", code, said)
 
     async def close(self) -> None:
-        """Wait for the server to answer the closing frame, as long as the target says; then
-        everything is released."""
+        """Wait for the server's closing frame, for the target's time limit; then release
+        everything."""
         await self._until_released(self.target.close_timeout + _GRACE)
 
 
 class Pulse:
     """Keep-alive (RFC 6455 section 5.5.2): pings, and a deadline for any sign of life after each.
 
-    Bytes of whatever kind are a sign: a pong may have to wait behind a large message. While we do
-    not read, because the server takes nothing, it is a sign that it takes something.
+    All received bytes count as a sign of life: a pong may have to wait behind a large message.
+    While the client does not read because the server does not, sent bytes count instead.
     """
 
     def __init__(
@@ -291,7 +291,7 @@ def _warn_once(where: str) -> None:
     if where not in _warned and len(_warned) < _MAX_WARNED:
         _warned.add(where)
         logger.warning(
-            "%s: credentials are sent without encryption; anybody on the way can read them "
+            "%s: credentials are sent without encryption; anybody on the path can read them "
             "(use wss://)",
             where,
         )

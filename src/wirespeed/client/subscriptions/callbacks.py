@@ -54,13 +54,13 @@ _log = msgspec.json.Decoder(LogMessage).decode
 Callback = Callable[[Any], object]
 
 
-# A server that ends what the consumers listen to is asked again, so many times in a row, after
-# seconds that double each time; one that tells for a while is asked anew.
+# A server that ends the callbacks' subscription is asked again: _LISTENS times in a row, after a
+# delay in seconds that doubles. A subscription that lasts _SETTLED seconds starts the count again.
 _LISTENS = 10
 _LISTEN_DELAY = 0.25
 _MAX_LISTEN_DELAY = 30.0
 _SETTLED = 10.0
-# The same for a list that changed and cannot be got.
+# The same for a changed list that cannot be fetched.
 _FETCHES = 5
 _FETCH_DELAY = 0.25
 # Seconds between two requests for a list that keeps changing, doubled each time.
@@ -69,7 +69,7 @@ _LONGEST_GAP = 5.0
 
 
 class Watch:
-    """One callback that gets a list whenever it changes."""
+    """One callback that receives a list whenever the list changes."""
 
     def __init__(
         self,
@@ -85,12 +85,15 @@ class Watch:
         self._stale = False
         self._fetching: asyncio.Future[None] | None = None
         self._gap = 0.0
-        self._next_at = -math.inf  # the loop's time of the next request, at the earliest
+        self._next_at = -math.inf  # the loop's earliest time of the next request
 
     def changed(self) -> None:
-        """Get the new list: one request at a time, so that lists come in order, and once for
-        changes in a row. While changes keep coming, as from a server that announces one with each
-        list, the gap between two requests grows."""
+        """Fetch the new list.
+
+        Only one request runs at a time, so that lists arrive in order; changes that arrive
+        meanwhile cause one further request. The gap between two requests grows while changes keep
+        coming: a server may announce a change with each list.
+        """
         self._stale = True
         if self._fetching is None or self._fetching.done():
             self._fetching = self._callbacks.life.spawn(self._work())
@@ -109,7 +112,7 @@ class Watch:
             try:
                 items = await self._fetch()
             except (ConnectionClosed, TransportError):
-                return  # with the next connection all lists are got anew
+                return  # the next connection fetches all lists again
             except Exception as exc:
                 failed += 1
                 logger.warning("the list of %s changed, but cannot be fetched: %s", self._kind, exc)
@@ -119,7 +122,7 @@ class Watch:
                 continue
             failed = 0
             self._next_at = now() + self._gap
-            # only what the user asks for proves the server well
+            # only the user's own requests show that the server works
             self._callbacks.life.crashes = crashes
             await self._tell(items)
 
@@ -147,8 +150,8 @@ class Consumers(msgspec.Struct, kw_only=True):
 class ChangeCallbacks:
     """The callbacks of one client, and the host of its lifecycle.
 
-    Consumers of changes share one subscription (2026-07-28: one subscriptions/listen, which asks
-    for what has a consumer; when that changes, a new one takes the place of the old one).
+    All callbacks share one subscription. In 2026-07-28 it is one subscriptions/listen, whose filter
+    has the changes with a callback; a new listen replaces it when the callbacks change.
     """
 
     life: Lifecycle
@@ -174,8 +177,8 @@ class ChangeCallbacks:
             for kind, (callback, fetch) in consumers.lists.items()
             if callback is not None
         }
-        self._uris: dict[str, None] = {}  # subscribed to, in order
-        self._asked: dict[str, None] = {}  # about to be
+        self._uris: dict[str, None] = {}  # subscribed, in order
+        self._asked: dict[str, None] = {}  # about to be subscribed
         self._lock = asyncio.Lock()
         self._quiet = Quiet(logger)
         self.current = _Shared(self, self._wanted(()))
@@ -198,7 +201,7 @@ class ChangeCallbacks:
     async def started(
         self, connection: ClientConnection, agreement: Agreement, again: bool
     ) -> None:
-        """The handshake is done. ``again``: nobody told what changed since the one before."""
+        """The handshake is done. ``again``: changes since the previous connection were missed."""
         if self._cache is not None:
             self._cache.clear()
         self._router.started(connection, agreement.revision.modern, agreement.capabilities)
@@ -230,16 +233,16 @@ class ChangeCallbacks:
         self.life.spawn(self._level_set(waiter, level))
 
     async def _level_set(self, waiter: Waiter, level: str) -> None:
-        """A server that does not answer can be used nevertheless."""
+        """Set the log level. A server that does not answer this request remains usable."""
         try:
             await waiter.future
         except (RemoteError, CallTimeout, InvalidResponse) as exc:
-            logger.warning("the server does not take the log level %s: %s", level, exc)
+            logger.warning("the server refuses the log level %s: %s", level, exc)
         except (ConnectionClosed, TransportError):
-            pass  # the requests that need the connection raise it
+            pass  # requests that need the connection raise the error
 
     def notified(self, message: Message) -> None:
-        """A notification came in that is not about a call."""
+        """The server sent a notification that does not belong to a call."""
         if message.method == "notifications/message":
             if self._on_log is not None:
                 self._log(message, self._on_log)
@@ -247,7 +250,7 @@ class ChangeCallbacks:
             self._router.notified(message)
 
     def parted(self, exc: BaseException) -> None:
-        """The link is lost, and is not made again unless somebody asks for it."""
+        """The link is lost. Only the next request makes a new link."""
         self._router.end(exc)
 
     def closed(self, exc: BaseException) -> None:
@@ -263,7 +266,7 @@ class ChangeCallbacks:
         self._router.forget()
         self._router.add(self.current)
 
-    # -- telling ---------------------------------------------------------------------------------
+    # -- delivery --------------------------------------------------------------------------------
 
     def _log(self, message: Message, on_log: CallbackQueue) -> None:
         params = message.params
@@ -338,7 +341,7 @@ class ChangeCallbacks:
 
     @contextlib.asynccontextmanager
     async def _turn(self, timeout: Timeout) -> AsyncIterator[float | None]:
-        """While nobody else changes what is listened for: the seconds that are left."""
+        """Hold the lock of the shared filter. Yields the seconds that are left."""
         lock = self._lock
         async with turn(lock, self._router.seconds(timeout)) as left:
             if lock is not self._lock:
@@ -354,7 +357,7 @@ class ChangeCallbacks:
         )
 
     def _heard(self) -> list[str]:
-        """The resources that the present subscriptions/listen is about."""
+        """The resources that the present subscriptions/listen reports."""
         honoured = self.current.honoured
         if honoured is None or self.current.route is None:
             return []
@@ -368,8 +371,8 @@ class ChangeCallbacks:
         meta: Meta | None,
         uri: str | None = None,
     ) -> None:
-        """Listen for something else: the new one is heard from its acknowledgement on, and the old
-        one until then, so that nothing is missed and nothing comes twice."""
+        """Replace the subscriptions/listen by one with another filter. The old listen is read until
+        the new one is acknowledged, so that no change is missed or delivered twice."""
         old = self.current
         new = _Shared(self, wanted, meta)
         if not wanted:
@@ -391,9 +394,9 @@ class ChangeCallbacks:
             self.fetch_again()
 
     async def listen_again(self, feed: _Shared, pause: float) -> None:
-        """The server ended what the consumers listen to: ask for it once more, in a while."""
+        """The server ended the shared subscription: subscribe again after a pause."""
         await asyncio.sleep(pause)
-        async with self._lock:  # not while another one is to take its place
+        async with self._lock:  # not while a new listen replaces this one
             if self.current is feed:
                 self._router.listen(feed)
 
@@ -409,8 +412,8 @@ class _Shared(Subscriber):
         super().__init__(wanted, meta)
         self._callbacks = callbacks
         self._ends = 0  # in a row
-        self._since = 0.0  # the loop's time, when it was acknowledged
-        self.missed = False  # the server ended it, and something may have changed since
+        self._since = 0.0  # the loop's time of the acknowledgement
+        self.missed = False  # the server ended it: changes may have been missed
 
     def acknowledge(self, honoured: SubscriptionFilter) -> None:
         before = self.honoured
@@ -446,7 +449,7 @@ class _Shared(Subscriber):
     def ended(self, exc: BaseException | None, acknowledged: bool) -> None:
         callbacks = self._callbacks
         if callbacks.current is not self or isinstance(exc, ConnectionClosed | TransportError):
-            return  # the next connection is asked
+            return  # the next connection subscribes again
         if not acknowledged and not self._ends:
             logger.warning("the server does not report changes: %s", exc or "it ended the listen")
             return

@@ -1,4 +1,4 @@
-"""What a server tells of changes, as values: `Event`, and the filter that says which are wanted.
+"""The changes that a server reports, as `Event` values, and the filter of a subscription.
 
 Sources: basic/patterns/subscriptions of 2026-07-28; server/tools, /prompts and /resources ("List
 Changed Notification", "Subscriptions") of the others.
@@ -41,18 +41,18 @@ class ResourcesChanged(msgspec.Struct, frozen=True):
 
 
 class ResourceUpdated(msgspec.Struct, frozen=True):
-    """A resource changed; ``uri`` may be that of a part of what was subscribed to."""
+    """A resource changed. ``uri`` may be that of a part of the subscribed resource."""
 
     uri: str
 
 
 class Resumed(msgspec.Struct, frozen=True):
-    """The connection was lost, and the client subscribed again over the next one. Changes in
-    between are not reported: fetch again what matters."""
+    """The connection was lost, and the client subscribed again over the next connection. Changes in
+    between are not reported: fetch the data again."""
 
 
 class Overflowed(msgspec.Struct, frozen=True):
-    """More events arrived than ``max_events`` can wait: fetch again what matters."""
+    """More than ``max_events`` events waited, and were dropped: fetch the data again."""
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ Event: TypeAlias = (
     | Notice
 )
 
-# By method: what changed, in the words of the cache and of the filter, and the event.
+# By method: the name of the list in the cache and the filter, and the event.
 CHANGES: dict[str, tuple[str, Event]] = {
     "notifications/tools/list_changed": ("tools", ToolsChanged()),
     "notifications/prompts/list_changed": ("prompts", PromptsChanged()),
@@ -85,17 +85,17 @@ _FIELDS = {
     "resources": "resourcesListChanged",
 }
 _URIS = "resourceSubscriptions"
-# The members of the filter that the specification has.
+# The members of the filter in the specification.
 FIELDS = frozenset({*_FIELDS.values(), _URIS})
 
 
 class SubscriptionFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which changes are asked for, or reported.
+    """The changes that a subscription requests, or that a server reports.
 
     Attributes:
         tools, prompts, resources: Changes of these lists.
         uris: The resources whose changes are reported.
-        more: Further members, of extensions, as they are on the wire.
+        more: Further members, of extensions, in their wire form.
     """
 
     tools: bool = False
@@ -115,7 +115,7 @@ class SubscriptionFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, wire: Any) -> SubscriptionFilter:
-        """The same from the wire; what is not as it should be is not there."""
+        """Read a filter from its wire form. Members that are not valid are left out."""
         members = dict(wire) if isinstance(wire, dict) else {}
         kinds = {kind: members.pop(field, None) is True for kind, field in _FIELDS.items()}
         uris = members.pop(_URIS, None)
@@ -126,17 +126,17 @@ class SubscriptionFilter(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def wants(self, event: Event) -> bool:
-        """Whether an event is of a kind that this has."""
+        """Whether the filter has the kind of an event."""
         kind = _KINDS.get(type(event))
         if kind is not None:
             return bool(getattr(self, kind))
         return bool(self.uris if isinstance(event, ResourceUpdated) else self.more)
 
     def covers(self, uri: str) -> list[str]:
-        """Which of the URIs a resource is, or is a part of by its path."""
+        """Return the URIs of the filter that name a resource, or contain it by their path."""
         return [mine for mine in self.uris if belongs(uri, mine)]
 
 
 def kind_of(event: Event) -> str | None:
-    """The list that an event is about: "tools", "prompts" or "resources"."""
+    """The changed list of an event: "tools", "prompts" or "resources"."""
     return _KINDS.get(type(event))

@@ -33,8 +33,8 @@ logger = logging.getLogger("wirespeed.client")
 
 @contextlib.asynccontextmanager
 async def turn(lock: asyncio.Lock, seconds: float) -> AsyncIterator[float | None]:
-    """Hold the lock; the rest of the time limit, as a ``timeout``. CallTimeout: the lock was not
-    free in time."""
+    """Hold the lock. Yields the rest of the time limit, as a ``timeout``. CallTimeout: the lock was
+    not free in time."""
     if seconds == math.inf:
         async with lock:
             yield None
@@ -53,15 +53,15 @@ async def turn(lock: asyncio.Lock, seconds: float) -> AsyncIterator[float | None
 
 
 class _ResourceSubscription:
-    """One resource, and its subscribers."""
+    """One resource and its subscribers."""
 
     __slots__ = ("lock", "on", "users", "wanted")
 
     def __init__(self) -> None:
         self.wanted: set[object] = set()
         self.on = False  # the connection is subscribed to it
-        self.lock = asyncio.Lock()  # so that requests about it go out one after another
-        self.users = 0  # that are about to want it
+        self.lock = asyncio.Lock()  # orders the requests about the resource
+        self.users = 0  # subscribers that wait for the lock
 
 
 class ResourceSubscriptions:
@@ -75,14 +75,14 @@ class ResourceSubscriptions:
         return len(self._subscribed)
 
     def of(self, owner: object) -> tuple[str, ...]:
-        """The resources that a subscriber has."""
+        """The resources of a subscriber."""
         return tuple(uri for uri, hold in self._subscribed.items() if owner in hold.wanted)
 
     async def take(
         self, uri: str, owner: object, timeout: Timeout, meta: Meta | None = None
     ) -> None:
-        """Subscribe to a resource, unless the connection is. An error of the request is raised, and
-        the subscriber does not have the resource then."""
+        """Subscribe to a resource, unless the connection is subscribed. An error of the request is
+        raised; the subscriber then does not have the resource."""
         hold = self._subscribed.setdefault(uri, _ResourceSubscription())
         hold.users += 1
         try:
@@ -100,13 +100,13 @@ class ResourceSubscriptions:
     async def give(
         self, uri: str, owner: object, timeout: Timeout, meta: Meta | None = None
     ) -> None:
-        """Undo `take`. An error of the request is raised, and nothing changes then."""
+        """Undo `take`. An error of the request is raised; nothing then changes."""
         hold = self._subscribed.get(uri)
         if hold is None:
             return
         async with turn(hold.lock, self._sender.seconds(timeout)) as timeout:
             if self._subscribed.get(uri) is not hold:
-                return  # another caller undid it, or all is forgotten
+                return  # another caller unsubscribed, or `clear` was called
             if hold.on and hold.wanted == {owner}:
                 await self._ask("resources/unsubscribe", uri, timeout, meta)
                 hold.on = False
@@ -131,13 +131,13 @@ class ResourceSubscriptions:
                 self._forget(uri, hold)
 
     def drop(self, owner: object) -> None:
-        """A subscriber is gone, and the connection too: no request is sent."""
+        """A subscriber is gone. The connection is gone too, so no request is sent."""
         for uri, hold in list(self._subscribed.items()):
             hold.wanted.discard(owner)
             self._forget(uri, hold)
 
     def want(self, uri: str, owner: object) -> None:
-        """Have a resource subscribed to by the next `again`."""
+        """Mark a resource: the next `again` subscribes to it."""
         self._subscribed.setdefault(uri, _ResourceSubscription()).wanted.add(owner)
 
     def lost(self) -> None:
@@ -147,7 +147,7 @@ class ResourceSubscriptions:
             self._forget(uri, hold)
 
     def clear(self) -> None:
-        """Forget everything: the client is closed, or the server is a modern one now."""
+        """Forget all subscriptions: the client is closed, or the new server is a modern one."""
         self._subscribed.clear()
 
     async def again(self, connection: ClientConnection) -> set[str]:

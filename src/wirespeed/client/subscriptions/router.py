@@ -3,7 +3,7 @@
 In 2026-07-28 every subscription is a ``subscriptions/listen`` of its own, and its notifications
 carry the id of that request (basic/patterns/subscriptions). In older revisions notifications go to
 the whole connection, and each resource has its own request (server/resources, "Subscriptions"):
-subscriptions share those requests, and each gets what it asked for.
+subscriptions share those requests, and each receives the changes of its own filter.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ class Subscriber:
     """A receiver of changes.
 
     Attributes:
-        wanted: The filter that it asked for.
-        meta: Further members of ``_meta`` of its requests.
-        honoured: The part of the filter that the server reports; None before it acknowledged.
-        route: Its subscriptions/listen, or None.
+        wanted: The filter of the subscriber.
+        meta: Further members of ``_meta`` of the subscriber's requests.
+        honoured: The part of the filter that the server reports; None before the acknowledgement.
+        route: The subscriber's subscriptions/listen, or None.
     """
 
-    lasting = False  # whether it stays when the server ends its subscription
+    lasting = False  # whether the subscriber outlives its subscription
 
     def __init__(self, wanted: SubscriptionFilter, meta: Meta | None = None) -> None:
         self.wanted = wanted
@@ -81,17 +81,18 @@ class Subscriber:
         raise NotImplementedError
 
     def concerns(self, event: Event) -> bool:
-        """Whether an event of a legacy server, which has no addressee, is for this one."""
+        """Whether an event of a legacy server, which names no subscription, concerns this
+        subscriber."""
         if isinstance(event, ResourceUpdated):
             return bool(self.wanted.covers(event.uri))
         return self.wanted.wants(event)
 
     def resumed(self) -> None:
-        """Acknowledged again: by the next connection, or after the server ended it."""
+        """The subscription was acknowledged again, after a new connection or after its end."""
 
     def ended(self, exc: BaseException | None, acknowledged: bool) -> None:
-        """The server ended the subscription: in order (None), or with this error. ``acknowledged``:
-        the server had acknowledged it."""
+        """The server ended the subscription: in order (None), or with an error. ``acknowledged``:
+        the server had acknowledged the subscription."""
 
     def parted(self, exc: BaseException) -> None:
         """The connection is lost, and is not made again by itself."""
@@ -106,13 +107,13 @@ class Subscriber:
             self.resumed()
 
     def fail(self, exc: BaseException) -> None:
-        """The acknowledgement will not come."""
+        """The acknowledgement will not arrive."""
         if self.waiting is not None and not self.waiting.done():
             self.waiting.set_exception(exc)
 
 
 class _Route:
-    """One subscriptions/listen that is open."""
+    """An open subscriptions/listen."""
 
     __slots__ = ("acknowledged", "connection", "feed", "waiter")
 
@@ -141,7 +142,7 @@ class SubscriptionRouter:
         self._routes: dict[int, _Route] = {}
         self.legacy = ResourceSubscriptions(sender)  # legacy
         self._quiet = Quiet(logger)
-        self.other: Callable[[Message], None] | None = None  # gets what is none of ours (legacy)
+        self.other: Callable[[Message], None] | None = None  # for other legacy messages
 
     def add(self, feed: Subscriber) -> None:
         """Deliver changes to a subscriber, and ask for them over each new connection."""
@@ -176,11 +177,11 @@ class SubscriptionRouter:
             raise
 
     def seconds(self, timeout: Timeout) -> float:
-        """A ``timeout`` in seconds."""
+        """Return a ``timeout`` in seconds."""
         return self._sender.seconds(timeout)
 
     def listen(self, feed: Subscriber) -> None:
-        """Ask again for a subscription that the server ended, unless the next connection will."""
+        """Subscribe again after the server ended a subscription, unless the connection is lost."""
         live = self._sender.life.live
         if self._modern and feed.route is None and live is not None and live.usable:
             try:
@@ -217,7 +218,7 @@ class SubscriptionRouter:
 
     @property
     def waits(self) -> bool:
-        """Whether a subscription is open that outlives the connection."""
+        """Whether an open subscription outlives the connection."""
         return any(not feed.lasting for feed in self._feeds)
 
     def _drop(self, feed: Subscriber) -> None:
@@ -242,20 +243,21 @@ class SubscriptionRouter:
         waiter.future.add_done_callback(lambda future: self._over(route, future))
 
     def _over(self, route: _Route, future: asyncio.Future[Any]) -> None:
-        """The answer to a listen is its end."""
+        """Wait for the answer to a listen, which ends the subscription."""
         if future.cancelled():
             return
         exc = future.exception()
         if isinstance(exc, ConnectionClosed | TransportError):
-            return  # the lifecycle decides what happens now
+            return  # the lifecycle decides whether to connect again
         if route.feed.route is route:
             self._routes.pop(route.waiter.id, None)
             self._ended(route.feed, exc, route.acknowledged)
 
-    # -- before ----------------------------------------------------------------------------------
+    # -- older revisions -------------------------------------------------------------------------
 
     async def _subscribe(self, feed: Subscriber) -> SubscriptionFilter:
-        """The filter that a legacy server honours; sends resources/subscribe for each URI."""
+        """Send resources/subscribe for each URI. Returns the filter that the legacy server
+        honours."""
         capabilities = self._sender.agreed.capabilities
         if declares(capabilities, "resources", "subscribe"):
             asked = (self._want(uri, feed) for uri in feed.wanted.uris)
@@ -302,7 +304,7 @@ class SubscriptionRouter:
         if not modern:
             self.legacy.lost()
             for feed in self._opened():
-                feed.route = None  # where the server was a modern one
+                feed.route = None  # set if the previous server was a modern one
                 for uri in feed.wanted.uris:
                     self.legacy.want(uri, feed)
             if self.legacy or self._opened():
@@ -317,7 +319,7 @@ class SubscriptionRouter:
                     self._ended(feed, exc, False)
 
     def notified(self, message: Message) -> None:
-        """A notification came in."""
+        """Route a notification."""
         method = message.method or ""
         change = CHANGES.get(method)
         if change is not None:
@@ -347,7 +349,7 @@ class SubscriptionRouter:
             self._all(event)
 
     def _route_of(self, message: Message) -> _Route | None:
-        """The listen that a message belongs to, by its id in the JSON type that was sent."""
+        """Return the listen of a message, by its id in the JSON type that was sent."""
         tag = message.lease(_TAG)
         try:
             id = None if tag is None else msgspec.json.decode(tag)
@@ -399,7 +401,7 @@ class SubscriptionRouter:
         """Deliver an event to the subscriber of its listen; the server sends one copy to each."""
         route = self._route_of(message)
         if isinstance(event, ResourceUpdated) and self._cache is not None:
-            # a part of something that does not show in its URI makes all that was asked for stale
+            # the URI may be that of a part of any requested resource: all of them become stale
             wanted = () if route is None else route.feed.wanted.uris
             covering = () if route is None else route.feed.wanted.covers(event.uri)
             self._cache.updated((event.uri, *(covering or wanted)))
@@ -412,7 +414,7 @@ class SubscriptionRouter:
             self._cache.updated((event.uri,))
         concerned = [feed for feed in self._feeds if feed.concerns(event)]
         if not concerned and isinstance(event, ResourceUpdated):
-            # parts of a resource need not show in their URI, and subscriptions may be the user's
+            # the URI may be that of a part of a resource whose own URI it does not contain
             concerned = [feed for feed in self._feeds if feed.lasting]
         for feed in concerned:
             feed.deliver(event)

@@ -26,18 +26,17 @@ __all__ = ["Subscription"]
 class Subscription:
     """Changes, as an asynchronous iterator of `Event`: see `Client.subscribe`.
 
-    It begins with ``async with``, which waits for the server's acknowledgement; ``honoured`` then
-    lists the changes that the server will report. RemoteError there: the server has no
-    subscriptions, or refuses this one. A subscription is used once.
+    A subscription begins with ``async with``, which waits for the server's acknowledgement;
+    ``honoured`` then lists the changes that the server will report. RemoteError there: the server
+    has no subscriptions, or refuses this one. A subscription is used once.
 
-    Events wait until they are fetched. One that is equal to one that waits already is not added:
-    "the list changed" twice in a row says no more than once. At ``max_events`` they are all
-    replaced by one `Overflowed`.
+    Events wait until they are fetched. An event that equals a waiting event is not added. At
+    ``max_events`` waiting events, one `Overflowed` replaces all of them.
 
-    The iterator ends when the server ends the subscription in order, and raises what ended it
-    otherwise: ConnectionClosed when the client is closed, ChildExited or ConnectionLost for a link
-    that is lost. A client that connects again, or starts the server again, subscribes again, and
-    the iterator goes on with `Resumed`.
+    The iterator ends when the server ends the subscription in order. Otherwise it raises the error
+    that ended it: ConnectionClosed for a closed client, ChildExited or ConnectionLost for a lost
+    link. A client that connects again, or starts the server again, subscribes again, and the
+    iterator goes on with `Resumed`.
     """
 
     def __init__(
@@ -59,12 +58,12 @@ class Subscription:
 
     @property
     def wanted(self) -> SubscriptionFilter:
-        """What was asked for."""
+        """The filter of the subscription."""
         return self._inlet.wanted
 
     @property
     def honoured(self) -> SubscriptionFilter | None:
-        """The part of it that the server reports; None before the acknowledgement."""
+        """The part of the filter that the server reports; None before the acknowledgement."""
         return self._inlet.honoured
 
     async def __aenter__(self) -> Self:
@@ -90,7 +89,7 @@ class Subscription:
         self.close()
 
     def close(self) -> None:
-        """End it: nothing more comes. What waits can still be fetched."""
+        """End the subscription. Events that wait can still be fetched."""
         self._router.close(self._inlet)
         self._inlet.over(None)
 
@@ -104,8 +103,8 @@ class Subscription:
         return event
 
     async def next_event(self, timeout: float | None = None) -> Event | None:
-        """The next event; None at the end. CallTimeout: there is none within so many seconds, and
-        nothing is lost."""
+        """Return the next event; None at the end. CallTimeout: no event arrived within the given
+        seconds. No event is lost then."""
         inlet = self._inlet
         if inlet.state == "new":
             raise RuntimeError('a subscription begins with "async with"')
@@ -124,11 +123,11 @@ class Subscription:
 
 
 class _Inlet(Subscriber):
-    """The events of one subscription that wait."""
+    """The waiting events of one subscription."""
 
     def __init__(self, wanted: SubscriptionFilter, meta: Meta | None, max_events: int) -> None:
         super().__init__(wanted, meta)
-        self.events: dict[object, Event] = {}  # in order; equal ones once
+        self.events: dict[object, Event] = {}  # in order, equal events once
         self.wake = asyncio.Event()
         self.state = "new"
         self.error: BaseException | None = None
@@ -154,7 +153,7 @@ class _Inlet(Subscriber):
         self.over(exc)
 
     def over(self, exc: BaseException | None) -> None:
-        """Nothing more comes; what ended it, if that was not in order."""
+        """No further event arrives. ``exc``: the error that ended the subscription, or None."""
         if self.state != "over":
             self.state = "over"
             self.error = exc

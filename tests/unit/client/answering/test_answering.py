@@ -502,9 +502,10 @@ def test_a_modern_server_gets_no_responses(
             assert [m["method"] for m in talk.messages] == ["server/discover", "tools/call"]
 
     run(main())
-    told = [r.getMessage() for r in caplog.records if "unanswered" in r.getMessage()]
+    told = [r.getMessage() for r in caplog.records if "does not answer" in r.getMessage()]
     assert told == [
-        "the server sends requests ('ping'), which 2026-07-28 does not have: they stay unanswered"
+        "the server sends requests ('ping'), which 2026-07-28 does not allow;"
+        " the client does not answer them"
     ]
 
 

@@ -46,7 +46,7 @@ def test_calls_fail_with_the_exit_status(run: Run, short: None, era: Any) -> Non
             for error in errors:
                 assert type(error) is ChildExited
                 assert error.status == 5
-                assert "what holds its pipes does not answer" in str(error)
+                assert "no process answers on its pipes" in str(error)
                 assert "the server exited with status 5" in str(error)
 
     run(main())

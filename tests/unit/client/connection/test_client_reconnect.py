@@ -383,7 +383,7 @@ def test_short_ones_do_not(run: Run, caplog: pytest.LogCaptureFixture) -> None:
 
     with caplog.at_level(logging.WARNING):
         run(main())
-    assert "the server left without a closing frame" in caplog.text
+    assert "the server closed the connection without a closing frame" in caplog.text
 
 
 def test_news_of_an_old_connection_reach_nobody(run: Run) -> None:

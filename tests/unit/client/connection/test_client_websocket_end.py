@@ -132,7 +132,10 @@ def test_the_server_vanishes(run: Run, rules: Rules) -> None:
             assert {type(error) for error in errors} == {ConnectionLost}
             error = errors[0]
             assert isinstance(error, ConnectionLost) and error.code == 1006
-            assert str(error) == f"{peer.url}: the server left without a closing frame"
+            assert (
+                str(error)
+                == f"{peer.url}: the server closed the connection without a closing frame"
+            )
 
     run(main())
 
