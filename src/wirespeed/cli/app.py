@@ -350,8 +350,8 @@ def serve(file: str, url: str | None, lite: bool, **settings: Any) -> int:
     """Serve the tools of a Python file: on stdin and stdout, or where --on says.
 
     The file is imported, not run as __main__. NAME is the variable that holds the Server or
-    LiteServer; it may be left out if there is only one, or one called server, mcp or app. On
-    ws:// it may be a dict of several, {"/path": server}.
+    LiteServer. Without NAME, the file has only one that is not mounted on another, or one of them
+    is called server, mcp, app or main. On ws:// it may be a dict of several, {"/path": server}.
     """
     from wirespeed.cli.serve import Settings
     from wirespeed.cli.serve import serve as work

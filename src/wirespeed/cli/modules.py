@@ -100,7 +100,9 @@ def pick(
         what = "nothing called" if found is None else f"no {wanted.word} called"
         hint = f"it has {', '.join(others)}" if others else wanted.nothing
         raise cannot_start(f"{path} has {what} {name}; {hint}")
-    for servers in wanted.groups(module):
+    for fitting in wanted.groups(module):
+        # A mounted server is a part of another one.
+        servers = {name: s for name, s in fitting.items() if not _is_mounted(s)} or fitting
         if len({id(server) for server in servers.values()}) == 1:
             return next(iter(servers.values()))  # type: ignore[no-any-return]
         for usual in USUAL_NAMES:
@@ -145,6 +147,12 @@ class _Wanted:
 
     def all(self, module: ModuleType) -> dict[str, Any]:
         return _having(module, self.fits)
+
+
+def _is_mounted(value: object) -> bool:
+    from wirespeed.server import Server
+
+    return isinstance(value, Server) and bool(value.service.mounts.elsewhere)
 
 
 def _having(module: ModuleType, fits: Callable[[object], bool]) -> dict[str, Any]:

@@ -55,6 +55,9 @@ def file(tmp_path: Path) -> Path:
         ("mcp, app, other = map(Server, ['mcp', 'app', 'other'])", "mcp"),
         ("app, server, mcp = map(Server, ['app', 'server', 'mcp'])", "server"),
         ("app, z = Server('app'), Server('z')", "app"),
+        ("a, b = Server('a'), Server('b'); b.mount('a', a)", "b"),
+        ("app, b = Server('app'), Server('b'); b.mount('app', app)", "b"),
+        ("a = Server('part'); Server('hidden').mount('a', a)", "part"),
     ],
 )
 def test_the_server_that_is_meant(file: Path, text: str, name: str) -> None:
