@@ -52,6 +52,7 @@ from wirespeed.protocol.results import (
 from wirespeed.protocol.revisions import LOG_LEVELS
 
 if TYPE_CHECKING:
+    from os import PathLike
     from types import TracebackType
 
     import msgspec
@@ -73,7 +74,9 @@ class Client:
 
     Args:
         target: ``Stdio(command, args)``, ``WebSocket(url)``, ``Socket(url)``, a URL (``ws://…``,
-            ``wss://…``, ``unix:…``, ``tcp://…``) for the latter two, or a `Server` in this process.
+            ``wss://…``, ``unix:…``, ``tcp://…``) for the latter two, the path of a Python file
+            (``FILE.py`` or ``FILE.py:NAME``) that ``wirespeed serve`` is launched for, or a
+            `Server` in this process.
         era: ``"auto"`` finds out whether the server is modern (2026-07-28) by asking
             ``server/discover`` first; ``"legacy"`` starts with ``initialize`` at once; ``"modern"``
             never falls back. What was found out is kept for restarts.
@@ -130,7 +133,7 @@ class Client:
 
     def __init__(
         self,
-        target: Stdio | WebSocket | Socket | Server | str,
+        target: Stdio | WebSocket | Socket | Server | str | PathLike[str],
         *,
         era: Era = "auto",
         timeout: float | None = 60.0,

@@ -240,16 +240,19 @@ def as_target(target: Any) -> Target:
         return target
     from wirespeed.client.targets import remote
 
-    if isinstance(target, str):
-        return remote.from_url(target)
+    if isinstance(target, (str, os.PathLike)):
+        from wirespeed.client.targets.python_file import from_file
+
+        word = os.fspath(target)
+        return from_file(word) or remote.from_url(word)
     if isinstance(target, (remote.WebSocket, remote.Socket)):
         return target
     if getattr(service_of(target), "subprotocol", None) == "mcp":
         server: Server = target
         return server
     raise TypeError(
-        "a target is Stdio(command, args), WebSocket(url), Socket(url), a URL or a Server, not "
-        f"{type(target).__name__}"
+        "a target is Stdio(command, args), WebSocket(url), Socket(url), a URL, a FILE.py or a "
+        f"Server, not {type(target).__name__}"
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -164,7 +166,9 @@ def test_a_client_takes_urls() -> None:
         ("https://h/s3cret", "this version does not speak HTTP, so it cannot connect to https://…"),
         ("HTTP://h", "this version does not speak HTTP"),
         ("ftp://me:s3cret@h", "cannot connect to ftp://…: a target is a URL"),
-        ("server.py", "cannot connect to 'server.py': a target is a URL"),
+        ("server.py", "there is no file server.py"),
+        ("unix:", "names no file"),
+        ("https://h/server.py", "this version does not speak HTTP"),
         ("", "cannot connect to '': a target is a URL"),
         ("ws:h", "has no host"),
         ("tcp://h", "has no port"),
@@ -174,3 +178,19 @@ def test_what_no_client_connects_to(url: str, expected: str) -> None:
     with pytest.raises(ValueError, match=expected) as caught:
         Client(url)
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["", ":second"])
+def test_a_client_serves_a_python_file(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "tools.py"
+    file.write_text(
+        "from wirespeed import Server\nserver, second = Server('first'), Server('second')\n"
+    )
+    target = f"{file}{name}" if name else file
+
+    async def served() -> Any:
+        async with Client(target) as client:
+            return client.server_info
+
+    assert asyncio.run(served())["name"] == (name[1:] or "first")
+    assert Client(f"unix:{file}").target == Socket(f"unix:{file}")
