@@ -129,7 +129,7 @@ def test_the_metadata(wheel: zipfile.ZipFile) -> None:
     assert metadata["License-Expression"] == "MIT"
     folder = name.removesuffix("METADATA")
     assert "wirespeed contributors" in wheel.read(f"{folder}licenses/LICENSE").decode()
-    assert b"wirespeed = wirespeed.cli:main" in wheel.read(f"{folder}entry_points.txt")
+    assert b"wirespeed = wirespeed.cli.main:main" in wheel.read(f"{folder}entry_points.txt")
 
 
 def test_windows_is_refused_in_plain_words() -> None:
