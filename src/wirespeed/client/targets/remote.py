@@ -80,7 +80,7 @@ class _Remote(msgspec.Struct, frozen=True, dict=True):
 class WebSocket(_Remote, frozen=True, kw_only=True):
     """A server that is spoken to over WebSocket (RFC 6455): ``ws://`` or, with TLS, ``wss://``.
 
-    Args:
+    Attributes:
         url: ``ws://host[:port][/path][?query]``, or the same with ``wss:``.
         headers: Further headers of the upgrade request. Any but those that the handshake is made
             of: Host, Connection, Upgrade, Sec-WebSocket-…, Content-Length, Transfer-Encoding.
@@ -157,7 +157,7 @@ class WebSocket(_Remote, frozen=True, kw_only=True):
 class Socket(_Remote, frozen=True, kw_only=True):
     """A server that is spoken to over a stream socket, one message a line, as over stdio.
 
-    Args:
+    Attributes:
         url: ``unix:/path``, ``unix:relative/path`` or ``tcp://host:port``. There is neither
             encryption nor authentication: for this machine or a trusted network only.
         restart: As of `WebSocket`.
