@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from wirespeed.cli import credentials, modules
 from wirespeed.cli.failures import cannot_start, usage
-from wirespeed.cli.targets import check_file, python_file
+from wirespeed.cli.targets import check_file
+from wirespeed.client.targets.python_file import python_file
 
 if TYPE_CHECKING:
     from wirespeed.cli.listen import Listening

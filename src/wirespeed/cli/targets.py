@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from wirespeed.cli.credentials import ENVIRONMENT, HOSTS, Secret
 from wirespeed.cli.failures import cannot_start, complain, usage
+from wirespeed.client.targets.python_file import python_file
 from wirespeed.transport.address import parse, public
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 KINDS = "a URL, a FILE.py, a mcpServers FILE.json with #name, or -- COMMAND…"
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|(?:unix|tcp|wss?):")
-_PYTHON = re.compile(r"(.+\.py)(?::([A-Za-z_][\w.]*))?\Z", re.DOTALL)
 _OPEN_TIMEOUT = 10.0
 _FOREVER = 1e9  # seconds
 
@@ -173,14 +173,6 @@ def _trusting(path: str) -> SSLContext:
 
 
 # -- files ----------------------------------------------------------------------------------------
-
-
-def python_file(word: str) -> tuple[str, str | None] | None:
-    """``FILE.py[:NAME]`` as (file, name); None for any other word."""
-    match = None if word.endswith(".py") and os.path.exists(word) else _PYTHON.match(word)
-    if match is not None:
-        return match[1], match[2]
-    return (word, None) if word.endswith(".py") else None
 
 
 def check_file(path: str) -> None:

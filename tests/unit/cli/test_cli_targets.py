@@ -13,6 +13,7 @@ from wirespeed.cli import targets
 from wirespeed.cli.credentials import Secret
 from wirespeed.cli.failures import Exit, Failure
 from wirespeed.client import Socket, WebSocket
+from wirespeed.client.targets.python_file import python_file
 from wirespeed.errors import ConfigError
 
 pytestmark = pytest.mark.smoke
@@ -193,8 +194,8 @@ def test_python_files(tmp_path: Path) -> None:
     assert refused(f"{tmp_path}/folder.py").endswith("folder.py is not a file")
     odd = tmp_path / "x.py:y.py"
     odd.write_text("")
-    assert targets.python_file(str(odd)) == (str(odd), None)
-    assert targets.python_file("server.json") is None
+    assert python_file(str(odd)) == (str(odd), None)
+    assert python_file("server.json") is None
 
 
 def test_other_words(tmp_path: Path) -> None:

@@ -10,19 +10,28 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from wirespeed.transport.child.command import Stdio
 
-__all__ = ["from_file"]
+__all__ = ["from_file", "python_file"]
 
-_PYTHON = re.compile(r"(?!unix:|\w+://)(.+\.py)(?::[A-Za-z_][\w.]*)?\Z", re.DOTALL)
+_URL = re.compile(r"unix:|\w+://")
+_NAMED = re.compile(r"(.+\.py)(?::([A-Za-z_][\w.]*))?\Z", re.DOTALL)
 
 
-def from_file(path: str) -> Stdio | None:
-    """The command that serves ``FILE.py`` or ``FILE.py:NAME``; None for text of another form.
-    ValueError if the file does not exist."""
-    match = _PYTHON.match(path)
-    if match is None:
+def python_file(word: str) -> tuple[str, str | None] | None:
+    """``FILE.py[:NAME]`` as (file, name); None for any other word."""
+    match = None if word.endswith(".py") and os.path.exists(word) else _NAMED.match(word)
+    if match is not None:
+        return match[1], match[2]
+    return (word, None) if word.endswith(".py") else None
+
+
+def from_file(word: str) -> Stdio | None:
+    """The command that serves ``FILE.py[:NAME]``; None for any other word. ValueError if the file
+    does not exist."""
+    found = None if _URL.match(word) else python_file(word)
+    if found is None:
         return None
-    if not os.path.isfile(match[1]):
-        raise ValueError(f"there is no file {match[1]}")
+    if not os.path.isfile(found[0]):
+        raise ValueError(f"there is no file {found[0]}")
     from wirespeed.transport.child.command import Stdio
 
-    return Stdio(sys.executable, ["-m", "wirespeed", "serve", path])
+    return Stdio(sys.executable, ["-m", "wirespeed", "serve", word])
