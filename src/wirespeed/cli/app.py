@@ -1,6 +1,7 @@
 """The grammar of the command line: commands, options, where a command for ``--`` begins and ends.
 
-What a command does is in the other modules, loaded when it runs, so that ``--help`` is quick.
+The other modules do the work of a command. A command loads its module when it runs, so that
+``--help`` is quick.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ Shell completion:
 
 
 class Command(click.Command):
-    """A command that returns its exit code; failures of its work are told here."""
+    """A command that returns its exit code, and reports failures of its work."""
 
     def invoke(self, ctx: click.Context) -> Any:
         json = bool(ctx.params.get("as_json"))
@@ -87,7 +88,7 @@ class Command(click.Command):
 
 
 def _hint(exc: BaseException, ctx: click.Context) -> None:
-    """Let a usage error say where the usage is explained."""
+    """Add to a usage error the command that explains the usage."""
     if isinstance(exc, failures.Failure) and exc.code == Exit.USAGE:
         exc.args = (f"{exc}; see {ctx.command_path} --help",)
 
@@ -111,7 +112,7 @@ class TargetCommand(Command):
                 words, command = args[:first], args[first + 1 :]
             elif last > first:
                 words, command = [*args[:first], *args[last + 1 :]], args[first + 1 : last]
-            # one alone only ends the options, as it does anywhere
+            # a single -- only ends the options, as usual
         ctx.meta["wirespeed.command"] = command
         return super().parse_args(ctx, list(words))
 
@@ -123,7 +124,7 @@ class CallCommand(TargetCommand):
 
 
 class Group(click.Group):
-    """The commands, in the order that they are met; an unknown one is answered with a near one."""
+    """The commands in their order of use. The error of an unknown command names a similar one."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
@@ -140,7 +141,7 @@ class Group(click.Group):
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run the command line and give its exit code."""
+    """Run the command line and return its exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(
             stream, io.TextIOWrapper
@@ -188,7 +189,7 @@ _debug_option = click.option("--debug", is_flag=True, help="Show the traceback o
 _token_option = click.option(
     "--token",
     metavar="TOKEN",
-    help="The bearer token; but process lists show it, so better in the variable WIRESPEED_TOKEN.",
+    help="The bearer token. Process lists show it, so prefer the variable WIRESPEED_TOKEN.",
 )
 _token_file_option = click.option(
     "--token-file", metavar="FILE", help="Read the bearer token from a file."
@@ -196,7 +197,7 @@ _token_file_option = click.option(
 
 
 def _takes(arguments: str) -> Callable[[F], F]:
-    """The options of what talks to a server, and ``command``, the words behind ``--``."""
+    """Add the options of commands with a TARGET, and ``command``, the words behind ``--``."""
 
     def decorate(function: F) -> F:
         @functools.wraps(function)
@@ -218,7 +219,7 @@ def _takes(arguments: str) -> Callable[[F], F]:
             click.option(
                 "--era",
                 type=click.Choice(_ERAS),
-                help="The protocol's era; by default found out (auto).",
+                help="The protocol's era; by default detected (auto).",
             ),
             click.option("--lite", is_flag=True, help="The target speaks LiteMCP, not MCP."),
             click.option(
@@ -256,7 +257,7 @@ def _options(command: list[str] | None, word: str | None, settings: dict[str, An
 
 
 def _target_only(words: tuple[str, ...], command: list[str] | None, name: str) -> str | None:
-    """The one word that names the target; None if it is a command."""
+    """Return the word that names the target; None if the target is a command."""
     if command is not None:
         if words:
             raise usage(f"give a TARGET or a command behind --, not both ({words[0]!r})")
@@ -264,7 +265,7 @@ def _target_only(words: tuple[str, ...], command: list[str] | None, name: str) -
     if not words:
         raise usage("TARGET is missing")
     if len(words) > 1:
-        if "://" in words[0]:  # what follows is not a program, and may be meant for --token
+        if "://" in words[0]:  # the further words are not a program, and may hold a token
             raise usage("one TARGET is enough; there are further words behind it")
         line = " ".join(words)
         raise usage(f"one TARGET is enough; to start a program: wirespeed {name} -- {line}")
@@ -307,7 +308,7 @@ def cli(ctx: click.Context) -> None:
     help="Listen on ws://HOST:PORT/PATH, wss://…, unix:PATH or tcp://HOST:PORT, port 0 for a free "
     "one; without --on: stdio.",
 )
-@click.option("--lite", is_flag=True, help="Serve what speaks LiteMCP in the file.")
+@click.option("--lite", is_flag=True, help="Serve the LiteMCP servers of the file.")
 @click.option(
     "--workers",
     type=click.IntRange(1, 1024),
@@ -343,7 +344,7 @@ def cli(ctx: click.Context) -> None:
     "--max-connections",
     type=click.IntRange(1, 10_000_000),
     metavar="N",
-    help="The highest number of connections of each process.",
+    help="The most connections of each process.",
 )
 @_debug_option
 def serve(file: str, url: str | None, lite: bool, **settings: Any) -> int:
@@ -424,7 +425,7 @@ def call(words: tuple[str, ...], command: list[str] | None, as_json: bool, **set
 @cli.command(cls=TargetCommand, short_help="Show versions and limits, or facts about a server.")
 @_takes("[TARGET]")
 def info(words: tuple[str, ...], command: list[str] | None, as_json: bool, **settings: Any) -> int:
-    """Show what is installed here; with TARGET, what the server says of itself."""
+    """Show facts about this installation; with TARGET, facts about the server."""
     from wirespeed.cli.info import info as work
 
     if command is None and not words:

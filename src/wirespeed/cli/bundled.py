@@ -1,4 +1,4 @@
-"""The bundled servers behind a port, as a child that ends with us."""
+"""The bundled servers behind a port, in a child that ends with this process."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from collections.abc import AsyncIterator
 from wirespeed.cli.failures import cannot_start, printable
 
 _PATIENCE = 30.0  # seconds until it listens
-_GRACE = 5.0  # and until it is gone
+_GRACE = 5.0  # and until it has ended
 
 
 @contextlib.asynccontextmanager
 async def bundled() -> AsyncIterator[list[str]]:
     """The URLs of a child that runs `wirespeed.demo.network`: for MCP, for LiteMCP. Failure (3) if
-    it does not come up."""
+    the child does not start."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "wirespeed.demo.network", stdin=PIPE, stdout=PIPE, stderr=PIPE
     )
     try:
-        # Meanwhile, what the first connection would load: that it takes longer is not its fault.
+        # Meanwhile, load the modules of the first connection, so that its time is not measured.
         import wirespeed.client.connection.network_channels
         import wirespeed.transport.websocket.upgrade  # noqa: F401
 
@@ -47,12 +47,12 @@ async def _urls(child: Process) -> list[str]:
 
 
 async def _end(child: Process) -> None:
-    """Close its stdin, which tells it to end; nothing is left behind."""
+    """Close the child's stdin, which tells the child to end, and wait for its end."""
     assert child.stdin is not None
     child.stdin.close()
     try:
         async with asyncio.timeout(_GRACE):
-            await child.communicate()  # reads what it still says
+            await child.communicate()  # reads the rest of the output
     except TimeoutError:
         child.kill()
     finally:

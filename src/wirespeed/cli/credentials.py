@@ -19,24 +19,24 @@ HOSTS = "WIRESPEED_TOKEN_HOST"
 
 @dataclass(frozen=True)
 class Secret:
-    """Tokens, and where they were found; the repr has only the latter."""
+    """Tokens and their source. The repr shows only the source."""
 
     tokens: tuple[str, ...] = field(repr=False)
     source: str
 
     @property
     def asked_for(self) -> bool:
-        """Whether an option named it, so that it must not go unused."""
+        """Whether an option named the token. A token of an option must be used."""
         return self.source != ENVIRONMENT
 
     def is_for(self, host: str) -> bool:
-        """Whether it may be sent to this host: loopback, or a host that the environment names."""
+        """Whether a token may be sent to a host: loopback, or a host that the environment names."""
         named = os.environ.get(HOSTS, "").lower().split(",")
         return self.asked_for or is_loopback(host) or host.lower() in map(str.strip, named)
 
     @property
     def only(self) -> str:
-        """The one that a client shows. Failure (2) if there are several."""
+        """Return the token of a client. Failure (2) if there are several."""
         if len(self.tokens) > 1:
             raise usage(f"{self.source} has {len(self.tokens)} lines; a client shows one token")
         return self.tokens[0]
@@ -45,8 +45,8 @@ class Secret:
 def find(option: str | None, path: str | None) -> Secret | None:
     """The token of ``--token``, of ``--token-file`` or of the environment; None if there is none.
 
-    The variable is taken out of the environment, which children inherit. Failure (2) for a token
-    that cannot be sent, which is not repeated.
+    The variable is removed from the environment, which children inherit. Failure (2) for a token
+    that cannot be sent; the error does not show the token.
     """
     value = os.environ.pop(ENVIRONMENT, None)
     if option is not None and path is not None:
@@ -66,7 +66,7 @@ def find(option: str | None, path: str | None) -> Secret | None:
         except UnicodeError:
             raise usage(f"the --token-file {path} is not text") from None
         return _checked(tuple(line.strip() for line in lines if line.strip()), path)
-    # empty is how a shell says "not this time"
+    # an empty variable counts as unset
     return _checked((value,), ENVIRONMENT) if value else None
 
 
@@ -79,8 +79,8 @@ def _checked(tokens: tuple[str, ...], source: str) -> Secret:
 
 
 def headers(lines: Iterable[str]) -> dict[str, str]:
-    """``Name: value`` lines as a mapping. Failure (2) tells which one is wrong, not what it is:
-    it may be a secret. What may be sent at all is for `wirespeed.WebSocket` to say."""
+    """Return ``Name: value`` lines as a mapping. Failure (2) names the number of the wrong line,
+    not its text, which may be a secret. `wirespeed.WebSocket` checks names and values."""
     found: dict[str, str] = {}
     for number, line in enumerate(lines, start=1):
         name, colon, value = line.partition(":")

@@ -28,12 +28,12 @@ _WIDEST = 100
 
 
 def demo(calls: int, in_flight: int, *, as_json: bool) -> int:
-    """Run it all. Failure (1) at a wrong answer."""
+    """Run the demo. Failure (1) at a wrong answer."""
     return run(_demo(calls, in_flight, as_json))
 
 
 def calculator() -> Stdio:
-    """The bundled server; what it says on stderr is kept for error messages only."""
+    """Return the bundled server. Its stderr is kept for error messages only."""
     from wirespeed.client import Stdio
 
     args = ["-m", "wirespeed.demo.calculator"]
@@ -93,7 +93,7 @@ async def _websocket(out: Console | None, url: str, calls: int, in_flight: int) 
 
 
 async def _litemcp(out: Console | None, url: str) -> dict[str, Any]:
-    """One tool's exchange: what it is, and a call."""
+    """Ask for one tool's description, and call the tool."""
     from wirespeed.litemcp import LiteClient
 
     arguments = ["26.2", "mi", "km"]
@@ -106,7 +106,7 @@ async def _litemcp(out: Console | None, url: str) -> dict[str, Any]:
         seconds = time.perf_counter() - began
     right = "42.1648128"
     if result.text != right or result.error:
-        raise wrong(f"convert({', '.join(arguments)}) gave {result.text!r}, not {right}")
+        raise wrong(f"convert({', '.join(arguments)}) returned {result.text!r}, not {right}")
     if out is not None:
         names = ", ".join(parameter.name for parameter in tool.parameters)
         words = ", ".join(f'"{argument}"' for argument in arguments)

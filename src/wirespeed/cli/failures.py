@@ -1,4 +1,4 @@
-"""Exit codes, and the report of failures: one line that says what to do, or a JSON object."""
+"""Exit codes, and the report of failures: one line with a remedy, or a JSON object."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ELSEWHERE = "; its stderr was inherited, so look for its messages there"
 
 
 _PREFIX = "wirespeed:"
-# What to do about some errors of the library, which knows nothing of this command line.
+# Remedies on this command line for some errors of the library.
 _REMEDIES = (
     ("its certificate is not accepted: ", "; --ca FILE trusts a private authority"),
     ("refused the WebSocket: 401 ", "; set WIRESPEED_TOKEN or give --token-file"),
@@ -31,7 +31,7 @@ _REMEDIES = (
 
 
 class Exit(IntEnum):
-    """Exit codes that scripts may rely on; ``wirespeed --help`` lists them."""
+    """The stable exit codes. ``wirespeed --help`` lists them."""
 
     OK = 0
     TOOL_FAILED = 1
@@ -46,7 +46,7 @@ class Exit(IntEnum):
 
 
 class Failure(WirespeedError):
-    """A failure with its own exit code; the text is for people and says what to do."""
+    """A failure with its own exit code. The text tells the user what to do."""
 
     def __init__(self, text: str, code: Exit, kind: str = "Failure") -> None:
         super().__init__(text)
@@ -73,7 +73,7 @@ def cannot_start(text: str) -> Failure:
 
 
 def exit_code(exc: BaseException) -> int:
-    """The exit code that an exception stands for."""
+    """Return the exit code of an exception."""
     if isinstance(exc, Failure):
         return exc.code
     if isinstance(exc, CallTimeout):
@@ -115,7 +115,7 @@ def _escaped(char: str) -> str:
 
 
 def describe(exc: BaseException) -> tuple[str, list[str]]:
-    """One line for people, and the end of the server's stderr where it was kept."""
+    """Return one line for people, and the end of the server's stderr if it was kept."""
     if not isinstance(exc, WirespeedError):
         kind = type(exc).__name__
         return f"a fault of wirespeed itself: {kind}: {exc}; --debug shows where", []
@@ -168,7 +168,7 @@ def report(exc: BaseException, *, json: bool, debug: bool, seen_stderr: bool = F
         return code
     text, stderr = describe(exc)
     if seen_stderr and stderr and stderr[-1].startswith(_PREFIX):
-        return code  # a `wirespeed serve` that was started here said why it ended
+        return code  # a `wirespeed serve` started by this command has told its reason
     if stderr and not seen_stderr:
         complain(text + "; its stderr ends:")
         for line in stderr:
@@ -179,7 +179,7 @@ def report(exc: BaseException, *, json: bool, debug: bool, seen_stderr: bool = F
 
 
 def coloured(stream: Any) -> bool:
-    """Whether to colour what goes to ``stream``: a terminal, and the user did not say no."""
+    """Whether to colour the output of ``stream``: a terminal, unless the user disabled colours."""
     return bool(
         stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     )
@@ -226,18 +226,18 @@ def print_json(value: Any) -> None:
         sys.stdout.write(printable(msgspec.json.format(data).decode(), lines=True) + "\n")
         return
     sys.stdout.flush()
-    sys.stdout.buffer.write(data + b"\n")  # JSON is UTF-8, whatever the locale says
+    sys.stdout.buffer.write(data + b"\n")  # JSON is UTF-8 in every locale
 
 
 def output_lost(exc: OSError) -> int | None:
-    """The exit code if it says that stdout takes no more; None for any other failure.
+    """Return the exit code of a failed write to stdout; None for any other failure.
 
-    A reader that is gone is not a failure: it ends this process as SIGPIPE would, without a word.
+    A closed pipe is not a failure: the process ends as by SIGPIPE, without a message.
     """
     if exc.errno not in _OUTPUT_ERRORS or exc.filename is not None:
         return None
     null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)  # what is still buffered must not fail again at exit
+    os.dup2(null, 1)  # buffered output must not fail again at exit
     os.close(null)
     if exc.errno == errno.EPIPE:
         return Exit.BROKEN_PIPE

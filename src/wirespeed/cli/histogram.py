@@ -1,4 +1,4 @@
-"""Latencies in words: exact percentiles, and a histogram of text bars."""
+"""Latencies as text: exact percentiles, and a histogram of text bars."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``wirespeed info``: what is installed here, or what a server says of itself."""
+"""``wirespeed info``: facts about this installation, or about a server."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def installation() -> dict[str, Any]:
 
 
 def _version(package: str) -> str | None:
-    """The version of a package that is not imported for it; None if it is not installed."""
+    """Return the version of a package without importing it; None if it is not installed."""
     from importlib import metadata
 
     try:
@@ -80,7 +80,7 @@ def _version(package: str) -> str | None:
 
 
 def _tls() -> str | None:
-    """The TLS library; None in a Python that was built without."""
+    """The TLS library; None in a Python without TLS."""
     try:
         import ssl
     except ImportError:
@@ -89,7 +89,7 @@ def _tls() -> str | None:
 
 
 def _transports() -> list[str]:
-    """What can be served and connected to here."""
+    """The transports that this installation can serve and connect to."""
     found = ["stdio", "unix", "tcp"]
     if _version("websockets") is not None:  # its opening handshake
         found.append("ws")
@@ -99,7 +99,7 @@ def _transports() -> list[str]:
 
 
 def _cython(function: Any) -> str:
-    """The version of Cython that built a function: its type's module is named by it."""
+    """The version of Cython that built a function, from the module name of the function's type."""
     module = type(function).__module__
     return ".".join(re.findall(r"\d+", module)) or module
 
@@ -154,7 +154,7 @@ _LABELS = {"ready_seconds": "ready in"}
 
 
 def _words(key: str, value: Any) -> str:
-    """A fact for people."""
+    """Return a fact as text."""
     if key == "ready_seconds":
         return show.duration(value)
     if key == "simd":

@@ -24,9 +24,9 @@ KEY_PASSWORD = "WIRESPEED_KEY_PASSWORD"
 
 
 class Listening:
-    """Where to listen and how, checked before anything of the user's is imported.
+    """The address and the options of a listener, checked before the user's file is imported.
 
-    Failure (2 or 3) says what is wrong.
+    Failure (2 or 3): an option is wrong.
     """
 
     def __init__(self, url: str, settings: Settings, secret: Secret | None) -> None:
@@ -63,7 +63,7 @@ class Listening:
         from wirespeed import run
 
         show_warnings()
-        os.environ.pop(KEY_PASSWORD, None)  # not for tools, and what they start
+        os.environ.pop(KEY_PASSWORD, None)  # hidden from tools and their children
         try:
             run(
                 self.url,
@@ -76,7 +76,7 @@ class Listening:
             raise usage(f"--on: {exc}") from None
 
     def _announce(self, found: Service | Routes, urls: Sequence[str]) -> None:
-        """Tell where clients connect, how to end the server, and warn of a token in the clear."""
+        """Print the address and how to end the server, and warn about an unencrypted token."""
         n = self.settings.workers
         workers = f" with {n} workers" if n > 1 else ""
         services = list(found.values()) if isinstance(found, dict) else [found]
@@ -120,7 +120,7 @@ class Listening:
 
 
 class _Password:
-    """The password of a key, found only if the key is encrypted."""
+    """The password of a key, looked up only if the key is encrypted."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -141,7 +141,7 @@ class _Password:
 
 
 def _why_tls(exc: Any, certfile: str, keyfile: str | None, asked: bool) -> str:
-    """What is wrong with a certificate or key; OpenSSL's own error is the same for most faults."""
+    """Return the fault of a certificate or key. OpenSSL has the same error for most faults."""
     if exc.reason == "KEY_VALUES_MISMATCH":
         return f"the key in {keyfile or certfile} does not belong to the certificate in {certfile}"
     if not _has(certfile, b"-----BEGIN CERTIFICATE-----"):

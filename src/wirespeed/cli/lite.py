@@ -26,7 +26,7 @@ async def connected(options: Options) -> AsyncIterator[LiteClient]:
     from wirespeed.litemcp import LiteClient
 
     if options.era is not None:
-        raise usage("--era is for MCP: LiteMCP has one")
+        raise usage("--era is for MCP: LiteMCP has one era")
     if options.log_level is not None:
         raise usage("--log-level is for MCP: LiteMCP has no log messages")
     show_warnings()
@@ -38,7 +38,7 @@ async def connected(options: Options) -> AsyncIterator[LiteClient]:
 
 
 async def ask(client: LiteClient) -> Tool:
-    """The tool of a server. A server that does not speak LiteMCP does not answer."""
+    """Return the tool of a server. A server without LiteMCP does not answer."""
     try:
         return await client.info()
     except CallTimeout as exc:
@@ -94,7 +94,7 @@ async def _call(
             raise Failure(text, Exit.REMOTE, "UnknownTool")
         try:
             result = await client.invoke(args, named)
-        except TypeError as exc:  # they do not fit its parameters
+        except TypeError as exc:  # the arguments do not match the parameters
             raise usage(printable(str(exc))) from None
     if as_json:
         print_json(show.wire(result))
@@ -112,8 +112,8 @@ def _text(result: CallResult) -> str:
 
 
 def read_arguments(text: str | None) -> tuple[list[str], dict[str, str]]:
-    """Arguments in order, or by name, as the strings that are sent: those of the JSON as they are,
-    anything else as it is written. Failure (2) says what is wrong."""
+    """Return arguments in order, or by name, as strings: JSON strings unchanged, all other values
+    as their JSON text. Failure (2): the JSON is not an array or an object."""
     import msgspec
 
     if text is None:

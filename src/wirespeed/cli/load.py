@@ -1,4 +1,4 @@
-"""Many calls multiplexed on one link, every answer checked: what ``wirespeed demo`` measures."""
+"""The load of ``wirespeed demo``: many calls multiplexed on one link, every answer checked."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 def check(what: str, result: Any, right: int) -> None:
     """Failure (1) for a wrong answer: both the text and the structured content must be right."""
     if result.structured_content != {"result": right} or result.text != str(right):
-        said = f"gave {result.structured_content} as {result.text!r}, not {right}"
+        said = f"returned {result.structured_content} as {result.text!r}, not {right}"
         if result.is_error:
             said = f"failed: {result.text}"
         raise wrong(f"{what} {said}")
 
 
 def wrong(text: str) -> Failure:
-    """An answer that is not the right one."""
+    """Return the failure of a wrong answer."""
     return Failure(f"a wrong answer: {text}", Exit.TOOL_FAILED, "WrongAnswer")
 
 
@@ -44,7 +44,7 @@ class Load:
         self.after: dict[str, int] = {}
 
     async def run(self, *, watch: bool) -> None:
-        """Make the calls. The first failure ends them all, and is raised."""
+        """Make the calls. The first failure ends all calls, and is raised."""
         self.before = self.client.counters
         watcher = asyncio.create_task(self._watch()) if watch else None
         began = time.perf_counter()

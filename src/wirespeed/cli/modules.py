@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     Service: TypeAlias = Server | LiteServer
     Routes: TypeAlias = dict[str, Service]
 
-# Which of several servers is meant when none is named.
+# The default names, if a file has several servers.
 USUAL_NAMES = ("server", "mcp", "app", "main")
 
 
 def load(path: str) -> ModuleType:
-    """Import a file as ``python FILE`` would find its neighbours, but not as ``__main__``."""
+    """Import a file with the module path of ``python FILE``, but not as ``__main__``."""
     directory, file = os.path.split(os.path.abspath(path))
     stem = file.removesuffix(".py")
     taken = stem in sys.modules or stem in sys.stdlib_module_names or stem == "wirespeed"
@@ -40,7 +40,7 @@ def load(path: str) -> ModuleType:
     if sys.path[:1] != [directory]:
         sys.path.insert(0, directory)
     sys.argv = [path]
-    sys.modules[name] = module  # pickling, and types that are named in strings, look there
+    sys.modules[name] = module  # for pickling and for types named in strings
     try:
         loader.exec_module(module)
     except SystemExit as exc:
@@ -55,8 +55,8 @@ def load(path: str) -> ModuleType:
 
 
 def show(exc: BaseException, path: str) -> str:
-    """The traceback on stderr, with the frames of the user's files alone. Returns "line N: " for
-    the last one in the file, or nothing."""
+    """Print the traceback on stderr, with the frames of the user's files only. Returns "line N: "
+    for the last frame in the file, or ""."""
     shown = traceback.TracebackException.from_exception(exc)
     at: int | None = exc.lineno if isinstance(exc, SyntaxError) and exc.filename == path else None
     at = next((frame.lineno for frame in reversed(shown.stack) if frame.filename == path), at)
@@ -65,7 +65,7 @@ def show(exc: BaseException, path: str) -> str:
         link.stack[:] = [frame for frame in link.stack if _of_user(frame.filename)]
         earlier = link.__cause__ or link.__context__
         if earlier is not None and not any(_of_user(one.filename) for one in earlier.stack):
-            link.__cause__ = link.__context__ = earlier = None  # what the library met inside
+            link.__cause__ = link.__context__ = earlier = None  # errors inside the library
         link = earlier
     sys.stderr.write("".join(shown.format()))
     return "" if at is None else f"line {at}: "
@@ -78,16 +78,16 @@ def _of_user(file: str) -> bool:
     return not file.startswith(("<", os.path.dirname(wirespeed.__file__), *libraries))
 
 
-# -- what is meant --------------------------------------------------------------------------------
+# -- choice of the server -------------------------------------------------------------------------
 
 
 def pick(
     module: ModuleType, path: str, name: str | None, *, lite: bool = False, routes: bool = False
 ) -> Service | Routes:
-    """The server that is meant. Failure (3) if there is none, or no way to tell.
+    """Return the server of a module. Failure (3): there is no server, or no choice among several.
 
-    ``lite``: one that speaks LiteMCP. ``routes``: several on paths, ``{"/path": server}``, will do,
-    and are preferred.
+    ``lite``: a LiteMCP server. ``routes``: prefer a dict of several servers by path,
+    ``{"/path": server}``.
     """
     wanted = _Wanted(lite, routes)
     if name is not None:
@@ -118,7 +118,7 @@ def pick(
 
 
 class _Wanted:
-    """What may be served: by type, and in the order of preference."""
+    """The types that can be served, in the order of preference."""
 
     def __init__(self, lite: bool, routes: bool) -> None:
         self.kinds: tuple[type, ...] = _kinds(lite)
@@ -139,7 +139,7 @@ class _Wanted:
         )
 
     def groups(self, module: ModuleType) -> list[dict[str, Any]]:
-        """What fits, by name: first the dicts of several, then the servers."""
+        """Return the matching objects by name: first dicts of servers, then servers."""
         return [
             _having(module, self._is_routes) if self.routes else {},
             _having(module, lambda value: isinstance(value, self.kinds)),
@@ -161,7 +161,7 @@ def _having(module: ModuleType, fits: Callable[[object], bool]) -> dict[str, Any
 
 def _kinds(lite: bool) -> tuple[type, ...]:
     kinds: tuple[type, ...] = ()
-    # A file that made a LiteServer has loaded its module; none else needs it.
+    # A file that made a LiteServer has loaded its module; other files do not need the module.
     module = sys.modules.get("wirespeed.litemcp")
     if module is not None:
         kinds = (module.LiteServer,)
@@ -173,7 +173,7 @@ def _kinds(lite: bool) -> tuple[type, ...]:
 
 
 def title(service: Service) -> str:
-    """A server in words: ``calculator (9 tools)``, ``add (LiteMCP)``."""
+    """Return the title of a server: ``calculator (9 tools)``, ``add (LiteMCP)``."""
     from wirespeed.server import Server
 
     if isinstance(service, Server):

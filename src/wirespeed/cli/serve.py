@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Settings:
-    """The options of ``serve`` that say how to listen; they go with ``--on`` only."""
+    """The options of ``serve`` for listening. They need ``--on``."""
 
     workers: int = 1
     certfile: str | None = None
@@ -29,7 +29,7 @@ class Settings:
     max_connections: int | None = None
 
     def given(self) -> list[str]:
-        """The options that were given, as they are typed."""
+        """Return the given options, as the user types them."""
         return [_OPTIONS[f.name] for f in fields(self) if getattr(self, f.name) != f.default]
 
 
@@ -46,9 +46,9 @@ _OPTIONS = {
 
 
 def serve(word: str, url: str | None, *, lite: bool, settings: Settings) -> int:
-    """Serve ``FILE.py[:NAME]`` until the client goes, or the process is told to end.
+    """Serve ``FILE.py[:NAME]`` until the client leaves, or the process is told to end.
 
-    Failure (2 or 3) says why it cannot.
+    Failure (2 or 3): the file cannot be served.
     """
     from wirespeed.transport.loop import loop_factory
     from wirespeed.transport.stdio import claimed
@@ -57,10 +57,10 @@ def serve(word: str, url: str | None, *, lite: bool, settings: Settings) -> int:
         loop_factory()
     except ValueError as exc:
         raise usage(str(exc)) from None
-    # What is wrong about the line is said before the file is imported.
+    # Errors in the command line are reported before the file is imported.
     listening = None if url is None else _listening(url, settings)
     if listening is None and (given := settings.given()):
-        raise usage(f"{given[0]} goes with --on URL: there is nothing of the kind on stdio")
+        raise usage(f"{given[0]} needs --on URL: stdio has no such option")
     path, name = python_file(word) or (word, None)
     check_file(path)
     if listening is not None:
@@ -70,7 +70,7 @@ def serve(word: str, url: str | None, *, lite: bool, settings: Settings) -> int:
             check(service, path)
         listening.serve(found)
         return 0
-    # What the file prints, or reads, while it is imported must not touch the wire.
+    # The import of the file must not read from or print to the wire.
     with claimed():
         module = modules.load(path)
     served = modules.pick(module, path, name, lite=lite)

@@ -29,7 +29,7 @@ _PROBE = 10.0
 
 @dataclass(frozen=True, repr=False)
 class Options:
-    """The options that all commands with a TARGET have."""
+    """The options of all commands with a TARGET."""
 
     word: str | None
     command: Sequence[str] | None
@@ -44,7 +44,7 @@ class Options:
     quiet_server: bool = False
 
     def target(self) -> targets.Target:
-        """The target that they name. Failure (2 or 3) or ConfigError says why there is none."""
+        """Return the target that the options name. Failure (2 or 3), ConfigError: there is none."""
         access = targets.Access(
             headers=credentials.headers(self.headers),
             secret=credentials.find(self.token, self.token_file),
@@ -62,8 +62,8 @@ class Options:
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run it on a new loop. SIGINT, SIGTERM and SIGHUP cancel it, so that the server is ended
-    before this process is."""
+    """Run work on a new loop. SIGINT, SIGTERM and SIGHUP cancel the work, so that the server ends
+    before this process."""
     from wirespeed.transport.loop import loop_factory
 
     try:
@@ -138,7 +138,7 @@ class _Warnings(logging.Handler):
         if isinstance(record.args, tuple) and any(
             isinstance(arg, WirespeedError) for arg in record.args[:1]
         ):
-            return  # why the link is lost: the command fails of it, and says so
+            return  # the reason of a lost link: the command fails with it
         complain(printable(record.getMessage()), level="warning")
 
 

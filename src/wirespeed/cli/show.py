@@ -1,4 +1,4 @@
-"""What people see: consoles, parameters of tools, content blocks, numbers."""
+"""Output for people: consoles, parameters of tools, content blocks, numbers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def put(out: Console, table: Any, *, indent: int = 0) -> None:
-    """Print a table; where it is not a terminal that reads it, without spaces at line ends."""
+    """Print a table. Output to a pipe or file has no spaces at line ends."""
     from rich.padding import Padding
 
     item = Padding(table, (0, 0, 0, indent), expand=False) if indent else table
@@ -60,7 +60,7 @@ def plural(count: int, word: str) -> str:
 
 
 def wire(value: Any) -> dict[str, Any]:
-    """A result's members as they are on the wire, without those that are absent."""
+    """Return a result's members in their wire form, without absent members."""
     import msgspec
 
     members = msgspec.to_builtins(value)
@@ -83,8 +83,8 @@ def tool_table(tools: list[ToolInfo]) -> Any:
 
 
 def lite_table(tool: Tool) -> Any:
-    """The same for the one tool of a LiteMCP server, whose parameters have numbers: arguments come
-    in their order."""
+    """Return a table of the tool of a LiteMCP server. Its parameters have numbers, in the order of
+    the arguments."""
     numbered = []
     described = [_paragraph(tool.description or "")]
     for number, parameter in enumerate(tool.parameters, 1):
@@ -123,7 +123,7 @@ def _paragraph(text: str) -> str:
 def parameters(schema: dict[str, Any]) -> list[str]:
     """Each parameter of an input schema: ``a: integer``, ``n?: integer = 3``.
 
-    The schema is somebody else's: whatever does not look as expected is shown as ``any``.
+    The schema is not trusted: an unexpected part is shown as ``any``.
     """
     properties = schema.get("properties")
     if not isinstance(properties, dict):
@@ -150,7 +150,7 @@ def _cut(text: str) -> str:
 
 
 def _type(schema: Any, root: dict[str, Any], depth: int) -> str:
-    """A short name for what a schema allows."""
+    """Return a short name for the type of a schema."""
     if not isinstance(schema, dict) or depth > 8:
         return "any"
     reference = schema.get("$ref")
@@ -196,7 +196,7 @@ def _referred(reference: str, root: dict[str, Any], depth: int) -> str:
 
 
 def block_text(block: Any) -> str:
-    """A content block for people: text as it is, everything else described."""
+    """Return a content block for people: text unchanged, other blocks described."""
     from wirespeed.protocol.blocks import Audio, EmbeddedResource, Image, ResourceLink, Text
 
     if isinstance(block, Text):
@@ -214,11 +214,11 @@ def block_text(block: Any) -> str:
     if isinstance(block, ResourceLink):
         media = f", {block.mime_type}" if block.mime_type else ""
         return f"[link: {block.title or block.name}{media}] {block.uri}"
-    return f"[{block.data.get('type', 'unknown')}: a kind of content not known here; see --json]"
+    return f"[{block.data.get('type', 'unknown')}: unknown kind of content; see --json]"
 
 
 def content_text(content: Content) -> str:
-    """A piece of a LiteMCP result for people: text as it is, media described."""
+    """Return a content of a LiteMCP result for people: text unchanged, media described."""
     from wirespeed.litemcp.messages import is_media
 
     if is_media(content.type):

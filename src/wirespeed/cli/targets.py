@@ -40,7 +40,7 @@ class Access:
     """Seconds, 0 for no limit; None for the default."""
 
     def check_unused(self, why: str) -> None:
-        """Failure (2) for options that do not apply to the target."""
+        """Failure (2): an option does not apply to the target."""
         if self.secret is not None and self.secret.asked_for:
             raise usage(f"a token is for ws:// and wss:// targets; {why}")
         if self.headers:
@@ -68,8 +68,8 @@ def find(
 ) -> Target:
     """The target of a command line: a word, or a command behind ``--``.
 
-    Failure (2 or 3) or ConfigError says what is wrong with it. ``lite`` is for what has to be
-    started here: to speak LiteMCP.
+    Failure (2 or 3), ConfigError: the target is wrong. ``lite``: a file is started as a LiteMCP
+    server.
     """
     from wirespeed.client import Stdio
 
@@ -79,7 +79,7 @@ def find(
             raise usage("there is no command behind --")
         if not command[0]:
             raise usage("the command behind -- is empty")
-        access.check_unused("a command is spoken to over stdio")
+        access.check_unused("a command is reached over stdio")
         # The user's own shell has the variables that the server needs, as with any command.
         return Target(Stdio(command[0], command[1:], stderr=stderr, inherit_env=True))
     assert word is not None
@@ -90,7 +90,7 @@ def find(
     python = python_file(word)
     if python is not None:
         check_file(python[0])
-        access.check_unused("a FILE.py is spoken to over stdio")
+        access.check_unused("a FILE.py is reached over stdio")
         args = ["-m", "wirespeed", "serve", *(["--lite"] if lite else []), word]
         return Target(Stdio(sys.executable, args, stderr=stderr, inherit_env=True))
     return _configured(word, stderr, access)
@@ -107,7 +107,7 @@ def _remote(
     place: str | None = None,
     shown: str = "",
 ) -> WebSocket | Socket:
-    """The target of a URL; ``headers``, ``place`` and ``shown`` are those of a configuration."""
+    """Return the target of a URL. ``headers``, ``place`` and ``shown`` are from a configuration."""
     from wirespeed.client import Socket, WebSocket
 
     scheme = url.partition(":")[0].lower()
@@ -116,7 +116,7 @@ def _remote(
             f"cannot connect to {place or public(url)}: this version speaks ws:, wss:, unix: and "
             f"tcp: URLs; TARGET is {KINDS}"
         )
-    # One command, one connection: what is lost is told at once.
+    # A command has one connection: a lost link is reported at once.
     options: dict[str, Any] = {
         "restart": False,
         "open_timeout": _open_timeout(access.timeout),
@@ -124,19 +124,19 @@ def _remote(
     }
     try:
         if scheme in ("unix", "tcp"):
-            access.check_unused(f"{scheme}: has no handshake to show them in")
+            access.check_unused(f"{scheme}: has no handshake for credentials")
             return Socket(url, **options)
-        # A header that is typed goes before the configuration's.
+        # A typed header replaces the configuration's.
         typed = {name.lower() for name in access.headers}
         merged = {k: v for k, v in (headers or {}).items() if k.lower() not in typed}
         secret = access.secret
         if secret is not None and secret.asked_for:
             merged = {k: v for k, v in merged.items() if k.lower() != "authorization"}
         elif place is not None or "authorization" in typed:
-            secret = None  # the variable is for TARGETs that are typed, not for any host's server
+            secret = None  # the variable is for typed TARGETs, not for those of files
         if secret is not None and not secret.is_for(host := parse(url).host):
             complain(
-                f"{ENVIRONMENT} is not sent to {host}: set {HOSTS}={host} if it is meant for it",
+                f"{ENVIRONMENT} is not sent to {host}: set {HOSTS}={host} to send it there",
                 level="note",
             )
             secret = None
@@ -176,7 +176,7 @@ def _trusting(path: str) -> SSLContext:
 
 
 def check_file(path: str) -> None:
-    """Failure (3) unless there is a file of this name that can be read."""
+    """Failure (3): there is no readable file of this name."""
     if not os.path.exists(path):
         raise cannot_start(f"there is no file {path}")
     if not os.path.isfile(path):
@@ -186,7 +186,7 @@ def check_file(path: str) -> None:
 
 
 def _split(word: str) -> tuple[str, str | None]:
-    """``FILE#name``; a file's own name may have a # in it, and so may a server's."""
+    """Split ``FILE#name``. The names of files and servers may contain #."""
     if os.path.exists(word):
         return word, None
     at = word.find("#")
@@ -231,9 +231,9 @@ def _entry(server: ServerConfig, path: str, stderr: Any, access: Access) -> Endp
 
     place = f'{path}: the server "{server.name}"'
     if server.transport in ("http", "sse"):
-        raise cannot_start(f"{place} speaks HTTP, which this version does not")
+        raise cannot_start(f"{place} speaks HTTP, which this version does not support")
     if server.transport == "stdio":
-        access.check_unused("this one is started as a child")
+        access.check_unused("this server is started as a child")
     target = server.target(stderr=stderr)
     if isinstance(target, Stdio):
         return target

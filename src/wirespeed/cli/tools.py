@@ -57,7 +57,7 @@ async def _call(options: Options, tool: str, arguments: bytes, as_json: bool) ->
     except RemoteError as exc:
         if exc.code != codes.MISSING_CLIENT_CAPABILITY or TASKS not in str(exc.data):
             raise
-        # the tool only runs as a task, and has not run; other calls keep their progress without it
+        # the tool needs a task, and has not run; calls without a task show progress
         result = await _result(options, tool, arguments, extensions=[TASKS])
     if as_json:
         print_json(as_wire(result))
@@ -83,11 +83,11 @@ async def _result(
 
 
 def as_wire(result: CallToolResult) -> dict[str, Any]:
-    """A result as the server sent it."""
+    """Print a result in its wire form."""
     from wirespeed.client import UnknownContent
 
     members = show.wire(result)
-    del members["resultType"]  # says that this is a result, which it is
+    del members["resultType"]  # only marks a result
     # the blocks' own encoding has "type", and leaves absent members out
     members["content"] = [
         block.data if isinstance(block, UnknownContent) else block for block in result.content
@@ -96,7 +96,7 @@ def as_wire(result: CallToolResult) -> dict[str, Any]:
 
 
 def write(result: CallToolResult) -> None:
-    """The content on stdout."""
+    """Print the content on stdout."""
     if not result.content and result.structured_content is not UNSET:
         print_json(result.structured_content)
         return
@@ -105,8 +105,8 @@ def write(result: CallToolResult) -> None:
 
 
 def write_text(text: str) -> None:
-    """A text on stdout, as a line or several: as it is, except that a terminal gets no control
-    characters."""
+    """Print a text of one or more lines on stdout, unchanged. Control characters are escaped on a
+    terminal."""
     if sys.stdout.isatty():
         text = printable(text, lines=True)
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
@@ -118,10 +118,11 @@ def read_arguments(text: str | None) -> bytes:
 
 
 def read_json(text: str, kinds: tuple[type, ...], expected: str, example: str) -> tuple[bytes, Any]:
-    """JSON of the command line, of stdin (``-``) or of a file (``@FILE``): on one line, and as a
-    value, which must be of one of the ``kinds``.
+    """Read JSON from the command line, stdin (``-``) or a file (``@FILE``). Returns its text on one
+    line, and its value.
 
-    Numbers of the former stay as they are written. Failure (2) says what is wrong with it.
+    The text keeps the numbers as written. Failure (2): the JSON is not valid, or its value is not
+    of one of the ``kinds``.
     """
     import msgspec
 
@@ -150,7 +151,7 @@ def read_json(text: str, kinds: tuple[type, ...], expected: str, example: str) -
         raise usage(f"{source} is not valid: {exc}") from None
     if not isinstance(value, kinds):
         raise usage(f"{source} must be {expected}, not {_KINDS[type(value)]}; {example}")
-    # One line, because a message is one; the text of strings and numbers is kept.
+    # A message is one line; the text of strings and numbers is kept.
     return msgspec.json.format(data.encode(), indent=-1), value
 
 
@@ -171,7 +172,7 @@ def _refuse(word: str) -> Any:
 
 
 class ProgressLine:
-    """A progress bar on stderr, which appears when the server first tells its progress."""
+    """A progress bar on stderr, shown from the first progress notification on."""
 
     def __init__(self, tool: str) -> None:
         self._tool = tool
@@ -190,7 +191,7 @@ class ProgressLine:
             self._bar.stop()
 
     def update(self, progress: float, total: float | None, message: str | None) -> None:
-        """What a progress notification says."""
+        """The values of a progress notification."""
         if self._bar is None:
             self._start()
         self._bar.update(

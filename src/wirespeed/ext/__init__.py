@@ -1,1 +1,1 @@
-"""What wirespeed does with other packages, each loaded only when it is imported."""
+"""Integrations with other packages. Each is loaded when it is imported."""

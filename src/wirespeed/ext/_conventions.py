@@ -1,4 +1,4 @@
-"""What spans say of requests: the semantic conventions of OpenTelemetry for MCP."""
+"""Names and attributes of spans: the semantic conventions of OpenTelemetry for MCP."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 # the id.
 Request: TypeAlias = tuple[str, str | None, str | None, bytes]
 
-CANCELLED = 1  # in the place of an error's code, which is never that
-MAX_TEXT = 1024  # characters that a peer may put into a span, in one place
+CANCELLED = 1  # in place of an error code; no error has this code
+MAX_TEXT = 1024  # the most characters of one text of a peer in a span
 
 
 def attributes_of(method: str, target: str | None, version: str | None) -> dict[str, Any]:
-    """The attributes of a request, of both sides."""
+    """The attributes of a request on both sides."""
     attributes: dict[str, Any] = {"mcp.method.name": text_of(method)}
     if method == "tools/call":
         attributes["gen_ai.operation.name"] = "execute_tool"
@@ -51,7 +51,7 @@ def span_name(method: str, target: str | None) -> str:
 
 
 def server_span_name(server: Server, method: str, target: str | None) -> str:
-    """As `span_name`; what the server does not have makes no name: clients must not invent them."""
+    """As `span_name`, for a server's own methods and tools only: clients must not choose names."""
     if method == "tools/call" and target not in server.service.tools:
         return method
     if method == "prompts/get" and target not in server.service.prompts:
@@ -60,7 +60,7 @@ def server_span_name(server: Server, method: str, target: str | None) -> str:
 
 
 def mark_failed(span: Any, code: int, failed: bool, note: str | None) -> None:
-    """Write the failure of a request to its span: an error's code and text, or ``isError``."""
+    """Record the failure of a request in its span: an error's code and text, or ``isError``."""
     error = error_attributes(code, failed)
     if error:
         span.set_attributes(error)
@@ -83,13 +83,13 @@ def id_text(raw_id: bytes) -> str:
 
 
 def text_of(text: str) -> str:
-    """A peer's words as exporters can write them: short, and without halves of surrogate pairs."""
+    """Return a peer's text in a form for exporters: short, and without lone surrogates."""
     text = text[:MAX_TEXT]
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def strings_of(meta: Any) -> dict[str, str]:
-    """The strings of a request's ``_meta``, given as JSON text; none of one that is malformed."""
+    """Return the strings of a request's ``_meta``, a JSON text. A malformed text has none."""
     try:
         members = {} if meta is None else msgspec.json.decode(meta, type=dict[str, Any])
     except msgspec.DecodeError:

@@ -1,7 +1,7 @@
-"""The parts of late spans that are the OpenTelemetry SDK's, by its public interfaces.
+"""Late spans of the OpenTelemetry SDK, made with its public interfaces.
 
-See `wirespeed.server.requests.tracer`. When something reads or writes a span, the tracer of the
-SDK makes the span, with the ids and the decision that were taken at the start of the request.
+See `wirespeed.server.requests.tracer`. The SDK's tracer makes a span at its first read or write,
+with the ids and the sampling decision from the start of the request.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _ALL = 1 << 64  # above every value of 64 bits
 _RANDOM = 2
 _FLAGS = [TraceFlags(value) for value in range(4)]
-# The key of the current span in a context: the only one of a context that has nothing else.
+# The key of the current span in a context: the only key of a context with only a span.
 (_KEY,) = trace.set_span_in_context(trace.INVALID_SPAN, Context())
 
 _SIMPLE = (type(ALWAYS_ON), TraceIdRatioBased)
@@ -54,7 +54,7 @@ _RATIO = re.compile(r"TraceIdRatioBased\{(.*)\}")
 
 
 def late_tracer(server: Server, tracer: Any) -> Tracer | None:
-    """None: not all parts of the tracer are the SDK's own."""
+    """Return None if a part of the tracer is not the SDK's own."""
     if type(tracer) is not SdkTracer or type(tracer.id_generator) is not RandomIdGenerator:
         return None
     bounds = bounds_of(tracer.sampler)
@@ -62,7 +62,7 @@ def late_tracer(server: Server, tracer: Any) -> Tracer | None:
 
 
 class Sdk:
-    """What a `Tracer` leaves to the SDK."""
+    """The SDK's part of a `Tracer`."""
 
     attach = staticmethod(otel_context.attach)
     context_type = Context
@@ -75,7 +75,7 @@ class Sdk:
         self.span_type = _KeptSpan
 
     def extract(self, meta: Any) -> tuple[Context, SpanContext | None]:
-        """The context that a request brought, and the remote parent in it."""
+        """Return the context of a request's ``_meta``, and the remote parent in the context."""
         context = propagate.extract(strings_of(meta), Context())
         parent = trace.get_current_span(context).get_span_context()
         return context, parent if parent.is_valid else None
@@ -87,12 +87,12 @@ class Sdk:
         return SpanContext(span.trace_id, span.span_id, False, _FLAGS[span.flags], state)
 
     def made(self, span: LateSpan) -> Any:
-        """A span as the SDK has it: of an ended one as it ended."""
+        """Return the SDK's span for a late span. An ended late span becomes an ended span."""
         if span.request is None:
             return NonRecordingSpan(span.context)
         tracer: Any = copy.copy(self._tracer)
         tracer.id_generator = tracer.sampler = _Given(span.context)
-        tracer.span_processor = SpanProcessor()  # they are told of the late span
+        tracer.span_processor = SpanProcessor()  # processors receive the late span instead
         method, target = span.request[:2]
         made = tracer.start_span(
             server_span_name(self._server, method, target),
@@ -106,7 +106,7 @@ class Sdk:
         return made
 
     def close(self, span: LateSpan, made: Any) -> None:
-        """End the SDK's span as the request ended."""
+        """End the SDK's span with the outcome of the request."""
         with _closing:
             if made.is_recording():
                 mark_failed(made, span.code, span.failed, span.note)
@@ -117,8 +117,7 @@ _closing = threading.Lock()
 
 
 class _KeptSpan(LateSpan, ReadableSpan):
-    """A span that exporters get: the attributes behind the properties of a `ReadableSpan` are the
-    SDK's span's."""
+    """A span for exporters: the properties of this `ReadableSpan` read the SDK's span."""
 
     __slots__ = ()
 
@@ -127,7 +126,7 @@ trace.Span.register(LateSpan)
 
 
 class _Given:
-    """Ids and a decision that were made before, in place of the SDK's generator and sampler."""
+    """Returns earlier ids and an earlier decision, in place of the SDK's generator and sampler."""
 
     def __init__(self, ids: SpanContext) -> None:
         self._ids = ids
@@ -148,11 +147,11 @@ class _Given:
 
 
 def bounds_of(sampler: Any) -> tuple[int, int, int] | None:
-    """What a sampler decides by, if that is the trace's id alone; see `Tracer`."""
+    """Return the bounds of a sampler that decides by the trace id alone; see `Tracer`."""
     texts = [sampler.get_description()] * 3
     if type(sampler) in (ParentBased, ParentBasedTraceIdRatio):
         match = _PARENT_BASED.fullmatch(texts[0])
-        # a subclass may describe itself as its base does
+        # a subclass may have the description of its base
         if match is None or not all(type(part) in _SIMPLE for part in vars(sampler).values()):
             return None
         texts = [match[1], match[2], match[3]]

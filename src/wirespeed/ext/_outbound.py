@@ -1,4 +1,4 @@
-"""Spans of requests that are sent: those of clients, and the questions of servers."""
+"""Spans of outgoing requests: those of clients, and servers' requests to clients."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def client_link(tracer: Any) -> Callable[[OutboundRequest, OutboundNext], Any]:
 
 
 def trace_questions(server: Server, tracer: Any) -> None:
-    """Spans of what a server asks its clients, below that of the request that it works on."""
+    """Spans of a server's requests to its client, children of the span of the client's request."""
 
     @server.add_ask_middleware
     async def traced(question: ServerRequest, call_next: AskNext) -> bytes:

@@ -1,5 +1,5 @@
-"""OpenTelemetry traces of servers and clients; needs ``pip install wirespeed[otel]``, and for spans
-that are kept an SDK (``opentelemetry-sdk``) with an exporter.
+"""OpenTelemetry traces of servers and clients. They need ``pip install wirespeed[otel]``, and to
+keep spans an SDK (``opentelemetry-sdk``) with an exporter.
 
 >>> from wirespeed.ext.otel import instrument
 >>> instrument(server)          # the global TracerProvider, or tracer_provider=…
@@ -13,14 +13,14 @@ that says ``isError``, ``cancelled``), ``rpc.response.status_code``, and the sta
 error's message. Arguments and results are not recorded.
 
 The parent travels in ``_meta`` as ``traceparent``, ``tracestate`` and ``baggage`` (2026-07-28
-basic, "OpenTelemetry trace context"; legacy servers are told in the same way). What does not read
-as such is ignored. In a handler the request's span is the current one, so that spans of its own are
-children; in the middleware of a server too.
+basic, "OpenTelemetry trace context"; also for legacy servers). Values that are not valid are
+ignored. In a handler and in a server's middleware the request's span is the current span, so that
+their own spans become its children.
 
 With a TracerProvider of the SDK and one of the SDK's samplers, the SDK makes the span of a server's
-request when a handler writes to the span or an exporter reads it: until then the span is ids and
-times (`wirespeed.server.requests.tracer`). With other providers, samplers and id generators every
-span is made at the start of its request.
+request when a handler writes to the span or an exporter reads it. Until then the span has only ids
+and times (`wirespeed.server.requests.tracer`). With other providers, samplers and id generators
+every span is made at the start of its request.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def instrument(
 
     Args:
         target: A `wirespeed.Server` or a client.
-        tracer_provider: Whose tracers to use; by default the global one, which must be set before.
+        tracer_provider: The provider of tracers; by default the global provider, set before.
 
     Raises:
         ValueError: The server is traced already.
@@ -95,7 +95,7 @@ def instrument(
 
 
 def _late_tracer(server: Server, tracer: Any) -> Any:
-    """A tracer that makes spans late; None: this one's parts are not all the SDK's own."""
+    """Return a tracer that makes spans late; None if a part of it is not the SDK's own."""
     try:
         from wirespeed.ext._late_spans import late_tracer
     except ImportError:  # no SDK
@@ -104,14 +104,14 @@ def _late_tracer(server: Server, tracer: Any) -> Any:
 
 
 class _Tracer:
-    """Makes spans by ``start_span``, whatever the tracer is."""
+    """Makes spans by ``start_span`` of any tracer."""
 
     def __init__(self, server: Server, tracer: Any) -> None:
         self._server = server
         self._tracer = tracer
 
     def begin(self, message: Message, negotiated: Revision | None) -> _Span:
-        """The span of a request that came in."""
+        """Return the span of an incoming request."""
         context = propagate.extract(strings_of(message.lease("params._meta")))
         request = described(message, negotiated)
         span = self._tracer.start_span(
@@ -124,7 +124,7 @@ class _Tracer:
 
 
 class _Span(RequestSpan):
-    """A span of any tracer, as a connection has it."""
+    """A span of any tracer, with the interface that connections use."""
 
     __slots__ = ("_context", "_span")
 

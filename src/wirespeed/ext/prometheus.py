@@ -4,9 +4,9 @@
 >>> instrument(server)
 >>> prometheus_client.start_http_server(9000, addr="127.0.0.1")
 
-Requests are counted in plain numbers; prometheus_client sees them when it is scraped, and costs
-nothing else. A server's metrics begin with ``wirespeed_server_``, a client's with
-``wirespeed_client_``, and all have the label ``peer``, the name given to `instrument`.
+Requests are counted in plain numbers, which prometheus_client reads at each scrape. A server's
+metrics begin with ``wirespeed_server_``, a client's with ``wirespeed_client_``. All metrics have
+the label ``peer``, the name passed to `instrument`.
 
 ================================  =========  =================  ====================================
 metric                            kind       further labels     what
@@ -27,16 +27,16 @@ metric                            kind       further labels     what
 ``sent_messages_total``           counter                       … and to it
 ``limits_reached_total``          counter    limit              ``overloaded``: requests refused;
                                                                 ``notifications_dropped``
-``bad_messages_total``            counter                       input that is no message
+``bad_messages_total``            counter                       input that is not a message
 ================================  =========  =================  ====================================
 
-``name`` is the tool's, and empty for other methods. Tools that the server does not have, and
-methods that nobody registered, are ``unknown``: a client cannot make labels. What a middleware does
-is in the duration. Requests that are refused because too many wait are in ``limits_reached_total``
-only, and subscriptions/listen, which does not end, in the gauges.
+``name`` is the tool's name, and empty for other methods. Unknown tools and unregistered methods
+have the label ``unknown``, so that clients cannot create labels. The duration includes middleware.
+Requests refused because too many wait are counted in ``limits_reached_total`` only.
+subscriptions/listen, which does not end, is counted in the gauges only.
 
-Each of several processes (``run(…, workers=4)``) has numbers of its own: give each a port, or push
-them. prometheus_client's multi-process mode, which shares files, does not see these metrics.
+Each of several processes (``run(…, workers=4)``) has its own numbers: use one port for each, or
+push them. prometheus_client's multi-process mode, which shares files, does not see these metrics.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Instrumentation", "instrument"]
 
-MAX_NAMES = 500  # tools that one client calls; further ones are told apart no more
+MAX_NAMES = 500  # named tools of one client; further tools share a label
 
 _OUTCOMES = {1: "cancelled", 2: "timeout", 3: "closed", 4: "invalid", 5: "failed"}
 
@@ -88,16 +88,16 @@ _FAILURES: tuple[tuple[type[BaseException], int], ...] = (
 )
 
 _COUNTERS = {
-    "received_bytes": ("bytes_in", "Bytes that came in."),
+    "received_bytes": ("bytes_in", "Bytes that were received."),
     "sent_bytes": ("bytes_out", "Bytes that were sent."),
-    "received_messages": ("messages_in", "Messages that came in."),
+    "received_messages": ("messages_in", "Messages that were received."),
     "sent_messages": ("messages_out", "Messages that were sent."),
-    "bad_messages": ("faults", "Input that was no message."),
+    "bad_messages": ("faults", "Input that was not a message."),
 }
 
 
 class Instrumentation:
-    """The metrics of one server or client, as `instrument` registered them."""
+    """The registered metrics of one server or client."""
 
     def __init__(self, kind: str, peer: str, observer: Observer, live: Callable[[], Any]) -> None:
         self._kind = kind
@@ -107,7 +107,7 @@ class Instrumentation:
         self._exporter: _Exporter | None = None
 
     def remove(self) -> None:
-        """Take the metrics out of their registry. Counting goes on."""
+        """Remove the metrics from their registry. Counting goes on."""
         if self._exporter is not None:
             self._exporter.sources.remove(self)
             self._exporter = None
@@ -124,13 +124,13 @@ def instrument(
 
     Args:
         target: A `wirespeed.Server`, before its clients connect, or a client, before its calls.
-        registry: Where the metrics are shown.
-        peer: The value of the label ``peer``: by default the server's own name, or what the client
-            says it is. It tells several servers or clients in one registry apart.
+        registry: The registry of the metrics.
+        peer: The value of the label ``peer``, unique in the registry: by default the name of the
+            server, or the name that the client sends.
         buckets: Upper bounds of the buckets of durations, in seconds; at most 32.
 
     Raises:
-        ValueError: ``peer`` is taken in this registry, or the buckets are no rising numbers.
+        ValueError: ``peer`` is taken in this registry, or the buckets are not rising numbers.
     """
     from wirespeed.client.client import Client
     from wirespeed.client.sync import SyncClient
@@ -144,7 +144,7 @@ def instrument(
     exporter = _exporter_of(registry, kind)
     name = name if peer is None else peer
     if any(source.peer == name for source in exporter.sources):
-        raise ValueError(f"peer {name!r} is in this registry already: give another one")
+        raise ValueError(f"peer {name!r} is in this registry already: pass another peer")
     if isinstance(target, Client):
         source = _client_source(target, name, Observer(buckets))
     else:
@@ -203,7 +203,7 @@ def _client_source(client: Client, peer: str, observer: Observer) -> Instrumenta
 
 
 class _Exporter(Collector):
-    """All servers, or all clients, of one registry: a metric's name may be there only once."""
+    """All servers, or all clients, of one registry: a registry takes each metric name once."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -227,7 +227,7 @@ class _Families:
             return CounterMetricFamily(f"wirespeed_{kind}_{name}", text, labels=["peer", *labels])
 
         self.kind = kind
-        self.in_flight = gauge("requests_in_flight", "Requests that are worked on.")
+        self.in_flight = gauge("requests_in_flight", "Requests in work.")
         self.waiting = gauge("requests_waiting", "Requests held back by flow control.")
         self.connections = gauge("connections", "Connections that are open.")
         self.paused = gauge("connections_paused", "Connections not read from, because of a limit.")
@@ -241,7 +241,7 @@ class _Families:
         )
         self.failures = counter("tool_failures", "Results that say isError.", "name")
         self.made = counter("connections_made", "Connections that were made.")
-        self.limits = counter("limits_reached", "What limits took away.", "limit")
+        self.limits = counter("limits_reached", "Refused requests, dropped notifications.", "limit")
         self.counters = {name: counter(name, text) for name, (_, text) in _COUNTERS.items()}
         self.all: list[Metric] = [
             self.in_flight,
@@ -256,7 +256,7 @@ class _Families:
             self.all += [self.waiting, self.made, self.limits]
 
     def add(self, source: Instrumentation) -> None:
-        """One server or client more."""
+        """Add a server or client to the metrics of a registry."""
         observer, peer = source.observer, source.peer
         live = source._live()
         now = [connection.session.counters for connection in live]

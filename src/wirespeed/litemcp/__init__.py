@@ -1,7 +1,7 @@
-"""LiteMCP 1.0.0: servers with one tool an endpoint, their clients, and bridges to MCP.
+"""LiteMCP 1.0.0: servers with one tool per endpoint, their clients, and bridges to MCP.
 
-See `LiteServer` and `LiteClient`; `wirespeed.litemcp.bridge` joins the two protocols. What a name
-needs is loaded when it is first used.
+See `LiteServer` and `LiteClient`; `wirespeed.litemcp.bridge` joins the two protocols. The module of
+a name is loaded at the first use of the name.
 """
 
 from __future__ import annotations

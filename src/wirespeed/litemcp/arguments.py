@@ -26,7 +26,7 @@ _EXAMPLE = re.compile(r"[\s(]*\b(?:Example|e\.g\.)\s*:?\s+(?P<text>.+?)[\s.)]*\Z
 
 
 class Slot(strings.Slot):
-    """One parameter of a tool: how it is shown, and how it takes a string."""
+    """One parameter of a tool: its description, and its conversion of strings."""
 
     __slots__ = ("parameter",)
 
@@ -36,11 +36,11 @@ class Slot(strings.Slot):
 
 
 def decode_arguments(slots: Sequence[Slot], arguments: Sequence[str]) -> list[Any]:
-    """The values of a call, one for each parameter, from the strings that were given.
+    """Convert the strings of a call to values, one for each parameter.
 
-    Arguments that are missing at the end are defaults, and so is an empty string before the last
-    one given where there is a default, or where it can mean nothing else. ArgumentError: too many,
-    or one does not fit, or one is missing that has no default.
+    A missing argument at the end becomes the default. An empty string before the last argument
+    becomes the default, if there is one or if the empty string is not a value of the type.
+    ArgumentError: too many arguments, an argument of another type, or a missing required argument.
     """
     given = len(arguments)
     check_number(given, len(slots))
@@ -61,11 +61,9 @@ def decode_arguments(slots: Sequence[Slot], arguments: Sequence[str]) -> list[An
 
 
 def check_number(given: int, most: int) -> None:
-    """ArgumentError when there are more arguments than parameters."""
+    """ArgumentError: there are more arguments than parameters."""
     if given > most:
-        raise ArgumentError(
-            f"too many arguments: {given} were given, {most or 'none'} can be taken"
-        )
+        raise ArgumentError(f"too many arguments: {given} were given, at most {most} are allowed")
 
 
 # -- from a signature -----------------------------------------------------------------------------
@@ -87,7 +85,7 @@ def slots_of(spec: ToolSpec) -> list[Slot]:
 def parameter_of(
     name: str, schema: dict[str, Any], defs: dict[str, Any], optional: bool
 ) -> Parameter:
-    """A parameter as clients are shown it, from its JSON Schema."""
+    """Return the description of a parameter for clients, from its JSON Schema."""
     description = schema.get("description")
     example = None
     examples = schema.get("examples")

@@ -1,16 +1,17 @@
-"""Bridges between LiteMCP and MCP: a tool of either as a tool of the other.
+"""Bridges between LiteMCP and MCP: a tool of one protocol as a tool of the other.
 
-LiteMCP knows strings in an order, MCP values by name. What crosses:
+LiteMCP has strings by position, MCP has values by name. The bridges convert them:
 
-* **LiteMCP to MCP** (`as_mcp_tool`): every parameter is a required string; its type and its example
-  are told in its description. Contents become text blocks, those of an image or audio type blocks
-  of that kind.
-* **MCP to LiteMCP** (`as_lite_server`): parameters are those of the schema, the required ones
-  first. A string goes as it is where the schema has a string, else as the value that its JSON is.
-  Text becomes ``text``, media their media type with base64, structured content ``json``.
+* **LiteMCP to MCP** (`as_mcp_tool`): every parameter is a required string; its description names
+  its type and its example. Contents of an image or audio type become blocks of that kind, all other
+  contents become text blocks.
+* **MCP to LiteMCP** (`as_lite_server`): the parameters are those of the schema, required parameters
+  first. A string is passed unchanged where the schema allows a string, otherwise as the value of
+  its JSON. Text becomes ``text``, media their media type with base64, structured content ``json``.
 
-An error of the tool stays one. A cancelled call ends on this side: LiteMCP has no words for it, so
-the answer is dropped. What goes wrong on the way is told in general words only; the log has more.
+An error of the tool remains an error. A cancelled call ends on this side only: LiteMCP has no
+cancellation, so the answer is dropped. A failure between the two sides is reported in general
+words; the log has the details.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _json = msgspec.json.encode
 
 
 def _explain(what: str, exc: WirespeedError) -> str:
-    """The text for the caller of a call that failed in the transport."""
+    """Return the text for the caller of a call that failed in the transport."""
     logger.warning("%s: %s", what, exc)
     if isinstance(exc, CallTimeout):
         return f"{what} did not answer in time"
@@ -70,21 +71,23 @@ async def as_mcp_tool(
     optional: Sequence[str] = (),
     timeout: float | None = None,
 ) -> McpTool:
-    """Make the tool of a LiteMCP server one of an MCP server.
+    """Register the tool of a LiteMCP server on an MCP server.
 
-    The client is opened when it is needed, and again after it was lost; closing it is the caller's.
+    The first call opens the client, and a call after a lost link opens it again. The caller closes
+    the client.
 
     Args:
-        server: Where the tool is registered.
-        client: Who speaks to the LiteMCP server.
-        name: What it is called here; by default as there.
-        info: What the LiteMCP server would say of it. Without it the server is asked now.
-        optional: Parameters that callers may leave out. LiteMCP does not say which the tool can
-            do without.
-        timeout: Seconds that a call may take, instead of the client's own.
+        server: The MCP server.
+        client: A client of the LiteMCP server.
+        name: The name of the new tool; by default the name of the LiteMCP tool.
+        info: The description of the tool; by default the LiteMCP server is asked for it now.
+        optional: Parameters that callers may leave out. LiteMCP does not describe which parameters
+            are optional.
+        timeout: The time limit of a call in seconds, instead of the client's.
 
     Raises:
-        ValueError: The MCP server has a tool of this name, or ``optional`` names no parameter.
+        ValueError: The MCP server has a tool of this name, or a name in ``optional`` is not a
+            parameter.
         WirespeedError: The LiteMCP server cannot be asked.
     """
     if info is None:
@@ -139,7 +142,7 @@ def _string_schema(parameter: Parameter) -> dict[str, Any]:
 
 
 def _texts(given: dict[str, Any]) -> dict[str, str]:
-    """Arguments as strings; null is a way to leave one out."""
+    """Return the arguments as strings. A null argument counts as left out."""
     return {name: text_of(value) for name, value in given.items() if value is not None}
 
 
@@ -158,7 +161,7 @@ def _block(content: Content) -> Text | Image | Audio:
             try:
                 data = base64.b64decode(content.data, validate=True)
             except (binascii.Error, ValueError):
-                break  # no base64: its text is all there is
+                break  # not base64: sent as text
             return make(data=data, mime_type=content.type)
     return Text(text=content.data)
 
@@ -175,21 +178,22 @@ async def as_lite_server(
     timeout: float | None = None,
     **options: Any,
 ) -> LiteServer:
-    """A LiteMCP server whose tool is one of an MCP server.
+    """Return a LiteMCP server for a tool of an MCP server.
 
-    The client is opened when it is needed, and again after it was lost; closing it is the caller's.
+    The first call opens the client, and a call after a lost link opens it again. The caller closes
+    the client.
 
     Args:
-        client: Who speaks to the MCP server.
-        tool_name: Which of its tools.
-        name: What it is called here; by default as there.
-        info: What the MCP server would list of it. Without it the server is asked now.
-        timeout: Seconds that a call may take, instead of the client's own.
-        options: Of `LiteServer`.
+        client: A client of the MCP server.
+        tool_name: The name of the MCP tool.
+        name: The name of the LiteMCP tool; by default the name of the MCP tool.
+        info: The description of the tool; by default the MCP server is asked for it now.
+        timeout: The time limit of a call in seconds, instead of the client's.
+        options: The options of `LiteServer`.
 
     Raises:
         LookupError: The MCP server has no such tool.
-        WirespeedError: It cannot be asked.
+        WirespeedError: The MCP server cannot be asked.
     """
     if info is None:
         await client.open()
@@ -218,7 +222,7 @@ async def as_lite_server(
 
 
 class _Schema:
-    """The properties of an input schema as parameters: the required ones first, else in order."""
+    """Return the properties of an input schema as parameters, required properties first."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self._defs = {**schema.get("definitions", {}), **schema.get("$defs", {})}
@@ -237,7 +241,7 @@ class _Schema:
         ]
 
     def _resolved(self, schema: Any) -> dict[str, Any]:
-        """Without references at its top."""
+        """Resolve the references at the top of a schema."""
         for _ in range(16):
             ref = schema.get("$ref") if isinstance(schema, dict) else None
             if not isinstance(ref, str):
@@ -248,7 +252,7 @@ class _Schema:
         return schema if isinstance(schema, dict) else {}
 
     def read(self, arguments: list[str]) -> dict[str, Any]:
-        """The arguments of a call by name. ArgumentError: one does not fit."""
+        """Return the arguments of a call by name. ArgumentError: an argument has another type."""
         if len(arguments) < self._required:
             missing = self._names[len(arguments) : self._required]
             plural = "s" if len(missing) > 1 else ""
@@ -282,7 +286,7 @@ class _Schema:
 
 
 def _kinds(schema: dict[str, Any], resolve: Any) -> set[str]:
-    """The JSON types that a schema names; none where it names none."""
+    """The JSON types that a schema names, if any."""
     kind = schema.get("type")
     if isinstance(kind, str):
         return {kind}
@@ -298,7 +302,7 @@ def _kinds(schema: dict[str, Any], resolve: Any) -> set[str]:
 
 
 def _kinds_of(value: Any) -> set[str]:
-    """The JSON types that a value has."""
+    """The JSON types of a value."""
     if value is None:
         return {"null"}
     if isinstance(value, bool):
@@ -320,7 +324,7 @@ def _contents(result: CallToolResult) -> list[Content]:
         return contents_of(blocks)
     if len(blocks) == 1 and isinstance(blocks[0], Text):
         text = blocks[0].text
-        # what a client without structured content is to read instead of it (server/tools)
+        # the text form for clients without structured content (server/tools)
         if _same(text, structured):
             return [Content("json", _json(structured).decode())]
         if isinstance(structured, dict) and structured.keys() == {"result"}:

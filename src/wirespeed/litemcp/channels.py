@@ -21,8 +21,8 @@ LiteTarget: TypeAlias = "Stdio | WebSocket | Socket | LiteServer | str"
 def as_target(
     target: Any, token: str | None, headers: Mapping[str, str] | None, both_headers: bool
 ) -> Stdio | WebSocket | Socket | LiteServer:
-    """What a client connects to, from what its user gave. TypeError or ValueError for what is
-    none; nothing is launched or looked up."""
+    """Return the target of a client from the argument of its user. Nothing is launched or looked
+    up. TypeError, ValueError: the argument is not a target."""
     from wirespeed.client.targets.remote import WebSocket, from_url
 
     if isinstance(target, str):
@@ -57,14 +57,14 @@ def _with_credentials(
         if token is None:
             raise ValueError("both_headers needs a token")
         if "authentication" in map(str.lower, merged):
-            raise ValueError("both_headers and the header Authentication say the same")
+            raise ValueError("both_headers and the header Authentication exclude each other")
         merged["Authentication"] = f"Bearer {token}"
     return replace(target, headers=merged, token=token)
 
 
 def restarts_of(target: Any) -> int:
-    """How many times in a row a lost link is made again. Connections have no state in LiteMCP, so
-    the default for a server elsewhere is `RECONNECTS`."""
+    """Return how many consecutive times a lost link is made again. Connections have no state in
+    LiteMCP, so the default for a server elsewhere is `RECONNECTS`."""
     from wirespeed.client.targets.remote import RECONNECTS, Socket, WebSocket
 
     restart = getattr(target, "restart", 0)
@@ -74,7 +74,7 @@ def restarts_of(target: Any) -> int:
 
 
 def channel_for(target: Any) -> Channel:
-    """A channel for one life of a link to the target."""
+    """Return a new channel to the target, for one link."""
     from wirespeed.client.targets.remote import WebSocket
     from wirespeed.litemcp.server import LiteServer
 

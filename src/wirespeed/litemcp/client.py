@@ -1,4 +1,4 @@
-"""The LiteMCP client that people use: one tool, many concurrent calls."""
+"""The LiteMCP client: one tool, many concurrent calls."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ class LiteClient:
         token: Over WebSocket, the bearer token of the server.
         headers: Over WebSocket, further headers of the upgrade request, of any names.
         both_headers: Send the token as ``Authentication``, too: the protocol names both headers.
-        timeout: Seconds that a request may take unless a call says otherwise, waiting until it can
-            be sent included. It ends with `CallTimeout`, and an answer that comes later is dropped.
-            There is always one: a server ignores what it does not understand.
-        strict: Take only what the protocol says: frames ended by three newlines, strings where
-            strings must be. Otherwise one newline behind a whole JSON value ends a frame, too, and
-            other JSON values are taken as their texts.
-        limits: What the connection may take.
+        timeout: The default time limit of a request in seconds, with the wait before it is sent.
+            The request then fails with `CallTimeout`, and a later answer is dropped. A time limit
+            is always needed: a server ignores messages that it does not understand.
+        strict: Accept only the protocol's forms: frames ended by three newlines, and strings as
+            arguments. Otherwise one newline after a whole JSON value ends a frame, too, and other
+            JSON values are read as their JSON text.
+        limits: The limits of the connection.
 
-    The server is launched or connected to by `open`. One that ended is started again at the next
-    call, if its target says so (``restart=…``).
+    `open` launches the server or connects to it. A server that ended is started again at the next
+    call, if its target allows restarts (``restart=…``).
     """
 
     def __init__(
@@ -102,9 +102,9 @@ class LiteClient:
     async def open(self) -> None:
         """Launch or connect, unless the client is open. A lost connection is made again.
 
-        LaunchError: the server cannot be started. UpgradeRefused: a WebSocket server said no, with
-        an HTTP status. TransportError: it was not reached. ConnectionClosed: `close` was called
-        meanwhile.
+        LaunchError: the server cannot be started. UpgradeRefused: a WebSocket server refused with
+        an HTTP status. TransportError: the server was not reached. ConnectionClosed: `close` was
+        called meanwhile.
         """
         await self._life.open()
 
@@ -117,7 +117,7 @@ class LiteClient:
             await asyncio.wait((asking,))
 
     def _forget_tool(self) -> None:
-        """A link is made: the server behind it may have another tool."""
+        """A link is made. The server behind it may have another tool."""
         self._tool = None
 
     @property
@@ -156,7 +156,7 @@ class LiteClient:
     async def info(self, *, timeout: Timeout = CLIENT_DEFAULT) -> Tool:
         """Ask the server for the description of its tool.
 
-        CallTimeout: it did not answer. InvalidResponse: it answered something else.
+        CallTimeout: the server did not answer. InvalidResponse: the answer is not a description.
         """
         decode = self._read_info
         tool: Tool = await self._request("get", HEAD, GET, "info", decode, timeout)
@@ -173,7 +173,7 @@ class LiteClient:
         )
 
     async def _known(self, timeout: Timeout) -> Tool:
-        """The tool, asked for once for each connection."""
+        """Return the tool. Each connection asks for the tool once."""
         if self._tool is not None:
             return self._tool
         if self._asking is None or self._asking.done():
@@ -191,19 +191,19 @@ class LiteClient:
         return asking.result()
 
     async def prompt(self, *, timeout: Timeout = CLIENT_DEFAULT) -> str:
-        """A text that tells a language model what the tool is and how to call it."""
+        """Return a text that describes the tool and its call to a language model."""
         return (await self._known(timeout)).prompt()
 
     async def call(self, *args: Any, **kwargs: Any) -> CallResult:
         """Call the tool: arguments in the order of its parameters, or by their names.
 
-        Strings go as they are, bytes as base64, anything else as its JSON. A parameter left out
-        before one that is given is sent as an empty string. TypeError for a name that the tool does
-        not have, one given twice, and too many. What the tool itself says went wrong is no
-        exception: look at ``result.error``.
+        Strings are sent unchanged, bytes as base64, all other values as their JSON. A left-out
+        parameter before a given one is sent as an empty string. A failure of the tool itself is not
+        an exception: check ``result.error``.
 
-        CallTimeout: it did not answer. ChildExited, ConnectionLost, ConnectionClosed: it ended
-        before. InvalidResponse: it answered something else.
+        TypeError: unknown parameter, repeated parameter, or too many arguments. CallTimeout: the
+        server did not answer. ChildExited, ConnectionLost, ConnectionClosed: the link ended before
+        the answer. InvalidResponse: the answer is not a result.
         """
         return await self.invoke(args, kwargs)
 
@@ -214,7 +214,7 @@ class LiteClient:
         *,
         timeout: Timeout = CLIENT_DEFAULT,
     ) -> CallResult:
-        """As `call`, with a time limit of its own."""
+        """Call the tool as `call` does, with another time limit."""
         tool = self._tool
         if tool is None:
             loop = asyncio.get_running_loop()
@@ -230,7 +230,8 @@ class LiteClient:
 
 
 def arrange(tool: Tool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
-    """The strings of a call, in order. TypeError: they do not fit the tool's parameters."""
+    """Return the strings of a call, in order. TypeError: the arguments do not match the tool's
+    parameters."""
     parameters = tool.parameters
     if len(args) > len(parameters):
         raise TypeError(
@@ -252,7 +253,7 @@ def arrange(tool: Tool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[
 
 
 def to_text(value: Any) -> str:
-    """An argument as the string that is sent. TypeError: it has no JSON form."""
+    """Return an argument as a string. TypeError: the argument has no JSON form."""
     if isinstance(value, str):
         return value
     if isinstance(value, (bytes, bytearray, memoryview)):

@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wirespeed.litemcp")
 
 MAX_LOGGED_FAULTS = 100
-SHOWN = 200  # bytes of a bad message that is shown
+SHOWN = 200  # the number of bytes of a bad message in logs
 
-# Ids are the powers of a generator of the prime 2**31 - 1, from a random one on: each number from 1
-# to 2**31 - 2 comes once before any comes again, and none needs to be remembered.
+# Ids are the powers of a generator modulo the prime 2**31 - 1, from a random start: each number
+# from 1 to 2**31 - 2 appears once before any repeats, and no id needs to be remembered.
 PRIME = 2**31 - 1
 GENERATOR = 48271
 
 HEAD = b'{"version":%b,"id":' % msgspec.json.encode(VERSION)
 GET = b',"type":"get","data":{}}'
-PROBE_TIMEOUT = 60.0  # longer than anybody waits for the answer
+PROBE_TIMEOUT = 60.0  # longer than any caller waits for the answer
 
 _message = msgspec.json.Decoder(IOBasic).decode
 
@@ -44,7 +44,7 @@ class Owner(Protocol):
     """The client of a connection."""
 
     def lost(self, connection: LiteClientConnection, reason: str) -> None:
-        """The link is lost, for this reason. May be called more than once."""
+        """The link is lost, for the given reason. May be called more than once."""
 
 
 class Waiter:
@@ -87,11 +87,11 @@ class LiteClientConnection(Endpoint):
         self.released = released
         self.wire = self.stream = FrameStream(framer, limits=limits)
         self.lost_error: BaseException | None = None
-        self.exit_note = ""  # what a request that got no answer adds to its error
-        self.gone = False  # nothing is sent any more, though the link may still be there
-        self.faults = 0  # frames that were no answer to anything
+        self.exit_note = ""  # added to the error of a request without an answer
+        self.gone = False  # sending has ended, though the link may still be open
+        self.faults = 0  # frames that did not answer any request
         self.answers = 0
-        self.noise: bytes | None = None  # the first frame that was no message
+        self.noise: bytes | None = None  # the first frame that was not a message
         self._limits = limits
         self._last_id = random.SystemRandom().randrange(1, PRIME)
         self._waiting: dict[int, Waiter] = {}
@@ -111,7 +111,8 @@ class LiteClientConnection(Endpoint):
 
     @property
     def full(self) -> bool:
-        """Whether a request has to wait: the server reads too slowly, or owes too many answers."""
+        """Whether a request has to wait: too much output is queued, or too many answers are
+        outstanding."""
         return (
             len(self.wire.outbox) >= self._limits.output_high
             or len(self._waiting) >= self._limits.max_outstanding
@@ -125,7 +126,7 @@ class LiteClientConnection(Endpoint):
             await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled():
-                self._release_one()  # it is another's turn
+                self._release_one()  # wake the next waiter instead
             raise
 
     def request(
@@ -137,8 +138,8 @@ class LiteClientConnection(Endpoint):
         decode: Callable[[IOBasic], Any],
         seconds: float,
     ) -> Waiter:
-        """Send a request: ``head``, an id, ``tail``. The waiter's future gets what ``decode`` makes
-        of the answer, which must be of type ``kind``; `forget` it when nobody awaits it any more.
+        """Send a request: ``head``, an id, ``tail``. The waiter's future receives the answer, which
+        must be of type ``kind``, as ``decode`` returns it. `forget` drops an unneeded waiter.
         """
         if self.link is None or self.gone:
             raise self.error()
@@ -152,8 +153,8 @@ class LiteClientConnection(Endpoint):
         return waiter
 
     def probe(self) -> asyncio.Future[Any] | None:
-        """Send a request that every server answers. Returns the future of the answer; None when no
-        such request can be sent now."""
+        """Send a request that every server answers. Returns the future of the answer; None when the
+        request cannot be sent now."""
         if self.link is None:
             return None
         return self.request("get", HEAD, GET, "info", lambda message: None, PROBE_TIMEOUT).future
@@ -168,7 +169,7 @@ class LiteClientConnection(Endpoint):
             )
 
     def forget(self, waiter: Waiter) -> None:
-        """Drop the answer if it comes."""
+        """Forget a request: a later answer is dropped."""
         if self._waiting.pop(waiter.id, None) is not None:
             self._settle(waiter)
 
@@ -192,7 +193,7 @@ class LiteClientConnection(Endpoint):
     # -- answers ---------------------------------------------------------------------------------
 
     def on_data(self) -> None:
-        """Work through the input."""
+        """Handle the messages of the input."""
         stream = self.stream
         for frame in stream:
             if frame is None:
@@ -210,10 +211,10 @@ class LiteClientConnection(Endpoint):
 
     def _receive(self, message: IOBasic, raw_id: bytes) -> None:
         self.answers += 1
-        # no id of ours is longer, and a very long one is slow to read
+        # our ids are not longer, and a very long id is slow to parse
         waiter = self._waiting.pop(int(raw_id), None) if len(raw_id) <= 10 else None
-        if waiter is None:  # an answer that came too late, or to nothing
-            logger.debug("nothing waits for an answer with id %s", raw_id[:40].decode())
+        if waiter is None:  # a late answer, or an answer without a request
+            logger.debug("no request waits for an answer with id %s", raw_id[:40].decode())
             return
         self._settle(waiter)
         future = waiter.future
@@ -257,7 +258,7 @@ class LiteClientConnection(Endpoint):
         self._release_room()
 
     def fail(self, exc: BaseException) -> None:
-        """Requests that wait, and later ones, fail with this error."""
+        """Fail waiting and later requests with an error."""
         self.gone = True
         if self.lost_error is None:
             self.lost_error = exc
@@ -270,7 +271,7 @@ class LiteClientConnection(Endpoint):
         self._release_room()
 
     def error(self) -> BaseException:
-        """The error of a call: a new exception for each, with the same text."""
+        """Return the error of a call: a new exception for each call, with the same text."""
         exc = self.lost_error
         if exc is None:
             return ConnectionClosed("the link to the server is closed")

@@ -1,7 +1,7 @@
 """One client of a LiteMCP server: its requests in, its answers out.
 
-The protocol has no answer for a frame that is not a message, a repeated id, and a type that no
-client sends: these are logged. Everything else about a call is answered by a result of the same
+The protocol has no answer for a frame that is not a message, a repeated id, or a type that no
+client sends: these are logged. Every other failure of a call is answered with a result of the same
 shape with ``"error": true``.
 """
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wirespeed.litemcp")
 
 MAX_LOGGED_FAULTS = 100
-SHOWN = 200  # bytes of a bad message that the log shows
+SHOWN = 200  # the number of bytes of a bad message in logs
 
-# The escapes of a JSON string that matter here: a backslash, a pair of surrogates, half of one.
+# Escapes in a JSON string: a backslash, a pair of surrogates, a lone surrogate.
 _PAIR_OR_HALF = re.compile(
     rb"\\\\|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)", re.DOTALL
 )
@@ -56,7 +56,7 @@ _any = msgspec.json.Decoder().decode
 
 
 class _Call:
-    """A call at work; `done` is called at the end of its handler."""
+    """A running call. `done` is called at the end of its handler."""
 
     __slots__ = ("arguments", "connection", "given_up", "raw_id", "running", "timed_out", "timer")
 
@@ -73,7 +73,7 @@ class _Call:
         self.connection.finish(self, value, exc)
 
     def expire(self) -> None:
-        """The time limit of the tool is over."""
+        """The time limit of the tool has passed."""
         self.timed_out = True
         self.timer = None
         self.cancel()
@@ -100,7 +100,7 @@ class LiteConnection(Endpoint):
         self.closed: asyncio.Future[BaseException | None] = loop.create_future()
         self.principal: bytes | None = None
         self.draining = False
-        self.faults = 0  # frames that were no message, or nothing that could be answered
+        self.faults = 0  # frames that cannot be answered
         self.wire = self.stream = FrameStream(framer, limits=server.limits)
         self._limits = server.limits
         self._strict = server.strict
@@ -115,14 +115,14 @@ class LiteConnection(Endpoint):
         self._at_eof = False
         self._grace_timer: asyncio.TimerHandle | None = None
 
-    # -- what the link tells ---------------------------------------------------------------------
+    # -- events of the link ----------------------------------------------------------------------
 
     def on_data(self) -> None:
-        """Work through the input."""
+        """Handle the messages of the input."""
         stream = self.stream
         for frame in stream:
             if self.link is None or self.link.ending:
-                continue  # goodbye was said: this came too late
+                continue  # the connection is closing: too late
             if frame is None:
                 self._fault(f"longer than the limit of {self._limits.max_message} bytes", None)
                 continue
@@ -180,14 +180,14 @@ class LiteConnection(Endpoint):
         elif not self._seen.add(raw_id):
             self._fault(f"its id {_shown(raw_id)} was used before", frame)
         elif kind == "get":
-            # of whatever version: the answer tells which one is spoken here
+            # of any version: the answer names the version of this server
             self._send(b'%b%b,"type":"info","data":%b}' % (self._head, raw_id, self._info))
         else:
             self._call_tool(message, raw_id)
 
     def _receive_faulty(self, raw_id: bytes, frame: Lease, exc: Exception) -> None:
-        """A frame that is JSON but cannot be decoded. It is answered if only a lone surrogate
-        stands in the way."""
+        """Handle a frame that is JSON but cannot be decoded. A frame whose only fault is a lone
+        surrogate is answered."""
         try:
             message = _message(_PAIR_OR_HALF.sub(_whole, bytes(frame)))
         except (msgspec.DecodeError, RecursionError):
@@ -195,7 +195,7 @@ class LiteConnection(Endpoint):
         else:
             kind = message.type
         if kind == "call":
-            message.data = msgspec.Raw(b"")  # which `_read_call` refuses
+            message.data = msgspec.Raw(b"")  # `_read_call` refuses empty data
         if kind in ("call", "get"):
             self._receive(message, raw_id, frame)
         else:
@@ -222,18 +222,18 @@ class LiteConnection(Endpoint):
         self._running.add(call)
         try:
             call.running = self.pool.start(started, call.done)
-        except (RuntimeError, TypeError) as exc:  # the pool is closed, or it is not a coroutine
+        except (RuntimeError, TypeError) as exc:  # a closed pool; not a coroutine
             self.finish(call, None, exc)
             return
         if call.running is None:
-            return  # it has ended
+            return  # the call has ended
         if tool.timeout is not None:
             call.timer = self.loop.call_later(tool.timeout, call.expire)
-        # at the limit nothing is read
+        # reading stops at the limit
         self.stream.paused = len(self._running) >= self._limits.max_in_flight
 
     def _read_call(self, message: IOBasic) -> list[str]:
-        """The arguments of a call. ArgumentError: it cannot be served."""
+        """Return the arguments of a call. ArgumentError: the call cannot be served."""
         if reason := refuse_version(message.version, self._version):
             raise ArgumentError(reason)
         if not bytes(message.data):
@@ -249,11 +249,11 @@ class LiteConnection(Endpoint):
             raise ArgumentError(f"data: {reason}")
         if call.tool != self._tool.name:
             name = encode_text(call.tool[:SHOWN])
-            raise ArgumentError(f"unknown tool {name!r}: this one is {self._tool.name!r}")
+            raise ArgumentError(f"unknown tool {name!r}: the tool is {self._tool.name!r}")
         return arguments
 
     def _read_loosely(self, data: msgspec.Raw) -> tuple[_LooseCall, list[str]]:
-        """The call in `data` that breaks a rule, as far as it can be read."""
+        """Return the call in `data` that breaks a rule, as far as the call can be read."""
         try:
             call = _loose_call(data)
         except (msgspec.DecodeError, RecursionError) as exc:
@@ -289,12 +289,12 @@ class LiteConnection(Endpoint):
         self._answer(call.raw_id, call.arguments, response)
         if self.stream.paused and len(self._running) < self._limits.max_in_flight:
             self.stream.paused = False
-            self.link.pump()  # nothing happens while it works through input: that goes on itself
+            self.link.pump()  # no effect inside on_data, which continues by itself
         if self.draining:
             self._check_drained()
 
     def _failed(self, call: _Call, exc: BaseException) -> Response:
-        """The response to a failed call; its traceback goes to the log only."""
+        """Return the response to a failed call. Only the log has the traceback."""
         name = self._tool.name
         if isinstance(exc, ArgumentError):
             return _failure(str(exc))
@@ -335,7 +335,7 @@ class LiteConnection(Endpoint):
     # -- shutting down ---------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Refuse new requests, answer those at work within the grace time, then close."""
+        """Refuse new requests, answer running calls within the grace time, then close."""
         if self.draining or self.link is None:
             return
         self.draining = True
@@ -346,7 +346,7 @@ class LiteConnection(Endpoint):
         self._check_drained()
 
     def _check_drained(self) -> None:
-        """Close once everything is answered and sent."""
+        """Close when all calls are answered and all answers are sent."""
         link = self.link
         if link is None or self._running or (self._at_eof and self.stream.framer.buffered):
             return
@@ -360,7 +360,7 @@ class LiteConnection(Endpoint):
             logger.warning("tool %s did not end in time for the shutdown", self._tool.name)
             call.given_up = True
             call.cancel()
-        # a handler that ignores its cancellation is not waited for
+        # do not wait for a handler that ignores its cancellation
         self.loop.call_later(LAST_WAIT, self._end)
 
     def _end(self) -> None:
@@ -368,7 +368,7 @@ class LiteConnection(Endpoint):
             self.link.end()
 
     def abort(self) -> None:
-        """Close now: cancel the calls at work, drop queued answers."""
+        """Close now: cancel running calls, drop queued answers."""
         if self.link is not None:
             self.link.close()
 

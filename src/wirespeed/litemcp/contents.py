@@ -10,11 +10,11 @@ a value                                     contents
 ``bytes``                                   one, ``application/octet-stream``, base64
 `wirespeed.server.Image`, ``Audio``         one, of their media type, base64
 other content classes of MCP                a text, or their resource likewise
-`Content`                                   as it is
+`Content`                                   unchanged
 list, tuple, set, what a generator yields   those of its items, in order; a list inside one is
                                             ``json``
 dict, struct, dataclass, model              one, ``json``
-`Response`                                  all of it as it is
+`Response`                                  its contents, unchanged
 ==========================================  =====================================================
 """
 
@@ -34,7 +34,7 @@ __all__ = ["ResultError", "contents_of", "encode_text", "json_content", "respons
 
 BINARY = "application/octet-stream"
 _BYTES = (bytes, bytearray, memoryview)
-# Where MCP's content blocks and whole results are: known by name, so as not to import them.
+# The modules of MCP's content blocks and results, by name: they need not be imported.
 _BLOCKS = "wirespeed.protocol.blocks"
 _RESULTS = ("wirespeed.protocol.results", "wirespeed.server.tools.results")
 _COLLECTIONS = (list, tuple, set, frozenset)
@@ -43,11 +43,11 @@ _encode = msgspec.json.Encoder(enc_hook=enc_hook).encode
 
 
 class ResultError(ValueError):
-    """The value of a tool cannot be sent; the text is for the caller."""
+    """The value of a tool cannot be sent. The text is for the caller."""
 
 
 def response_of(value: Any) -> Response:
-    """The response that a tool's value stands for. ResultError: it cannot be sent."""
+    """Convert a tool's value to a response. ResultError: the value cannot be sent."""
     if type(value) is str:  # the commonest
         return Response([Content("text", value)])
     if isinstance(value, Response):
@@ -58,7 +58,7 @@ def response_of(value: Any) -> Response:
 
 
 def contents_of(value: Any) -> list[Content]:
-    """The contents that a value stands for. ResultError: it cannot be sent."""
+    """Convert a value to contents. ResultError: the value cannot be sent."""
     if value is None:
         return []
     if isinstance(value, _COLLECTIONS) and not hasattr(value, "_fields"):
@@ -95,22 +95,22 @@ def _one(value: Any) -> list[Content]:
 
 
 def _number(value: float) -> str:
-    """``5``, not ``5.0``: a number is what the model reads, whatever Python's type is."""
+    """Format a number for a model: ``5``, not ``5.0``, for every Python type."""
     if math.isfinite(value) and value.is_integer() and abs(value) < 2**53:
         return str(int(value))
     return repr(value)
 
 
 def media(kind: str, data: Any) -> Content:
-    """Bytes of a media type, as base64."""
+    """Return bytes of a media type as base64."""
     return Content(kind, base64.b64encode(data).decode("ascii"))
 
 
 def json_content(value: Any) -> Content:
-    """A value by what its JSON is: text, number, boolean or json."""
+    """Return the content of a value, by the type of its JSON: text, number, boolean or json."""
     try:
         text = _encode(value).decode()
-    except Exception as exc:  # the author's classes may raise anything when they are read
+    except Exception as exc:  # the user's classes may raise any exception
         raise ResultError(f"the result cannot be sent as JSON: {_reason(exc)}") from exc
     first = text[0]
     if first == '"':
@@ -123,7 +123,7 @@ def json_content(value: Any) -> Content:
 
 
 def _block(block: Any) -> list[Content]:
-    """A content class of MCP."""
+    """Convert a content class of MCP."""
     from wirespeed.protocol import blocks as mcp
 
     if isinstance(block, mcp.Text):
@@ -157,5 +157,5 @@ def _reason(exc: BaseException) -> str:
 
 
 def encode_text(text: str) -> str:
-    """The text without lone surrogates."""
+    """Return the text of an exception without lone surrogates."""
     return text.encode("utf-8", "backslashreplace").decode()

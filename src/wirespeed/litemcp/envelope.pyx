@@ -1,5 +1,5 @@
-"""What every message of LiteMCP must be before anything else is looked at: one JSON object with an
-integer id (LiteMCP, data-structure, IOBasic)."""
+"""The envelope check of LiteMCP: every message is one JSON object with an integer id (LiteMCP,
+data-structure, IOBasic)."""
 
 from libc.stdint cimport uint32_t
 
@@ -20,15 +20,15 @@ from wirespeed._core.slab cimport Lease
 
 
 class BadMessage(ValueError):
-    """A frame that is not a message; the text says why. It cannot be answered."""
+    """A frame is not a message, and cannot be answered. The text is the reason."""
 
 
 def id_of(FrameStream stream not None, Lease frame not None, uint32_t max_depth, /):
-    """The id of the message in a frame, as it is written there.
+    """Return the id of the message in a frame, in its JSON text.
 
-    The whole frame is checked in one pass: it is one JSON value (RFC 8259) in UTF-8, an object, no
-    deeper than `max_depth`, whose ``id`` is one integer of any length. BadMessage: it is not. The
-    framing is told of a frame that is not JSON (WebSocket closes for one that is not UTF-8).
+    One pass checks the whole frame: one JSON value (RFC 8259) in UTF-8, an object, not deeper than
+    `max_depth`, whose ``id`` is one integer of any length. BadMessage: a check failed. The framing
+    is told of a frame that is not JSON: WebSocket closes after a frame that is not UTF-8.
     """
     cdef ws_scan scan
     cdef ws_status status

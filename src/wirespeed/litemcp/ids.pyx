@@ -1,7 +1,7 @@
-"""Which ids a connection has seen: a request with a repeated one is to be ignored.
+"""The ids that a connection has seen: a request with a repeated id is ignored.
 
-LiteMCP, data-structure, IOBasic. The page gives no scope and no end: here it is the connection, and
-the last ids of it, so that memory is bounded.
+LiteMCP, data-structure, IOBasic. The page names neither a scope nor a limit. The scope here is the
+last ids of one connection, so that memory is bounded.
 """
 
 cimport cython
@@ -16,15 +16,15 @@ cdef enum:
     FIRST_ROOM = 16
     LIMIT = 1048576
     MAX_LIMIT = 67108864
-    EXACT_DIGITS = 18     # what always fits into 64 bits
+    EXACT_DIGITS = 18     # always fits into 64 bits
 
 
 @cython.final
 @cython.no_gc
 cdef class SeenIds:
-    """The last `limit` ids (a power of two): 16 bytes for each, taken as they come.
+    """The last `limit` ids (a power of two). Each id takes 16 bytes, allocated on demand.
 
-    Integers of up to 18 digits are told apart exactly, longer ones by a secret 64-bit hash.
+    Integers of up to 18 digits are compared exactly, longer integers by a secret 64-bit hash.
     """
 
     def __cinit__(self, Py_ssize_t limit=LIMIT):
@@ -46,7 +46,7 @@ cdef class SeenIds:
         return <Py_ssize_t> self.room * <Py_ssize_t> (sizeof(int64_t) + 2 * sizeof(uint32_t))
 
     def add(self, bytes raw_id not None, /):
-        """Remember an id, given as the text of a JSON integer. False: it was there already."""
+        """Remember an id, the text of a JSON integer. Returns False if the id is known."""
         cdef const char *p = PyBytes_AS_STRING(raw_id)
         cdef Py_ssize_t n = PyBytes_GET_SIZE(raw_id)
         cdef Py_ssize_t i = 0
@@ -62,14 +62,15 @@ cdef class SeenIds:
 
     @cython.overflowcheck(False)
     cdef uint32_t home_c(self, int64_t key) noexcept:
-        """Where in the table a key belongs; nobody outside can choose keys that meet there."""
+        """Return a key's place in the table. The salt keeps peers from choosing keys that
+        collide."""
         cdef uint64_t x = <uint64_t> key ^ self.salt
         x = (x ^ (x >> 33)) * <uint64_t> 0xff51afd7ed558ccd
         x = (x ^ (x >> 33) ^ self.salt) * <uint64_t> 0xc4ceb9fe1a85ec53
         return <uint32_t> ((x ^ (x >> 33)) & (2 * self.room - 1))
 
     cdef uint32_t find_c(self, int64_t key) noexcept:
-        """Where in the table the key is, or the free entry where it would be."""
+        """Return the key's entry in the table, or the free entry for the key."""
         cdef uint32_t at = self.home_c(key)
         while self.table[at] and self.ring[self.table[at] - 1] != key:
             at = (at + 1) & (2 * self.room - 1)
@@ -96,7 +97,7 @@ cdef class SeenIds:
 
     @cython.overflowcheck(False)
     cdef int forget_c(self, int64_t key) noexcept:
-        """Take a key out of the table; those that it had pushed aside move up."""
+        """Remove a key from the table, and move displaced keys into the gap."""
         cdef uint32_t mask = 2 * self.room - 1
         cdef uint32_t gap = self.find_c(key)
         cdef uint32_t at = gap
@@ -106,7 +107,7 @@ cdef class SeenIds:
             if self.table[at] == 0:
                 break
             home = self.home_c(self.ring[self.table[at] - 1])
-            # it may move to the gap if its search would have passed there
+            # a key may move to the gap if its search passes the gap
             if ((at - home) & mask) >= ((at - gap) & mask):
                 self.table[gap] = self.table[at]
                 gap = at

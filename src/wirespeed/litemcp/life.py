@@ -19,7 +19,7 @@ __all__ = ["LiteLife"]
 
 
 class _Host:
-    """A LiteMCP server sends answers only, so there is nothing to be told of."""
+    """Ignores all events: a LiteMCP server sends answers only."""
 
     listens = False
 
@@ -28,7 +28,7 @@ class _Host:
 
 
 class LiteLife(Lifecycle):
-    """One target's links, one after another. ``on_link`` is called when one is made."""
+    """One target's links, one after another. ``on_link`` is called for each new link."""
 
     def __init__(
         self, target: Any, limits: Limits, strict: bool, on_link: Callable[[], None]
@@ -47,7 +47,7 @@ class LiteLife(Lifecycle):
         except BaseException:
             await self._drop("the client could not be opened")
             raise
-        self.live = self._connection  # which `join` made
+        self.live = self._connection  # set by `join`
         self._live_since = asyncio.get_running_loop().time()
 
     async def _connect(self) -> None:
@@ -67,7 +67,7 @@ class LiteLife(Lifecycle):
         await channel.open(join, self._limits)
 
     def lost(self, connection: Any, reason: str) -> None:
-        """The link is lost. Crashes are counted since the last answer."""
+        """The link is lost. An answer resets the number of crashes."""
         if connection.answers and self._gone is not connection:
             self.crashes = 0
         super().lost(connection, reason)

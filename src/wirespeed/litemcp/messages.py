@@ -53,8 +53,8 @@ _version = msgspec.json.Decoder(VersionTuple | _VersionObject).decode
 
 
 def parse_version(raw: Any) -> VersionTuple:
-    """The version in a JSON text (bytes-like). ValueError for anything but three integers, none of
-    them negative, as an array or as an object."""
+    """Read a version from a JSON text (bytes-like). ValueError: the text is not an array or an
+    object of three integers from 0 on."""
     try:
         found = _version(raw)
     except (msgspec.DecodeError, RecursionError):
@@ -65,12 +65,12 @@ def parse_version(raw: Any) -> VersionTuple:
 
 
 def refuse_version(raw: Any, own: VersionTuple = VERSION) -> str | None:
-    """Why a message of this version cannot be served; None if it can.
+    """Return the reason to refuse a message of a version; None to accept it.
 
-    There is no negotiation: an equal major version will do, whatever the others are.
+    There is no negotiation: an equal major version is accepted.
     """
     text = bytes(raw)
-    if text == b"[1,0,0]" and own.major == 1:  # as almost everybody writes it
+    if text == b"[1,0,0]" and own.major == 1:  # the usual form
         return None
     if not text:
         return "the version is missing"
@@ -79,7 +79,7 @@ def refuse_version(raw: Any, own: VersionTuple = VERSION) -> str | None:
     except ValueError as exc:
         return str(exc)
     if found.major != own.major:
-        return f"LiteMCP {found} is not spoken here, but {own}"
+        return f"LiteMCP {found} is not supported, only {own}"
     return None
 
 
@@ -88,9 +88,9 @@ class IOBasic(msgspec.Struct):
 
     Attributes:
         type: ``get``, ``info``, ``call`` or ``result``.
-        version: As it came; empty when it is missing.
-        id: As it came.
-        data: As it came: of `Tool`, `ToolCall` or `CallResult`. An absent one is null.
+        version: The raw JSON; empty when the member is missing.
+        id: The raw JSON.
+        data: The raw JSON of a `Tool`, `ToolCall` or `CallResult`; null when it is missing.
     """
 
     type: str
@@ -100,7 +100,7 @@ class IOBasic(msgspec.Struct):
 
 
 class Parameter(msgspec.Struct, omit_defaults=True):
-    """A parameter of a tool; their order is that of the arguments."""
+    """A parameter of a tool. Parameters and arguments have the same order."""
 
     name: str
     type: str
@@ -109,13 +109,13 @@ class Parameter(msgspec.Struct, omit_defaults=True):
 
 
 class Tool(msgspec.Struct):
-    """What a server says of its tool.
+    """A server's description of its tool.
 
     Attributes:
-        name: What a call must name.
-        description, example: For the model, or None.
-        parameters: In the order of the arguments.
-        version: Of LiteMCP, as the server speaks it.
+        name: The name of the tool, which calls repeat.
+        description, example: Texts for the model, or None.
+        parameters: The parameters, in the order of the arguments.
+        version: The server's version of LiteMCP.
     """
 
     name: str
@@ -125,7 +125,7 @@ class Tool(msgspec.Struct):
     version: VersionTuple = VERSION
 
     def prompt(self) -> str:
-        """A text that tells a language model what this tool is and how to call it."""
+        """Return a text that describes the tool and its call to a language model."""
         from wirespeed.litemcp.prompt import prompt_of
 
         return prompt_of(self)
@@ -140,16 +140,16 @@ class ToolCall(msgspec.Struct):
 
 
 class Content(msgspec.Struct):
-    """A piece of a result: a free text that says what it is, and the data as a string."""
+    """A piece of a result: its type, a free text, and its data as a string."""
 
     type: str
     data: str
 
 
 class Response(msgspec.Struct):
-    """What a tool gave; with `error`, why it failed. The shape is the same.
+    """The contents that a tool returned; with `error`, the reason of its failure.
 
-    A tool may return one to say everything itself.
+    A tool may return a `Response` to set contents and `error` itself.
     """
 
     content: list[Content] = msgspec.field(default_factory=list)
@@ -160,9 +160,9 @@ class CallResult(msgspec.Struct):
     """The result of a call.
 
     Attributes:
-        params: The arguments that the tool got, by the names of its parameters.
-        response: What it gave.
-        version: Of LiteMCP, as the server speaks it.
+        params: The arguments of the call, by the names of the tool's parameters.
+        response: The contents that the tool returned.
+        version: The server's version of LiteMCP.
     """
 
     params: dict[str, str]
@@ -171,18 +171,18 @@ class CallResult(msgspec.Struct):
 
     @property
     def content(self) -> list[Content]:
-        """What the tool gave, piece by piece."""
+        """The contents that the tool returned."""
         return self.response.content
 
     @property
     def error(self) -> bool:
-        """Whether the tool failed; the content may say why."""
+        """Whether the tool failed. The contents may have the reason."""
         return self.response.error
 
     @property
     def text(self) -> str:
-        """The data of all contents that are no media (whose type is no media type, or a text
-        one), joined by newlines."""
+        """The data of all text contents, joined by newlines. The type of a text content is not a
+        media type, or is a media type of text."""
         return "\n".join(c.data for c in self.content if not is_media(c.type))
 
 

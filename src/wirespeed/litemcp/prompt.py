@@ -1,4 +1,4 @@
-"""A tool as a text for a language model (LiteMCP, prompt: a client tells the model of the tool)."""
+"""Describes a tool to a language model as text (LiteMCP, prompt)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def prompt_of(tool: Tool) -> str:
-    """The tool's name, texts and parameters, and how to call it, as JSON."""
+    """Return a text with the tool's name, descriptions, parameters, and the JSON of its call."""
     lines = [f"Tool: {tool.name}"]
     if tool.description:
         lines.append(f"Description: {tool.description}")

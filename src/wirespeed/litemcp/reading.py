@@ -1,4 +1,4 @@
-"""What a LiteMCP server answers, decoded: strictly as the protocol says, or with what it meant."""
+"""Decodes the answers of LiteMCP servers: strictly, or with tolerance for other JSON types."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _string(value: Any) -> str | None:
 
 
 def _decode(strict: Any, loose: Any, message: IOBasic) -> Any:
-    """What the data are: `strict` if that fits, else `loose` (None: not wanted)."""
+    """Decode the data of a message with `strict`, and after a failure with `loose` if given."""
     try:
         return strict(message.data)
     except (msgspec.DecodeError, RecursionError) as exc:
@@ -94,11 +94,11 @@ def _decode(strict: Any, loose: Any, message: IOBasic) -> Any:
 
 
 def _invalid(message: IOBasic, exc: BaseException) -> InvalidResponse:
-    return InvalidResponse(f"the data of {message.type!r} are not as LiteMCP says: {exc}")
+    return InvalidResponse(f"the data of {message.type!r} are not valid: {exc}")
 
 
 def info_reader(strict: bool) -> Callable[[IOBasic], Tool]:
-    """What decodes ``info``. Another version is not a fault: the answer names it."""
+    """Return a decoder of ``info``, which accepts every version of LiteMCP."""
 
     def read(message: IOBasic) -> Tool:
         found = _decode(_info, None if strict else _loose_info, message)
@@ -124,7 +124,7 @@ def info_reader(strict: bool) -> Callable[[IOBasic], Tool]:
 
 
 def result_reader(strict: bool) -> Callable[[IOBasic], CallResult]:
-    """What decodes ``result``: of an equal major version."""
+    """Return a decoder of ``result``, which accepts an equal major version."""
 
     def read(message: IOBasic) -> CallResult:
         found = _decode(_result, None if strict else _loose_result, message)
@@ -155,5 +155,5 @@ def _version(raw: msgspec.Raw, strict: bool) -> VersionTuple | None:
         return parse_version(text)
     except ValueError as exc:
         if strict:
-            raise InvalidResponse(f"the answer has no good version: {exc}") from None
+            raise InvalidResponse(f"the version of the answer is not valid: {exc}") from None
         return None

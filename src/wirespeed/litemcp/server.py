@@ -1,4 +1,4 @@
-"""The LiteMCP server that people write: one tool, and where it is served."""
+"""The LiteMCP server: one tool, and the functions that serve it."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 class LiteServer:
     """A LiteMCP server: one tool at one endpoint.
 
-    Several tools are several servers: over WebSocket on several paths (`serve`), over stdio as
+    Several tools need several servers: over WebSocket on several paths (`serve`), over stdio as
     several processes.
 
     Args:
-        name: What the tool is called; by default as its function.
-        version: Of LiteMCP, as it announces it; calls of another major version are refused.
-        description, example: Of the tool; by default what its docstring says.
+        name: The name of the tool; by default that of its function.
+        version: The announced version of LiteMCP. Calls of another major version are refused.
+        description, example: Texts about the tool; by default those of its docstring.
         strict: Refuse arguments that are not strings, and calls whose ``data`` has no version.
-            Otherwise such arguments are taken as their JSON.
-        limits: What one connection may take: ``max_message``, ``max_depth``, ``max_in_flight``,
+            Otherwise such arguments are converted to their JSON text.
+        limits: The limits of a connection: ``max_message``, ``max_depth``, ``max_in_flight``,
             ``output_high`` and ``output_low``.
-        shutdown_grace: Seconds that calls in flight get when the client goes or the process is told
-            to end.
-        refusal_status: Over WebSocket, what a client with no token or a wrong one gets: 403, as the
-            protocol says, or 401.
+        shutdown_grace: Seconds that running calls have when the client leaves or the process is
+            told to end.
+        refusal_status: The HTTP status for a WebSocket client without a valid token: 403, the
+            protocol's status, or 401.
     """
 
     subprotocol: str | None = None
@@ -82,7 +82,7 @@ class LiteServer:
 
     @property
     def name(self) -> str:
-        """What the tool is called."""
+        """The name of the tool."""
         return self._name or (self._tool.name if self._tool is not None else "litemcp")
 
     # -- the tool --------------------------------------------------------------------------------
@@ -98,21 +98,22 @@ class LiteServer:
     def tool(
         self, function: F | None = None, /, *, inline: bool = False, timeout: float | None = None
     ) -> F | Callable[[F], F]:
-        """Make a function the tool; as ``@server.tool`` or ``@server.tool(timeout=…)``.
+        """Make a function the tool, with ``@server.tool`` or ``@server.tool(timeout=…)``.
 
-        Its signature gives the parameters: names, types, defaults; `msgspec.Meta` or the docstring
-        give descriptions and examples. What it returns is described in
-        `wirespeed.litemcp.contents`; what it raises is told the caller with ``"error": true``.
+        The signature has the names, types and defaults of the parameters. `msgspec.Meta` or the
+        docstring has their descriptions and examples. `wirespeed.litemcp.contents` describes the
+        conversion of the returned value. An exception is reported to the caller with
+        ``"error": true``.
 
         Args:
-            function: A coroutine function, or a plain one, which runs in a worker thread.
-            inline: Run a plain function on the event loop's thread. Nothing else happens
-                meanwhile: for functions of microseconds.
+            function: A coroutine function, or a plain function, which runs in a worker thread.
+            inline: Run a plain function on the event loop's thread. The function blocks the loop,
+                so it should be very short.
             timeout: Seconds after which a call is cancelled and answered with an error.
 
         Raises:
-            SignatureError: The signature cannot be a tool's; the text says why.
-            ValueError: The server has its tool already.
+            SignatureError: The signature is not possible for a tool. The text is the reason.
+            ValueError: The server has a tool already.
         """
 
         def decorate(function: F) -> F:
@@ -137,8 +138,8 @@ class LiteServer:
         *,
         timeout: float | None = None,
     ) -> None:
-        """Take a coroutine function that gets the strings as they came, at most one for each
-        parameter; its result is treated like that of any tool."""
+        """Make a coroutine function the tool. The function receives the strings of a call
+        unchanged, at most one for each parameter. Its result is converted like that of any tool."""
         self._check_free()
         made = raw_tool(
             self.name,
@@ -153,8 +154,8 @@ class LiteServer:
     def _check_free(self) -> None:
         if self._tool is not None:
             raise ValueError(
-                f"this server has its tool {self._tool.name!r} already: LiteMCP has one an "
-                "endpoint, so make another LiteServer"
+                f"this server has the tool {self._tool.name!r} already: LiteMCP has one "
+                "tool per endpoint, so make another LiteServer"
             )
 
     def _use(self, tool: LiteTool) -> None:
@@ -176,7 +177,7 @@ class LiteServer:
 
     @property
     def info(self) -> Tool:
-        """What clients are told of the tool. ValueError: it has none yet."""
+        """The description of the tool for clients. ValueError: the server has no tool yet."""
         if self._info is None:
             raise ValueError("this server has no tool: decorate a function with @server.tool")
         return self._info
@@ -184,7 +185,7 @@ class LiteServer:
     # -- running ---------------------------------------------------------------------------------
 
     def stream_framer(self) -> BlankLineFramer:
-        """How messages lie in a byte stream: three newlines end one."""
+        """Return the framing for a byte stream: three newlines end a message."""
         return BlankLineFramer(self.limits.max_message)
 
     def connect(
@@ -195,8 +196,8 @@ class LiteServer:
         pool: TaskPool,
         framer: Framer | None = None,
     ) -> LiteConnection:
-        """Serve one more connection over the link that ``make_link`` gives it (for transports).
-        ``framer``: how messages lie in the stream; ended by three newlines by default."""
+        """Serve a connection over the link that ``make_link`` makes (for transports). ``framer``:
+        the framing of the stream; by default three newlines end a message."""
         if self._tool is None:
             raise ValueError("this server has no tool: decorate a function with @server.tool")
         if framer is None:
@@ -213,9 +214,9 @@ class LiteServer:
     async def serve(self, url: str | None = None, **options: Any) -> None:
         """Serve until the client goes away or the process is told to end, inside a running loop.
 
-        ``None``: stdio. Otherwise as `serve`, where the tool is at the URL's own path.
+        ``None``: stdio. A URL has the path of the tool; options are those of `serve`.
         """
-        _ = self.info  # one that has no tool is said now
+        _ = self.info  # ValueError: there is no tool
         if url is not None:
             await serve(url, self, **options)  # the function below
             return
@@ -226,8 +227,8 @@ class LiteServer:
         await serve_stdio(self)
 
     def run(self, url: str | None = None, **options: Any) -> None:
-        """As `serve`, in an event loop of its own: uvloop where it is installed. ``workers``:
-        processes that share the port of a URL."""
+        """Serve as `serve` does, in a new event loop: uvloop where it is installed. ``workers``:
+        the number of processes that share the port of a URL."""
         _ = self.info
         if url is not None:
             run(url, self, **options)  # the function below
@@ -238,23 +239,23 @@ class LiteServer:
 
 
 async def serve(url: str, services: LiteServer | Mapping[str, LiteServer], **options: Any) -> None:
-    """Serve one tool, or for WebSocket several by path, inside a running loop, until SIGTERM or
-    SIGINT comes or this is cancelled.
+    """Serve one tool, or several WebSocket paths with one tool each, inside a running loop, until
+    SIGTERM, SIGINT or a cancellation.
 
     >>> await serve("ws://127.0.0.1:8765", {"/add": adder, "/weather": weather})
 
     Args:
         url: ``ws://host:port/path``, ``wss://…``, ``tcp://host:port`` or ``unix:/path``. Over
-            WebSocket a text message is a message of LiteMCP; over the others three newlines end
-            one, as over stdio.
-        services: A server, or several by path (then the URL has none).
-        options: As of `wirespeed.serve`: a `ListenOptions` or its fields, and ``on_listening``.
-            With ``token``, clients bring it as ``Authorization: Bearer …`` or ``Authentication:
-            Bearer …``; where both are there, they must be equal.
+            WebSocket a text message is a message of LiteMCP. Over tcp and unix three newlines end a
+            message, as over stdio.
+        services: A server, or a mapping of paths to servers (then the URL has no path).
+        options: Those of `wirespeed.serve`: a `ListenOptions` or its fields, and ``on_listening``.
+            With ``token``, clients send it as ``Authorization: Bearer …`` or ``Authentication:
+            Bearer …``. If a client sends both headers, their values must be equal.
 
     Raises:
         ValueError: The URL or an option is wrong, or a server has no tool.
-        TransportError: The address cannot be listened at.
+        TransportError: The server cannot listen at the address.
     """
     from wirespeed.transport.net import serve as listen
 
@@ -263,8 +264,8 @@ async def serve(url: str, services: LiteServer | Mapping[str, LiteServer], **opt
 
 
 def run(url: str, services: LiteServer | Mapping[str, LiteServer], **options: Any) -> None:
-    """As `serve`, in an event loop of its own: uvloop where it is installed. ``workers``: processes
-    that share the port."""
+    """Serve as `serve` does, in a new event loop: uvloop where it is installed. ``workers``: the
+    number of processes that share the port."""
     from wirespeed.transport.net import serve as listen
 
     _check_tools(services)
@@ -273,5 +274,5 @@ def run(url: str, services: LiteServer | Mapping[str, LiteServer], **options: An
 
 def _check_tools(services: LiteServer | Mapping[str, LiteServer]) -> None:
     for server in services.values() if isinstance(services, Mapping) else (services,):
-        if isinstance(server, LiteServer):  # what else there is, is looked at where it is served
+        if isinstance(server, LiteServer):  # `serve` checks all other types
             _ = server.info

@@ -21,10 +21,10 @@ class LiteTool:
     """A tool, ready to be called; made by `typed_tool` and `raw_tool`.
 
     Attributes:
-        name, description, example: As the server shows it.
-        parameters: In the order of the arguments.
-        timeout: Seconds after which a call is given up, or None.
-        inline: Whether `start` gives the result itself, not a coroutine.
+        name, description, example: The texts of the tool for clients.
+        parameters: The parameters, in the order of the arguments.
+        timeout: Seconds after which a call is cancelled, or None.
+        inline: Whether `start` returns the result itself, not a coroutine.
     """
 
     __slots__ = (
@@ -67,8 +67,8 @@ class LiteTool:
         return f"<LiteTool {self.name!r}({', '.join(self.names)})>"
 
     def start(self, arguments: list[str]) -> Any:
-        """Call it: a coroutine to run, or the result of an inline tool. ArgumentError: the
-        arguments do not fit."""
+        """Call the tool. Returns a coroutine to run, or the result of an inline tool.
+        ArgumentError: the arguments do not match the parameters."""
         return self._start(arguments)
 
 
@@ -81,11 +81,11 @@ def typed_tool(
     inline: bool = False,
     timeout: float | None = None,
 ) -> LiteTool:
-    """A tool whose parameters are those of a function.
+    """Return a tool with the parameters of a function.
 
-    SignatureError: the function cannot be a tool; the text says why.
+    SignatureError: the function cannot be a tool. The text is the reason.
     """
-    # a result of any type can be sent, so none is looked at
+    # a result of any type can be sent, so the return type is not checked
     spec = inspect_tool(function, name=name, description=description, returns=Any)
     said = spec.description
     if description is None and said and (found := _EXAMPLES.search(said)):
@@ -126,12 +126,12 @@ def typed_tool(
 
 
 def _here(function: Callable[..., Any], values: list[Any], names: launchers.Names) -> Any:
-    """Call it here and now, with context variables of its own."""
+    """Call a function at once, in a copy of the context variables."""
     return contextvars.copy_context().run(launchers.call, function, values, names)
 
 
 def _direct(function: Callable[..., Any], slots: list[Slot]) -> Callable[[list[str]], Any]:
-    """The same for a coroutine function without keyword-only parameters, with fewer calls."""
+    """Return a faster form of `start` for coroutine functions without keyword-only parameters."""
 
     def start(arguments: list[str]) -> Any:
         return function(*decode_arguments(slots, arguments))
@@ -148,8 +148,8 @@ def raw_tool(
     example: str | None = None,
     timeout: float | None = None,
 ) -> LiteTool:
-    """A tool whose handler, a coroutine function, gets the strings as they came, checked only for
-    their number."""
+    """Return a tool whose coroutine function receives the strings of a call unchanged. Only their
+    number is checked."""
     most = len(parameters)
 
     def start(arguments: list[str]) -> Any:

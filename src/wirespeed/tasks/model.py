@@ -66,10 +66,10 @@ def timestamp(ms: int) -> str:
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one task at one moment. Methods return the task after a change.
+    """The state of a task at one moment. Methods return the changed task.
 
     Attributes:
-        id: Unguessable. Who knows it may ask for the task, unless the task has a principal.
+        id: Unguessable. A client that knows the id may see the task, unless it has a principal.
         owner: The owner, for lists and limits: stands for a credential or a connection.
         principal: Whether `owner` stands for a credential. Then no other client gets the task.
         method, name: The request that the task runs: ``tools/call`` and the tool.

@@ -61,7 +61,7 @@ class SQLiteTaskStore(TaskStore):
             file for each process that works on tasks, are in the same folder.
         durable: Whether changes survive a loss of power, too (``synchronous = FULL``). Changes
             always survive the end of the process, also by SIGKILL.
-        max_tasks, max_tasks_per_owner, max_bytes: As of `TaskStore`.
+        max_tasks, max_tasks_per_owner, max_bytes: See `TaskStore`.
 
     Each open store is a runner: its process works on the tasks that it created. A runner holds a
     lock on a file of its own, which the system releases when the process ends, also by SIGKILL.
@@ -146,8 +146,8 @@ class SQLiteTaskStore(TaskStore):
 
     def _open(self) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        # Only when it is not there: closing any descriptor of a database drops the locks that this
-        # process holds on it. SQLite creates its other files with the same mode.
+        # Only when the file does not exist: closing any descriptor of a database drops the locks of
+        # this process on it. SQLite creates its other files with the same mode.
         with contextlib.suppress(FileExistsError):
             os.close(os.open(self.path, flags | os.O_EXCL, 0o600))
         database = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT, isolation_level=None)
@@ -340,7 +340,7 @@ def _ended(task: Task) -> int | None:
 
 
 def _use_wal(database: sqlite3.Connection) -> None:
-    """Retry: for this statement SQLite does not wait while other processes lock the file."""
+    """Set WAL mode. Retries: SQLite does not wait for the locks of other processes here."""
     until = time.monotonic() + BUSY_TIMEOUT
     while True:
         try:
@@ -354,8 +354,8 @@ def _use_wal(database: sqlite3.Connection) -> None:
 
 @contextlib.contextmanager
 def _writing(database: sqlite3.Connection) -> Iterator[None]:
-    """A transaction that locks the file for writing from its start, so that it never has to be
-    retried."""
+    """A transaction that locks the file for writing from its start, so that the transaction never
+    needs a retry."""
     database.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -367,12 +367,12 @@ def _writing(database: sqlite3.Connection) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _lock_of_the_dead(path: Path) -> Iterator[bool]:
-    """Whether the runner of this lock file is dead. If so the lock is held for the block, so that
-    only one process cleans up, and the file is removed afterwards."""
+    """Whether the runner of a lock file is dead. The lock of a dead runner is held for the block,
+    so that only one process cleans up, and the file is removed afterwards."""
     try:
         lock = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
-        yield True  # it closed its store, or another process cleaned up
+        yield True  # the runner closed its store, or another process cleaned up
         return
     try:
         try:

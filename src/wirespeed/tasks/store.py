@@ -56,8 +56,8 @@ class TaskStore(ABC):
     """
 
     shared: bool = False
-    """Whether other processes may change tasks of this store. The server then looks for changes
-    now and then."""
+    """Whether other processes may change tasks of this store. The server then polls for
+    changes."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class TaskStore(ABC):
     @abstractmethod
     async def replace(self, old: Task, new: Task) -> bool:
         """Replace `old` by `new`, unless the task has changed since `old` (another ``revision``).
-        Returns whether it was replaced. TaskLimit: `new` is too large to keep."""
+        Returns whether `old` was replaced. TaskLimit: `new` is too large to keep."""
 
     @abstractmethod
     async def page(self, owner: bytes, after: int = 0, limit: int = 100) -> Page:
@@ -115,7 +115,7 @@ class TaskStore(ABC):
     async def expire(self, now: int) -> list[str]:
         """Forget all tasks whose time to live is over, and return their ids."""
 
-    # -- what follows from it ----------------------------------------------------------------------
+    # -- built on the methods above ----------------------------------------------------------------
 
     async def update(self, task_id: str, change: Callable[[Task], Task]) -> Task | None:
         """Change a task, also against concurrent changes. Returns the changed task; None if there

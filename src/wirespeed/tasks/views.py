@@ -1,5 +1,5 @@
-"""Tasks on the wire: `Task` objects, cursors and the requested time to live. Servers use them, and
-clients that run tasks for servers of 2025-11-25 (basic/utilities/tasks, "Data Types")."""
+"""Tasks on the wire: `Task` objects, cursors and the requested time to live. Servers and clients
+use them: clients run tasks for servers of 2025-11-25 (basic/utilities/tasks, "Data Types")."""
 
 from __future__ import annotations
 

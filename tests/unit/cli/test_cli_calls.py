@@ -229,7 +229,7 @@ def test_every_kind_of_block_has_words() -> None:
         "[resource: file:///a, text/x]\ninside",
         "[resource: file:///b, 1 byte]",
         "[link: c, text/plain] file:///c",
-        "[smell: a kind of content not known here; see --json]",
+        "[smell: unknown kind of content; see --json]",
     ]
 
 

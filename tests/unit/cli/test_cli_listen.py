@@ -382,10 +382,10 @@ WRONG = [
     (["--on", "tcp://127.0.0.1:0", "--host-name", "x"], "--host-name is for ws:// and wss://"),
     (["--on", "ws://127.0.0.1:0/", "--workers", "0"], "0 is not in the range"),
     (["--on", "ws://127.0.0.1:0/", "--max-connections", "x"], "'x' is not a valid integer"),
-    (["--workers", "2"], "--workers goes with --on URL"),
-    (["--certfile", "x"], "--certfile goes with --on URL"),
-    (["--origin", "x"], "--origin goes with --on URL"),
-    (["--max-connections", "5"], "--max-connections goes with --on URL"),
+    (["--workers", "2"], "--workers needs --on URL"),
+    (["--certfile", "x"], "--certfile needs --on URL"),
+    (["--origin", "x"], "--origin needs --on URL"),
+    (["--max-connections", "5"], "--max-connections needs --on URL"),
 ]
 
 

@@ -145,7 +145,7 @@ def test_the_token_of_the_environment_stays_on_this_machine(monkeypatch: Any, ca
         host = url.split("/")[2].partition(":")[0]
         assert capsys.readouterr().err == (
             f"wirespeed: WIRESPEED_TOKEN is not sent to {host}: "
-            f"set WIRESPEED_TOKEN_HOST={host} if it is meant for it\n"
+            f"set WIRESPEED_TOKEN_HOST={host} to send it there\n"
         )
     monkeypatch.setenv("WIRESPEED_TOKEN_HOST", "other.example, Tools.Example")
     assert websocket("wss://tools.example/mcp", secret=FOUND).token == "found"

@@ -311,7 +311,7 @@ def test_a_server_of_another_version_can_be_asked_but_not_called(
     async def main() -> None:
         async with scripted(tmp_path, newer) as (client, _):
             assert str((await client.info()).version) == "2.1.0"
-            with pytest.raises(InvalidResponse, match=r"LiteMCP 2\.1\.0 is not spoken here"):
+            with pytest.raises(InvalidResponse, match=r"LiteMCP 2\.1\.0 is not supported"):
                 await client.call("x")
 
     once(main())

@@ -35,7 +35,7 @@ def test_trap_97_an_equal_major_version_is_served(text: bytes) -> None:
 @pytest.mark.parametrize("text", [b"[2,0,0]", b"[0,1,0]", b"[10,0,0]"])
 def test_trap_97_another_major_version_is_refused(text: bytes) -> None:
     version = ".".join(map(str, msgspec.json.decode(text)))
-    assert refuse_version(text) == f"LiteMCP {version} is not spoken here, but 1.0.0"
+    assert refuse_version(text) == f"LiteMCP {version} is not supported, only 1.0.0"
     assert refuse_version(text, parse_version(text)) is None
 
 

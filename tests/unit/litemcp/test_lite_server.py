@@ -139,7 +139,7 @@ def test_the_name_of_the_tool_is_exact(once: Run) -> None:
         async with served(calculator()) as peer:
             for name in ("calculator", "Calculator ", "", "add"):
                 answer = await peer.ask(call(hash(name), name, ["1", "2"]))
-                assert failure(answer) == f"unknown tool {name!r}: this one is 'Calculator'"
+                assert failure(answer) == f"unknown tool {name!r}: the tool is 'Calculator'"
                 assert answer["data"]["params"] == {}
 
     once(main())
@@ -158,7 +158,7 @@ def test_the_name_of_the_tool_is_exact(once: Run) -> None:
         ),
         ({"tool": "Calculator", "arguments": ["1", "2"]}, "data: the version is missing"),
         ({"version": [1], "tool": "Calculator", "arguments": []}, "data: a version is"),
-        ({"version": [2, 0, 0], "tool": "Calculator"}, "data: LiteMCP 2.0.0 is not spoken here"),
+        ({"version": [2, 0, 0], "tool": "Calculator"}, "data: LiteMCP 2.0.0 is not supported"),
     ],
 )
 def test_a_call_that_is_none_gets_an_error(once: Run, data: Any, said: str) -> None:
@@ -327,7 +327,7 @@ def test_a_server_of_another_version_says_so_everywhere(once: Run) -> None:
             info = await peer.ask(get(1))
             assert info["version"] == info["data"]["version"] == [2, 1, 0]
             answer = await peer.ask(call(2, "Calculator", ["1", "2"]))
-            assert failure(answer) == "LiteMCP 1.0.0 is not spoken here, but 2.1.0"
+            assert failure(answer) == "LiteMCP 1.0.0 is not supported, only 2.1.0"
             assert answer["version"] == answer["data"]["version"] == [2, 1, 0]
 
     once(main())

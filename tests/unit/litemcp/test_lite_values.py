@@ -121,7 +121,7 @@ def test_missing_arguments_are_defaults_and_so_are_gaps() -> None:
         (["1"], "missing argument: e"),
         (["1", "", "", ""], "missing argument: e"),
         (["", "", "", "", "x"], "argument 'a': expected integer, got ''"),
-        (["1"] * 6, "too many arguments: 6 were given, 5 can be taken"),
+        (["1"] * 6, "too many arguments: 6 were given, at most 5 are allowed"),
     ):
         with pytest.raises(ArgumentError, match=f"^{said}$"):
             decode_arguments(slots, given)

@@ -446,7 +446,7 @@ def test_credentials_are_for_websocket() -> None:
                 LiteClient(target, **options)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="needs a token"):
         LiteClient("ws://127.0.0.1/", both_headers=True)
-    with pytest.raises(ValueError, match="say the same"):
+    with pytest.raises(ValueError, match="exclude each other"):
         LiteClient("ws://127.0.0.1/", token="x", both_headers=True, headers={"authentication": "y"})
     for nothing in (5, "http://127.0.0.1/", wirespeed.Server("mcp")):
         with pytest.raises((TypeError, ValueError)):
