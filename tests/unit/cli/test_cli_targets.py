@@ -168,7 +168,7 @@ def test_a_configuration_has_its_own_headers(tmp_path: Path) -> None:
     assert (target.token, dict(target.headers)) == ("typed", {"X": "1"})
     assert isinstance(find(f"{path}#b", secret=FOUND).endpoint, Socket)
     assert refused(f"{path}#c") == (
-        f'{path}: the server "c" speaks HTTP, which this version does not'
+        f'{path}: the server "c" speaks HTTP, which this version does not support'
     )
 
 
