@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 
 #if defined(WIRESPEED_DEBUG)
-/* Sanitizers see only what comes from malloc. */
+/* Sanitizers check only memory from malloc. */
 #define WS_BIG_FROM ((size_t)-1)
 #else
 #define WS_BIG_FROM ((size_t)4 << 20)
@@ -26,7 +26,7 @@ static inline size_t ws_big_size(size_t n) {
 
 static inline void ws_big_advise(void *p, size_t n) {
 #ifdef MADV_HUGEPAGE
-    madvise(p, n, MADV_HUGEPAGE); /* only advice: what it answers does not matter */
+    madvise(p, n, MADV_HUGEPAGE); /* only advice: the result does not matter */
 #else
     (void)p, (void)n;
 #endif

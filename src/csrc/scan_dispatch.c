@@ -3,7 +3,7 @@
 #include "cpu.h"
 #include "scan_internal.h"
 
-/* Rising order: the last one that CPU and cap allow is taken. */
+/* Rising order: the last level that the CPU and the cap allow is used. */
 static const ws_kernels *const tables[] = {
     &ws_kernels_scalar,
 #if defined(__x86_64__)

@@ -1,5 +1,5 @@
 /* The reference: one byte after the other, as the grammar is written. Every other implementation
- * gives the same answers, and asks this one where the fault is. */
+ * returns the same answers, and calls this kernel for the place of a fault. */
 #include <string.h>
 
 #include "scan_internal.h"
@@ -113,7 +113,7 @@ ws_id_kind ws_id_kind_of(const uint8_t *p, size_t len)
 typedef struct {
     const uint8_t *p;
     size_t n;
-    size_t i; /* the next byte; on a fault, where it is */
+    size_t i; /* the next byte; on a fault, its place */
 } cursor;
 
 /* A fault at byte i of the text: of the encoding where it is not UTF-8, else of the grammar. */

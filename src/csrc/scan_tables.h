@@ -111,7 +111,8 @@ extern const uint8_t ws_positions[64];
 extern const uint8_t ws_repeated[128][64];
 
 /* Which three bytes may stand in a row in a number or literal, with the bytes around it. Each bit
- * is a rule: the bytes that may come first, in the middle, and last. The rules need two sets. */
+ * is a rule: the bytes allowed at the start, in the middle and at the end. The rules need two
+ * sets. */
 typedef struct {
     _Alignas(64) uint8_t first[128]; /* by ASCII byte, besides any_first */
     uint8_t middle[128];

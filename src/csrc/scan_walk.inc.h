@@ -2,7 +2,7 @@
  *
  *   V(special16)(p)   how many of the 16 bytes at p come before the first that is '"', '\\', below
  *                     0x20 or from 0x80
- *   V(digits16)(p)    how many of the 16 bytes at p come before the first that is no digit
+ *   V(digits16)(p)    how many of the 16 bytes at p come before the first non-digit
  *
  * The walk relies on the last byte being a closing bracket: what is skipped byte by byte (space,
  * digits) ends there at the latest, and only behind a value the end must be looked for. All

@@ -301,7 +301,7 @@ AVX2 uint64_t avx2_eq_folded(avx2_block x, char c)
 #undef F
 }
 
-/* The top bit of a byte is what movemask takes. */
+/* movemask reads the top bit of a byte. */
 AVX2 uint64_t avx2_has_bit(avx2_block x, char c)
 {
     const int shift = __builtin_clz((unsigned)c) - 24;

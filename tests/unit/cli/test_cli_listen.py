@@ -311,7 +311,7 @@ def test_what_everybody_can_reach_is_told(server_file: Path, tmp_path: Path) -> 
         (line,) = warned(running)
         assert re.fullmatch(
             r"wirespeed: every client that reaches ws://0\.0\.0\.0:[1-9]\d*/ may call the tools: "
-            "no token is asked for",
+            "no token is required",
             line,
         )
     with serving(str(server_file), "--on", "tcp://0.0.0.0:0") as running:

@@ -1,4 +1,4 @@
-"""Listening sockets: made with care for what is there already, and cleaned up after."""
+"""Listening sockets: bound without harm to other servers, and cleaned up afterwards."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Listening:
     """Sockets that listen at an address; a context manager that closes them.
 
     Attributes:
-        address: With the port that was really taken.
+        address: The address, with the port that was bound.
         sockets: Non-blocking, one for each address of the host.
         local: Whether only this machine can reach them.
     """
@@ -56,7 +56,7 @@ class Listening:
 
 
 def resolve(address: Address) -> list[Any]:
-    """What the system knows of an address to listen at; blocks on DNS. TransportError."""
+    """Resolve an address to listen at. Blocks on DNS. TransportError: the resolution failed."""
     if address.scheme == "unix":
         return []
     try:
@@ -70,8 +70,8 @@ def resolve(address: Address) -> list[Any]:
 def listen(
     address: Address, found: Sequence[Any], options: ListenOptions, *, reserve: bool = False
 ) -> Listening:
-    """Listen at all that `resolve` found. ``reserve``: take the port only, for processes that will
-    listen there with ``reuse_port``. TransportError says why it cannot be."""
+    """Listen at all results of `resolve`. ``reserve``: bind the port only, for processes that will
+    listen there with ``reuse_port``. TransportError: the server cannot listen there."""
     if address.scheme == "unix":
         return _listen_unix(address, options)
     for _ in range(PORT_TRIES):
@@ -83,7 +83,7 @@ def listen(
                 if sock is None:
                     continue
                 sockets.append(sock)
-                port = sock.getsockname()[1]  # that of the others, if any may be taken
+                port = sock.getsockname()[1]  # the others take this port
                 if not reserve:
                     sock.listen(options.backlog)
             if not sockets:
@@ -101,7 +101,7 @@ def listen(
 def _bound(
     family: int, proto: int, place: tuple[Any, ...], port: int, options: ListenOptions
 ) -> socket.socket | None:
-    """None for a kind of address that this machine does not have."""
+    """Return a bound socket; None if this machine does not support the address family."""
     try:
         sock = socket.socket(family, socket.SOCK_STREAM, proto)
     except OSError as exc:
@@ -149,7 +149,7 @@ def _listen_unix(address: Address, options: ListenOptions) -> Listening:
 
 
 def _make_way(path: str, address: Address) -> None:
-    """Remove a socket's file that a server left behind; TransportError if one is there."""
+    """Remove the file of a socket without a server. TransportError: a server listens there."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:
@@ -172,7 +172,7 @@ def _make_way(path: str, address: Address) -> None:
             raise TransportError(f"cannot listen at {address}: another server does") from None
         else:
             raise TransportError(f"cannot listen at {address}: another server does")
-    if _identity(path) == (found.st_dev, found.st_ino):  # not of one that started meanwhile
+    if _identity(path) == (found.st_dev, found.st_ino):  # unless a server has started meanwhile
         os.unlink(path)
 
 
@@ -196,5 +196,5 @@ def _cannot(address: Address, exc: Exception) -> TransportError:
         reason = "its host is not a host name"
     elif getattr(exc, "errno", None) == errno.EADDRINUSE:
         reason = f"{os.strerror(errno.EADDRINUSE)}; choose another port, or 0 for any that is free"
-    # CPython puts its own words into some: "[Errno 98] error while attempting to bind …"
+    # CPython adds its own text to some errors: "[Errno 98] error while attempting to bind …"
     return TransportError(f"cannot listen at {address}: {reason[:1].lower()}{reason[1:]}")

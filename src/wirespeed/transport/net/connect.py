@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TLS_ALERT = 0x15  # the first byte of a TLS server that was sent no TLS (RFC 8446 section 5.1)
+TLS_ALERT = 0x15  # the first byte of a TLS server's answer to plain text (RFC 8446 section 5.1)
 
 
 class Connected:
@@ -38,15 +38,16 @@ class Connected:
         return self._stream.peer
 
     def attach(self, endpoint: Endpoint) -> Link:
-        """Join an endpoint to it by a link that is started. The endpoint gets the bytes behind the
-        handshake before this returns. May be called once. OSError if the connection broke."""
+        """Join an endpoint to the connection by a started link. The endpoint receives the bytes
+        behind the handshake before this returns. May be called once. OSError: the connection
+        broke."""
         link = self._stream.make_link(endpoint)
         rest, self._rest = self._rest, b""
         start(link, rest)
         return link
 
     def close(self) -> None:
-        """Release the socket; harmless when that was done before. Close the link first."""
+        """Release the socket. Close the link first. Idempotent."""
         self._stream.close()
 
 
@@ -65,7 +66,7 @@ class ConnectedWebSocket(Connected):
 
 
 async def connect_stream(address: Address, *, open_timeout: float = 10.0) -> Connected:
-    """Connect to ``unix:`` or ``tcp://``. TransportError says what is wrong."""
+    """Connect to ``unix:`` or ``tcp://``. TransportError: the connection failed."""
     loop = asyncio.get_running_loop()
 
     async def connect() -> Connected:
@@ -87,13 +88,13 @@ async def connect_websocket(
     """Connect to ``ws://`` or ``wss://`` and open a WebSocket. Redirects are not followed.
 
     Args:
-        address: Where to.
-        subprotocols: Those to offer, the best first.
+        address: The address of the server.
+        subprotocols: The offered subprotocols, the best first.
         headers: Further header fields of the request, such as ``Authorization``.
-        ssl: How the server's certificate is judged; by the system's authorities by default.
+        ssl: The TLS context; by default it trusts the authorities of the system.
         compression: Offer permessage-deflate.
-        open_timeout: Seconds for everything together.
-        close_timeout: Seconds that TLS gets to close in order.
+        open_timeout: The time limit of the whole call in seconds.
+        close_timeout: The time limit of TLS's closing alert in seconds.
 
     Raises:
         UpgradeRefused: The server answered with an HTTP status instead.
@@ -181,7 +182,7 @@ async def _open(stream: Stream, handshake: ClientHandshake, address: Address) ->
         fault = ""
     if answer is not None and answer.status == 101:
         return ConnectedWebSocket(stream, rest, answer)
-    # a body that is too long, or malformed, takes nothing from what the first line says
+    # the first line counts even if the body is too long or malformed
     refusal = refusal_of(bytes(head)) if answer is None else (answer.status, answer.reason)
     if refusal is None:
         raise _Failure(f"the server does not speak WebSocket{fault}")
@@ -196,20 +197,20 @@ async def _open(stream: Stream, handshake: ClientHandshake, address: Address) ->
 
 
 class _Failure(Exception):
-    """Why there is no connection, in words."""
+    """The connection failed. The text is the reason."""
 
 
 async def _connect_socket(
     loop: asyncio.AbstractEventLoop, address: Address, open_timeout: float
 ) -> socket.socket:
-    """A connected non-blocking socket, to the first address of the host that takes it."""
+    """Return a connected non-blocking socket, to the first address of the host that accepts it."""
     if address.scheme == "unix":
         return await _try(loop, socket.AF_UNIX, 0, address.path)
     found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     until = loop.time() + open_timeout
     failure: Exception = _Failure("the host has no address")
     for i, (family, _, proto, _, place) in enumerate(found):
-        # an address that does not answer must not take the time of the others
+        # an address that does not answer must leave time for the others
         share = (until - loop.time()) / (len(found) - i)
         try:
             async with asyncio.timeout(share):
@@ -238,14 +239,14 @@ async def _try(
 async def _explained(
     connect: Callable[[], Coroutine[Any, Any, T]], address: Address, open_timeout: float
 ) -> T:
-    """Run it within the time limit; a failure becomes a TransportError in words."""
+    """Run work within the time limit. A failure becomes a TransportError with a reason."""
     try:
         async with asyncio.timeout(open_timeout):
             return await connect()
     except TransportError:
         raise
     except TimeoutError as exc:
-        # the system's own time limit is one, too
+        # also the system's own time limit
         reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else ""
         text = reason.lower() or f"no answer within {open_timeout:g} s"
         raise TransportError(f"cannot connect to {address}: {text}") from None
@@ -258,7 +259,7 @@ async def _explained(
 
 
 def reason_of(exc: OSError) -> str:
-    """The reason of a failed system call, DNS query or TLS handshake in words."""
+    """Return the reason of a failed system call, DNS query or TLS handshake as text."""
     if isinstance(exc, ssl_.SSLCertVerificationError):
         return f"its certificate is not accepted: {exc.verify_message}"
     if isinstance(exc, ssl_.SSLError):
@@ -271,5 +272,5 @@ def reason_of(exc: OSError) -> str:
 
 
 def _is_plain(exc: ssl_.SSLError) -> bool:
-    """Whether the other end did not answer in TLS."""
+    """Whether the other end's answer is not TLS."""
     return exc.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")

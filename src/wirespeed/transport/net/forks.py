@@ -1,8 +1,8 @@
 """Several processes that serve at one port (SO_REUSEPORT): started, watched, replaced, ended.
 
-The workers are forked before there is an event loop, so each has what the program set up, and
-nothing has to be imported or pickled again. The parent itself does not serve: it holds the port, so
-that it cannot be lost between two workers, and passes on signals.
+The workers are forked before the event loop starts, so each worker has the program's state without
+imports or pickling. The parent itself does not serve. It holds the port, so that the port is not
+lost between two workers, and passes on signals.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def run_workers(
     options: ListenOptions,
     on_listening: OnListening | None,
 ) -> None:
-    """Serve in ``n`` processes until SIGTERM or SIGINT comes; to be called in the main thread.
+    """Serve in ``n`` processes until SIGTERM or SIGINT. Call it in the main thread.
 
     ``on_listening`` is called in this process, as soon as all of them listen.
 
     Raises:
         ValueError: The address cannot be shared.
-        TransportError: The address cannot be listened at, or the first workers end before they
-            listen.
+        TransportError: The server cannot listen at the address, or the first workers end before
+            they listen.
     """
     if address.scheme == "unix":
         raise ValueError("several workers need a port: ws://, wss:// or tcp://")
@@ -83,7 +83,7 @@ def run_workers(
 
 
 class Worker:
-    """One worker process, as its parent sees it."""
+    """One worker process, in its parent."""
 
     __slots__ = ("began", "pid", "pipe", "ready", "slot")
 
@@ -99,8 +99,9 @@ class Crew:
     """The workers of a parent.
 
     Args:
-        n: How many.
-        work: What each does; it is given its parent, to be told once it listens.
+        n: The number of workers.
+        work: The function of each worker. Its argument is the parent, which it notifies when it
+            listens.
     """
 
     def __init__(self, n: int, work: Callable[[Parent], None]) -> None:
@@ -108,7 +109,7 @@ class Crew:
         self._work = work
         self._workers: dict[int, Worker] = {}  # by pid
         self._pauses = [FIRST_PAUSE] * n
-        self._due: dict[int, float] = {}  # slot -> when it is filled again
+        self._due: dict[int, float] = {}  # slot -> the time of the next start
         self._n_signals = 0
         self._n_sent = 0
         self._announced = False
@@ -145,7 +146,7 @@ class Crew:
 
     @contextlib.contextmanager
     def _signals(self, waker: socket.socket) -> Iterator[None]:
-        """Signals wake us up; everything is as it was at the end."""
+        """Let signals wake the parent. The end restores the earlier handlers."""
         waker.setblocking(False)
 
         def end(number: int, frame: object) -> None:
@@ -204,7 +205,7 @@ class Crew:
             del self._due[slot]
             try:
                 self._start(slot)
-            except OSError as exc:  # no process or descriptor to be had: the others go on
+            except OSError as exc:  # no free process or descriptor: the other workers go on
                 logger.error("no worker can be started now: %s", exc)
                 self._due[slot] = now + self._pauses[slot]
 
@@ -213,7 +214,7 @@ class Crew:
             pid, wait_status = os.waitpid(worker.pid, os.WNOHANG)
             if pid:
                 del self._workers[pid]
-                # what it said last
+                # the worker's last message
                 if not worker.ready and select.select([worker.pipe], [], [], 0)[0]:
                     worker.ready = worker.pipe.recv(1) == READY
                 worker.pipe.close()
@@ -269,7 +270,7 @@ class Crew:
                 worker.pipe.close()
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            # a terminal sends it to all of us; the parent says what it means
+            # a terminal signals all processes; the parent decides
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -282,7 +283,7 @@ class Crew:
         except BaseException:
             logger.exception("a worker failed")
         finally:
-            # not the way of the parent's stack: it would run what is there to run once
+            # without unwinding the parent's stack, whose cleanup must run once
             with contextlib.suppress(BaseException):
                 logging.shutdown()
             for stream in (sys.stdout, sys.stderr):
@@ -292,7 +293,7 @@ class Crew:
 
 
 class Parent:
-    """The parent, as its worker sees it."""
+    """The parent, in its worker."""
 
     def __init__(self, pipe: socket.socket) -> None:
         self._pipe = pipe
@@ -303,9 +304,12 @@ class Parent:
 
     @contextlib.contextmanager
     def obeyed(self, loop: asyncio.AbstractEventLoop, served: Drainable) -> Iterator[None]:
-        """SIGTERM means to finish what is in flight, however often and from whomever it comes: who
-        ends a service sends it to every process of it. So does the end of the parent, should it die
-        without a word. Only its word ends us at once."""
+        """End the worker on signals of the parent.
+
+        Every SIGTERM, of any sender, means to finish the requests in flight: a service manager
+        signals every process of a service. The death of the parent means the same. Only a message
+        of the parent ends the worker at once.
+        """
         pipe = self._pipe.fileno()
 
         def heard() -> None:
@@ -325,4 +329,4 @@ class Parent:
         finally:
             loop.remove_reader(pipe)
             loop.remove_signal_handler(signal.SIGTERM)
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # we are at the end already
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the worker is ending already

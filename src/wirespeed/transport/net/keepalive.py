@@ -1,7 +1,7 @@
 """Keep-alive: one timer for all connections finds peers that are gone and peers that do not read.
 
-A connection costs no timer and no task. All of them are looked at in turn, a part at each tick, so
-that no tick takes long; a deadline is met within a quarter of the shortest of them.
+A connection needs neither a timer nor a task. Each tick checks a part of the connections in turn,
+so that no tick takes long. A deadline is met within a quarter of the shortest deadline.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SLOW_READER = 1008  # RFC 6455 section 7.4.1: policy violation
 
 
 class Watched:
-    """The state of one connection between two looks at it.
+    """The state of one connection between two checks.
 
     Args:
         endpoint: The owner of the wire.
@@ -55,7 +55,7 @@ class Watched:
         self._asked_twice = False
         self._queued = False
         self._ending = 0.0
-        self._stuck = 0.0  # the time since which it reads nothing
+        self._stuck = 0.0  # the time since which the peer reads nothing
 
 
 class Keeper:
@@ -65,8 +65,8 @@ class Keeper:
         loop: The event loop.
         ping_interval: Seconds of silence after which a peer is pinged; None for never.
         ping_timeout: Seconds of silence after that until the connection is ended.
-        slow_reader_timeout: Seconds that a peer may leave a full outbox untouched.
-        close_timeout: Seconds that a peer gets for the closing handshake.
+        slow_reader_timeout: Seconds that a peer may leave a full outbox unread.
+        close_timeout: The time limit of the closing handshake in seconds.
     """
 
     def __init__(
@@ -95,12 +95,12 @@ class Keeper:
         return sum(map(len, self._parts))
 
     def all(self) -> list[Watched]:
-        """The connections that are watched now."""
+        """The watched connections."""
         return [watched for part in self._parts for watched in part]
 
     def watch(self, watched: Watched) -> None:
-        """Watch this connection, too."""
-        watched._part = (self._next - 1) % PARTS  # which was looked at just now
+        """Watch a connection, too."""
+        watched._part = (self._next - 1) % PARTS  # the connection has just been checked
         watched._life = watched._stuck = self._loop.time()
         self._parts[watched._part].add(watched)
         if self._timer is None:
@@ -144,8 +144,8 @@ class Keeper:
             return
         wire = watched.endpoint.wire
         bytes_in, bytes_out, queued = wire.bytes_in, wire.bytes_out, len(wire.outbox)
-        # What was queued at the last look and has left since, the peer's side has taken. (The first
-        # bytes for a peer that is gone are taken by our own.)
+        # The peer's side has taken the bytes that have left the queue since the last check. (Our
+        # own side buffers the first bytes for a peer that is gone.)
         takes = watched._queued and bytes_out != watched._bytes_out
         full = queued >= wire.limits.output_high
         if takes or not full:
@@ -157,7 +157,7 @@ class Keeper:
         watched._bytes_out = bytes_out
         watched._queued = queued > 0
         if bytes_in != watched._bytes_in or takes or full or link.closing or not wire.want_read:
-            # it lives; or nobody knows, because we do not read, or it has enough to read itself
+            # the peer lives, or its state is unknown: we do not read, or its own input is full
             watched._bytes_in = bytes_in
             watched._life = now
             watched._pinged = watched._asked_twice = False
@@ -171,7 +171,7 @@ class Keeper:
                 link.wrote()
         elif now - watched._life >= self._ping_timeout:
             if not watched._asked_twice:
-                # what came while the loop was busy is read after the timers that were due
+                # a busy loop runs its due timers before it reads the received bytes
                 watched._asked_twice = True
                 return
             link.lose(TimeoutError(f"no answer to a ping within {self._ping_timeout:g} s"))

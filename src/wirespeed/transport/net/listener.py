@@ -1,4 +1,4 @@
-"""A listener: it accepts connections, judges them, serves them, watches them and ends them."""
+"""A listener: accepts, checks, serves, watches and ends connections."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ logger = logging.getLogger("wirespeed.server")
 
 ACCEPTS_A_TURN = 64
 ACCEPT_PAUSE = 1.0  # seconds without accepting when descriptors or memory run out
-MAX_REFUSALS = 64  # connections above `max_connections` that are told why
+MAX_REFUSALS = 64  # connections above `max_connections` that receive a refusal
 LINGER = 1.0  # seconds that a refused client has to read the answer and close
 BLANKS = b" \t\r\n"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -77,8 +77,8 @@ class Listener:
 
     Args:
         listening: The sockets.
-        services: By path; for a byte stream the only one.
-        options: How it listens.
+        services: The services by path; for a byte stream the only service.
+        options: The options of the listener.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Listener:
 
     @property
     def n_connections(self) -> int:
-        """Connections, those in their opening handshake included."""
+        """The connections, with those in their opening handshake."""
         return len(self._keeper) + len(self.opening)
 
     @property
@@ -258,7 +258,7 @@ class Listener:
         return refusal_bytes(refusal)
 
     async def _let_in(self, stream: Stream, peer: str, full: bool, until: float) -> Refusal | None:
-        """Serve the client, or return why it is refused."""
+        """Serve the client, or return the reason of a refusal."""
         from wirespeed._core.framing.websocket import WebSocketFramer
         from wirespeed.transport.websocket.upgrade import Refused
 
@@ -315,8 +315,8 @@ class Listener:
     async def _judge(
         self, head: bytes, peer: str, full: bool
     ) -> tuple[Service, ServerHandshake, str | None, bytes | None]:
-        """The service that a request is for, the handshake, the subprotocol, and a digest of the
-        client's credentials. Refused."""
+        """Return the service of a request, the handshake, the subprotocol, and a digest of the
+        client's credentials. Refused: the request is not accepted."""
         from wirespeed.transport.websocket.upgrade import Refused, ServerHandshake
 
         assert self._gate is not None
@@ -338,9 +338,7 @@ class Listener:
         if service.subprotocol in offered:
             return service, handshake, service.subprotocol, principal
         if offered or self.options.require_subprotocol:
-            raise Refused(
-                Refusal(400, f"the subprotocol that is spoken here is {service.subprotocol}")
-            )
+            raise Refused(Refusal(400, f"the subprotocol of this server is {service.subprotocol}"))
         return service, handshake, None, principal
 
     # -- connections -----------------------------------------------------------------------------
@@ -379,7 +377,7 @@ class Listener:
     # -- the end ---------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Accept no more connections, let each finish its requests at work, then end."""
+        """Stop accepting, let each connection finish its running requests, then end."""
         if self.draining:
             return
         self.draining = True
@@ -416,7 +414,7 @@ class Listener:
                 on_listening(self.urls)
             await self._over
         finally:
-            for served in self.served():  # cancelled: answers that are queued may still leave
+            for served in self.served():  # cancelled: queued answers may still be sent
                 if served.connection.link is not None:
                     served.connection.link.flush()
             self.abort()
@@ -424,7 +422,7 @@ class Listener:
             if self.opening:
                 _, stubborn = await asyncio.wait(list(self.opening), timeout=LAST_WAIT)
                 if stubborn:
-                    logger.warning("authenticate ignores its cancellation and is left behind")
+                    logger.warning("authenticate ignores its cancellation and is abandoned")
             await close_pool(self.pool)
             await asyncio.sleep(0)  # `Served.gone` of the last ones
 
@@ -438,7 +436,7 @@ async def serve_at(
     *,
     obey: Obey = signals_drain,
 ) -> None:
-    """`serve`, with everything checked and looked up. ``obey``: how it is told to end."""
+    """Serve with checked and resolved arguments. ``obey``: the source of the signals to end."""
     with bind.listen(address, found, options) as listening:
         # outside of `obey`: a signal ends a start, or an end, that takes too long
         async with alive(services.values()):
@@ -448,9 +446,8 @@ async def serve_at(
 
 
 async def _read_opening(stream: Stream) -> bytes:
-    """The input from its first character on, without blanks and a byte order mark before it.
-
-    The input ended if this returns nothing.
+    """Return the input from its first character on, without a byte order mark and blanks. Returns
+    nothing at the end of the input.
     """
     data, mark = b"", BYTE_ORDER_MARK
     while more := await stream.read():
@@ -463,7 +460,7 @@ async def _read_opening(stream: Stream) -> bytes:
 
 
 async def _read_head(stream: Stream) -> tuple[bytes, bytes]:
-    """The request up to the empty line, and the bytes behind it. Refused when it is too long."""
+    """Return the request up to the empty line, and the bytes behind it. Refused: it is too long."""
     from wirespeed.transport.websocket.upgrade import END, MAX_HEAD, Refused, check_opening
 
     head = bytearray()
@@ -485,7 +482,7 @@ async def _read_head(stream: Stream) -> tuple[bytes, bytes]:
 
 
 async def _linger(stream: Stream) -> None:
-    """Read what the client still sends, so that no reset destroys the refusal."""
+    """Read further input of the client, so that no reset destroys the refusal."""
     with contextlib.suppress(OSError):  # TimeoutError is one
         async with asyncio.timeout(LINGER):
             for _ in range(64):

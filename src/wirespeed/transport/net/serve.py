@@ -1,4 +1,4 @@
-"""Serving at a URL: what `wirespeed.serve` and `wirespeed.run` do."""
+"""Serving at a URL: `wirespeed.serve` and `wirespeed.run`."""
 
 from __future__ import annotations
 
@@ -27,23 +27,24 @@ async def serve(
     options: ListenOptions | None = None,
     **more: Any,
 ) -> None:
-    """Serve at a URL inside a running loop, until SIGTERM or SIGINT comes or this is cancelled.
+    """Serve at a URL inside a running loop, until SIGTERM, SIGINT or a cancellation.
 
     >>> await wirespeed.serve("ws://127.0.0.1:8765", {"/mcp": server, "/add": lite_server})
 
-    On the first signal nothing new is accepted, and requests in flight get the ``shutdown_grace``
-    of their server; the second ends at once. Port 0 takes any that is free.
+    The first signal stops accepting, and requests in flight have the ``shutdown_grace`` of their
+    server to finish. The second signal ends the server at once. Port 0 binds any free port.
 
     Args:
-        url: ``ws://host:port/path``, ``wss://…``, ``tcp://host:port`` or ``unix:/path``; of a host
-            name all its addresses.
-        services: A server, or for WebSocket several by path (then the URL has none).
-        on_listening: Called with the URLs, the real ports in them, as soon as clients can connect.
-        options: A `ListenOptions`; its fields can be given as keyword arguments, too.
+        url: ``ws://host:port/path``, ``wss://…``, ``tcp://host:port`` or ``unix:/path``. A host
+            name stands for all its addresses.
+        services: A server, or for WebSocket a mapping of paths to servers (the URL then has no
+            path).
+        on_listening: Called with the URLs and their bound ports as soon as clients can connect.
+        options: A `ListenOptions`, or its fields as keyword arguments.
 
     Raises:
-        ValueError: The URL or an option is wrong, or they do not go together.
-        TransportError: The address cannot be listened at; the text says why.
+        ValueError: The URL or an option is wrong, or the option does not apply to the URL.
+        TransportError: The server cannot listen at the address. The text is the reason.
         StartupError: The lifespan of a server failed.
     """
     address, by_path, options = plan(url, services, options, more)
@@ -63,14 +64,14 @@ def run(
     options: ListenOptions | None = None,
     **more: Any,
 ) -> None:
-    """`serve` on an event loop of its own (uvloop where it is installed), in one process or in
-    several.
+    """Serve as `serve` does, on a new event loop (uvloop where it is installed), in one or several
+    processes.
 
-    ``workers``: Processes that share the port; for ``ws://``, ``wss://`` and ``tcp://``. They are
-    forked from this one, so what is there before is there in each of them, and must not need
-    threads or an event loop. SIGTERM and SIGINT to this process end them in order; one that dies
-    is replaced. Without ``on_listening`` the URLs are told: on stderr if that is a terminal, else
-    in the log.
+    ``workers``: The number of processes that share the port; for ``ws://``, ``wss://`` and
+    ``tcp://``. Workers are forked from this process and have its state, which must not need threads
+    or an event loop. SIGTERM and SIGINT to this process end the workers in order. A worker that
+    dies is replaced. Without ``on_listening`` the URLs are written to stderr if it is a terminal,
+    otherwise to the log.
     """
     if workers < 1:
         raise ValueError("workers must be at least 1")
@@ -89,12 +90,12 @@ def run(
 
 
 def announce(urls: Sequence[str]) -> None:
-    """Tell a person, or else the log, where clients connect."""
+    """Write the URLs to a terminal, or else to the log."""
     tell(f"listening at {' and '.join(urls)}; Ctrl-C ends it")
 
 
 def tell(text: str) -> None:
-    """One line on stderr if that is a terminal, else in the log."""
+    """Write a line to stderr if it is a terminal, otherwise to the log."""
     if sys.stderr is not None and sys.stderr.isatty():
         sys.stderr.write(f"wirespeed: {text}\n")
     else:
@@ -104,13 +105,13 @@ def tell(text: str) -> None:
 def _warning(
     address: Address, options: ListenOptions, on_listening: OnListening | None
 ) -> OnListening | None:
-    """``on_listening`` with a warning before it where anybody may call the tools."""
+    """Return ``on_listening``, preceded by a warning where every client may call the tools."""
     if address.scheme == "unix" or is_loopback(address.host):
         return on_listening
     if not address.is_websocket:
         why = "tcp: has no tokens"
     elif options.token is None and options.authenticate is None:
-        why = "no token is asked for"
+        why = "no token is required"
     else:
         return on_listening
 
@@ -126,7 +127,7 @@ def _warning(
 def plan(
     url: str, services: Any, options: ListenOptions | None, more: Mapping[str, Any]
 ) -> tuple[Address, dict[str, Service], ListenOptions]:
-    """What is to be served where and how. ValueError or TypeError for what cannot be."""
+    """Check the arguments of `serve`. ValueError, TypeError: an argument is wrong."""
     address = parse(url)
     if options is None:
         options = ListenOptions(**more)

@@ -1,7 +1,7 @@
-"""A connected socket while it is read and written by hand: before a link takes it over.
+"""A connected socket during the opening handshake, before a link takes it over.
 
-The opening handshake is done over a `Stream`, whatever carries it; then `make_link` gives the link
-that moves the bytes from there on (for `wss://` see `wirespeed.transport.net.tls`).
+The opening handshake reads and writes a `Stream`. `make_link` then returns the link that moves all
+further bytes (for `wss://` see `wirespeed.transport.net.tls`).
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}  # seco
 
 
 class Stream(Protocol):
-    """What the opening handshake needs of a connection."""
+    """The methods of a connection for the opening handshake."""
 
     @property
     def peer(self) -> str:
         """The other end, for people to read."""
 
     async def read(self) -> bytes:
-        """Some bytes; none at the end of input. OSError when the connection breaks."""
+        """Return some bytes; b"" at the end of input. OSError: the connection broke."""
 
     async def write(self, data: bytes) -> None:
-        """Send all of it. OSError when the connection breaks."""
+        """Send all bytes. OSError: the connection broke."""
 
     def say(self, data: bytes) -> None:
-        """Send what goes without waiting, then nothing more: last words before `close`."""
+        """Send what can be sent without waiting, as the last bytes before `close`."""
 
     def end_output(self) -> None:
-        """Tell the peer that nothing more will come, as far as that is possible."""
+        """Tell the peer that no more bytes follow, as far as that is possible."""
 
     def make_link(self, endpoint: Endpoint) -> Link:
-        """The link that moves the bytes from now on; it is not started."""
+        """Return the link that moves all further bytes. The link is not started."""
 
     def close(self) -> None:
-        """Release the connection, at once; harmless when that was done before."""
+        """Release the connection at once. Idempotent."""
 
 
 class SocketStream:
@@ -85,7 +85,7 @@ def start(link: Link, rest: bytes) -> None:
     """Begin, with what was read behind the handshake."""
     endpoint = link.endpoint
     if rest:
-        endpoint.wire.receive_data(rest)  # first: a link may hold what came behind it
+        endpoint.wire.receive_data(rest)  # first: a link may hold bytes that arrived after these
     link.start()
     if rest and endpoint.link is link:
         link.deliver()
@@ -109,12 +109,12 @@ def address_name(name: object) -> str:
 
 
 def make_prompt(sock: socket.socket) -> None:
-    """Small answers leave at once, and a peer whose machine is gone is found out in two minutes,
-    also where no pings are sent."""
+    """Set TCP options: small answers leave at once, and a peer whose machine is gone is detected
+    within two minutes, also without pings."""
     if sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEPALIVE.items():
-        if hasattr(socket, name):  # where the system lets it be chosen
+        if hasattr(socket, name):  # where the system supports it
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -1,6 +1,6 @@
 """TLS: the event loop's own transport, as a stream for the handshake and then as a link.
 
-The wire's memory is what the decrypted bytes are read into (``asyncio.BufferedProtocol``).
+Decrypted bytes are read into the wire's memory (``asyncio.BufferedProtocol``).
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class TlsStream(asyncio.BufferedProtocol):
         timeout: float,
         close_timeout: float,
     ) -> Self:
-        """The server's side of the handshake. The socket belongs to the stream from now on, also
-        when this fails: OSError (``ssl.SSLError`` is one), TimeoutError."""
+        """Do the server's side of the handshake. The stream owns the socket from now on, also after
+        a failure. OSError (with ``ssl.SSLError``), TimeoutError: the handshake failed."""
         stream = cls(loop, peer)
         try:
             await loop.connect_accepted_socket(
@@ -72,7 +72,8 @@ class TlsStream(asyncio.BufferedProtocol):
         timeout: float,
         close_timeout: float,
     ) -> Self:
-        """The client's side; the certificate must be for ``host``. See `accept`."""
+        """Do the client's side of the handshake. The certificate must be for ``host``. See
+        `accept`."""
         stream = cls(loop, peer)
         try:
             await loop.create_connection(
@@ -114,7 +115,7 @@ class TlsStream(asyncio.BufferedProtocol):
 
     def end_output(self) -> None:
         if self._transport is not None:
-            self._transport.close()  # sends what is queued first
+            self._transport.close()  # sends queued bytes first
 
     def _put(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
@@ -155,11 +156,11 @@ class TlsStream(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # -- what the transport tells ------------------------------------------------------------------
+    # -- callbacks of the transport ----------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        # told as soon as something waits, and when nothing does any more
+        # called at the first waiting byte, and when no byte waits
         self._transport.set_write_buffer_limits(high=1, low=0)
 
     def get_buffer(self, sizehint: int) -> Any:
@@ -220,7 +221,7 @@ class TlsLink(Link):
         self.gone = False
         self._transport = transport
         self._reading = False
-        self._held_up = False  # the transport takes no more
+        self._held_up = False  # the transport's buffer is full
         self._saw_eof = False
         self._reclaim_timer: asyncio.TimerHandle | None = None
 
@@ -234,8 +235,8 @@ class TlsLink(Link):
             self.deliver()
 
     def lend(self) -> Any:
-        """The wire's memory for the next bytes. The TLS layer asks for it before it knows whether
-        there are any, so a timer takes it back."""
+        """Return the wire's memory for the next bytes. The TLS layer asks for memory before bytes
+        have arrived, so a timer takes unused memory back."""
         if self._reclaim_timer is None:
             self._reclaim_timer = self.loop.call_later(RECLAIM_AFTER, self._reclaim)
         return self.wire.get_buffer()
@@ -245,13 +246,13 @@ class TlsLink(Link):
         self.wire.reclaim_buffer()
 
     def received(self, n: int) -> None:
-        """So many bytes were read into what the wire's ``get_buffer`` gave."""
+        """``n`` bytes were read into the memory of the wire's ``get_buffer``."""
         if not self.gone:
             self.endpoint.wire.buffer_updated(n)
             self.deliver()
 
     def input_ended(self) -> None:
-        """The peer has closed. Over TLS it does not read any more, either."""
+        """The peer has closed its side. Over TLS it no longer reads, either."""
         if self.gone or self._saw_eof:
             return
         self._saw_eof = True
@@ -313,5 +314,5 @@ class TlsLink(Link):
         self.endpoint.on_lost(exc)
 
     def close(self) -> None:
-        """Stop now; what is queued is dropped. ``on_lost(None)`` follows at once."""
+        """Stop now, and drop queued bytes. ``on_lost(None)`` follows at once."""
         self.lose(None)

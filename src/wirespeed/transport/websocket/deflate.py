@@ -16,7 +16,8 @@ class MessageDeflate:
     """The `deflate` of a `wirespeed.core.WebSocketFramer`.
 
     Args:
-        extension: What a handshake agreed on; of one connection, since it keeps what was sent.
+        extension: The extension that a handshake agreed on. Each connection has its own, with the
+            context of earlier messages.
     """
 
     def __init__(self, extension: PerMessageDeflate) -> None:
@@ -27,16 +28,16 @@ class MessageDeflate:
         return self._extension.encode(Frame(Opcode.TEXT, memoryview(data))).data
 
     def decode(self, data: bytes, max_size: int) -> Buffer | None:
-        """The message as it was; None when it is longer than max_size bytes.
+        """Return the inflated message; None when it is longer than max_size bytes.
 
-        ValueError when it is not deflated data.
+        ValueError: the message is not deflated data.
         """
         decoder = getattr(self._extension, "decoder", None)
         if decoder is not None and decoder.eof:
-            # a block that said it is the last one: what follows would be dropped without a word
+            # data after a final block would be dropped silently
             raise ValueError("deflated data behind its end")
         try:
-            # one more: at its limit it cannot tell whether anything is left
+            # one byte more: at its limit zlib does not tell whether data are left
             frame = Frame(Opcode.TEXT, data, fin=True, rsv1=True)
             found = self._extension.decode(frame, max_size=max_size + 1).data
         except PayloadTooBig:

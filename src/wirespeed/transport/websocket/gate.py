@@ -1,6 +1,6 @@
-"""Host, Origin and bearer token of a request, judged before the upgrade.
+"""Checks Host, Origin and bearer token of a request before the upgrade.
 
-The order, and what is safe by default: `wirespeed.transport.options.ListenOptions`.
+`wirespeed.transport.options.ListenOptions` describes the order and the defaults.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Gate:
     """The rules of one listener.
 
     Args:
-        options: How the server listens.
-        address: Where it was told to listen.
-        local: Whether it can be reached from this machine only.
+        options: The options of the listener.
+        address: The address of the URL.
+        local: Whether only this machine can reach the listener.
     """
 
     def __init__(self, options: ListenOptions, address: Address, *, local: bool) -> None:
@@ -47,7 +47,7 @@ class Gate:
         self.origins = (
             None if options.origins is None else {_normal_origin(o) for o in options.origins}
         )
-        # A name that anybody may point at this machine says nothing (DNS rebinding).
+        # A host name is not proof: anybody may point a name at this machine (DNS rebinding).
         self.trusts_names = not self.any_host and (self.hosts is not None or local)
 
     # -- Host --------------------------------------------------------------------------------------
@@ -105,10 +105,10 @@ class Gate:
     async def check_token(
         self, request: UpgradeRequest, auth_headers: Sequence[str], refusal_status: int
     ) -> bytes | None:
-        """Refused for a missing or wrong token (RFC 6750), and for what the callback says no to.
+        """Check the token (RFC 6750), and call `authenticate`. Refused: either check failed.
 
         Returns a digest of the user that the callback named, or else of the token; None without
-        either.
+        a user and a token.
         """
         if not self.tokens and self.authenticate is None:
             return None
@@ -124,10 +124,10 @@ class Gate:
         if self.tokens:
             if token is None:
                 raise Refused(Refusal(refusal_status, "a bearer token is needed", challenge))
-            # every token is compared, whichever matches: time tells nothing
+            # all tokens are compared, so that the time does not depend on the match
             given = token.encode("latin-1", "replace")
             if not sum([hmac.compare_digest(given, good) for good in self.tokens]):
-                raise Refused(Refusal(refusal_status, "the bearer token is not good", challenge))
+                raise Refused(Refusal(refusal_status, "the bearer token is not valid", challenge))
         elif self.authenticate is not None:
             asked = msgspec.structs.replace(request, token=token)
             verdict = await self._ask(asked)
@@ -143,7 +143,7 @@ class Gate:
         return None if token is None else _digest("token", token)
 
     async def _ask(self, request: UpgradeRequest) -> Verdict:
-        """The verdict of `authenticate`. A forgotten return refuses the client."""
+        """Return the result of `authenticate`. A missing return value refuses the client."""
         assert self.authenticate is not None
         try:
             verdict = self.authenticate(request)
@@ -165,7 +165,7 @@ def _digest(kind: str, who: str) -> bytes:
 
 
 def _bearer(value: str) -> str | None:
-    """The token of a header field ``Bearer token``; None for any other."""
+    """Return the token of a header field ``Bearer token``; None for any other field."""
     scheme, _, token = value.strip().partition(" ")
     token = token.strip()
     return token if scheme.lower() == "bearer" and token else None
@@ -185,7 +185,7 @@ def _is_address(host: str) -> bool:
 
 
 def _rule(host: str) -> tuple[str, str]:
-    """One of ``hosts``: name and port, each may be empty for any."""
+    """Split an entry of ``hosts`` into name and port. An empty part matches every value."""
     if host == "*":
         return "*", ""
     found = _HOST.fullmatch(host)
@@ -197,7 +197,7 @@ def _rule(host: str) -> tuple[str, str]:
 
 
 def _normal_origin(origin: str) -> str:
-    """An origin as it is compared: lower case, without the default port."""
+    """Return an origin in its form for comparison: lower case, without the default port."""
     origin = origin.lower().removesuffix("/")
     port = _PORTS.get(origin.partition("://")[0])
     return origin if port is None else origin.removesuffix(f":{port}")

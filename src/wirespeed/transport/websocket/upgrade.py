@@ -1,7 +1,7 @@
 """The opening handshake of WebSocket (RFC 6455 section 4), both sides, without input or output.
 
-`websockets` reads and judges the HTTP heads and negotiates permessage-deflate; its protocol objects
-see nothing but the heads. What follows a head belongs to our own framing.
+`websockets` parses and checks the HTTP heads and negotiates permessage-deflate. Its protocol
+objects receive the heads only. wirespeed's own framing reads the bytes behind a head.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ MAX_LINE = 8192  # bytes of its first line
 MAX_BODY = 65536  # bytes of a refusal's body that a client takes in
 END = b"\r\n\r\n"
 
-# A window of 4 KiB instead of 32: what one connection may cost is 16 KiB + 16 KiB to compress.
+# A window of 4 KiB instead of 32: one connection needs at most 16 KiB + 16 KiB to compress.
 WINDOW_BITS = 12
 DEFLATE = {"memLevel": 5}
 
-# What begins an HTTP request: a character of a method, or an empty line (RFC 9112 section 2.2).
+# First bytes of an HTTP request: a character of a method, or an empty line (RFC 9112 section 2.2).
 _OPENS_REQUEST = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z\r\n]")
 _VERSION = re.compile(rb"HTTP/[0-9](?:\.[0-9])?\Z")
 _ABSOLUTE = re.compile(r"(?:https?|wss?)://(?P<authority>[^/?]*)(?P<target>.*)\Z", re.IGNORECASE)
 _NO_REQUEST = "this is not an HTTP/1.1 request for a WebSocket"
 
-# websockets logs every handshake, header fields and all where that is asked for.
+# websockets logs every handshake, with all header fields at DEBUG.
 _silent = logging.Logger("wirespeed.handshake")  # noqa: LOG001 (it cannot be switched on)
 _silent.disabled = True
 
@@ -177,7 +177,7 @@ def _no_upgrade(exc: Exception | None) -> Refusal:
     if isinstance(exc, InvalidHandshake):
         if "Sec-WebSocket-Version" in str(exc):
             spoken = {"Sec-WebSocket-Version": "13"}  # RFC 6455 section 4.4
-            return Refusal(426, "the WebSocket version spoken here is 13", spoken)
+            return Refusal(426, "the supported WebSocket version is 13", spoken)
         what = "the opening handshake is wrong"
         if isinstance(exc, InvalidHeader):  # its text holds the value
             what += f": {'invalid' if exc.value else 'missing'} {exc.name} header"
@@ -189,17 +189,17 @@ def _no_upgrade(exc: Exception | None) -> Refusal:
 
 
 class BadAnswer(Exception):
-    """The answer does not belong to an opening handshake; the text says why."""
+    """The answer is not that of an opening handshake. The text is the reason."""
 
 
 class Answer:
-    """What a server answered.
+    """The answer of a server.
 
     Attributes:
-        status: 101, or how it refuses.
-        reason: The first line that it says about a refusal.
+        status: 101, or the status of a refusal.
+        reason: The first line of a refusal's text.
         headers: The header fields.
-        subprotocol: The one that it chose, or None.
+        subprotocol: The subprotocol that the server chose, or None.
         extension: permessage-deflate, if it was agreed on: for the framer of this connection.
     """
 
@@ -251,11 +251,11 @@ class ClientHandshake:
             request.headers[name] = value
         self._protocol.send_request(request)
         self.request = b"".join(self._protocol.data_to_send())
-        """The bytes to send."""
+        """Return the bytes to send."""
 
     def receive(self, data: bytes) -> Answer | None:
-        """Take in the head of the answer, or, if it is none of status 101, more of its body. None:
-        more is needed. BadAnswer: it is wrong."""
+        """Parse bytes of the answer: its head, and the body of a refusal. Returns None when more
+        bytes are needed. BadAnswer: the answer is wrong."""
         self._protocol.receive_data(data)
         return self._answer()
 
@@ -279,12 +279,12 @@ class ClientHandshake:
 
 
 def opens(head: bytes) -> bool:
-    """Whether the head of an answer says that the WebSocket is open: nothing of HTTP follows."""
+    """Whether the head of an answer opens the WebSocket, so that no further HTTP follows."""
     return head.split(b" ", 2)[1:2] == [b"101"]
 
 
 def refusal_of(head: bytes) -> tuple[int, str] | None:
-    """Status and reason of a refusal by its head alone; None: the head is not one."""
+    """Return the status and the reason in the head of a refusal; None if the head is not valid."""
     line = head.partition(b"\r\n")[0].decode(errors="replace")
     version, _, rest = line.partition(" ")
     status, _, reason = rest.partition(" ")
@@ -301,6 +301,6 @@ def _deflate(protocol: ServerProtocol | ClientProtocol) -> MessageDeflate | None
 
 
 def _one_line(text: str) -> str:
-    """Text of the peer as one printable line of at most 200 characters."""
+    """Return a text of the peer as one printable line of at most 200 characters."""
     text = "".join(c if c.isprintable() else " " for c in text)
     return text if len(text) <= 200 else text[:199] + "…"

@@ -433,7 +433,7 @@ def test_a_tool_that_ends_the_process_is_answered(run: Run) -> None:
 @pytest.mark.parametrize(
     ("url", "options", "why"),
     [
-        ("ws://0.0.0.0:0", {}, "no token is asked for"),
+        ("ws://0.0.0.0:0", {}, "no token is required"),
         ("tcp://0.0.0.0:0", {}, "tcp: has no tokens"),
         ("ws://0.0.0.0:0", {"token": "t"}, None),
         ("ws://0.0.0.0:0", {"authenticate": lambda request: True}, None),
