@@ -64,7 +64,7 @@ INSIDE = {
         quiet signals workers link address options _task_api
         loop fd files memory service
         taskpool
-        pooled_tasks eager_tasks
+        pooled_tasks
         taskpool_choice
         websocket
         net

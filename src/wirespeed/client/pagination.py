@@ -80,9 +80,11 @@ def refuses_cursor(exc: RemoteError, cursor: str | None) -> bool:
 async def pages(
     listing: Listing[P, T], fetch: Callable[[str | None], Awaitable[P]]
 ) -> AsyncGenerator[P | None, None]:
-    """The pages, which ``fetch(cursor)`` gets. None: it begins again, and what came is void.
+    """Yields the pages that ``fetch(cursor)`` returns.
 
-    That is so, once, when a server refuses the cursor that it gave (2026-07-28
+    Yields None when the list starts again: discard all pages before it.
+
+    A list starts again, once, when a server refuses the cursor that it returned (2026-07-28
     server/utilities/caching, "Interaction with Pagination"). InvalidResponse: the pages go in a
     circle, or never end.
     """
@@ -113,7 +115,8 @@ async def pages(
 async def walk(
     listing: Listing[P, T], fetch: Callable[[str | None], Awaitable[P]]
 ) -> AsyncGenerator[T, None]:
-    """The items of all pages. Where it begins again, what was yielded is not yielded twice."""
+    """Yields the items of all pages. When the list starts again, items that were yielded before
+    are skipped."""
     given: set[str] = set()
     keys: list[str] = []
     async with aclosing(pages(listing, fetch)) as all_pages:

@@ -1,4 +1,4 @@
-"""Catalogs: what a list method shows, by key, and its pages, each encoded once a revision."""
+"""A catalog: the entries of one list method by key, and its pages, encoded once for each revision."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """One client of a server: its requests in, its answers out.
 
-The path of ``tools/call`` is here, compiled; every other method is a Python function in
-`wirespeed.server.requests.methods`. Eras and revisions: basic/versioning of 2026-07-28,
-basic/lifecycle of the others; the rules for serving both on one stdio connection are in
-docs/architecture.md.
+The path of ``tools/call`` is here, compiled; `wirespeed.server.method_table` names the handler of
+every other method. Eras and revisions: basic/versioning of 2026-07-28, basic/lifecycle of the
+others; docs/explanation/readings.md says how both are served on one connection.
 """
 
 cimport cython
@@ -426,8 +425,8 @@ cdef class ServerConnection(Serving):
             self.service.extensions.hear(m)
 
     cdef int cancel_c(self, object request) except -1:
-        """Cancel a request. The requests behind it wait until its handler has ended, which may hold
-        what they need, but for 50 ms at most."""
+        """Cancel a request. Later requests wait until its handler has ended, which may hold what
+        they need; at most 50 ms."""
         request.cancel()
         if isinstance(request, Call) and (<Call> request).running is not None:
             self.ending.add(request)

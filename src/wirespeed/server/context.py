@@ -1,4 +1,4 @@
-"""What a tool may know of its request, and say about it while it runs."""
+"""The context of a handler: its request, progress, log messages, and questions to the client."""
 
 from __future__ import annotations
 

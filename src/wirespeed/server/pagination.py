@@ -17,7 +17,7 @@ from wirespeed.protocol import codes
 class Page(NamedTuple):
     """The entries of one page.
 
-    ``is_regular``: the page begins where one begins that was reached from the start of the list.
+    ``is_regular``: the page starts at a multiple of the page size, so it is kept encoded.
     """
 
     entries: list[Any]

@@ -243,7 +243,7 @@ class SubscriptionRouter:
         waiter.future.add_done_callback(lambda future: self._over(route, future))
 
     def _over(self, route: _Route, future: asyncio.Future[Any]) -> None:
-        """Wait for the answer to a listen, which ends the subscription."""
+        """Called when a listen is answered: its subscription has ended."""
         if future.cancelled():
             return
         exc = future.exception()

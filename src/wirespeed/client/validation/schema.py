@@ -1,5 +1,5 @@
-"""One ``outputSchema``, compiled by ``jsonschema-rs``. Loaded by `validation` with the first tool
-that has one.
+"""One ``outputSchema``, compiled by ``jsonschema-rs``. Loaded by `validation.checks` with the
+first tool that has one.
 
 A schema comes from the server, so it is not trusted (basic, "JSON Schema Usage", of 2026-07-28):
 nothing is fetched, and a schema that is too large, or applies itself to its own parts, is refused

@@ -67,7 +67,7 @@ class State:
 
 
 def params_of(message: Message, decoder: msgspec.json.Decoder[Any]) -> Any:
-    """The params in their type. ProtocolError -32602 names what does not fit."""
+    """Decode the params. ProtocolError -32602 names the member that does not fit."""
     raw = message.params
     try:
         return decoder.decode(b"{}" if raw is None else raw)

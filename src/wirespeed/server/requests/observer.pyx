@@ -1,6 +1,6 @@
-"""What requests do, counted where they pass: plain numbers, put into words only when somebody asks.
+"""Counts and times of requests, as plain numbers; metrics are made of them when they are read.
 
-A server without an observer pays one look at it a request. With one, a request costs two readings
+Without an observer a request costs one comparison. With one, a request costs two readings
 of the clock and a few additions; `wirespeed.ext.prometheus` reads the numbers when it is scraped.
 """
 

@@ -1,9 +1,9 @@
-"""Change notifications: lists and resources changed.
+"""Change notifications: subscriptions/listen, resources/subscribe and resources/unsubscribe.
 
 Legacy clients are told after the handshake; of a resource only when they subscribed to it
 (server/resources, "Subscriptions"). Modern clients are told on a subscriptions/listen only
-(2026-07-28 basic/patterns/subscriptions). Changes of one tick are told once, and so are
-changes that a client was too slow to read.
+(2026-07-28 basic/patterns/subscriptions). Changes of one tick are
+reported once; changes that a slow client has not read yet are merged.
 """
 
 from __future__ import annotations
@@ -228,7 +228,8 @@ class ListenStream:
             self.on_over()
 
     def end(self) -> None:
-        """The server ends it: a cancellation and then the result, as stdio has it."""
+        """End the subscription from the server: notifications/cancelled, then the result, as on
+        stdio."""
         self._over()
         session = self.connection.session
         session.send_notification("notifications/cancelled", b'{"requestId":%b}' % self.raw_id)

@@ -2,7 +2,7 @@
 
 The store keeps the tasks. A `TaskBook` holds what a store cannot keep: the handlers that work on
 tasks, the requests that wait for a change, the connections that listen. Both forms of tasks
-(`tasks_legacy`, `tasks_extension`) use the same book.
+(`server.tasks.legacy`, `server.tasks.extension`) use the same book.
 """
 
 from __future__ import annotations

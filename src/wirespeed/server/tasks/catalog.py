@@ -1,8 +1,8 @@
 """Tools whose calls may become tasks, the part that is loaded with every server.
 
-Two forms of tasks share it: `tasks_legacy` (2025-11-25 basic/utilities/tasks, where the client asks
-for a task) and `tasks_extension` (``io.modelcontextprotocol/tasks`` of 2026-07-28, where the server
-decides). Which form a revision has, the tables of `wirespeed.protocol.revisions` say.
+Two forms of tasks share it: `server.tasks.legacy` (2025-11-25 basic/utilities/tasks, where the
+client asks for a task) and `server.tasks.extension` (``io.modelcontextprotocol/tasks`` of
+2026-07-28, where the server decides). `wirespeed.protocol.revisions` says which revision has which.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Return annotations: the output schema that they promise, and the check that it is kept."""
+"""Return annotations as output schemas; `wirespeed.server.tools.results` checks results by them."""
 
 from __future__ import annotations
 
