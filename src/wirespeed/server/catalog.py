@@ -1,4 +1,4 @@
-"""A catalog: the entries of one list method by key, and its pages, encoded once for each revision."""
+"""A catalog: the entries of one list method by key, and its pages, encoded once a revision."""
 
 from __future__ import annotations
 
