@@ -1,7 +1,7 @@
 """Structured output, checked against the ``outputSchema`` of its tool.
 
-server/tools ("Output Schema") of 2025-06-18 and later asks clients to check it.
-`wirespeed.client.validation.schema` checks by ``jsonschema-rs``, which comes with the extra ``wirespeed[validate]``.
+server/tools ("Output Schema") of 2025-06-18 and later asks clients to check it. The check itself is
+`wirespeed.client.validation.schema`, by ``jsonschema-rs`` of the extra ``wirespeed[validate]``.
 """
 
 from __future__ import annotations
