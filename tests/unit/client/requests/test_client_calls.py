@@ -307,7 +307,7 @@ def test_too_many_outstanding_calls(once: Run, fake: Make) -> None:
             await turns()
             go = asyncio.create_task(client.call_tool("go"))
             await turns(1)
-            with pytest.raises(LimitExceeded, match=r"3 requests wait .*max_outstanding"):
+            with pytest.raises(LimitExceeded, match=r"3 requests already wait .*max_outstanding"):
                 await client.call_tool("echo")
             with pytest.raises(LimitExceeded):
                 await client.ping()
