@@ -18,7 +18,8 @@ import pytest
 
 import wirespeed
 
-ROOT = Path(wirespeed.__file__).parent
+# The checkout: an installed package has no .pyx.
+ROOT = Path(__file__).resolve().parents[2] / "src" / "wirespeed"
 CORE = ROOT / "_core"
 
 # Names below `wirespeed`, in order. Rooms on one line do not import each other.
@@ -299,7 +300,7 @@ def loaded_by(statement: str) -> set[str]:
     code = f"import sys; {statement}; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": str(ROOT.parent)},
+        env={**os.environ, "PYTHONPATH": str(Path(wirespeed.__file__).parents[1])},
         capture_output=True,
         text=True,
         check=True,
