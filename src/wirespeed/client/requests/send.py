@@ -206,7 +206,7 @@ class Sender:
 
     @staticmethod
     def until(seconds: float) -> float:
-        """The loop's time, so many seconds from now."""
+        """The time of the event loop in ``seconds`` seconds."""
         return asyncio.get_running_loop().time() + seconds
 
     @staticmethod
