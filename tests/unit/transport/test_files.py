@@ -112,103 +112,79 @@ def server_of(**limits: Any) -> Server:
     return server
 
 
-def test_questions_are_answered_until_the_end_of_input(run: Any) -> None:
-    async def main() -> None:
-        async with Files(server_of()) as files:
-            for i in range(20):
-                answer = await files.ask(call(i, "echo", {"text": "é" * i}))
-                assert answer["result"]["content"][0]["text"] == "é" * i
-            await files.send(call("last", "echo", {"text": "x"}))
-            files.end_input()
-            assert (await files.recv())["id"] == "last"
-            await files.connection.closed
-
-    run(main())
+async def test_questions_are_answered_until_the_end_of_input() -> None:
+    async with Files(server_of()) as files:
+        for i in range(20):
+            answer = await files.ask(call(i, "echo", {"text": "é" * i}))
+            assert answer["result"]["content"][0]["text"] == "é" * i
+        await files.send(call("last", "echo", {"text": "x"}))
+        files.end_input()
+        assert (await files.recv())["id"] == "last"
+        await files.connection.closed
 
 
 @pytest.mark.off_schema("answers to nothing")
-def test_the_last_line_needs_no_newline(run: Any) -> None:
-    async def main() -> None:
-        async with Files(server_of()) as files:
-            await files.send(encode(request(1, "ping"))[:-1])
-            files.end_input()
-            assert (await files.recv())["id"] == 1
-            await files.connection.closed
-
-    run(main())
+async def test_the_last_line_needs_no_newline() -> None:
+    async with Files(server_of()) as files:
+        await files.send(encode(request(1, "ping"))[:-1])
+        files.end_input()
+        assert (await files.recv())["id"] == 1
+        await files.connection.closed
 
 
-def test_a_reader_that_is_held_up_holds_nobody_else_up(run: Any) -> None:
-    async def main() -> None:
-        async with Files(server_of()) as files:
-            text = "x" * 200_000
-            sending = asyncio.create_task(
-                files.send(*(call(i, "echo", {"text": text}) for i in range(20)))
-            )
-            assert [(await files.recv())["id"] for _ in range(20)] == list(range(20))
-            await sending
-
-    run(main())
+async def test_a_reader_that_is_held_up_holds_nobody_else_up() -> None:
+    async with Files(server_of()) as files:
+        text = "x" * 200_000
+        sending = asyncio.create_task(
+            files.send(*(call(i, "echo", {"text": text}) for i in range(20)))
+        )
+        assert [(await files.recv())["id"] for _ in range(20)] == list(range(20))
+        await sending
 
 
-def test_a_tool_that_waits_for_room_goes_on_when_it_is_written(run: Any) -> None:
-    async def main() -> None:
-        async with Files(server_of(output_high=100_000, output_low=1000)) as files:
-            await files.send(call(1, "burst", {"n": 4}))
-            seen = []
-            while "id" not in (message := await files.recv()):
-                seen.append(message["params"]["data"][0])
-            assert seen == ["0", "1", "2", "3"]
-            assert message["result"]["content"][0]["text"] == "burst"
-
-    run(main())
+async def test_a_tool_that_waits_for_room_goes_on_when_it_is_written() -> None:
+    async with Files(server_of(output_high=100_000, output_low=1000)) as files:
+        await files.send(call(1, "burst", {"n": 4}))
+        seen = []
+        while "id" not in (message := await files.recv()):
+            seen.append(message["params"]["data"][0])
+        assert seen == ["0", "1", "2", "3"]
+        assert message["result"]["content"][0]["text"] == "burst"
 
 
-def test_reading_stops_while_too_many_wait(run: Any) -> None:
-    async def main() -> None:
-        async with Files(server_of(max_in_flight=1, max_waiting=2)) as files:
-            await files.send(*(call(i, "echo", {"text": "x"}) for i in range(500)))
-            assert {(await files.recv())["id"] for _ in range(500)} == set(range(500))
-
-    run(main())
+async def test_reading_stops_while_too_many_wait() -> None:
+    async with Files(server_of(max_in_flight=1, max_waiting=2)) as files:
+        await files.send(*(call(i, "echo", {"text": "x"}) for i in range(500)))
+        assert {(await files.recv())["id"] for _ in range(500)} == set(range(500))
 
 
-def test_a_writer_that_fails_ends_the_connection(run: Any) -> None:
-    async def main() -> None:
-        async with Files(server_of()) as files:
-            os.close(files.stdout)
-            files.stdout = -1
-            await files.send(request(1, "ping"))
-            await files.connection.closed
-            assert files.connection.link is None
-
-    run(main())
+async def test_a_writer_that_fails_ends_the_connection() -> None:
+    async with Files(server_of()) as files:
+        os.close(files.stdout)
+        files.stdout = -1
+        await files.send(request(1, "ping"))
+        await files.connection.closed
+        assert files.connection.link is None
 
 
 @pytest.mark.parametrize("waiting", [True, False])
-def test_close_ends_both_threads(waiting: bool, run: Any) -> None:
-    async def main() -> None:
-        async with Files(server_of()) as files:
-            if waiting:
-                await files.send(call(1, "hang"))
-            files.link.close()
-            files.link.close()
-            assert files.connection.closed.done()
-            files.link.join(20)
-
-    run(main())  # leaving the block waits for the threads
+async def test_close_ends_both_threads(waiting: bool) -> None:
+    async with Files(server_of()) as files:
+        if waiting:
+            await files.send(call(1, "hang"))
+        files.link.close()
+        files.link.close()
+        assert files.connection.closed.done()
+        files.link.join(20)
+    # leaving the block waits for the threads
 
 
-def test_non_blocking_descriptors_are_waited_for(run: Any) -> None:
+async def test_non_blocking_descriptors_are_waited_for() -> None:
     """Somebody who shares the terminal may have made it non-blocking."""
-
-    async def main() -> None:
-        files = Files(server_of())
-        os.set_blocking(files.theirs_in, False)
-        os.set_blocking(files.theirs_out, False)
-        async with files:
-            text = "x" * 500_000
-            answer = await files.ask(call(1, "echo", {"text": text}))
-            assert answer["result"]["content"][0]["text"] == text
-
-    run(main())
+    files = Files(server_of())
+    os.set_blocking(files.theirs_in, False)
+    os.set_blocking(files.theirs_out, False)
+    async with files:
+        text = "x" * 500_000
+        answer = await files.ask(call(1, "echo", {"text": text}))
+        assert answer["result"]["content"][0]["text"] == text

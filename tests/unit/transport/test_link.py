@@ -41,29 +41,25 @@ def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield ours, theirs
 
 
-def test_a_request_that_waited_does_not_start_after_a_loss(
-    sockets: tuple[socket.socket, socket.socket], run: Any
+async def test_a_request_that_waited_does_not_start_after_a_loss(
+    sockets: tuple[socket.socket, socket.socket],
 ) -> None:
     """An answer makes room for it, and the link is lost before the loop comes to the flush."""
-
-    async def main() -> None:
-        ours, theirs = sockets
-        endpoint = Recorder(max_in_flight=1)
-        link = FdLink(asyncio.get_running_loop(), endpoint, ours.fileno(), ours.fileno())
-        link.start()
-        theirs.send(b"".join(b'{"jsonrpc":"2.0","id":%d,"method":"x"}\n' % i for i in (1, 2)))
-        async with asyncio.timeout(10):
-            while not endpoint.requests:
-                await asyncio.sleep(0)
-        endpoint.session.send_result(endpoint.requests[0], b"{}")
-        link.wrote()
-        link.lose(ConnectionResetError("the peer is gone"))
-        for _ in range(5):
+    ours, theirs = sockets
+    endpoint = Recorder(max_in_flight=1)
+    link = FdLink(asyncio.get_running_loop(), endpoint, ours.fileno(), ours.fileno())
+    link.start()
+    theirs.send(b"".join(b'{"jsonrpc":"2.0","id":%d,"method":"x"}\n' % i for i in (1, 2)))
+    async with asyncio.timeout(10):
+        while not endpoint.requests:
             await asyncio.sleep(0)
-        assert endpoint.told == [1, "lost"]
-        assert endpoint.session.counters["requests_waiting"] == 1
-
-    run(main())
+    endpoint.session.send_result(endpoint.requests[0], b"{}")
+    link.wrote()
+    link.lose(ConnectionResetError("the peer is gone"))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert endpoint.told == [1, "lost"]
+    assert endpoint.session.counters["requests_waiting"] == 1
 
 
 # -- mistakes of who writes a link or an endpoint: an exception, never a crash ----------------
@@ -81,47 +77,35 @@ def test_a_wire_alone_is_abstract() -> None:
     assert FrameStream(LineFramer(100)).get_buffer().nbytes
 
 
-def test_an_endpoint_needs_a_wire_first(run: Any) -> None:
+async def test_an_endpoint_needs_a_wire_first() -> None:
+    class Bare(Endpoint):
+        pass
 
-    async def main() -> None:
-        class Bare(Endpoint):
+    endpoint = Bare()
+    with pytest.raises(TypeError, match="needs a wire"):
+        FdLink(asyncio.get_running_loop(), endpoint, 0, 1)
+    assert endpoint.link is None
+
+
+async def test_a_wire_that_is_taken_away_later() -> None:
+    endpoint = Recorder()
+    link = FdLink(asyncio.get_running_loop(), endpoint, 0, 1)
+    endpoint.wire = None  # type: ignore[assignment]
+    link.wrote()
+    link.check_drained()
+    assert link.idle
+    link.close()
+    assert endpoint.told == ["lost"]
+
+
+async def test_a_link_that_was_never_set_up() -> None:
+    class Hasty(Link):
+        def __init__(self) -> None:
             pass
 
-        endpoint = Bare()
-        with pytest.raises(TypeError, match="needs a wire"):
-            FdLink(asyncio.get_running_loop(), endpoint, 0, 1)
-        assert endpoint.link is None
-
-    run(main())
-
-
-def test_a_wire_that_is_taken_away_later(run: Any) -> None:
-
-    async def main() -> None:
-        endpoint = Recorder()
-        link = FdLink(asyncio.get_running_loop(), endpoint, 0, 1)
-        endpoint.wire = None  # type: ignore[assignment]
-        link.wrote()
-        link.check_drained()
-        assert link.idle
-        link.close()
-        assert endpoint.told == ["lost"]
-
-    run(main())
-
-
-def test_a_link_that_was_never_set_up(run: Any) -> None:
-
-    async def main() -> None:
-        class Hasty(Link):
-            def __init__(self) -> None:
-                pass
-
-        link = Hasty()
-        for use in (link.wrote, link.deliver, link.check_drained, link.pump, link.end, link.ended):
-            with pytest.raises(AttributeError):
-                use()
+    link = Hasty()
+    for use in (link.wrote, link.deliver, link.check_drained, link.pump, link.end, link.ended):
         with pytest.raises(AttributeError):
-            _ = link.idle
-
-    run(main())
+            use()
+    with pytest.raises(AttributeError):
+        _ = link.idle

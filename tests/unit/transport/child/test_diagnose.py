@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from child_lab import (
     CHILDREN,
-    Run,
     shell,
 )
 
@@ -19,48 +18,42 @@ from wirespeed.transport.child.diagnose import describe_status
 from wirespeed.transport.child.process import Child
 
 
-def test_failure_names_everything_but_env_values(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        target = shell(
-            "says_and_exits.sh",
-            "3",
-            "cannot open the database",
-            env={"TOKEN": "s3cret"},
-            cwd=tmp_path,
-            stderr="discard",
-        )
-        child = await Child.launch(target)
-        await child.wait()
-        first, last = child.failure("no answer to initialize").splitlines()
-        script = CHILDREN / "says_and_exits.sh"
-        assert first == (
-            f"no answer to initialize: command sh {script} 3 'cannot open the database', "
-            f"directory {tmp_path}; the server exited with status 3; its stderr ends:"
-        )
-        assert last == "    cannot open the database"
-        error = child.error("x")
-        assert isinstance(error, ChildExited) and isinstance(error, TransportError)
-        assert error.status == 3 and str(error) == child.failure("x")
-        await child.shutdown()
-        assert child.failure("x").endswith("cannot open the database")  # kept after the end
-        assert "s3cret" not in first + repr(child) + repr(target)
-
-    run(main())
+async def test_failure_names_everything_but_env_values(tmp_path: Path) -> None:
+    target = shell(
+        "says_and_exits.sh",
+        "3",
+        "cannot open the database",
+        env={"TOKEN": "s3cret"},
+        cwd=tmp_path,
+        stderr="discard",
+    )
+    child = await Child.launch(target)
+    await child.wait()
+    first, last = child.failure("no answer to initialize").splitlines()
+    script = CHILDREN / "says_and_exits.sh"
+    assert first == (
+        f"no answer to initialize: command sh {script} 3 'cannot open the database', "
+        f"directory {tmp_path}; the server exited with status 3; its stderr ends:"
+    )
+    assert last == "    cannot open the database"
+    error = child.error("x")
+    assert isinstance(error, ChildExited) and isinstance(error, TransportError)
+    assert error.status == 3 and str(error) == child.failure("x")
+    await child.shutdown()
+    assert child.failure("x").endswith("cannot open the database")  # kept after the end
+    assert "s3cret" not in first + repr(child) + repr(target)
 
 
-def test_failure_of_a_living_child(run: Run) -> None:
-    async def main() -> None:
-        child = await Child.launch(Stdio("cat", ["-", "a\nb" * 1000], stderr="discard"))
-        os.kill(child.pid, signal.SIGSTOP)
-        text = child.failure("it printed a line that is not JSON")
-        assert f"the server is still running (pid {child.pid})" in text
-        assert "\n" not in text and "…, directory" in text and len(text) < 1500
-        os.kill(child.pid, signal.SIGKILL)
-        assert await child.wait() == -signal.SIGKILL
-        assert "was killed by SIGKILL; it wrote nothing to stderr" in child.failure("x")
-        await child.shutdown()
-
-    run(main())
+async def test_failure_of_a_living_child() -> None:
+    child = await Child.launch(Stdio("cat", ["-", "a\nb" * 1000], stderr="discard"))
+    os.kill(child.pid, signal.SIGSTOP)
+    text = child.failure("it printed a line that is not JSON")
+    assert f"the server is still running (pid {child.pid})" in text
+    assert "\n" not in text and "…, directory" in text and len(text) < 1500
+    os.kill(child.pid, signal.SIGKILL)
+    assert await child.wait() == -signal.SIGKILL
+    assert "was killed by SIGKILL; it wrote nothing to stderr" in child.failure("x")
+    await child.shutdown()
 
 
 def _script(path: Path, text: str, mode: int = 0o755) -> str:
@@ -69,7 +62,7 @@ def _script(path: Path, text: str, mode: int = 0o755) -> str:
     return str(path)
 
 
-def test_launch_errors(run: Run, tmp_path: Path) -> None:
+async def test_launch_errors(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     plain = _script(tmp_path / "plain", "#!/bin/sh\n", 0o644)
     orphan = _script(tmp_path / "orphan", "#!/no/such/interpreter -x\n")
@@ -90,17 +83,13 @@ def test_launch_errors(run: Run, tmp_path: Path) -> None:
         (Stdio("cat", ["\udc00\ud800"]), "surrogates not allowed"),
         (Stdio("cat", stderr=tmp_path / "gone" / "log"), "cannot open"),
     ]
-
-    async def main() -> None:
-        for target, expected in cases:
-            with pytest.raises(LaunchError) as caught:
-                await Child.launch(target)
-            text = str(caught.value)
-            assert expected in text
-            assert text.endswith(f": command {target.command_line}, directory {target.directory}")
-            assert "\n" not in text
-
-    run(main())
+    for target, expected in cases:
+        with pytest.raises(LaunchError) as caught:
+            await Child.launch(target)
+        text = str(caught.value)
+        assert expected in text
+        assert text.endswith(f": command {target.command_line}, directory {target.directory}")
+        assert "\n" not in text
 
 
 def test_signals_in_words() -> None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from child_lab import CHILDREN, FOREVER, Run, open_fds, read_line, shell, state, wait_dead
+from child_lab import CHILDREN, FOREVER, open_fds, read_line, shell, state, wait_dead
 
 from wirespeed import Stdio
 from wirespeed.transport.child.guard import SCRIPT
@@ -89,23 +89,19 @@ def test_a_guard_that_was_killed_is_replaced() -> None:
             wait_dead(pid)
 
 
-def test_children_that_were_shut_down_are_forgotten(run: Run) -> None:
+async def test_children_that_were_shut_down_are_forgotten() -> None:
     """Their numbers may be those of others by then; and nothing of the guard is left."""
-
-    async def main() -> None:
-        before = open_fds()
-        first, second = [await Child.launch(shell("ignores_term.sh")) for _ in range(2)]
-        for child in (first, second):
-            await read_line(child)
-        until(lambda: guards_of(os.getpid()))
-        (guard,) = guards_of(os.getpid())
-        await first.shutdown(0, 0)
-        assert guards_of(os.getpid()) == [guard]
-        await second.shutdown(0, 0)
-        wait_dead(guard)
-        assert open_fds() == before
-
-    run(main())
+    before = open_fds()
+    first, second = [await Child.launch(shell("ignores_term.sh")) for _ in range(2)]
+    for child in (first, second):
+        await read_line(child)
+    until(lambda: guards_of(os.getpid()))
+    (guard,) = guards_of(os.getpid())
+    await first.shutdown(0, 0)
+    assert guards_of(os.getpid()) == [guard]
+    await second.shutdown(0, 0)
+    wait_dead(guard)
+    assert open_fds() == before
 
 
 def test_a_fork_that_lives_on_does_not_hold_the_guard_back() -> None:
@@ -120,21 +116,17 @@ def test_a_fork_that_lives_on_does_not_hold_the_guard_back() -> None:
         os.kill(fork, signal.SIGKILL)
 
 
-def test_the_guard_survives_what_ends_us(run: Run) -> None:
+async def test_the_guard_survives_what_ends_us() -> None:
     """Ctrl-C, and a signal to our process group, leave it at work."""
-
-    async def main() -> None:
-        child = await Child.launch(Stdio("cat"))
-        until(lambda: guards_of(os.getpid()))
-        (guard,) = guards_of(os.getpid())
-        assert os.getsid(guard) == guard
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            os.kill(guard, number)
-        assert state(guard)[:1] not in ("", "Z")
-        await child.shutdown()
-        wait_dead(guard)
-
-    run(main())
+    child = await Child.launch(Stdio("cat"))
+    until(lambda: guards_of(os.getpid()))
+    (guard,) = guards_of(os.getpid())
+    assert os.getsid(guard) == guard
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(guard, number)
+    assert state(guard)[:1] not in ("", "Z")
+    await child.shutdown()
+    wait_dead(guard)
 
 
 def test_the_script_takes_groups_out_of_its_list() -> None:

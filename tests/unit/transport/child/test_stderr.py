@@ -25,61 +25,49 @@ from wirespeed.transport.child.process import Child
 from wirespeed.transport.child.stderr import MAX_LINE, TAIL_BYTES, TAIL_LINES, Drain, open_sink
 
 
-def test_flood_of_stderr_while_nobody_reads_stdout(run: Run) -> None:
-    async def main() -> None:
-        size, got, ticks = 80_000 * 101, 0, 0  # whole lines
+async def test_flood_of_stderr_while_nobody_reads_stdout() -> None:
+    size, got, ticks = 80_000 * 101, 0, 0  # whole lines
 
-        def line(text: str) -> None:
-            nonlocal got
-            assert "\n" not in text
-            got += len(text) + 1
+    def line(text: str) -> None:
+        nonlocal got
+        assert "\n" not in text
+        got += len(text) + 1
 
-        async def ticker() -> None:
-            nonlocal ticks
-            while True:
-                ticks += 1
-                await asyncio.sleep(0)
+    async def ticker() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0)
 
-        task = asyncio.create_task(ticker())
-        child = await Child.launch(python("floods_stderr.py", str(size), stderr=line))
-        assert await read_line(child) == "done"  # written after all of the flood
-        await child.shutdown()
-        task.cancel()
-        assert got == size
-        # The loop went round once a read of 16 KiB at least.
-        assert ticks >= size // 16384
-        assert len(child.stderr_lines()) == TAIL_LINES
-
-    run(main())
+    task = asyncio.create_task(ticker())
+    child = await Child.launch(python("floods_stderr.py", str(size), stderr=line))
+    assert await read_line(child) == "done"  # written after all of the flood
+    await child.shutdown()
+    task.cancel()
+    assert got == size
+    # The loop went round once a read of 16 KiB at least.
+    assert ticks >= size // 16384
+    assert len(child.stderr_lines()) == TAIL_LINES
 
 
-def test_the_rest_of_stderr_is_read_before_the_exit_is_reported(run: Run) -> None:
-    async def main() -> None:
-        lines: list[str] = []
-        # The loop sleeps until the child has filled the pipe, which takes several reads.
-        asyncio.get_running_loop().call_soon(time.sleep, 0.1)
-        child = await Child.launch(
-            Stdio("sh", ["-c", "seq 1 12000 >&2; exit 4"], stderr=lines.append)
-        )
-        assert await child.wait() == 4
-        assert lines == [str(i) for i in range(1, 12_001)]
-        assert child.stderr_lines() == lines[-TAIL_LINES:]
-        await child.shutdown()
-
-    run(main())
+async def test_the_rest_of_stderr_is_read_before_the_exit_is_reported() -> None:
+    lines: list[str] = []
+    # The loop sleeps until the child has filled the pipe, which takes several reads.
+    asyncio.get_running_loop().call_soon(time.sleep, 0.1)
+    child = await Child.launch(Stdio("sh", ["-c", "seq 1 12000 >&2; exit 4"], stderr=lines.append))
+    assert await child.wait() == 4
+    assert lines == [str(i) for i in range(1, 12_001)]
+    assert child.stderr_lines() == lines[-TAIL_LINES:]
+    await child.shutdown()
 
 
-def test_lines_are_decoded_and_split_by_bytes(run: Run) -> None:
+async def test_lines_are_decoded_and_split_by_bytes() -> None:
     text = "grüße\r\n\n日本\\377é\nlast without end"
     script = f"printf '{text}' >&2"
-
-    async def main() -> None:
-        lines: list[str] = []
-        child = await Child.launch(Stdio("sh", ["-c", script], stderr=lines.append))
-        await child.shutdown(grace=FOREVER)
-        assert lines == ["grüße", "", "日本\ufffdé", "last without end"]
-
-    run(main())
+    lines: list[str] = []
+    child = await Child.launch(Stdio("sh", ["-c", script], stderr=lines.append))
+    await child.shutdown(grace=FOREVER)
+    assert lines == ["grüße", "", "日本\ufffdé", "last without end"]
 
 
 def test_callback_that_raises_is_logged_once(run: Run, caplog: Any) -> None:
@@ -125,7 +113,7 @@ def test_stderr_to_files(run: Run, tmp_path: Path) -> None:
     assert text.getvalue() == "a\ufffd\nb"
 
 
-def test_stderr_file_that_fails_is_logged_once(run: Run, caplog: Any) -> None:
+async def test_stderr_file_that_fails_is_logged_once(caplog: Any) -> None:
     class Full(io.RawIOBase):
         def writable(self) -> bool:
             return True
@@ -133,70 +121,60 @@ def test_stderr_file_that_fails_is_logged_once(run: Run, caplog: Any) -> None:
         def write(self, _data: Any) -> int:
             raise OSError(28, "No space left on device")
 
-    async def main() -> None:
-        child = await Child.launch(python("floods_stderr.py", "300000", stderr=Full()))
-        assert await read_line(child) == "done"
-        await child.shutdown()
-
-    run(main())
+    child = await Child.launch(python("floods_stderr.py", "300000", stderr=Full()))
+    assert await read_line(child) == "done"
+    await child.shutdown()
     assert len(caplog.records) == 1 and "No space left on device" in caplog.text
 
 
-def test_inherit_keeps_nothing_and_says_so(run: Run, capfd: Any) -> None:
-    async def main() -> None:
-        child = await Child.launch(shell("says_and_exits.sh", "3", "to the terminal"))
-        await child.wait()
-        assert child.stderr_lines() == []
-        text = child.failure("no answer")
-        assert "exited with status 3" in text and "stderr was inherited" in text
-        await child.shutdown()
-
-    run(main())
+async def test_inherit_keeps_nothing_and_says_so(capfd: Any) -> None:
+    child = await Child.launch(shell("says_and_exits.sh", "3", "to the terminal"))
+    await child.wait()
+    assert child.stderr_lines() == []
+    text = child.failure("no answer")
+    assert "exited with status 3" in text and "stderr was inherited" in text
+    await child.shutdown()
     assert capfd.readouterr().err == "to the terminal\n"
 
 
-def test_loop_without_add_reader(run: Run, monkeypatch: Any) -> None:
+async def test_loop_without_add_reader(monkeypatch: Any) -> None:
     before = threading.active_count()
+    loop = asyncio.get_running_loop()
 
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
+    class Refusing:
+        def __getattr__(self, name: str) -> Any:
+            if name == "add_reader":
+                raise NotImplementedError
+            return getattr(loop, name)
 
-        class Refusing:
-            def __getattr__(self, name: str) -> Any:
-                if name == "add_reader":
-                    raise NotImplementedError
-                return getattr(loop, name)
-
-        fds = open_fds()
-        lines: list[str] = []
-        child = await Child.launch(Stdio("cat"))
-        with monkeypatch.context() as patch:
-            patch.setattr(child, "_loop", Refusing())
-            child.drain_stdout()
-        for sink in (lines.append, lines.append):
-            reader, writer = os.pipe()
-            drain = Drain(Refusing(), reader, open_sink(sink))  # type: ignore[arg-type]
-            for i in range(3):
-                os.write(writer, b"line %d\n" % i)
-                while len(lines) % 3 != (i + 1) % 3 or not lines:
-                    await asyncio.sleep(0.001)
-            os.close(writer)
-            while not drain.closed:
-                await asyncio.sleep(0.001)
-            assert drain.lines() == ["line 0", "line 1", "line 2"]
-            drain.close()
+    fds = open_fds()
+    lines: list[str] = []
+    child = await Child.launch(Stdio("cat"))
+    with monkeypatch.context() as patch:
+        patch.setattr(child, "_loop", Refusing())
+        child.drain_stdout()
+    for sink in (lines.append, lines.append):
         reader, writer = os.pipe()
-        drain = Drain(Refusing(), reader, None)  # type: ignore[arg-type]
-        drain.close()  # with the thread in poll()
+        drain = Drain(Refusing(), reader, open_sink(sink))  # type: ignore[arg-type]
+        for i in range(3):
+            os.write(writer, b"line %d\n" % i)
+            while len(lines) % 3 != (i + 1) % 3 or not lines:
+                await asyncio.sleep(0.001)
         os.close(writer)
-        os.write(child.stdin_fd, b"x" * 100_000)
-        await child.shutdown(grace=FOREVER)
-        assert child.returncode == 0 and len(lines) == 6
-        while threading.active_count() > before:
+        while not drain.closed:
             await asyncio.sleep(0.001)
-        assert open_fds() == fds
-
-    run(main())
+        assert drain.lines() == ["line 0", "line 1", "line 2"]
+        drain.close()
+    reader, writer = os.pipe()
+    drain = Drain(Refusing(), reader, None)  # type: ignore[arg-type]
+    drain.close()  # with the thread in poll()
+    os.close(writer)
+    os.write(child.stdin_fd, b"x" * 100_000)
+    await child.shutdown(grace=FOREVER)
+    assert child.returncode == 0 and len(lines) == 6
+    while threading.active_count() > before:
+        await asyncio.sleep(0.001)
+    assert open_fds() == fds
 
 
 async def drained(*chunks: bytes, sink: Any = None) -> Drain:
@@ -211,38 +189,32 @@ async def drained(*chunks: bytes, sink: Any = None) -> Drain:
     return drain
 
 
-def test_tail_is_bounded_and_readable(run: Run) -> None:
-    async def main() -> None:
-        assert (await drained()).lines() == []
-        assert (await drained(b"a\n\nb")).lines() == ["a", "", "b"]
-        many = b"".join(b"%d\n" % i for i in range(10_000))
-        assert (await drained(many)).lines() == [str(i) for i in range(9980, 10_000)]
-        long = (await drained(b"x" * 30_000, b"y" * 10)).lines()
-        assert len(long) == 1 and long[0].startswith("…x") and long[0].endswith("xyyyyyyyyyy")
-        assert len(long[0]) == TAIL_BYTES + 1
-        lines = (await drained(b"x" * 9000 + b"\n" + b"y" * 20 + b"\n")).lines()
-        assert lines == ["y" * 20]
-        # Colours go, other controls are made visible, the rest stays.
-        assert (await drained(b"\x1b[1;31mred\x1b[0m\tx\x07 \xff\r\n")).lines() == [
-            "red\tx\ufffd \ufffd"
-        ]
-
-    run(main())
+async def test_tail_is_bounded_and_readable() -> None:
+    assert (await drained()).lines() == []
+    assert (await drained(b"a\n\nb")).lines() == ["a", "", "b"]
+    many = b"".join(b"%d\n" % i for i in range(10_000))
+    assert (await drained(many)).lines() == [str(i) for i in range(9980, 10_000)]
+    long = (await drained(b"x" * 30_000, b"y" * 10)).lines()
+    assert len(long) == 1 and long[0].startswith("…x") and long[0].endswith("xyyyyyyyyyy")
+    assert len(long[0]) == TAIL_BYTES + 1
+    lines = (await drained(b"x" * 9000 + b"\n" + b"y" * 20 + b"\n")).lines()
+    assert lines == ["y" * 20]
+    # Colours go, other controls are made visible, the rest stays.
+    assert (await drained(b"\x1b[1;31mred\x1b[0m\tx\x07 \xff\r\n")).lines() == [
+        "red\tx\ufffd \ufffd"
+    ]
 
 
-def test_overlong_lines_come_in_pieces(run: Run) -> None:
-    async def main() -> None:
-        pieces: list[str] = []
-        text = "é" * MAX_LINE  # two bytes each; a cut in the middle of one would show
-        data = b"-" + text.encode() + b"\nshort\n"
-        parts = [data[i : i + 40_000] for i in range(0, len(data), 40_000)]
-        await drained(*parts, sink=pieces.append)
-        assert pieces[-1] == "short"
-        assert "".join(pieces[:-1]) == "-" + text
-        assert all(len(piece.encode()) <= MAX_LINE for piece in pieces)
-        assert len(pieces) == 4
-        pieces.clear()
-        await drained(b"\x80" * 60_000, b"\x80" * 60_000, sink=pieces.append)
-        assert sum(map(len, pieces)) == 120_000
-
-    run(main())
+async def test_overlong_lines_come_in_pieces() -> None:
+    pieces: list[str] = []
+    text = "é" * MAX_LINE  # two bytes each; a cut in the middle of one would show
+    data = b"-" + text.encode() + b"\nshort\n"
+    parts = [data[i : i + 40_000] for i in range(0, len(data), 40_000)]
+    await drained(*parts, sink=pieces.append)
+    assert pieces[-1] == "short"
+    assert "".join(pieces[:-1]) == "-" + text
+    assert all(len(piece.encode()) <= MAX_LINE for piece in pieces)
+    assert len(pieces) == 4
+    pieces.clear()
+    await drained(b"\x80" * 60_000, b"\x80" * 60_000, sink=pieces.append)
+    assert sum(map(len, pieces)) == 120_000

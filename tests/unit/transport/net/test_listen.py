@@ -75,19 +75,16 @@ def test_a_name_that_nobody_knows(run: Run) -> None:
         run(wirespeed.serve("ws://nobody.invalid:0", Server("x")))
 
 
-def test_a_port_that_is_taken(run: Run) -> None:
-    async def main() -> None:
-        async with serving(lab_server()) as taken:
-            before = descriptors()
-            with pytest.raises(TransportError) as caught:
-                await lab_server().serve(taken.url)
-            assert str(caught.value) == (
-                f"cannot listen at {taken.url}: address already in use; "
-                "choose another port, or 0 for any that is free"
-            )
-            assert descriptors() <= before
-
-    run(main())
+async def test_a_port_that_is_taken() -> None:
+    async with serving(lab_server()) as taken:
+        before = descriptors()
+        with pytest.raises(TransportError) as caught:
+            await lab_server().serve(taken.url)
+        assert str(caught.value) == (
+            f"cannot listen at {taken.url}: address already in use; "
+            "choose another port, or 0 for any that is free"
+        )
+        assert descriptors() <= before
 
 
 def test_local_or_not() -> None:
@@ -97,24 +94,20 @@ def test_local_or_not() -> None:
             assert listening.local == local
 
 
-def test_beyond_this_machine_every_host_is_good_but_no_page_is(run: Run) -> None:
+async def test_beyond_this_machine_every_host_is_good_but_no_page_is() -> None:
     """Any name may be made to point here (DNS rebinding): a page's own name says nothing."""
-
-    async def main() -> None:
-        async with serving(lab_server(), "ws://0.0.0.0:0/mcp") as place:
-            await (await Bare.connect(place.port, Host="api.example")).close()
-            for fields in (
-                {"Host": "evil.example", "Origin": "http://evil.example"},
-                {"Origin": "http://localhost"},
-            ):
-                assert (await exchange(place.port, upgrade(**fields))).status == 403
-            own = {"Host": "127.0.0.1:1", "Origin": "http://127.0.0.1:1"}
-            await (await Bare.connect(place.port, **own)).close()
-
-    run(main())
+    async with serving(lab_server(), "ws://0.0.0.0:0/mcp") as place:
+        await (await Bare.connect(place.port, Host="api.example")).close()
+        for fields in (
+            {"Host": "evil.example", "Origin": "http://evil.example"},
+            {"Origin": "http://localhost"},
+        ):
+            assert (await exchange(place.port, upgrade(**fields))).status == 403
+        own = {"Host": "127.0.0.1:1", "Origin": "http://127.0.0.1:1"}
+        await (await Bare.connect(place.port, **own)).close()
 
 
-def test_no_descriptors_left(run: Run, monkeypatch: Any, caplog: Any) -> None:
+async def test_no_descriptors_left(monkeypatch: Any, caplog: Any) -> None:
     """Accepting pauses, is not tried again and again meanwhile, and goes on by itself."""
     monkeypatch.setattr("wirespeed.transport.net.listener.ACCEPT_PAUSE", 0.05)
 
@@ -134,18 +127,15 @@ def test_no_descriptors_left(run: Run, monkeypatch: Any, caplog: Any) -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(self.sock, name)
 
-    async def main() -> None:
-        async with serving(lab_server()) as place:
-            (sock,) = place.listener.listening.sockets
-            full = Full(sock)
-            place.listener.stop_accepting()
-            place.listener.listening.sockets[:] = [full]  # type: ignore[list-item]
-            place.listener.start()
-            peer = await Bare.connect(place.port)
-            assert 3 <= full.tries <= 4
-            await peer.close()
-
-    run(main())
+    async with serving(lab_server()) as place:
+        (sock,) = place.listener.listening.sockets
+        full = Full(sock)
+        place.listener.stop_accepting()
+        place.listener.listening.sockets[:] = [full]  # type: ignore[list-item]
+        place.listener.start()
+        peer = await Bare.connect(place.port)
+        assert 3 <= full.tries <= 4
+        await peer.close()
     lines = [r.message for r in caplog.records if "no connections are accepted" in r.message]
     assert len(lines) == 2
 
@@ -162,54 +152,39 @@ async def talk(path: Path) -> Any:
     return answer
 
 
-def test_a_sockets_file(run: Run, tmp_path: Path, monkeypatch: Any) -> None:
+async def test_a_sockets_file(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
-
-    async def main() -> None:
-        async with serving(lab_server(), "unix:tools.sock") as place:
-            path = tmp_path / "tools.sock"
-            assert place.url == f"unix:{path}"
-            assert stat.S_IMODE(path.stat().st_mode) == 0o600
-            monkeypatch.chdir("/")
-            assert (await talk(path))["id"] == 0
-        assert not path.exists()
-
-    run(main())
+    async with serving(lab_server(), "unix:tools.sock") as place:
+        path = tmp_path / "tools.sock"
+        assert place.url == f"unix:{path}"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        monkeypatch.chdir("/")
+        assert (await talk(path))["id"] == 0
+    assert not path.exists()
 
 
-def test_mode_of_a_sockets_file(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        path = tmp_path / "s"
-        async with serving(lab_server(), f"unix:{path}", socket_mode=0o660):
-            assert stat.S_IMODE(path.stat().st_mode) == 0o660
-
-    run(main())
+async def test_mode_of_a_sockets_file(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    async with serving(lab_server(), f"unix:{path}", socket_mode=0o660):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o660
 
 
-def test_a_file_that_a_dead_server_left_is_taken_over(run: Run, tmp_path: Path) -> None:
+async def test_a_file_that_a_dead_server_left_is_taken_over(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
         dead.listen()
     assert path.exists()
-
-    async def main() -> None:
-        async with serving(lab_server(), f"unix:{path}"):
-            assert (await talk(path))["id"] == 0
-
-    run(main())
+    async with serving(lab_server(), f"unix:{path}"):
+        assert (await talk(path))["id"] == 0
 
 
-def test_a_live_server_is_not_pushed_aside(run: Run, tmp_path: Path) -> None:
+async def test_a_live_server_is_not_pushed_aside(tmp_path: Path) -> None:
     path = tmp_path / "s"
-
-    async def main() -> None:
-        async with serving(lab_server(), f"unix:{path}"):
-            with pytest.raises(TransportError, match="another server does"):
-                await lab_server().serve(f"unix:{path}")
-            assert (await talk(path))["id"] == 0
-
-    run(main())
+    async with serving(lab_server(), f"unix:{path}"):
+        with pytest.raises(TransportError, match="another server does"):
+            await lab_server().serve(f"unix:{path}")
+        assert (await talk(path))["id"] == 0
 
 
 def test_a_file_that_is_no_socket_is_left_alone(run: Run, tmp_path: Path) -> None:
@@ -220,16 +195,12 @@ def test_a_file_that_is_no_socket_is_left_alone(run: Run, tmp_path: Path) -> Non
     assert path.read_text() == "precious"
 
 
-def test_somebody_elses_file_is_not_removed(run: Run, tmp_path: Path) -> None:
+async def test_somebody_elses_file_is_not_removed(tmp_path: Path) -> None:
     path = tmp_path / "s"
-
-    async def main() -> None:
-        async with serving(lab_server(), f"unix:{path}"):
-            path.unlink()
-            path.write_text("another's")
-        assert path.read_text() == "another's"
-
-    run(main())
+    async with serving(lab_server(), f"unix:{path}"):
+        path.unlink()
+        path.write_text("another's")
+    assert path.read_text() == "another's"
 
 
 def test_a_folder_that_is_not_there(run: Run, tmp_path: Path) -> None:
@@ -372,59 +343,50 @@ async def program(url: str) -> tuple[asyncio.subprocess.Process, int]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_drains(number: int, run: Run) -> None:
-    async def main() -> None:
-        process, port = await program("ws://127.0.0.1:0/mcp")
-        assert process.stdout is not None
-        peer = await Bare.connect(port)
-        await peer.handshake()
-        peer.send(call(1, "wait"))
-        assert await process.stdout.readline() == b"waiting\n"
-        process.send_signal(number)
-        assert (await peer.message())["result"]["content"][0]["text"] == "done"
-        assert (await peer.close_code())[0] == 1001
-        await peer.close()
-        assert await process.stdout.read() == b"ended\n"
-        assert await process.wait() == 0
-
-    run(main())
+async def test_a_signal_drains(number: int) -> None:
+    process, port = await program("ws://127.0.0.1:0/mcp")
+    assert process.stdout is not None
+    peer = await Bare.connect(port)
+    await peer.handshake()
+    peer.send(call(1, "wait"))
+    assert await process.stdout.readline() == b"waiting\n"
+    process.send_signal(number)
+    assert (await peer.message())["result"]["content"][0]["text"] == "done"
+    assert (await peer.close_code())[0] == 1001
+    await peer.close()
+    assert await process.stdout.read() == b"ended\n"
+    assert await process.wait() == 0
 
 
-def test_the_second_signal_ends_at_once(run: Run) -> None:
-    async def main() -> None:
-        process, port = await program("ws://127.0.0.1:0/mcp")
-        assert process.stdout is not None
-        peer = await Bare.connect(port)
-        await peer.handshake()
-        peer.send(call(1, "hang"))
-        assert await process.stdout.readline() == b"hanging\n"
-        process.send_signal(signal.SIGTERM)
-        while True:  # until it has stopped to listen
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-            except ConnectionError:  # refused, or reset when it waited to be accepted
-                break
-            writer.close()
-            await asyncio.sleep(0.01)
-        process.send_signal(signal.SIGTERM)
-        assert await peer.at_end()
-        await peer.close()
-        assert await process.wait() == 0
-
-    run(main())
+async def test_the_second_signal_ends_at_once() -> None:
+    process, port = await program("ws://127.0.0.1:0/mcp")
+    assert process.stdout is not None
+    peer = await Bare.connect(port)
+    await peer.handshake()
+    peer.send(call(1, "hang"))
+    assert await process.stdout.readline() == b"hanging\n"
+    process.send_signal(signal.SIGTERM)
+    while True:  # until it has stopped to listen
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except ConnectionError:  # refused, or reset when it waited to be accepted
+            break
+        writer.close()
+        await asyncio.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    assert await peer.at_end()
+    await peer.close()
+    assert await process.wait() == 0
 
 
-def test_a_tool_that_ends_the_process_is_answered(run: Run) -> None:
-    async def main() -> None:
-        process, port = await program("ws://127.0.0.1:0/mcp")
-        peer = await Bare.connect(port)
-        await peer.handshake()
-        peer.send(call(1, "leave"))
-        assert (await peer.message())["result"]["isError"] is True
-        await peer.close()
-        assert await process.wait() == 7
-
-    run(main())
+async def test_a_tool_that_ends_the_process_is_answered() -> None:
+    process, port = await program("ws://127.0.0.1:0/mcp")
+    peer = await Bare.connect(port)
+    await peer.handshake()
+    peer.send(call(1, "leave"))
+    assert (await peer.message())["result"]["isError"] is True
+    await peer.close()
+    assert await process.wait() == 7
 
 
 # -- what people are told --------------------------------------------------------------------------
@@ -441,21 +403,18 @@ def test_a_tool_that_ends_the_process_is_answered(run: Run) -> None:
         ("tcp://localhost:0", {}, None),
     ],
 )
-def test_who_can_reach_a_server_without_a_token(
-    url: str, options: dict[str, Any], why: str | None, run: Run, caplog: Any
+async def test_who_can_reach_a_server_without_a_token(
+    url: str, options: dict[str, Any], why: str | None, caplog: Any
 ) -> None:
-    async def main() -> None:
-        listens = asyncio.get_running_loop().create_future()
-        serving = lab_server().serve(url, on_listening=listens.set_result, **options)
-        task = asyncio.create_task(serving)
-        (found,) = await listens
-        task.cancel()
-        await asyncio.wait([task])
-        said = [r.getMessage() for r in caplog.records if "may call the tools" in r.getMessage()]
-        expected = [f"every client that reaches {found} may call the tools: {why}"]
-        assert said == (expected if why else [])
-
-    run(main())
+    listens = asyncio.get_running_loop().create_future()
+    serving = lab_server().serve(url, on_listening=listens.set_result, **options)
+    task = asyncio.create_task(serving)
+    (found,) = await listens
+    task.cancel()
+    await asyncio.wait([task])
+    said = [r.getMessage() for r in caplog.records if "may call the tools" in r.getMessage()]
+    expected = [f"every client that reaches {found} may call the tools: {why}"]
+    assert said == (expected if why else [])
 
 
 @pytest.mark.parametrize("terminal", [False, True])

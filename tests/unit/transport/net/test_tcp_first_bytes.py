@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from child_lab import Run
 from raw import modern
 from serve_lab import Place, serving
 
@@ -93,81 +92,59 @@ def kind(request: pytest.FixtureRequest) -> str:
     ],
     ids=["http", "newlines", "blanks", "mark", "marks", "frame", "tls", "null", "half", "nul"],
 )
-def test_nothing_runs_behind_what_is_not_json(
-    kind: str, before: bytes, run: Run, caplog: Any
-) -> None:
+async def test_nothing_runs_behind_what_is_not_json(kind: str, before: bytes, caplog: Any) -> None:
     ran: list[str] = []
     server, message = service(kind, ran)
-
-    async def main() -> None:
-        async with serving(server, ANYWHERE) as place:
-            for pieces in ((before + message,), (before, message)):
-                caplog.clear()
-                with caplog.at_level(logging.INFO):
-                    assert await said(place, *pieces) == b""
-                    await place.empty()
-                (record,) = caplog.records
-                assert record.levelno == logging.WARNING
-                assert "its first bytes are not JSON" in record.getMessage()
-
-    run(main())
+    async with serving(server, ANYWHERE) as place:
+        for pieces in ((before + message,), (before, message)):
+            caplog.clear()
+            with caplog.at_level(logging.INFO):
+                assert await said(place, *pieces) == b""
+                await place.empty()
+            (record,) = caplog.records
+            assert record.levelno == logging.WARNING
+            assert "its first bytes are not JSON" in record.getMessage()
     assert ran == []
 
 
 @pytest.mark.parametrize("before", [b"", b"\r\n \t\n", MARK, b"\n" + MARK + b" \n"])
-def test_messages_behind_blanks_and_a_byte_order_mark(kind: str, before: bytes, run: Run) -> None:
+async def test_messages_behind_blanks_and_a_byte_order_mark(kind: str, before: bytes) -> None:
     ran: list[str] = []
     server, message = service(kind, ran)
-
-    async def main() -> None:
-        async with serving(server, ANYWHERE) as place:
-            whole = before + message + message.replace(b'"id": 1', b'"id": 2')
-            for pieces in ((whole,), [bytes([byte]) for byte in whole[:12]] + [whole[12:]]):
-                answer = await said(place, *pieces)
-                assert b"done" in answer
-                assert b"error" not in answer.replace(b'"error":false', b"")
-            await place.empty()
-
-    run(main())
+    async with serving(server, ANYWHERE) as place:
+        whole = before + message + message.replace(b'"id": 1', b'"id": 2')
+        for pieces in ((whole,), [bytes([byte]) for byte in whole[:12]] + [whole[12:]]):
+            answer = await said(place, *pieces)
+            assert b"done" in answer
+            assert b"error" not in answer.replace(b'"error":false', b"")
+        await place.empty()
     assert ran == ["act"] * 4
 
 
-def test_a_connection_that_says_nothing_is_not_logged(kind: str, run: Run, caplog: Any) -> None:
+async def test_a_connection_that_says_nothing_is_not_logged(kind: str, caplog: Any) -> None:
     server, _ = service(kind, [])
-
-    async def main() -> None:
-        async with serving(server, ANYWHERE) as place:
-            with caplog.at_level(logging.DEBUG, "wirespeed"):
-                assert await said(place, b"\n \n") == b""
-                await place.empty()
-
-    run(main())
+    async with serving(server, ANYWHERE) as place:
+        with caplog.at_level(logging.DEBUG, "wirespeed"):
+            assert await said(place, b"\n \n") == b""
+            await place.empty()
     assert [record for record in caplog.records if record.name.startswith("wirespeed")] == []
 
 
-def test_blanks_without_end_take_no_memory(kind: str, run: Run) -> None:
+async def test_blanks_without_end_take_no_memory(kind: str) -> None:
     ran: list[str] = []
     server, message = service(kind, ran)
-
-    async def main() -> None:
-        async with serving(server, ANYWHERE) as place:
-            assert b"done" in await said(place, *[b"\n \r\n" * 65536] * 40, message)
-
-    run(main())
+    async with serving(server, ANYWHERE) as place:
+        assert b"done" in await said(place, *[b"\n \r\n" * 65536] * 40, message)
     assert ran == ["act"]
 
 
 @pytest.mark.off_schema  # an error without an id is from 2025-11-25 on
-def test_a_line_that_is_not_json_is_answered_over_unix(tmp_path: Path, run: Run) -> None:
+async def test_a_line_that_is_not_json_is_answered_over_unix(tmp_path: Path) -> None:
     """No web page reaches the file of a UNIX socket."""
     ran: list[str] = []
     server, message = service("mcp", ran)
-
-    async def main() -> None:
-        async with serving(server, f"unix:{tmp_path}/s") as place:
-            answer = await said(place, b"null and void\n" + message)
-            assert b"-32700" in answer
-            assert b"done" in answer
-
-    run(main())
+    async with serving(server, f"unix:{tmp_path}/s") as place:
+        answer = await said(place, b"null and void\n" + message)
+        assert b"-32700" in answer
+        assert b"done" in answer
     assert ran == ["act"]

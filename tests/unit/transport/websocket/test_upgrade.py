@@ -89,41 +89,34 @@ GOOD = (
 )
 
 
-def test_an_open_one(run: Run) -> None:
-    async def main() -> None:
-        hello = b"\x81\x05hello"  # what a server may send at once
-        async with answering(
-            GOOD + b"Sec-WebSocket-Protocol: b\r\n\r\n" + hello, close=False
-        ) as address:
-            opened = await connect_websocket(address, subprotocols=["a", "b"])
-            assert opened.response_headers["x-served-by"] == "us"
-            assert opened.subprotocol == "b"
-            assert opened.extension is None
-            assert opened.peer == f"127.0.0.1:{address.port}"
-            ear = Ear(WebSocketFramer("client", max_message=1000, binary=True))
-            link = opened.attach(ear)
-            await ear.heard.wait()
-            assert ear.frames == [b"hello"]
-            link.close()
-            assert await ear.lost is None
-            opened.close()
-            opened.close()  # harmless
-
-    run(main())
+async def test_an_open_one() -> None:
+    hello = b"\x81\x05hello"  # what a server may send at once
+    async with answering(
+        GOOD + b"Sec-WebSocket-Protocol: b\r\n\r\n" + hello, close=False
+    ) as address:
+        opened = await connect_websocket(address, subprotocols=["a", "b"])
+        assert opened.response_headers["x-served-by"] == "us"
+        assert opened.subprotocol == "b"
+        assert opened.extension is None
+        assert opened.peer == f"127.0.0.1:{address.port}"
+        ear = Ear(WebSocketFramer("client", max_message=1000, binary=True))
+        link = opened.attach(ear)
+        await ear.heard.wait()
+        assert ear.frames == [b"hello"]
+        link.close()
+        assert await ear.lost is None
+        opened.close()
+        opened.close()  # harmless
 
 
-def test_compression(run: Run) -> None:
+async def test_compression() -> None:
     extension = b"Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits=10\r\n\r\n"
-
-    async def main() -> None:
-        async with answering(GOOD + extension, close=False) as address:
-            opened = await connect_websocket(address, compression=True)
-            assert isinstance(opened.extension, MessageDeflate)
-            opened.close()
-            with pytest.raises(TransportError, match="no extensions supported"):
-                await connect_websocket(address)
-
-    run(main())
+    async with answering(GOOD + extension, close=False) as address:
+        opened = await connect_websocket(address, compression=True)
+        assert isinstance(opened.extension, MessageDeflate)
+        opened.close()
+        with pytest.raises(TransportError, match="no extensions supported"):
+            await connect_websocket(address)
 
 
 @pytest.mark.parametrize(
@@ -159,23 +152,17 @@ def test_compression(run: Run) -> None:
     ],
 )
 @pytest.mark.parametrize("close", [True, False])
-def test_refused(
-    answer: bytes, status: int, reason: str, words: str, close: bool, run: Run
-) -> None:
+async def test_refused(answer: bytes, status: int, reason: str, words: str, close: bool) -> None:
     if not close and b"Length" not in answer and b"chunked" not in answer:
         close = True  # its body ends with the connection
-
-    async def main() -> None:
-        async with answering(answer, close=close) as address:
-            with pytest.raises(UpgradeRefused) as caught:
-                await connect_websocket(address, headers={"Authorization": f"Bearer {SECRET}"})
-            assert caught.value.status == status
-            assert caught.value.reason == reason
-            assert words in str(caught.value)
-            assert str(address) in str(caught.value)
-            assert SECRET not in str(caught.value)
-
-    run(main())
+    async with answering(answer, close=close) as address:
+        with pytest.raises(UpgradeRefused) as caught:
+            await connect_websocket(address, headers={"Authorization": f"Bearer {SECRET}"})
+        assert caught.value.status == status
+        assert caught.value.reason == reason
+        assert words in str(caught.value)
+        assert str(address) in str(caught.value)
+        assert SECRET not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -192,17 +179,14 @@ def test_refused(
         (GOOD + b"Sec-WebSocket-Extensions: x\r\n\r\n", "extension"),
     ],
 )
-def test_no_websocket_server(answer: bytes, words: str, run: Run) -> None:
-    async def main() -> None:
-        async with answering(answer) as address:
-            with pytest.raises(TransportError) as caught:
-                await connect_websocket(address, subprotocols=["mcp"])
-            assert not isinstance(caught.value, UpgradeRefused)
-            assert str(caught.value).startswith(f"cannot connect to {address}: ")
-            assert words in str(caught.value)
-            assert SECRET not in str(caught.value)
-
-    run(main())
+async def test_no_websocket_server(answer: bytes, words: str) -> None:
+    async with answering(answer) as address:
+        with pytest.raises(TransportError) as caught:
+            await connect_websocket(address, subprotocols=["mcp"])
+        assert not isinstance(caught.value, UpgradeRefused)
+        assert str(caught.value).startswith(f"cannot connect to {address}: ")
+        assert words in str(caught.value)
+        assert SECRET not in str(caught.value)
 
 
 def test_nobody_there(run: Run, tmp_path: Path) -> None:
@@ -230,44 +214,36 @@ def test_nobody_there(run: Run, tmp_path: Path) -> None:
         run(main())
 
 
-def test_a_server_that_says_nothing(run: Run) -> None:
-    async def main() -> None:
-        async with answering(b"", close=False) as address:
-            with pytest.raises(TransportError, match=r"no answer within 0\.05 s"):
-                await connect_websocket(address, open_timeout=0.05)
-
-    run(main())
+async def test_a_server_that_says_nothing() -> None:
+    async with answering(b"", close=False) as address:
+        with pytest.raises(TransportError, match=r"no answer within 0\.05 s"):
+            await connect_websocket(address, open_timeout=0.05)
 
 
-def test_giving_up_leaves_nothing(run: Run) -> None:
-    async def main() -> None:
-        async with answering(b"", close=False) as address:
-            task = asyncio.ensure_future(connect_websocket(address))
-            await asyncio.sleep(0.02)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    run(main())  # an open socket would be a warning, which is a failure
+async def test_giving_up_leaves_nothing() -> None:
+    async with answering(b"", close=False) as address:
+        task = asyncio.ensure_future(connect_websocket(address))
+        await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    # an open socket would be a warning, which is a failure
 
 
 @pytest.mark.parametrize("kind", ["unix", "tcp"])
-def test_streams(kind: str, run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        url = f"unix:{tmp_path}/s" if kind == "unix" else "tcp://127.0.0.1:0"
-        async with serving(lab_server(), url) as place:
-            opened = await connect_stream(place.listener.address)
-            ear = Ear(LineFramer(100_000))
-            link = opened.attach(ear)
-            ear.wire.send(encode(initialize(7)).rstrip(b"\n"))  # type: ignore[attr-defined]
-            link.wrote()
-            await ear.heard.wait()
-            assert b'"id":7' in ear.frames[0]
-            place.listener.drain()
-            await ear.lost
-            opened.close()
-
-    run(main())
+async def test_streams(kind: str, tmp_path: Path) -> None:
+    url = f"unix:{tmp_path}/s" if kind == "unix" else "tcp://127.0.0.1:0"
+    async with serving(lab_server(), url) as place:
+        opened = await connect_stream(place.listener.address)
+        ear = Ear(LineFramer(100_000))
+        link = opened.attach(ear)
+        ear.wire.send(encode(initialize(7)).rstrip(b"\n"))  # type: ignore[attr-defined]
+        link.wrote()
+        await ear.heard.wait()
+        assert b'"id":7' in ear.frames[0]
+        place.listener.drain()
+        await ear.lost
+        opened.close()
 
 
 def test_what_a_client_asks_for() -> None:

@@ -58,75 +58,57 @@ SECRET = "s3cret-t0ken"
         (b"x" * 40000, 431, "16384"),
     ],
 )
-def test_status_and_one_line(request_bytes: bytes, status: int, words: str, run: Run) -> None:
-    async def main() -> None:
-        async with serving(lab_server()) as place:
-            answer = await exchange(place.port, request_bytes)
-            assert answer.status == status, answer.line
-            assert words in answer.line
-            assert answer.headers["connection"].split(", ")[-1] == "close"
-            assert answer.headers["content-type"] == "text/plain; charset=utf-8"
-            assert "server" not in answer.headers
-            await place.empty()
-
-    run(main())
+async def test_status_and_one_line(request_bytes: bytes, status: int, words: str) -> None:
+    async with serving(lab_server()) as place:
+        answer = await exchange(place.port, request_bytes)
+        assert answer.status == status, answer.line
+        assert words in answer.line
+        assert answer.headers["connection"].split(", ")[-1] == "close"
+        assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+        assert "server" not in answer.headers
+        await place.empty()
 
 
 @pytest.mark.parametrize("first", [b"\x16\x03\x01", b'{"jsonrpc"', b"\x00", b" GET"])
-def test_what_cannot_begin_a_request_is_refused_at_once(first: bytes, run: Run) -> None:
+async def test_what_cannot_begin_a_request_is_refused_at_once(first: bytes) -> None:
     """TLS and JSON would never end the head: the client would wait for `open_timeout`."""
-
-    async def main() -> None:
-        async with serving(lab_server(), open_timeout=1000.0) as place:
-            assert (await exchange(place.port, first)).status == 400
-
-    run(main())
+    async with serving(lab_server(), open_timeout=1000.0) as place:
+        assert (await exchange(place.port, first)).status == 400
 
 
 @pytest.mark.parametrize("scheme", ["http", "ws", "HTTPS"])
-def test_the_absolute_form_of_the_target_names_the_host(scheme: str, run: Run) -> None:
+async def test_the_absolute_form_of_the_target_names_the_host(scheme: str) -> None:
     """RFC 9112 section 3.2.2: the Host header field is ignored then."""
-
-    async def main() -> None:
-        async with serving(lab_server(), hosts=["api.example"]) as place:
-            for host, status in (("api.example", b"101"), ("evil.example", b"403")):
-                reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
-                other = "evil.example" if status == b"101" else "api.example"
-                first = f"GET {scheme}://{host}/mcp?a=b HTTP/1.1"
-                writer.write(upgrade(first=first, Host=other))
-                assert (await reader.readline()).split(b" ")[1] == status
-                writer.close()
-                await writer.wait_closed()
-
-    run(main())
+    async with serving(lab_server(), hosts=["api.example"]) as place:
+        for host, status in (("api.example", b"101"), ("evil.example", b"403")):
+            reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+            other = "evil.example" if status == b"101" else "api.example"
+            first = f"GET {scheme}://{host}/mcp?a=b HTTP/1.1"
+            writer.write(upgrade(first=first, Host=other))
+            assert (await reader.readline()).split(b" ")[1] == status
+            writer.close()
+            await writer.wait_closed()
 
 
 @pytest.mark.parametrize("name", ["Sec_WebSocket_Key", "Connection", "Upgrade", "Origin"])
-def test_values_of_header_fields_are_not_told(name: str, run: Run, caplog: Any) -> None:
+async def test_values_of_header_fields_are_not_told(name: str, caplog: Any) -> None:
     caplog.set_level(logging.DEBUG)
-
-    async def main() -> None:
-        async with serving(lab_server()) as place:
-            for value in (SECRET, f"{SECRET}; =,{SECRET}"):
-                answer = await exchange(place.port, upgrade(**{name: value}))
-                assert SECRET not in answer.line
-            assert SECRET not in caplog.text
-            assert "refused" in caplog.text
-
-    run(main())
+    async with serving(lab_server()) as place:
+        for value in (SECRET, f"{SECRET}; =,{SECRET}"):
+            answer = await exchange(place.port, upgrade(**{name: value}))
+            assert SECRET not in answer.line
+        assert SECRET not in caplog.text
+        assert "refused" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["Host", "Origin"])
-def test_a_field_that_must_not_come_twice(name: str, run: Run) -> None:
-    async def main() -> None:
-        async with serving(lab_server()) as place:
-            once = upgrade(Origin="http://127.0.0.1")
-            more = f"{name}: 127.0.0.1\r\nUpgrade:".encode()
-            answer = await exchange(place.port, once.replace(b"Upgrade:", more, 1))
-            assert answer.status == 400
-            assert name in answer.line
-
-    run(main())
+async def test_a_field_that_must_not_come_twice(name: str) -> None:
+    async with serving(lab_server()) as place:
+        once = upgrade(Origin="http://127.0.0.1")
+        more = f"{name}: 127.0.0.1\r\nUpgrade:".encode()
+        answer = await exchange(place.port, once.replace(b"Upgrade:", more, 1))
+        assert answer.status == 400
+        assert name in answer.line
 
 
 @pytest.mark.parametrize(
@@ -144,16 +126,13 @@ def test_a_field_that_must_not_come_twice(name: str, run: Run) -> None:
         ({"Origin": "http://localhost@evil.example"}, False),
     ],
 )
-def test_this_machine_may_connect_to_itself(fields: dict[str, str], good: bool, run: Run) -> None:
-    async def main() -> None:
-        async with serving(lab_server()) as place:
-            if good:
-                peer = await Bare.connect(place.port, **fields)
-                await peer.close()
-            else:
-                assert (await exchange(place.port, upgrade(**fields))).status == 403
-
-    run(main())
+async def test_this_machine_may_connect_to_itself(fields: dict[str, str], good: bool) -> None:
+    async with serving(lab_server()) as place:
+        if good:
+            peer = await Bare.connect(place.port, **fields)
+            await peer.close()
+        else:
+            assert (await exchange(place.port, upgrade(**fields))).status == 403
 
 
 @pytest.mark.parametrize(
@@ -202,21 +181,18 @@ def test_this_machine_may_connect_to_itself(fields: dict[str, str], good: bool, 
         ({"require_subprotocol": True}, {"Sec_WebSocket_Protocol": "mcp"}, 101),
     ],
 )
-def test_allow_lists(
-    options: dict[str, Any], fields: dict[str, str | None], status: int, run: Run
+async def test_allow_lists(
+    options: dict[str, Any], fields: dict[str, str | None], status: int
 ) -> None:
-    async def main() -> None:
-        async with serving(lab_server(), **options) as place:
-            if status == 101:
-                peer = await Bare.connect(place.port, **fields)
-                chosen = b"Sec-WebSocket-Protocol: mcp\r\n" in peer.head
-                assert chosen == (fields.get("Sec_WebSocket_Protocol", "mcp") is not None)
-                await peer.close()
-            else:
-                answer = await exchange(place.port, upgrade(port=place.port, **fields))
-                assert answer.status == status
-
-    run(main())
+    async with serving(lab_server(), **options) as place:
+        if status == 101:
+            peer = await Bare.connect(place.port, **fields)
+            chosen = b"Sec-WebSocket-Protocol: mcp\r\n" in peer.head
+            assert chosen == (fields.get("Sec_WebSocket_Protocol", "mcp") is not None)
+            await peer.close()
+        else:
+            answer = await exchange(place.port, upgrade(port=place.port, **fields))
+            assert answer.status == status
 
 
 # -- who is it? ------------------------------------------------------------------------------------
@@ -244,40 +220,32 @@ def bearer(token: str) -> dict[str, str]:
         (["first", SECRET], bearer("second"), 'Bearer error="invalid_token"'),
     ],
 )
-def test_token(
-    token: Any, fields: dict[str, str], challenge: str | None, run: Run, caplog: Any
+async def test_token(
+    token: Any, fields: dict[str, str], challenge: str | None, caplog: Any
 ) -> None:
     caplog.set_level(logging.DEBUG)
-
-    async def main() -> None:
-        async with serving(lab_server(), token=token) as place:
-            if challenge is None:
-                await (await Bare.connect(place.port, **fields)).close()
-            else:
-                answer = await exchange(place.port, upgrade(**fields))
-                assert answer.status == 401
-                assert answer.headers["www-authenticate"] == challenge
-                assert SECRET not in answer.line
-
-    run(main())
+    async with serving(lab_server(), token=token) as place:
+        if challenge is None:
+            await (await Bare.connect(place.port, **fields)).close()
+        else:
+            answer = await exchange(place.port, upgrade(**fields))
+            assert answer.status == 401
+            assert answer.headers["www-authenticate"] == challenge
+            assert SECRET not in answer.line
     assert SECRET not in caplog.text
 
 
-def test_path_host_and_origin_are_checked_before_the_token(run: Run) -> None:
+async def test_path_host_and_origin_are_checked_before_the_token() -> None:
     """Nobody may try tokens from where no connection is taken."""
-
-    async def main() -> None:
-        async with serving(lab_server(), token=SECRET) as place:
-            for fields, status in (
-                ({"path": "/x"}, 404),
-                ({"Host": "evil.example"}, 403),
-                ({"Origin": "http://evil.example"}, 403),
-            ):
-                assert (await exchange(place.port, upgrade(**fields))).status == status
-            answer = await exchange(place.port, upgrade(Sec_WebSocket_Protocol="soap"))
-            assert answer.status == 401
-
-    run(main())
+    async with serving(lab_server(), token=SECRET) as place:
+        for fields, status in (
+            ({"path": "/x"}, 404),
+            ({"Host": "evil.example"}, 403),
+            ({"Origin": "http://evil.example"}, 403),
+        ):
+            assert (await exchange(place.port, upgrade(**fields))).status == status
+        answer = await exchange(place.port, upgrade(Sec_WebSocket_Protocol="soap"))
+        assert answer.status == 401
 
 
 def teapot(request: UpgradeRequest) -> Refusal:
@@ -355,41 +323,34 @@ def test_callback(
         ({"authenticate": lambda request: True}, {}, {}, True),
     ],
 )
-def test_who_is_connected(
-    options: Any, first: dict[str, str], second: dict[str, str], same: bool, run: Run
+async def test_who_is_connected(
+    options: Any, first: dict[str, str], second: dict[str, str], same: bool
 ) -> None:
     """A connection knows who came by a digest, which is that of the user or of the token."""
-
-    async def main() -> None:
-        server = lab_server()
-        async with serving(server, **options) as place:
-            found = []
-            for fields in (first, second):
-                peer = await Bare.connect(place.port, **fields)
-                (connection,) = server.service.connections
-                found.append(connection.principal)
-                await peer.close()
-                await place.empty()
-            assert (found[0] == found[1]) is same
-            nobody = not first
-            for principal in found:
-                assert (principal is None) is nobody
-                assert SECRET.encode() not in (principal or b"")
-
-    run(main())
+    server = lab_server()
+    async with serving(server, **options) as place:
+        found = []
+        for fields in (first, second):
+            peer = await Bare.connect(place.port, **fields)
+            (connection,) = server.service.connections
+            found.append(connection.principal)
+            await peer.close()
+            await place.empty()
+        assert (found[0] == found[1]) is same
+        nobody = not first
+        for principal in found:
+            assert (principal is None) is nobody
+            assert SECRET.encode() not in (principal or b"")
 
 
-def test_a_callback_that_takes_too_long(run: Run, caplog: Any) -> None:
-    async def main() -> None:
-        async def never(request: UpgradeRequest) -> bool:
-            await asyncio.Event().wait()
-            return True
+async def test_a_callback_that_takes_too_long(caplog: Any) -> None:
+    async def never(request: UpgradeRequest) -> bool:
+        await asyncio.Event().wait()
+        return True
 
-        async with serving(lab_server(), authenticate=never, open_timeout=0.05) as place:
-            answer = await exchange(place.port, upgrade())
-            assert answer.status == 503
-
-    run(main())
+    async with serving(lab_server(), authenticate=never, open_timeout=0.05) as place:
+        answer = await exchange(place.port, upgrade())
+        assert answer.status == 503
     assert "authenticate took more than" in caplog.text
 
 
@@ -397,185 +358,154 @@ def test_a_callback_that_takes_too_long(run: Run, caplog: Any) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"G", upgrade()[:-1], b""])
-def test_a_request_that_does_not_come_to_its_end(sent: bytes, run: Run) -> None:
-    async def main() -> None:
-        async with serving(lab_server(), open_timeout=0.05) as place:
-            answer = await exchange(place.port, sent)
-            assert (answer.status, answer.line) == (408, "the opening handshake took too long")
-
-    run(main())
+async def test_a_request_that_does_not_come_to_its_end(sent: bytes) -> None:
+    async with serving(lab_server(), open_timeout=0.05) as place:
+        answer = await exchange(place.port, sent)
+        assert (answer.status, answer.line) == (408, "the opening handshake took too long")
 
 
-def test_a_byte_at_a_time_is_bounded_by_the_same_time(run: Run) -> None:
-    async def main() -> None:
-        async with serving(lab_server(), open_timeout=0.1) as place:
-            reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+async def test_a_byte_at_a_time_is_bounded_by_the_same_time() -> None:
+    async with serving(lab_server(), open_timeout=0.1) as place:
+        reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
 
-            async def drip() -> None:
-                while True:
-                    writer.write(b"x")
-                    await asyncio.sleep(0.005)
+        async def drip() -> None:
+            while True:
+                writer.write(b"x")
+                await asyncio.sleep(0.005)
 
-            task = asyncio.create_task(drip())
-            answer = await reader.read()
-            task.cancel()
-            await asyncio.wait([task])
-            assert answer.startswith(b"HTTP/1.1 408 ")
-            writer.close()
-            await place.empty()
-
-    run(main())
+        task = asyncio.create_task(drip())
+        answer = await reader.read()
+        task.cancel()
+        await asyncio.wait([task])
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        writer.close()
+        await place.empty()
 
 
-def test_a_byte_at_a_time_is_let_in_if_it_comes_in_time(run: Run) -> None:
-    async def main() -> None:
-        async with serving(lab_server()) as place:
-            reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
-            for byte in upgrade(port=place.port):
-                writer.write(bytes([byte]))
-                await asyncio.sleep(0)
-            assert (await reader.readline()).startswith(b"HTTP/1.1 101 ")
-            writer.close()
-
-    run(main())
+async def test_a_byte_at_a_time_is_let_in_if_it_comes_in_time() -> None:
+    async with serving(lab_server()) as place:
+        reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+        for byte in upgrade(port=place.port):
+            writer.write(bytes([byte]))
+            await asyncio.sleep(0)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 101 ")
+        writer.close()
 
 
-def test_too_many(run: Run) -> None:
-    async def main() -> None:
-        async with serving(lab_server(), max_connections=2) as place:
-            one = await Bare.connect(place.port)
-            # half an opening handshake counts, too
-            _, half = await asyncio.open_connection("127.0.0.1", place.port)
-            half.write(b"GET")
-            await place.until(lambda: place.listener.n_connections == 2)
-            for _ in range(3):
-                answer = await exchange(place.port, upgrade())
-                assert (answer.status, answer.line) == (503, "too many connections")
-                assert answer.headers["retry-after"] == "5"
-            half.close()
-            await place.until(lambda: place.listener.n_connections == 1)
-            two = await Bare.connect(place.port)
-            await two.handshake()
-            await one.close()
-            await two.close()
-
-    run(main())
+async def test_too_many() -> None:
+    async with serving(lab_server(), max_connections=2) as place:
+        one = await Bare.connect(place.port)
+        # half an opening handshake counts, too
+        _, half = await asyncio.open_connection("127.0.0.1", place.port)
+        half.write(b"GET")
+        await place.until(lambda: place.listener.n_connections == 2)
+        for _ in range(3):
+            answer = await exchange(place.port, upgrade())
+            assert (answer.status, answer.line) == (503, "too many connections")
+            assert answer.headers["retry-after"] == "5"
+        half.close()
+        await place.until(lambda: place.listener.n_connections == 1)
+        two = await Bare.connect(place.port)
+        await two.handshake()
+        await one.close()
+        await two.close()
 
 
 @pytest.mark.parametrize("how", ["abort", "cancel"])
-def test_a_callback_that_ignores_its_cancellation_holds_up_nobody(
-    how: str, run: Run, caplog: Any
+async def test_a_callback_that_ignores_its_cancellation_holds_up_nobody(
+    how: str, caplog: Any
 ) -> None:
-    async def main() -> None:
-        asked, verdict = asyncio.Event(), asyncio.Event()
+    asked, verdict = asyncio.Event(), asyncio.Event()
 
-        async def authenticate(request: Any) -> bool:
-            asked.set()
-            while not verdict.is_set():
-                with contextlib.suppress(asyncio.CancelledError):
-                    await verdict.wait()
-            return True
+    async def authenticate(request: Any) -> bool:
+        asked.set()
+        while not verdict.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await verdict.wait()
+        return True
 
-        async with serving(lab_server(), authenticate=authenticate) as place:
-            reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
-            writer.write(upgrade(port=place.port))
-            await asked.wait()
-            (task,) = place.listener.opening
-            if how == "abort":
-                place.listener.abort()
-            else:
-                place.task.cancel()
-            await asyncio.wait([place.task])
-            assert not task.done()
-            verdict.set()  # too late: nobody is served any more
-            await asyncio.wait([task])
-            await reader.read()
-            writer.close()
-            await place.empty()
-
-    run(main())
+    async with serving(lab_server(), authenticate=authenticate) as place:
+        reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+        writer.write(upgrade(port=place.port))
+        await asked.wait()
+        (task,) = place.listener.opening
+        if how == "abort":
+            place.listener.abort()
+        else:
+            place.task.cancel()
+        await asyncio.wait([place.task])
+        assert not task.done()
+        verdict.set()  # too late: nobody is served any more
+        await asyncio.wait([task])
+        await reader.read()
+        writer.close()
+        await place.empty()
     assert "authenticate ignores its cancellation" in caplog.text
 
 
-def test_nobody_is_counted_twice_on_the_way_in(run: Run) -> None:
+async def test_nobody_is_counted_twice_on_the_way_in() -> None:
     counts = []
+    verdict = asyncio.Event()
 
-    async def main() -> None:
-        verdict = asyncio.Event()
+    async def authenticate(request: Any) -> bool:
+        await verdict.wait()
+        return True
 
-        async def authenticate(request: Any) -> bool:
-            await verdict.wait()
-            return True
+    server = lab_server()
+    connect = server.service.connect
 
-        server = lab_server()
-        connect = server.service.connect
+    def counted(*args: Any, **more: Any) -> Any:
+        counts.append(place.listener.n_connections)
+        return connect(*args, **more)
 
-        def counted(*args: Any, **more: Any) -> Any:
-            counts.append(place.listener.n_connections)
-            return connect(*args, **more)
-
-        server.service.connect = counted  # type: ignore[method-assign]
-        async with serving(server, max_connections=3, authenticate=authenticate) as place:
-            peers = [asyncio.ensure_future(Bare.connect(place.port)) for _ in range(3)]
-            await place.until(lambda: place.listener.n_connections == 3)
-            verdict.set()
-            for peer in await asyncio.gather(*peers):
-                await peer.close()
-            await place.empty()
-
-    run(main())
+    server.service.connect = counted  # type: ignore[method-assign]
+    async with serving(server, max_connections=3, authenticate=authenticate) as place:
+        peers = [asyncio.ensure_future(Bare.connect(place.port)) for _ in range(3)]
+        await place.until(lambda: place.listener.n_connections == 3)
+        verdict.set()
+        for peer in await asyncio.gather(*peers):
+            await peer.close()
+        await place.empty()
     assert counts == [3, 3, 3]
 
 
-def test_a_flood_above_the_limit_is_closed_without_a_word(run: Run, monkeypatch: Any) -> None:
+async def test_a_flood_above_the_limit_is_closed_without_a_word(monkeypatch: Any) -> None:
     monkeypatch.setattr("wirespeed.transport.net.listener.MAX_REFUSALS", 2)
-
-    async def main() -> None:
-        async with serving(lab_server(), max_connections=1) as place:
-            one = await Bare.connect(place.port)
-            before = descriptors()
-            silent = [await asyncio.open_connection("127.0.0.1", place.port) for _ in range(5)]
-            ends = [asyncio.ensure_future(reader.read()) for reader, _ in silent]
-            await place.until(lambda: sum(end.done() for end in ends) == 3)
-            await one.handshake()  # who is in is not disturbed
-            await one.close()
-            for end in ends:
-                end.cancel()
-            await asyncio.wait(ends)
-            for _, writer in silent:
-                writer.close()
-                await writer.wait_closed()
-            await place.empty()
-            assert descriptors() < before
-
-    run(main())
+    async with serving(lab_server(), max_connections=1) as place:
+        one = await Bare.connect(place.port)
+        before = descriptors()
+        silent = [await asyncio.open_connection("127.0.0.1", place.port) for _ in range(5)]
+        ends = [asyncio.ensure_future(reader.read()) for reader, _ in silent]
+        await place.until(lambda: sum(end.done() for end in ends) == 3)
+        await one.handshake()  # who is in is not disturbed
+        await one.close()
+        for end in ends:
+            end.cancel()
+        await asyncio.wait(ends)
+        for _, writer in silent:
+            writer.close()
+            await writer.wait_closed()
+        await place.empty()
+        assert descriptors() < before
 
 
-def test_refusals_do_not_fill_the_log(run: Run, caplog: Any) -> None:
+async def test_refusals_do_not_fill_the_log(caplog: Any) -> None:
     caplog.set_level(logging.INFO, "wirespeed.server")
-
-    async def main() -> None:
-        async with serving(lab_server(), token=SECRET) as place:
-            for _ in range(40):
-                assert (await exchange(place.port, upgrade(path="/mcp?secret=1"))).status == 401
-
-    run(main())
+    async with serving(lab_server(), token=SECRET) as place:
+        for _ in range(40):
+            assert (await exchange(place.port, upgrade(path="/mcp?secret=1"))).status == 401
     lines = [r.message for r in caplog.records if r.message.startswith("refused")]
     assert len(lines) == 20
     assert all("127.0.0.1:" in line and "401 a bearer token is needed" in line for line in lines)
     assert "secret=1" not in caplog.text
 
 
-def test_a_look_at_the_port_leaves_no_trace(run: Run, caplog: Any) -> None:
+async def test_a_look_at_the_port_leaves_no_trace(caplog: Any) -> None:
     caplog.set_level(logging.INFO, "wirespeed.server")
-
-    async def main() -> None:
-        async with serving(lab_server()) as place:
-            for _ in range(3):
-                with socket.create_connection(("127.0.0.1", place.port)):
-                    pass
-            await (await Bare.connect(place.port)).close()
-            await place.empty()
-
-    run(main())
+    async with serving(lab_server()) as place:
+        for _ in range(3):
+            with socket.create_connection(("127.0.0.1", place.port)):
+                pass
+        await (await Bare.connect(place.port)).close()
+        await place.empty()
     assert "refused" not in caplog.text
