@@ -97,19 +97,16 @@ def test_capabilities_follow_from_the_handlers(
         ({"capabilities": {"tasks": {}}}, {}),
     ],
 )
-def test_capabilities_of_a_modern_client_are_in_each_request(
+async def test_capabilities_of_a_modern_client_are_in_each_request(
     once: Run, tmp_path: Path, options: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    async def main() -> None:
-        async with LinePeer(MODERN_PEER, tmp_path) as peer:
-            async with Client(peer.url, **options) as client:
-                await client.call_tool("echo")
-            for method in ("server/discover", "tools/call"):
-                [message] = peer.sent(method)
-                meta = message["params"]["_meta"]
-                assert meta[META + "clientCapabilities"] == expected
-
-    once(main())
+    async with LinePeer(MODERN_PEER, tmp_path) as peer:
+        async with Client(peer.url, **options) as client:
+            await client.call_tool("echo")
+        for method in ("server/discover", "tools/call"):
+            [message] = peer.sent(method)
+            meta = message["params"]["_meta"]
+            assert meta[META + "clientCapabilities"] == expected
 
 
 @pytest.mark.parametrize(
@@ -480,28 +477,24 @@ def test_ping_is_answered_beside(once: Run, tmp_path: Path) -> None:
     assert (pong["result"], roots["result"]) == ({}, {"roots": []})
 
 
-def test_a_modern_server_gets_no_responses(
+async def test_a_modern_server_gets_no_responses(
     run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whatever it sends that looks like a request (basic/transports/stdio of 2026-07-28)."""
-
-    async def main() -> None:
-        async with (
-            LinePeer(MODERN_PEER, tmp_path) as peer,
-            Client(
-                peer.url, on_elicit=name, roots=[], limits=Limits(max_in_flight=2, max_waiting=2)
-            ) as client,
-        ):
-            talk = await peer.talk(0)
-            for method in ("ping", "roots/list", "elicitation/create", "x" * 1000):
-                for id in ("a", "a", 1, 2, 3):  # also the same id again, and more than there may be
-                    await talk.send(id=id, method=method, params=ELICIT)
-            await talk.send(method="notifications/cancelled", params={"requestId": "a"})
-            await talk.send(id=None, method="ping")
-            assert (await client.call_tool("echo")).text == "ok"
-            assert [m["method"] for m in talk.messages] == ["server/discover", "tools/call"]
-
-    run(main())
+    async with (
+        LinePeer(MODERN_PEER, tmp_path) as peer,
+        Client(
+            peer.url, on_elicit=name, roots=[], limits=Limits(max_in_flight=2, max_waiting=2)
+        ) as client,
+    ):
+        talk = await peer.talk(0)
+        for method in ("ping", "roots/list", "elicitation/create", "x" * 1000):
+            for id in ("a", "a", 1, 2, 3):  # also the same id again, and more than there may be
+                await talk.send(id=id, method=method, params=ELICIT)
+        await talk.send(method="notifications/cancelled", params={"requestId": "a"})
+        await talk.send(id=None, method="ping")
+        assert (await client.call_tool("echo")).text == "ok"
+        assert [m["method"] for m in talk.messages] == ["server/discover", "tools/call"]
     told = [r.getMessage() for r in caplog.records if "does not answer" in r.getMessage()]
     assert told == [
         "the server sends requests ('ping'), which 2026-07-28 does not allow;"
@@ -512,41 +505,35 @@ def test_a_modern_server_gets_no_responses(
 # -- running handlers ------------------------------------------------------------------------------
 
 
-def test_several_run_at_once_and_answer_in_any_order(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        slow = Gate({"name": "slow"})
-        async with (
-            LinePeer(legacy(), tmp_path) as peer,
-            Client(peer.url, on_elicit=slow, on_sample=four) as client,
-        ):
-            talk = await peer.talk(0)
-            await talk.send(id="a", method="elicitation/create", params=ELICIT)
-            await slow.wait()
-            assert "result" in await ask(talk, "sampling/createMessage", SAMPLE, id="b")
-            assert (await client.call_tool("echo")).text == "ok"
-            slow.open.set()
-            assert (await answer(talk, "a"))["result"]["content"] == {"name": "slow"}
-
-    run(main())
+async def test_several_run_at_once_and_answer_in_any_order(run: Run, tmp_path: Path) -> None:
+    slow = Gate({"name": "slow"})
+    async with (
+        LinePeer(legacy(), tmp_path) as peer,
+        Client(peer.url, on_elicit=slow, on_sample=four) as client,
+    ):
+        talk = await peer.talk(0)
+        await talk.send(id="a", method="elicitation/create", params=ELICIT)
+        await slow.wait()
+        assert "result" in await ask(talk, "sampling/createMessage", SAMPLE, id="b")
+        assert (await client.call_tool("echo")).text == "ok"
+        slow.open.set()
+        assert (await answer(talk, "a"))["result"]["content"] == {"name": "slow"}
 
 
-def test_a_call_goes_on_while_its_server_asks(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        async def tool(talk: Any, message: dict[str, Any]) -> None:
-            asyncio.get_running_loop().create_task(self_asking(talk, message))
+async def test_a_call_goes_on_while_its_server_asks(run: Run, tmp_path: Path) -> None:
+    async def tool(talk: Any, message: dict[str, Any]) -> None:
+        asyncio.get_running_loop().create_task(self_asking(talk, message))
 
-        async def self_asking(talk: Any, message: dict[str, Any]) -> None:
-            got = await ask(talk, "elicitation/create", ELICIT, id=1)
-            await talk.result(message, text_result(got["result"]["content"]["name"]))
+    async def self_asking(talk: Any, message: dict[str, Any]) -> None:
+        got = await ask(talk, "elicitation/create", ELICIT, id=1)
+        await talk.result(message, text_result(got["result"]["content"]["name"]))
 
-        rules = legacy() | {"tools/call": tool}
-        async with LinePeer(rules, tmp_path) as peer, Client(peer.url, on_elicit=name) as client:
-            assert (await client.call_tool("greet")).text == "octocat"
-
-    run(main())
+    rules = legacy() | {"tools/call": tool}
+    async with LinePeer(rules, tmp_path) as peer, Client(peer.url, on_elicit=name) as client:
+        assert (await client.call_tool("greet")).text == "octocat"
 
 
-def test_plain_handlers_run_in_threads_and_may_block(run: Run, tmp_path: Path) -> None:
+async def test_plain_handlers_run_in_threads_and_may_block(run: Run, tmp_path: Path) -> None:
     entered, leave = threading.Event(), threading.Event()
     threads = []
 
@@ -556,156 +543,132 @@ def test_plain_handlers_run_in_threads_and_may_block(run: Run, tmp_path: Path) -
         assert leave.wait(20)
         return {"name": "x"}
 
-    async def main() -> None:
-        async with (
-            LinePeer(legacy(), tmp_path) as peer,
-            Client(peer.url, on_elicit=on_elicit) as client,
-        ):
-            talk = await peer.talk(0)
-            await talk.send(id=1, method="elicitation/create", params=ELICIT)
-            await until(entered.is_set)
-            assert (await client.call_tool("echo")).text == "ok"
-            leave.set()
-            assert (await answer(talk, 1))["result"]["action"] == "accept"
-
-    run(main())
+    async with (
+        LinePeer(legacy(), tmp_path) as peer,
+        Client(peer.url, on_elicit=on_elicit) as client,
+    ):
+        talk = await peer.talk(0)
+        await talk.send(id=1, method="elicitation/create", params=ELICIT)
+        await until(entered.is_set)
+        assert (await client.call_tool("echo")).text == "ok"
+        leave.set()
+        assert (await answer(talk, 1))["result"]["action"] == "accept"
     assert threads[0] is not threading.current_thread()
 
 
-def test_the_servers_cancellation_ends_the_handler(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        gate = Gate({"name": "x"})
-        async with LinePeer(legacy(), tmp_path) as peer, Client(peer.url, on_elicit=gate):
-            talk = await peer.talk(0)
-            await talk.send(id=1, method="elicitation/create", params=ELICIT)
-            await gate.wait()
-            await talk.send(method="notifications/cancelled", params={"requestId": 1})
-            await until(lambda: gate.cancelled == 1)
-            await talk.send(method="notifications/cancelled", params={"requestId": 1})
-            # its id may be used again, and nothing was answered
-            gate.open.set()
-            got = await ask(talk, "elicitation/create", ELICIT, id=1)
-            assert got["result"]["action"] == "accept"
-            assert len([m for m in talk.messages if "method" not in m]) == 1
-
-    run(main())
+async def test_the_servers_cancellation_ends_the_handler(run: Run, tmp_path: Path) -> None:
+    gate = Gate({"name": "x"})
+    async with LinePeer(legacy(), tmp_path) as peer, Client(peer.url, on_elicit=gate):
+        talk = await peer.talk(0)
+        await talk.send(id=1, method="elicitation/create", params=ELICIT)
+        await gate.wait()
+        await talk.send(method="notifications/cancelled", params={"requestId": 1})
+        await until(lambda: gate.cancelled == 1)
+        await talk.send(method="notifications/cancelled", params={"requestId": 1})
+        # its id may be used again, and nothing was answered
+        gate.open.set()
+        got = await ask(talk, "elicitation/create", ELICIT, id=1)
+        assert got["result"]["action"] == "accept"
+        assert len([m for m in talk.messages if "method" not in m]) == 1
 
 
-def test_cancelled_handlers_make_room_for_what_waits(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        gate = Gate({"name": "x"})
-        options = {"on_elicit": gate, "limits": Limits(max_in_flight=2)}
-        async with LinePeer(legacy(), tmp_path) as peer, Client(peer.url, **options):
-            talk = await peer.talk(0)
-            for id in (1, 2, 3, 4):
-                await talk.send(id=id, method="elicitation/create", params=ELICIT)
-            await gate.wait(2)
-            await ask(talk, "ping", id="p")  # all of them were read
-            assert gate.begun == 2  # the others wait for their turn
-            await talk.send(method="notifications/cancelled", params={"requestId": 1})
-            await gate.wait(3)
-            gate.open.set()
-            for id in (2, 3, 4):
-                assert "result" in await answer(talk, id)
-
-    run(main())
+async def test_cancelled_handlers_make_room_for_what_waits(run: Run, tmp_path: Path) -> None:
+    gate = Gate({"name": "x"})
+    options = {"on_elicit": gate, "limits": Limits(max_in_flight=2)}
+    async with LinePeer(legacy(), tmp_path) as peer, Client(peer.url, **options):
+        talk = await peer.talk(0)
+        for id in (1, 2, 3, 4):
+            await talk.send(id=id, method="elicitation/create", params=ELICIT)
+        await gate.wait(2)
+        await ask(talk, "ping", id="p")  # all of them were read
+        assert gate.begun == 2  # the others wait for their turn
+        await talk.send(method="notifications/cancelled", params={"requestId": 1})
+        await gate.wait(3)
+        gate.open.set()
+        for id in (2, 3, 4):
+            assert "result" in await answer(talk, id)
 
 
 @pytest.mark.parametrize("how", ["close", "vanish"])
-def test_handlers_end_with_the_link(run: Run, tmp_path: Path, how: str) -> None:
-    async def main() -> None:
-        gate = Gate({"name": "x"})
-        async with LinePeer(legacy(), tmp_path) as peer:
-            client = Client(peer.url, on_elicit=gate)
-            await client.open()
-            talk = await peer.talk(0)
-            await talk.send(id=1, method="elicitation/create", params=ELICIT)
-            await gate.wait()
-            if how == "close":
-                await client.close()
-                assert gate.cancelled == 1
-            else:
-                talk.vanish()
-                await until(lambda: gate.cancelled == 1)
-                await client.close()
-            assert len(asyncio.all_tasks()) <= 2 + len(peer.talks)
-
-    run(main())
+async def test_handlers_end_with_the_link(run: Run, tmp_path: Path, how: str) -> None:
+    gate = Gate({"name": "x"})
+    async with LinePeer(legacy(), tmp_path) as peer:
+        client = Client(peer.url, on_elicit=gate)
+        await client.open()
+        talk = await peer.talk(0)
+        await talk.send(id=1, method="elicitation/create", params=ELICIT)
+        await gate.wait()
+        if how == "close":
+            await client.close()
+            assert gate.cancelled == 1
+        else:
+            talk.vanish()
+            await until(lambda: gate.cancelled == 1)
+            await client.close()
+        assert len(asyncio.all_tasks()) <= 2 + len(peer.talks)
 
 
-def test_a_handler_may_close_its_client(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        clients: list[Client] = []
-        done = asyncio.Event()
+async def test_a_handler_may_close_its_client(run: Run, tmp_path: Path) -> None:
+    clients: list[Client] = []
+    done = asyncio.Event()
 
-        async def on_elicit(request: ElicitParams) -> Any:
-            try:
-                await clients[0].close()
-            finally:
-                done.set()
+    async def on_elicit(request: ElicitParams) -> Any:
+        try:
+            await clients[0].close()
+        finally:
+            done.set()
 
-        async with LinePeer(legacy() | {"tools/call": nothing}, tmp_path) as peer:
-            clients.append(Client(peer.url, on_elicit=on_elicit))
-            await clients[0].open()
-            call = asyncio.create_task(clients[0].call_tool("x"))
-            await peer.got("tools/call")
-            talk = await peer.talk(0)
-            await talk.send(id=1, method="elicitation/create", params=ELICIT)
-            await done.wait()
-            with pytest.raises(ConnectionClosed):
-                await call
-
-    run(main())
+    async with LinePeer(legacy() | {"tools/call": nothing}, tmp_path) as peer:
+        clients.append(Client(peer.url, on_elicit=on_elicit))
+        await clients[0].open()
+        call = asyncio.create_task(clients[0].call_tool("x"))
+        await peer.got("tools/call")
+        talk = await peer.talk(0)
+        await talk.send(id=1, method="elicitation/create", params=ELICIT)
+        await done.wait()
+        with pytest.raises(ConnectionClosed):
+            await call
 
 
-def test_a_handler_may_call_its_client(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        clients: list[Client] = []
+async def test_a_handler_may_call_its_client(run: Run, tmp_path: Path) -> None:
+    clients: list[Client] = []
 
-        async def on_sample(request: SampleParams) -> Any:
-            return SampleResult(content=(await clients[0].call_tool("echo")).text, model="m")
+    async def on_sample(request: SampleParams) -> Any:
+        return SampleResult(content=(await clients[0].call_tool("echo")).text, model="m")
 
-        async with (
-            LinePeer(legacy(), tmp_path) as peer,
-            Client(peer.url, on_sample=on_sample) as client,
-        ):
-            clients.append(client)
-            got = await ask(await peer.talk(0), "sampling/createMessage", SAMPLE)
-            assert got["result"]["content"]["text"] == "ok"
-
-    run(main())
+    async with (
+        LinePeer(legacy(), tmp_path) as peer,
+        Client(peer.url, on_sample=on_sample) as client,
+    ):
+        clients.append(client)
+        got = await ask(await peer.talk(0), "sampling/createMessage", SAMPLE)
+        assert got["result"]["content"]["text"] == "ok"
 
 
-def test_requests_in_a_batch_are_answered(once: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        rules = legacy("2025-03-26")
-        async with LinePeer(rules, tmp_path) as peer, Client(peer.url, on_sample=four):
-            talk = await peer.talk(0)
-            await peer.got("notifications/initialized")
-            got: list[Any] = []
+async def test_requests_in_a_batch_are_answered(once: Run, tmp_path: Path) -> None:
+    rules = legacy("2025-03-26")
+    async with LinePeer(rules, tmp_path) as peer, Client(peer.url, on_sample=four):
+        talk = await peer.talk(0)
+        await peer.got("notifications/initialized")
+        got: list[Any] = []
 
-            async def heard(text: str | bytes) -> None:
-                got.append(msgspec.json.decode(text))
+        async def heard(text: str | bytes) -> None:
+            got.append(msgspec.json.decode(text))
 
-            talk.heard = heard  # type: ignore[method-assign]
-            one = {"jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": SAMPLE}
-            two = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
-            await talk.write(msgspec.json.encode([one, two]).decode())
-            await until(lambda: got)
-            assert sorted(each["id"] for each in got[0]) == [1, 2]
-
-    once(main())
+        talk.heard = heard  # type: ignore[method-assign]
+        one = {"jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": SAMPLE}
+        two = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+        await talk.write(msgspec.json.encode([one, two]).decode())
+        await until(lambda: got)
+        assert sorted(each["id"] for each in got[0]) == [1, 2]
 
 
-def test_an_id_comes_back_as_it_came(once: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with LinePeer(legacy(), tmp_path) as peer, Client(peer.url, roots=[]):
-            talk = await peer.talk(0)
-            for id in ("1", 1, 12345678901234567890123, "é"):
-                assert type((await ask(talk, "roots/list", id=id))["id"]) is type(id)
-            await turns()
-
-    once(main())
+async def test_an_id_comes_back_as_it_came(once: Run, tmp_path: Path) -> None:
+    async with LinePeer(legacy(), tmp_path) as peer, Client(peer.url, roots=[]):
+        talk = await peer.talk(0)
+        for id in ("1", 1, 12345678901234567890123, "é"):
+            assert type((await ask(talk, "roots/list", id=id))["id"]) is type(id)
+        await turns()
 
 
 # -- completed elicitations ------------------------------------------------------------------------
@@ -714,73 +677,63 @@ def test_an_id_comes_back_as_it_came(once: Run, tmp_path: Path) -> None:
 COMPLETE = "notifications/elicitation/complete"
 
 
-def test_a_completed_url_is_told_once(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        told: list[str] = []
+async def test_a_completed_url_is_told_once(run: Run, tmp_path: Path) -> None:
+    told: list[str] = []
 
-        async def on_complete(id: str) -> None:
-            told.append(id)
+    async def on_complete(id: str) -> None:
+        told.append(id)
 
-        async def needs(talk: Any, message: dict[str, Any]) -> None:
-            data = {"elicitations": [URL | {"elicitationId": "e2"}, 7]}
-            error = {"code": -32042, "message": "first this", "data": data}
-            await talk.send(id=message["id"], error=error)
+    async def needs(talk: Any, message: dict[str, Any]) -> None:
+        data = {"elicitations": [URL | {"elicitationId": "e2"}, 7]}
+        error = {"code": -32042, "message": "first this", "data": data}
+        await talk.send(id=message["id"], error=error)
 
-        rules = legacy() | {"tools/call:needs": needs}
-        async with (
-            LinePeer(rules, tmp_path) as peer,
-            Client(
-                peer.url, on_elicit_url=lambda r: "accept", on_elicit_complete=on_complete
-            ) as client,
-        ):
-            talk = await peer.talk(0)
-            assert "result" in await ask(talk, "elicitation/create", URL)
-            with pytest.raises(RemoteError, match="first this"):
-                await client.call_tool("needs")
-            for params in ({"elicitationId": "e0"}, {}, {"elicitationId": 1}):
-                await talk.send(method=COMPLETE, params=params)
-            await talk.send(method=COMPLETE)
-            for id in ("e2", "e1", "e1", "e2"):
-                await talk.send(method=COMPLETE, params={"elicitationId": id})
-            await client.ping()
-            await turns()
-            assert told == ["e2", "e1"]
-
-    run(main())
+    rules = legacy() | {"tools/call:needs": needs}
+    async with (
+        LinePeer(rules, tmp_path) as peer,
+        Client(
+            peer.url, on_elicit_url=lambda r: "accept", on_elicit_complete=on_complete
+        ) as client,
+    ):
+        talk = await peer.talk(0)
+        assert "result" in await ask(talk, "elicitation/create", URL)
+        with pytest.raises(RemoteError, match="first this"):
+            await client.call_tool("needs")
+        for params in ({"elicitationId": "e0"}, {}, {"elicitationId": 1}):
+            await talk.send(method=COMPLETE, params=params)
+        await talk.send(method=COMPLETE)
+        for id in ("e2", "e1", "e1", "e2"):
+            await talk.send(method=COMPLETE, params={"elicitationId": id})
+        await client.ping()
+        await turns()
+        assert told == ["e2", "e1"]
 
 
-def test_a_callback_that_fails_is_logged(
+async def test_a_callback_that_fails_is_logged(
     once: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main() -> None:
-        def on_complete(id: str) -> None:
-            raise ZeroDivisionError("mine")
+    def on_complete(id: str) -> None:
+        raise ZeroDivisionError("mine")
 
-        options: dict[str, Any] = {"on_elicit_url": lambda r: "accept"}
-        async with (
-            LinePeer(legacy(), tmp_path) as peer,
-            Client(peer.url, on_elicit_complete=on_complete, **options) as client,
-        ):
-            talk = await peer.talk(0)
-            await ask(talk, "elicitation/create", URL)
-            await talk.send(method=COMPLETE, params={"elicitationId": "e1"})
-            await client.ping()
-
-    once(main())
+    options: dict[str, Any] = {"on_elicit_url": lambda r: "accept"}
+    async with (
+        LinePeer(legacy(), tmp_path) as peer,
+        Client(peer.url, on_elicit_complete=on_complete, **options) as client,
+    ):
+        talk = await peer.talk(0)
+        await ask(talk, "elicitation/create", URL)
+        await talk.send(method=COMPLETE, params={"elicitationId": "e1"})
+        await client.ping()
     assert "on_elicit_complete failed" in caplog.text
 
 
-def test_what_is_expected_is_bounded(
+async def test_what_is_expected_is_bounded(
     once: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inbox, "MAX_EXPECTED", 3)
-
-    async def main() -> None:
-        options: dict[str, Any] = {"on_elicit_url": lambda r: "accept"}
-        async with LinePeer(legacy(), tmp_path) as peer, Client(peer.url, **options) as client:
-            talk = await peer.talk(0)
-            for n in range(10):
-                await ask(talk, "elicitation/create", URL | {"elicitationId": str(n)}, id=n)
-            assert list(client._life.live.answerer._expected) == ["7", "8", "9"]  # type: ignore
-
-    once(main())
+    options: dict[str, Any] = {"on_elicit_url": lambda r: "accept"}
+    async with LinePeer(legacy(), tmp_path) as peer, Client(peer.url, **options) as client:
+        talk = await peer.talk(0)
+        for n in range(10):
+            await ask(talk, "elicitation/create", URL | {"elicitationId": str(n)}, id=n)
+        assert list(client._life.live.answerer._expected) == ["7", "8", "9"]  # type: ignore

@@ -53,91 +53,75 @@ def in_thread(request: Any) -> SampleResult:
 
 
 @pytest.mark.parametrize("version", LEGACY)
-def test_a_handler_tells_how_far_it_is(version: str, run: Run, recorder: Any) -> None:
-    async def main() -> None:
-        asking = Asking(version)
-        async with Client(asking.server, on_sample=on_loop) as client:
-            assert client.protocol_version == version
-            assert (await client.call_tool("ask")).text == "hello"
-        words = [f"step {n}" if version > "2025" else None for n in (1, 2, 3)]
-        rising = list(zip((1, 2, 3), (3, 3, 3), words, strict=True))
-        assert asking.told == [*rising, (4, None, None)]
-
-    run(main())
+async def test_a_handler_tells_how_far_it_is(version: str, run: Run, recorder: Any) -> None:
+    asking = Asking(version)
+    async with Client(asking.server, on_sample=on_loop) as client:
+        assert client.protocol_version == version
+        assert (await client.call_tool("ask")).text == "hello"
+    words = [f"step {n}" if version > "2025" else None for n in (1, 2, 3)]
+    rising = list(zip((1, 2, 3), (3, 3, 3), words, strict=True))
+    assert asking.told == [*rising, (4, None, None)]
     assert ("client", "notification", "notifications/progress") in recorder.judged(version)
 
 
-def test_a_handler_in_a_thread_does_so(run: Run) -> None:
-    async def main() -> None:
-        asking = Asking("2025-11-25")
-        async with Client(asking.server, on_sample=in_thread) as client:
-            assert (await client.call_tool("ask")).text == "hello"
-        assert asking.told == [(1, None, None), (2, None, None)]
-
-    run(main())
+async def test_a_handler_in_a_thread_does_so(run: Run) -> None:
+    asking = Asking("2025-11-25")
+    async with Client(asking.server, on_sample=in_thread) as client:
+        assert (await client.call_tool("ask")).text == "hello"
+    assert asking.told == [(1, None, None), (2, None, None)]
 
 
 @pytest.mark.parametrize(("version", "tool"), [("2025-11-25", "plain"), ("2026-07-28", "ask")])
-def test_nothing_is_told_where_nobody_asked(
+async def test_nothing_is_told_where_nobody_asked(
     version: str, tool: str, run: Run, recorder: Any
 ) -> None:
-    async def main() -> None:
-        asking = Asking(version)
-        async with Client(asking.server, on_sample=on_loop) as client:
-            assert (await client.call_tool(tool)).text == "hello"
-        assert asking.told == []
-
-    run(main())
+    asking = Asking(version)
+    async with Client(asking.server, on_sample=on_loop) as client:
+        assert (await client.call_tool(tool)).text == "hello"
+    assert asking.told == []
     assert ("client", "notification", "notifications/progress") not in recorder.judged()
 
 
-def test_outside_of_a_handler_and_after_it_nothing_is_told(run: Run) -> None:
+async def test_outside_of_a_handler_and_after_it_nothing_is_told(run: Run) -> None:
     report_progress(1)
+    asking = Asking("2025-11-25")
+    late: list[asyncio.Task[None]] = []
+    gate = asyncio.Event()
 
-    async def main() -> None:
-        asking = Asking("2025-11-25")
-        late: list[asyncio.Task[None]] = []
-        gate = asyncio.Event()
+    async def on_sample(request: Any) -> SampleResult:
+        async def later() -> None:
+            await gate.wait()
+            report_progress(1)
+
+        late.append(asyncio.ensure_future(later()))
+        return DONE
+
+    async with Client(asking.server, on_sample=on_sample) as client:
+        assert (await client.call_tool("ask")).text == "hello"
+        gate.set()
+        await late[0]
+        await client.ping()
+    assert asking.told == []
+
+
+async def test_a_handler_that_asks_another_server_tells_the_right_one(run: Run) -> None:
+    outer, inner = Asking("2025-11-25"), Asking("2026-07-28")
+
+    async def model(request: Any) -> SampleResult:
+        report_progress(5)  # of the inner question, which nobody wants to know
+        return DONE
+
+    async with Client(inner.server, on_sample=model) as other:
 
         async def on_sample(request: Any) -> SampleResult:
-            async def later() -> None:
-                await gate.wait()
-                report_progress(1)
-
-            late.append(asyncio.ensure_future(later()))
+            report_progress(1)
+            assert (await other.call_tool("ask")).text == "hello"
+            report_progress(2)
             return DONE
 
-        async with Client(asking.server, on_sample=on_sample) as client:
+        async with Client(outer.server, on_sample=on_sample) as client:
             assert (await client.call_tool("ask")).text == "hello"
-            gate.set()
-            await late[0]
-            await client.ping()
-        assert asking.told == []
-
-    run(main())
-
-
-def test_a_handler_that_asks_another_server_tells_the_right_one(run: Run) -> None:
-    async def main() -> None:
-        outer, inner = Asking("2025-11-25"), Asking("2026-07-28")
-
-        async def model(request: Any) -> SampleResult:
-            report_progress(5)  # of the inner question, which nobody wants to know
-            return DONE
-
-        async with Client(inner.server, on_sample=model) as other:
-
-            async def on_sample(request: Any) -> SampleResult:
-                report_progress(1)
-                assert (await other.call_tool("ask")).text == "hello"
-                report_progress(2)
-                return DONE
-
-            async with Client(outer.server, on_sample=on_sample) as client:
-                assert (await client.call_tool("ask")).text == "hello"
-        assert [how[0] for how in outer.told] == [1, 2] and inner.told == []
-
-    run(main())
+    assert [how[0] for how in outer.told] == [1, 2] and inner.told == []
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
@@ -149,21 +133,18 @@ def test_numbers_that_json_has_not(number: float) -> None:
 
 
 @pytest.mark.parametrize("token", [1.5, True, None, [1], {}])
-def test_tokens_that_are_none(token: Any, run: Run) -> None:
-    async def main() -> None:
-        async def ask(talk: Talk, message: dict[str, Any]) -> None:
-            params = SAMPLE | {"_meta": {"progressToken": token}}
-            await talk.send(id="q", method="sampling/createMessage", params=params)
-            await talk.text(message, "asked")
+async def test_tokens_that_are_none(token: Any, run: Run) -> None:
+    async def ask(talk: Talk, message: dict[str, Any]) -> None:
+        params = SAMPLE | {"_meta": {"progressToken": token}}
+        await talk.send(id="q", method="sampling/createMessage", params=params)
+        await talk.text(message, "asked")
 
-        async with (
-            LinePeer(LEGACY_PEER | {"tools/call": ask}) as peer,
-            Client(peer.url, era="legacy", on_sample=on_loop) as client,
-        ):
-            await client.call_tool("any")
-            talk = await peer.talk(0)
-            while not any(message.get("id") == "q" for message in talk.messages):
-                await client.ping()
-            assert talk.sent("notifications/progress") == []
-
-    run(main())
+    async with (
+        LinePeer(LEGACY_PEER | {"tools/call": ask}) as peer,
+        Client(peer.url, era="legacy", on_sample=on_loop) as client,
+    ):
+        await client.call_tool("any")
+        talk = await peer.talk(0)
+        while not any(message.get("id") == "q" for message in talk.messages):
+            await client.ping()
+        assert talk.sent("notifications/progress") == []

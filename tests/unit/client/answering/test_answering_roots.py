@@ -73,88 +73,70 @@ def test_a_function_that_gives_no_roots(once: Run, tmp_path: Path, given: Any) -
     assert got["error"] == {"code": -32603, "message": "Internal error"}
 
 
-def test_functions_are_asked_each_time(run: Run, tmp_path: Path) -> None:
+async def test_functions_are_asked_each_time(run: Run, tmp_path: Path) -> None:
     now: list[str] = []
 
     async def current() -> list[str]:
         return now
 
-    async def main() -> None:
-        for roots in (current, lambda: list(now)):
-            now.clear()
-            async with (
-                LinePeer(legacy(), tmp_path) as peer,
-                Client(peer.url, roots=roots) as client,
-            ):
-                talk = await peer.talk(0)
-                assert (await ask(talk, "roots/list", id=1))["result"] == {"roots": []}
-                now.append("file:///a")
-                got = await ask(talk, "roots/list", id=2)
-                assert got["result"] == {"roots": [{"uri": "file:///a"}]}
-                assert not peer.sent("notifications/roots/list_changed")
-                await client.roots_changed()
-                await peer.got("notifications/roots/list_changed")
-                with pytest.raises(TypeError, match="the roots are a function"):
-                    await client.add_root("file:///b")
-
-    run(main())
-
-
-def test_adding_and_removing_tells_a_legacy_server(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with (
-            LinePeer(legacy(), tmp_path) as peer,
-            Client(peer.url, roots=["file:///a"]) as client,
-        ):
+    for roots in (current, lambda: list(now)):
+        now.clear()
+        async with LinePeer(legacy(), tmp_path) as peer, Client(peer.url, roots=roots) as client:
             talk = await peer.talk(0)
-            changed = "notifications/roots/list_changed"
-            assert await client.add_root("file:///b")
-            assert len(await peer.got(changed)) == 1
-            assert not await client.add_root("file:///b")
-            assert await client.add_root(Root("file:///b", "B"))
-            assert await client.remove_root("file:///a")
-            assert not await client.remove_root("file:///a")
-            got = await ask(talk, "roots/list")
-            assert got["result"] == {"roots": [{"uri": "file:///b", "name": "B"}]}
-            assert len(peer.sent(changed)) == 3
-            with pytest.raises(TypeError, match="add_root and remove_root"):
-                await client.roots_changed()
-            with pytest.raises(ValueError, match="file://"):
-                await client.add_root("http://x/")
-
-    run(main())
-
-
-def test_a_modern_server_is_not_told(once: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with LinePeer(MODERN_PEER, tmp_path) as peer, Client(peer.url, roots=[]) as client:
-            assert await client.add_root("file:///a")
-            await client.call_tool("echo")
-            await until(lambda: peer.sent("tools/call"))
+            assert (await ask(talk, "roots/list", id=1))["result"] == {"roots": []}
+            now.append("file:///a")
+            got = await ask(talk, "roots/list", id=2)
+            assert got["result"] == {"roots": [{"uri": "file:///a"}]}
             assert not peer.sent("notifications/roots/list_changed")
+            await client.roots_changed()
+            await peer.got("notifications/roots/list_changed")
+            with pytest.raises(TypeError, match="the roots are a function"):
+                await client.add_root("file:///b")
 
-    once(main())
+
+async def test_adding_and_removing_tells_a_legacy_server(run: Run, tmp_path: Path) -> None:
+    async with (
+        LinePeer(legacy(), tmp_path) as peer,
+        Client(peer.url, roots=["file:///a"]) as client,
+    ):
+        talk = await peer.talk(0)
+        changed = "notifications/roots/list_changed"
+        assert await client.add_root("file:///b")
+        assert len(await peer.got(changed)) == 1
+        assert not await client.add_root("file:///b")
+        assert await client.add_root(Root("file:///b", "B"))
+        assert await client.remove_root("file:///a")
+        assert not await client.remove_root("file:///a")
+        got = await ask(talk, "roots/list")
+        assert got["result"] == {"roots": [{"uri": "file:///b", "name": "B"}]}
+        assert len(peer.sent(changed)) == 3
+        with pytest.raises(TypeError, match="add_root and remove_root"):
+            await client.roots_changed()
+        with pytest.raises(ValueError, match="file://"):
+            await client.add_root("http://x/")
 
 
-def test_roots_may_change_while_the_client_is_closed(once: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with LinePeer(legacy(), tmp_path) as peer:
-            client = Client(peer.url, roots=[])
+async def test_a_modern_server_is_not_told(once: Run, tmp_path: Path) -> None:
+    async with LinePeer(MODERN_PEER, tmp_path) as peer, Client(peer.url, roots=[]) as client:
+        assert await client.add_root("file:///a")
+        await client.call_tool("echo")
+        await until(lambda: peer.sent("tools/call"))
+        assert not peer.sent("notifications/roots/list_changed")
+
+
+async def test_roots_may_change_while_the_client_is_closed(once: Run, tmp_path: Path) -> None:
+    async with LinePeer(legacy(), tmp_path) as peer:
+        client = Client(peer.url, roots=[])
+        await client.add_root("file:///a")
+        async with client:
+            got = await ask(await peer.talk(0), "roots/list")
+            assert got["result"] == {"roots": [{"uri": "file:///a"}]}
+        await client.remove_root("file:///a")
+        assert not peer.sent("notifications/roots/list_changed")
+
+
+async def test_without_roots_there_is_nothing_to_add_to(once: Run) -> None:
+    for options in ({}, {"on_elicit": print}):
+        client = Client("tcp://127.0.0.1:1", **options)
+        with pytest.raises(TypeError, match="has no roots"):
             await client.add_root("file:///a")
-            async with client:
-                got = await ask(await peer.talk(0), "roots/list")
-                assert got["result"] == {"roots": [{"uri": "file:///a"}]}
-            await client.remove_root("file:///a")
-            assert not peer.sent("notifications/roots/list_changed")
-
-    once(main())
-
-
-def test_without_roots_there_is_nothing_to_add_to(once: Run) -> None:
-    async def main() -> None:
-        for options in ({}, {"on_elicit": print}):
-            client = Client("tcp://127.0.0.1:1", **options)
-            with pytest.raises(TypeError, match="has no roots"):
-                await client.add_root("file:///a")
-
-    once(main())

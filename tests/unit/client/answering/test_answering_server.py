@@ -117,7 +117,7 @@ def test_a_handler_that_fails(once: Run) -> None:
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_handlers_nested_in_each_other_have_a_limit(run: Run, plain: bool) -> None:
+async def test_handlers_nested_in_each_other_have_a_limit(run: Run, plain: bool) -> None:
     """A handler calls the tool that asks it, and so on."""
     server = Server("echo")
     depth = 0
@@ -135,11 +135,7 @@ def test_handlers_nested_in_each_other_have_a_limit(run: Run, plain: bool) -> No
         return on_sample(request)
 
     client = Client(server, era="modern", on_sample=in_thread if plain else on_sample, timeout=30)
-
-    async def main() -> None:
-        async with client:
-            with pytest.raises(HandlerFailed, match="nested in 32 other handlers"):
-                await client.call_tool("ask")
-        assert depth == 32
-
-    run(main())
+    async with client:
+        with pytest.raises(HandlerFailed, match="nested in 32 other handlers"):
+            await client.call_tool("ask")
+    assert depth == 32

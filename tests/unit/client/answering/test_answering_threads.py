@@ -14,26 +14,19 @@ from wirespeed.client.answering import threads
 from wirespeed.client.answering.threads import in_thread
 
 
-def test_it_runs_in_the_callers_context(run: Run) -> None:
+async def test_it_runs_in_the_callers_context(run: Run) -> None:
     name: contextvars.ContextVar[str] = contextvars.ContextVar("name")
-
-    async def main() -> None:
-        name.set("caller")
-        assert await in_thread(lambda x: (name.get(), x), 7) == ("caller", 7)
-
-    run(main())
+    name.set("caller")
+    assert await in_thread(lambda x: (name.get(), x), 7) == ("caller", 7)
 
 
 @pytest.mark.parametrize("exc", [ZeroDivisionError("mine"), StopIteration(3)])
-def test_what_it_raises_is_raised(once: Run, exc: Exception) -> None:
+async def test_what_it_raises_is_raised(once: Run, exc: Exception) -> None:
     def fail(_: Any) -> None:
         raise exc
 
-    async def main() -> None:
-        with pytest.raises((ZeroDivisionError, RuntimeError), match=r"mine|StopIteration\(3\)"):
-            await in_thread(fail, None)
-
-    once(main())
+    with pytest.raises((ZeroDivisionError, RuntimeError), match=r"mine|StopIteration\(3\)"):
+        await in_thread(fail, None)
 
 
 class Blocking:
@@ -51,53 +44,47 @@ class Blocking:
         return "done"
 
 
-def test_abandoned_work_keeps_its_place(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_abandoned_work_keeps_its_place(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "MAX_THREADS", 2)
     monkeypatch.setattr(threads, "_executor", None)
-
-    async def main() -> None:
-        handler = Blocking()
-        for _ in range(20):  # a peer that asks and cancels in turn
-            task = asyncio.create_task(in_thread(handler, None))
-            await turns()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-        await until(lambda: handler.begun == 2)
-        late = asyncio.create_task(in_thread(handler, None))
+    handler = Blocking()
+    for _ in range(20):  # a peer that asks and cancels in turn
+        task = asyncio.create_task(in_thread(handler, None))
         await turns()
-        assert not late.done()
-        assert handler.begun == 2
-        assert threads._executor is not None
-        assert threads._executor._jobs.qsize() == 0  # nothing piles up
-        handler.go.set()
-        assert await late == "done"
-        assert handler.begun == 3
-        threads._executor.shutdown()
-
-    run(main())
-
-
-def test_what_has_not_begun_does_not_begin(once: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "_executor", threads.Workers(1))
-
-    async def main() -> None:
-        first, second = Blocking(), Blocking()
-        running = asyncio.create_task(in_thread(first, None))
-        await until(lambda: first.begun)
-        queued = asyncio.create_task(in_thread(second, None))  # another client has the thread
-        await turns()
-        queued.cancel()
+        task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await queued
-        first.go.set()
-        assert await running == "done"
-        assert await in_thread(lambda _: "next", None) == "next"
-        assert second.begun == 0
-        assert threads._executor is not None
-        threads._executor.shutdown()
+            await task
+    await until(lambda: handler.begun == 2)
+    late = asyncio.create_task(in_thread(handler, None))
+    await turns()
+    assert not late.done()
+    assert handler.begun == 2
+    assert threads._executor is not None
+    assert threads._executor._jobs.qsize() == 0  # nothing piles up
+    handler.go.set()
+    assert await late == "done"
+    assert handler.begun == 3
+    threads._executor.shutdown()
 
-    once(main())
+
+async def test_what_has_not_begun_does_not_begin(
+    once: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "_executor", threads.Workers(1))
+    first, second = Blocking(), Blocking()
+    running = asyncio.create_task(in_thread(first, None))
+    await until(lambda: first.begun)
+    queued = asyncio.create_task(in_thread(second, None))  # another client has the thread
+    await turns()
+    queued.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await queued
+    first.go.set()
+    assert await running == "done"
+    assert await in_thread(lambda _: "next", None) == "next"
+    assert second.begun == 0
+    assert threads._executor is not None
+    threads._executor.shutdown()
 
 
 def test_a_client_may_move_to_another_loop(once: Run, monkeypatch: pytest.MonkeyPatch) -> None:

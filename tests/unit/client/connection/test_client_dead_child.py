@@ -37,73 +37,55 @@ def fair(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-def test_calls_fail_with_the_exit_status(run: Run, short: None, era: Any) -> None:
-    async def main() -> None:
-        async with Client(leaving(), era=era, timeout=None) as client:
-            both = [client.call_tool("die", {"status": 5}), client.call_tool("pid")]
-            async with asyncio.timeout(20):
-                errors = await asyncio.gather(*both, return_exceptions=True)
-            for error in errors:
-                assert type(error) is ChildExited
-                assert error.status == 5
-                assert "no process answers on its pipes" in str(error)
-                assert "the server exited with status 5" in str(error)
-
-    run(main())
+async def test_calls_fail_with_the_exit_status(run: Run, short: None, era: Any) -> None:
+    async with Client(leaving(), era=era, timeout=None) as client:
+        both = [client.call_tool("die", {"status": 5}), client.call_tool("pid")]
+        async with asyncio.timeout(20):
+            errors = await asyncio.gather(*both, return_exceptions=True)
+        for error in errors:
+            assert type(error) is ChildExited
+            assert error.status == 5
+            assert "no process answers on its pipes" in str(error)
+            assert "the server exited with status 5" in str(error)
 
 
-def test_the_server_is_started_again(run: Run, short: None) -> None:
-    async def main() -> None:
-        async with Client(leaving(restart=1), timeout=None) as client:
-            async with asyncio.timeout(20):
-                with pytest.raises(ChildExited):
-                    await client.call_tool("die", {"status": 5})
-                assert (await client.call_tool("pid")).structured_content["result"] > 0
-
-    run(main())
+async def test_the_server_is_started_again(run: Run, short: None) -> None:
+    async with Client(leaving(restart=1), timeout=None) as client:
+        async with asyncio.timeout(20):
+            with pytest.raises(ChildExited):
+                await client.call_tool("die", {"status": 5})
+            assert (await client.call_tool("pid")).structured_content["result"] > 0
 
 
-def test_a_time_limit_tells_the_exit_status(run: Run) -> None:
-    async def main() -> None:
-        async with Client(leaving()) as client:
-            with pytest.raises(CallTimeout, match="the server's program exited with status 5"):
-                await client.call_tool("die", {"status": 5}, timeout=1)
-
-    run(main())
+async def test_a_time_limit_tells_the_exit_status(run: Run) -> None:
+    async with Client(leaving()) as client:
+        with pytest.raises(CallTimeout, match="the server's program exited with status 5"):
+            await client.call_tool("die", {"status": 5}, timeout=1)
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-def test_a_wrapper_may_exit_before_its_server(run: Run, fair: None, era: Any) -> None:
-    async def main() -> None:
-        target = leaving("3", sys.executable, LEAVES)
-        async with Client(target, era=era) as client:
-            pid = (await client.call_tool("pid")).structured_content["result"]
-            await asyncio.sleep(channels.PIPES_END + 1.1 * channels.ANSWER)
-            again = (await client.call_tool("pid")).structured_content["result"]
-            assert again == pid
-        await until(lambda: not alive(pid))
-
-    run(main())
+async def test_a_wrapper_may_exit_before_its_server(run: Run, fair: None, era: Any) -> None:
+    target = leaving("3", sys.executable, LEAVES)
+    async with Client(target, era=era) as client:
+        pid = (await client.call_tool("pid")).structured_content["result"]
+        await asyncio.sleep(channels.PIPES_END + 1.1 * channels.ANSWER)
+        again = (await client.call_tool("pid")).structured_content["result"]
+        assert again == pid
+    await until(lambda: not alive(pid))
 
 
-def test_a_wrapper_of_a_lite_server(run: Run, fair: None) -> None:
-    async def main() -> None:
-        lite = [sys.executable, str(CHILDREN / "lite_server.py"), "calculator"]
-        async with LiteClient(leaving("3", *lite)) as client:
-            name = (await client.info()).name
-            await asyncio.sleep(channels.PIPES_END + 1.1 * channels.ANSWER)
-            assert (await client.info()).name == name
-
-    run(main())
+async def test_a_wrapper_of_a_lite_server(run: Run, fair: None) -> None:
+    lite = [sys.executable, str(CHILDREN / "lite_server.py"), "calculator"]
+    async with LiteClient(leaving("3", *lite)) as client:
+        name = (await client.info()).name
+        await asyncio.sleep(channels.PIPES_END + 1.1 * channels.ANSWER)
+        assert (await client.info()).name == name
 
 
-def test_a_lite_server_that_is_none(run: Run, short: None) -> None:
-    async def main() -> None:
-        async with LiteClient(leaving("3", "sleep", "60")) as client:
-            began = time.monotonic()
-            with pytest.raises(ChildExited) as caught:
-                await client.info(timeout=30)
-            assert caught.value.status == 3
-            assert time.monotonic() - began < 20
-
-    run(main())
+async def test_a_lite_server_that_is_none(run: Run, short: None) -> None:
+    async with LiteClient(leaving("3", "sleep", "60")) as client:
+        began = time.monotonic()
+        with pytest.raises(ChildExited) as caught:
+            await client.info(timeout=30)
+        assert caught.value.status == 3
+        assert time.monotonic() - began < 20

@@ -53,18 +53,14 @@ def version_met(run: Run, server: Fake, **options: Any) -> str:
 # -- the probe's outcomes --------------------------------------------------------------------------
 
 
-def test_discover_result_is_modern(run: Run, fake: Make) -> None:
+async def test_discover_result_is_modern(run: Run, fake: Make) -> None:
     server = fake(MODERN)
-
-    async def main() -> None:
-        async with Client(server.target, name="me", version="7") as client:
-            assert client.protocol_version == "2026-07-28"
-            assert client.server_info == {"name": "fake", "version": "2"}
-            assert client.server_capabilities == TOOLS
-            assert client.instructions is None
-            await client.call_tool("echo")
-
-    run(main())
+    async with Client(server.target, name="me", version="7") as client:
+        assert client.protocol_version == "2026-07-28"
+        assert client.server_info == {"name": "fake", "version": "2"}
+        assert client.server_capabilities == TOOLS
+        assert client.instructions is None
+        await client.call_tool("echo")
     assert server.methods == ["server/discover", "tools/call"]
     for message in server.lines[1:]:
         assert message["params"]["_meta"] == {
@@ -74,15 +70,11 @@ def test_discover_result_is_modern(run: Run, fake: Make) -> None:
         }
 
 
-def test_discovery_tells_instructions(once: Run, fake: Make) -> None:
+async def test_discovery_tells_instructions(once: Run, fake: Make) -> None:
     server = fake(MODERN | {"server/discover": discovered(instructions="be kind", _meta={})})
-
-    async def main() -> None:
-        async with Client(server.target) as client:
-            assert client.instructions == "be kind"
-            assert client.server_info is None
-
-    once(main())
+    async with Client(server.target) as client:
+        assert client.instructions == "be kind"
+        assert client.server_info is None
 
 
 def test_the_modern_version_is_chosen_among_others(once: Run, fake: Make) -> None:
@@ -175,7 +167,7 @@ def test_silence_falls_back_and_is_not_cancelled_on_the_wire(run: Run, fake: Mak
     assert server.methods == [*LEGACY_START, "tools/call"]
 
 
-def test_trap_21_a_late_discovery_is_ignored(run: Run, fake: Make) -> None:
+async def test_trap_21_a_late_discovery_is_ignored(run: Run, fake: Make) -> None:
     server = fake(
         LEGACY
         | {
@@ -183,16 +175,12 @@ def test_trap_21_a_late_discovery_is_ignored(run: Run, fake: Make) -> None:
             "tools/call": [["release"], ["result", text_result()]],
         }
     )
-
-    async def main() -> None:
-        async with Client(server.target, probe_timeout=SHORT) as client:
-            await client.call_tool("echo")
-            assert client.protocol_version == "2025-11-25"
-            assert client.counters["late_responses"] == 1
-            await client.call_tool("echo")
-            assert "_meta" not in server.sent("tools/call")[-1]["params"]
-
-    run(main())
+    async with Client(server.target, probe_timeout=SHORT) as client:
+        await client.call_tool("echo")
+        assert client.protocol_version == "2025-11-25"
+        assert client.counters["late_responses"] == 1
+        await client.call_tool("echo")
+        assert "_meta" not in server.sent("tools/call")[-1]["params"]
 
 
 def test_trap_21_a_late_discovery_before_initialize_is_answered(once: Run, fake: Make) -> None:
@@ -317,91 +305,67 @@ def test_unknown_eras_are_refused(era: Any, fake: Make) -> None:
 # -- what was found out is kept --------------------------------------------------------------------
 
 
-def test_a_legacy_verdict_is_kept_over_a_restart(once: Run, fake: Make) -> None:
+async def test_a_legacy_verdict_is_kept_over_a_restart(once: Run, fake: Make) -> None:
     server = fake(LEGACY)
-
-    async def main() -> None:
-        async with Client(server.target) as client:
-            await client.restart()
-            assert client.protocol_version == "2025-11-25"
-            await client.close()
-            await client.open()
-            await client.call_tool("echo")
-
-    once(main())
+    async with Client(server.target) as client:
+        await client.restart()
+        assert client.protocol_version == "2025-11-25"
+        await client.close()
+        await client.open()
+        await client.call_tool("echo")
     assert server.methods.count("server/discover") == 1
     assert server.methods.count("initialize") == 3 == len(server.pids)
 
 
-def test_a_modern_verdict_is_kept_over_a_restart(once: Run, fake: Make) -> None:
+async def test_a_modern_verdict_is_kept_over_a_restart(once: Run, fake: Make) -> None:
     # silent for longer than a probe would wait: a known modern server is waited for
     slow = MODERN | {"server/discover": [["sleep", 3 * SHORT], *discovered()]}
     server = fake(MODERN, slow)
-
-    async def main() -> None:
-        async with Client(server.target) as client:
-            client._life._probe_timeout = SHORT
-            await client.restart()
-            assert client.protocol_version == "2026-07-28"
-
-    once(main())
+    async with Client(server.target) as client:
+        client._life._probe_timeout = SHORT
+        await client.restart()
+        assert client.protocol_version == "2026-07-28"
     assert server.methods == ["server/discover", "server/discover"]
 
 
-def test_a_server_that_became_modern_is_asked_again(once: Run, fake: Make) -> None:
+async def test_a_server_that_became_modern_is_asked_again(once: Run, fake: Make) -> None:
     server = fake(LEGACY, MODERN)
-
-    async def main() -> None:
-        async with Client(server.target) as client:
-            assert client.protocol_version == "2025-11-25"
-            await client.restart()
-            assert client.protocol_version == "2026-07-28"
-
-    once(main())
+    async with Client(server.target) as client:
+        assert client.protocol_version == "2025-11-25"
+        await client.restart()
+        assert client.protocol_version == "2026-07-28"
     assert server.methods[3:] == ["initialize", "server/discover"]
 
 
-def test_a_server_that_became_legacy_falls_back(once: Run, fake: Make) -> None:
+async def test_a_server_that_became_legacy_falls_back(once: Run, fake: Make) -> None:
     server = fake(MODERN, LEGACY)
-
-    async def main() -> None:
-        async with Client(server.target) as client:
-            await client.restart()
-            assert client.protocol_version == "2025-11-25"
-
-    once(main())
+    async with Client(server.target) as client:
+        await client.restart()
+        assert client.protocol_version == "2025-11-25"
 
 
-def test_a_failed_opening_settles_no_era(once: Run, fake: Make) -> None:
+async def test_a_failed_opening_settles_no_era(once: Run, fake: Make) -> None:
     server = fake({"*": [["exit", 1]]}, {"*": [["exit", 1]]}, MODERN)
-
-    async def main() -> None:
-        client = Client(server.target)
-        with pytest.raises(ChildExited):
-            await client.open()
-        async with client:
-            assert client.protocol_version == "2026-07-28"
-
-    once(main())
+    client = Client(server.target)
+    with pytest.raises(ChildExited):
+        await client.open()
+    async with client:
+        assert client.protocol_version == "2026-07-28"
 
 
 # -- initialize ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
-def test_the_servers_legacy_version_is_taken(once: Run, fake: Make, version: str) -> None:
+async def test_the_servers_legacy_version_is_taken(once: Run, fake: Make, version: str) -> None:
     server = fake(LEGACY | {"initialize": initialized(version, instructions="hello")})
-
-    async def main() -> None:
-        async with Client(server.target, name="me", version="7") as client:
-            assert client.protocol_version == version
-            assert client.instructions == "hello"
-            assert client.server_info == {"name": "fake", "version": "1"}
-            assert client.server_capabilities == TOOLS
-            await client.call_tool("echo", {"a": 1})
-            assert server.sent("tools/call")[0]["params"] == {"name": "echo", "arguments": {"a": 1}}
-
-    once(main())
+    async with Client(server.target, name="me", version="7") as client:
+        assert client.protocol_version == version
+        assert client.instructions == "hello"
+        assert client.server_info == {"name": "fake", "version": "1"}
+        assert client.server_capabilities == TOOLS
+        await client.call_tool("echo", {"a": 1})
+        assert server.sent("tools/call")[0]["params"] == {"name": "echo", "arguments": {"a": 1}}
     assert server.sent("initialize")[0]["params"] == {
         "protocolVersion": "2025-11-25",
         "capabilities": {},
@@ -481,34 +445,28 @@ def test_trap_63_initialize_is_not_cancelled_on_timeout(run: Run, fake: Make) ->
     assert not any(map(alive, server.pids))
 
 
-def test_trap_63_initialize_is_not_cancelled_with_its_task(run: Run, fake: Make) -> None:
+async def test_trap_63_initialize_is_not_cancelled_with_its_task(run: Run, fake: Make) -> None:
     server = fake(LEGACY | {"initialize": []})
-
-    async def main() -> None:
-        task = asyncio.create_task(Client(server.target, era="legacy").open())
-        await server.got("initialize")
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    run(main())
+    task = asyncio.create_task(Client(server.target, era="legacy").open())
+    await server.got("initialize")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert server.methods == ["initialize"]
     assert not alive(server.pids[0])
 
 
-def test_nothing_is_sent_for_callers_before_the_handshake_is_over(once: Run, fake: Make) -> None:
+async def test_nothing_is_sent_for_callers_before_the_handshake_is_over(
+    once: Run, fake: Make
+) -> None:
     server = fake(LEGACY | {"initialize": []})
-
-    async def main() -> None:
-        client = Client(server.target, era="legacy")
-        task = asyncio.create_task(client.open())
-        await server.got("initialize")
-        with pytest.raises(ConnectionClosed, match="not open"):
-            await client.call_tool("echo")
-        with pytest.raises(ConnectionClosed, match="not open"):
-            _ = client.protocol_version
-        task.cancel()
-        await asyncio.wait([task])
-
-    once(main())
+    client = Client(server.target, era="legacy")
+    task = asyncio.create_task(client.open())
+    await server.got("initialize")
+    with pytest.raises(ConnectionClosed, match="not open"):
+        await client.call_tool("echo")
+    with pytest.raises(ConnectionClosed, match="not open"):
+        _ = client.protocol_version
+    task.cancel()
+    await asyncio.wait([task])
     assert server.methods == ["initialize"]

@@ -35,48 +35,36 @@ HANGS = LEGACY | {"tools/call:hang": []}
 SILENT: dict[str, Any] = {"*": []}
 
 
-def test_open_and_close_in_different_tasks(run: Run, fake: Make) -> None:
+async def test_open_and_close_in_different_tasks(run: Run, fake: Make) -> None:
     server = fake(LEGACY)
-
-    async def main() -> None:
-        client = Client(server.target)
-        await asyncio.create_task(client.open())
-        result = await asyncio.create_task(client.call_tool("echo"))
-        assert result.text == "ok"
-        await asyncio.create_task(client.close())
-        assert not alive(server.pids[0])
-
-    run(main())
+    client = Client(server.target)
+    await asyncio.create_task(client.open())
+    result = await asyncio.create_task(client.call_tool("echo"))
+    assert result.text == "ok"
+    await asyncio.create_task(client.close())
+    assert not alive(server.pids[0])
 
 
-def test_close_twice_and_at_once(run: Run, fake: Make) -> None:
+async def test_close_twice_and_at_once(run: Run, fake: Make) -> None:
     server = fake(LEGACY)
-
-    async def main() -> None:
-        client = Client(server.target)
-        await client.close()  # before it was ever open
-        await client.open()
-        await asyncio.gather(client.close(), client.close())
-        assert not alive(server.pids[0])
-        await client.close()
-
-    run(main())
+    client = Client(server.target)
+    await client.close()  # before it was ever open
+    await client.open()
+    await asyncio.gather(client.close(), client.close())
+    assert not alive(server.pids[0])
+    await client.close()
 
 
-def test_closing_ends_calls(run: Run, fake: Make) -> None:
+async def test_closing_ends_calls(run: Run, fake: Make) -> None:
     server = fake(HANGS)
-
-    async def main() -> None:
-        client = Client(server.target, era="legacy")
-        await client.open()
-        waiting = [asyncio.create_task(client.call_tool("hang")) for _ in range(10)]
-        await server.got("tools/call", 10)
-        await client.close()
-        for task in waiting:
-            with pytest.raises(ConnectionClosed, match="the client was closed"):
-                await task
-
-    run(main())
+    client = Client(server.target, era="legacy")
+    await client.open()
+    waiting = [asyncio.create_task(client.call_tool("hang")) for _ in range(10)]
+    await server.got("tools/call", 10)
+    await client.close()
+    for task in waiting:
+        with pytest.raises(ConnectionClosed, match="the client was closed"):
+            await task
 
 
 @pytest.mark.parametrize(
@@ -90,50 +78,38 @@ def test_closing_ends_calls(run: Run, fake: Make) -> None:
     ],
     ids=["call_tool", "list_tools", "request", "ping", "set_log_level"],
 )
-def test_use_before_open_and_after_close(once: Run, fake: Make, use: Any) -> None:
+async def test_use_before_open_and_after_close(once: Run, fake: Make, use: Any) -> None:
     server = fake(LEGACY)
-
-    async def main() -> None:
-        client = Client(server.target)
-        for _ in range(2):
-            with pytest.raises(ConnectionClosed, match="the client is not open"):
-                await use(client)
-            for what in ("protocol_version", "server_info", "server_capabilities", "instructions"):
-                with pytest.raises(ConnectionClosed):
-                    getattr(client, what)
-            assert client.counters == {}
-            assert repr(client).endswith(": closed>")
-            async with client:
-                await use(client)
-                assert repr(client).endswith(": 2025-11-25>")
-
-    once(main())
-
-
-def test_open_is_idempotent_and_shared(run: Run, fake: Make) -> None:
-    server = fake(LEGACY)
-
-    async def main() -> None:
-        client = Client(server.target)
-        await asyncio.gather(*(client.open() for _ in range(5)))
-        await client.open()
+    client = Client(server.target)
+    for _ in range(2):
+        with pytest.raises(ConnectionClosed, match="the client is not open"):
+            await use(client)
+        for what in ("protocol_version", "server_info", "server_capabilities", "instructions"):
+            with pytest.raises(ConnectionClosed):
+                getattr(client, what)
+        assert client.counters == {}
+        assert repr(client).endswith(": closed>")
         async with client:
-            assert (await client.call_tool("echo")).text == "ok"
+            await use(client)
+            assert repr(client).endswith(": 2025-11-25>")
 
-    run(main())
+
+async def test_open_is_idempotent_and_shared(run: Run, fake: Make) -> None:
+    server = fake(LEGACY)
+    client = Client(server.target)
+    await asyncio.gather(*(client.open() for _ in range(5)))
+    await client.open()
+    async with client:
+        assert (await client.call_tool("echo")).text == "ok"
     assert len(server.pids) == 1
 
 
-def test_open_again_after_close(run: Run, fake: Make) -> None:
+async def test_open_again_after_close(run: Run, fake: Make) -> None:
     server = fake(LEGACY)
-
-    async def main() -> None:
-        client = Client(server.target)
-        for _ in range(3):
-            async with client:
-                assert (await client.call_tool("echo")).text == "ok"
-
-    run(main())
+    client = Client(server.target)
+    for _ in range(3):
+        async with client:
+            assert (await client.call_tool("echo")).text == "ok"
     assert len(server.pids) == 3 and not any(map(alive, server.pids))
 
 
@@ -156,177 +132,141 @@ def test_a_client_on_one_loop_after_another(fake: Make) -> None:
     assert not any(map(alive, server.pids))
 
 
-def test_the_body_may_raise(run: Run, fake: Make) -> None:
+async def test_the_body_may_raise(run: Run, fake: Make) -> None:
     server = fake(HANGS)
-
-    async def main() -> None:
-        with pytest.raises(ZeroDivisionError):
-            async with Client(server.target, era="legacy") as client:
-                hanging = asyncio.create_task(client.call_tool("hang"))
-                await turns(1)
-                raise ZeroDivisionError
-        with pytest.raises(ConnectionClosed):
-            await hanging
-
-    run(main())
+    with pytest.raises(ZeroDivisionError):
+        async with Client(server.target, era="legacy") as client:
+            hanging = asyncio.create_task(client.call_tool("hang"))
+            await turns(1)
+            raise ZeroDivisionError
+    with pytest.raises(ConnectionClosed):
+        await hanging
     assert not alive(server.pids[0])
 
 
 # -- while it opens --------------------------------------------------------------------------------
 
 
-def test_close_while_the_handshake_is_under_way(run: Run, fake: Make) -> None:
+async def test_close_while_the_handshake_is_under_way(run: Run, fake: Make) -> None:
     server = fake(SILENT)
-
-    async def main() -> None:
-        client = Client(server.target)
-        opening = asyncio.create_task(client.open())
-        await server.got("server/discover")
-        await client.close()
-        with pytest.raises(ConnectionClosed, match="closed while it was being opened"):
-            await opening
-        assert not alive(server.pids[0])
-        await client.close()
-
-    run(main())
+    client = Client(server.target)
+    opening = asyncio.create_task(client.open())
+    await server.got("server/discover")
+    await client.close()
+    with pytest.raises(ConnectionClosed, match="closed while it was being opened"):
+        await opening
+    assert not alive(server.pids[0])
+    await client.close()
 
 
 @pytest.mark.parametrize("n", range(6))
-def test_close_at_any_moment_of_the_launch(run: Run, fake: Make, n: int) -> None:
+async def test_close_at_any_moment_of_the_launch(run: Run, fake: Make, n: int) -> None:
     server = fake(SILENT)
-
-    async def main() -> None:
-        client = Client(server.target)
-        opening = asyncio.create_task(client.open())
-        await turns(n)
-        await client.close()
-        if n == 0:  # it had not begun, so it is another opening
-            opening.cancel()
-        with pytest.raises((ConnectionClosed, asyncio.CancelledError)):
-            await opening
-        await until(lambda: not any(map(alive, server.pids)))
-
-    run(main())
+    client = Client(server.target)
+    opening = asyncio.create_task(client.open())
+    await turns(n)
+    await client.close()
+    if n == 0:  # it had not begun, so it is another opening
+        opening.cancel()
+    with pytest.raises((ConnectionClosed, asyncio.CancelledError)):
+        await opening
+    await until(lambda: not any(map(alive, server.pids)))
 
 
-def test_two_wait_for_an_opening_that_is_closed(run: Run, fake: Make) -> None:
+async def test_two_wait_for_an_opening_that_is_closed(run: Run, fake: Make) -> None:
     server = fake(SILENT, LEGACY)
-
-    async def main() -> None:
-        client = Client(server.target, era="legacy")
-        first = asyncio.create_task(client.open())
-        second = asyncio.create_task(client.open())
-        await server.got("initialize")
-        await client.close()
-        with pytest.raises(ConnectionClosed):
-            await first
-        await second  # an opening of its own, asked for by somebody else
-        assert (await client.call_tool("echo")).text == "ok"
-        await client.close()
-
-    run(main())
+    client = Client(server.target, era="legacy")
+    first = asyncio.create_task(client.open())
+    second = asyncio.create_task(client.open())
+    await server.got("initialize")
+    await client.close()
+    with pytest.raises(ConnectionClosed):
+        await first
+    await second  # an opening of its own, asked for by somebody else
+    assert (await client.call_tool("echo")).text == "ok"
+    await client.close()
     assert not any(map(alive, server.pids))
 
 
-def test_a_cancelled_opening_leaves_no_child(run: Run, fake: Make) -> None:
+async def test_a_cancelled_opening_leaves_no_child(run: Run, fake: Make) -> None:
     server = fake(SILENT)
-
-    async def main() -> None:
-        for seconds in (0, 0.001, 0.01, 0.05):
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(Client(server.target).open(), seconds)
-        opening = asyncio.create_task(Client(server.target).open())
-        n = len(server.sent("server/discover"))
-        await server.got("server/discover", n + 1)
-        opening.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await opening
-        assert not alive(server.pids[-1])
-
-    run(main())
+    for seconds in (0, 0.001, 0.01, 0.05):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(Client(server.target).open(), seconds)
+    opening = asyncio.create_task(Client(server.target).open())
+    n = len(server.sent("server/discover"))
+    await server.got("server/discover", n + 1)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert not alive(server.pids[-1])
     wait = [pid for pid in server.pids if alive(pid)]
     assert not wait
 
 
-def test_an_opening_cancelled_twice_ends_the_child_beside(run: Run, fake: Make) -> None:
+async def test_an_opening_cancelled_twice_ends_the_child_beside(run: Run, fake: Make) -> None:
     server = fake(SILENT | {"eof": [["stop"]]}, shutdown_grace=0.05)
-
-    async def main() -> None:
-        client = Client(server.target)
-        opening = asyncio.create_task(client.open())
-        await server.got("server/discover")
-        opening.cancel()
-        await turns(3)
-        opening.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await opening
-        await client.close()  # waits for the end that goes on
-        assert not alive(server.pids[0])
-
-    run(main())
+    client = Client(server.target)
+    opening = asyncio.create_task(client.open())
+    await server.got("server/discover")
+    opening.cancel()
+    await turns(3)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    await client.close()  # waits for the end that goes on
+    assert not alive(server.pids[0])
 
 
-def test_a_handler_of_cancellation_at_the_very_end(run: Run) -> None:
+async def test_a_handler_of_cancellation_at_the_very_end(run: Run) -> None:
     """Cancelled in the tick in which the opening succeeds: open or not, nothing is left."""
     server = Server("s")
-
-    async def main() -> None:
-        for n in range(1, 30):
-            client = Client(server)
-            opening = asyncio.create_task(client.open())
-            await turns(n)
-            opening.cancel()
-            await asyncio.wait([opening])
-            if opening.cancelled():
-                with pytest.raises(ConnectionClosed):
-                    await client.ping()
-            await client.close()
-            assert not server.service.connections
-
-    run(main())
+    for n in range(1, 30):
+        client = Client(server)
+        opening = asyncio.create_task(client.open())
+        await turns(n)
+        opening.cancel()
+        await asyncio.wait([opening])
+        if opening.cancelled():
+            with pytest.raises(ConnectionClosed):
+                await client.ping()
+        await client.close()
+        assert not server.service.connections
 
 
-def test_a_failed_opening_can_be_tried_again(once: Run, fake: Make, tmp_path: Path) -> None:
+async def test_a_failed_opening_can_be_tried_again(once: Run, fake: Make, tmp_path: Path) -> None:
     program = tmp_path / "program"
     server = fake(LEGACY)
-
-    async def main() -> None:
-        client = Client(Stdio(program, server.target.args, stderr="discard"))
-        for _ in range(2):
-            with pytest.raises(LaunchError, match="does not exist"):
-                await client.open()
-        program.symlink_to(sys.executable)
-        async with client:
-            assert (await client.call_tool("echo")).text == "ok"
-
-    once(main())
+    client = Client(Stdio(program, server.target.args, stderr="discard"))
+    for _ in range(2):
+        with pytest.raises(LaunchError, match="does not exist"):
+            await client.open()
+    program.symlink_to(sys.executable)
+    async with client:
+        assert (await client.call_tool("echo")).text == "ok"
 
 
 # -- what is left ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("base", [LEGACY, MODERN], ids=["legacy", "modern"])
-def test_nothing_leaks_over_many_openings(run: Run, fake: Make, base: Any) -> None:
+async def test_nothing_leaks_over_many_openings(run: Run, fake: Make, base: Any) -> None:
     server = fake(base, stderr=lambda line: None)
+    client = Client(server.target, on_tools_changed=print)
 
-    async def main() -> None:
-        client = Client(server.target, on_tools_changed=print)
+    async def cycle() -> None:
+        async with client:
+            assert (await client.call_tool("echo")).text == "ok"
 
-        async def cycle() -> None:
-            async with client:
-                assert (await client.call_tool("echo")).text == "ok"
-
+    await cycle()
+    await until(lambda: not our_threads())
+    before = open_fds()
+    for _ in range(25):  # on each loop: fifty
         await cycle()
-        await until(lambda: not our_threads())
-        before = open_fds()
-        for _ in range(25):  # on each loop: fifty
-            await cycle()
-        await until(lambda: not our_threads())
-        assert open_fds() == before
-        assert len(asyncio.all_tasks()) == 1
-        assert not client._life._tasks and not client._life._endings
-
-    run(main())
+    await until(lambda: not our_threads())
+    assert open_fds() == before
+    assert len(asyncio.all_tasks()) == 1
+    assert not client._life._tasks and not client._life._endings
     assert len(server.pids) == 26 and not any(map(alive, server.pids))
 
 
@@ -385,7 +325,7 @@ def test_what_is_no_target(target: Any) -> None:
         Client(target)
 
 
-def test_a_configuration_file_becomes_clients(run: Run, fake: Make, tmp_path: Path) -> None:
+async def test_a_configuration_file_becomes_clients(run: Run, fake: Make, tmp_path: Path) -> None:
     server = fake(LEGACY)
     other = fake(MODERN)
     file = tmp_path / "mcp.json"
@@ -400,22 +340,18 @@ def test_a_configuration_file_becomes_clients(run: Run, fake: Make, tmp_path: Pa
         for name, one, era in (("old", server, "legacy"), ("new", other, "auto"))
     }
     file.write_text(json.dumps({"mcpServers": entries}), encoding="utf-8")
-
-    async def main() -> None:
-        servers = config.load(file)
-        assert list(servers) == ["old", "new"]
-        for name, version in (("old", "2025-11-25"), ("new", "2026-07-28")):
-            async with servers[name].client(stderr="discard") as client:
-                assert client.protocol_version == version
-                assert client.timeout == 7
-                assert (await client.call_tool("echo")).text == "ok"
-            assert servers[name].client(timeout=3, era="modern").timeout == 3
-
-    run(main())
+    servers = config.load(file)
+    assert list(servers) == ["old", "new"]
+    for name, version in (("old", "2025-11-25"), ("new", "2026-07-28")):
+        async with servers[name].client(stderr="discard") as client:
+            assert client.protocol_version == version
+            assert client.timeout == 7
+            assert (await client.call_tool("echo")).text == "ok"
+        assert servers[name].client(timeout=3, era="modern").timeout == 3
     assert "server/discover" not in server.methods
 
 
-def test_auto_start_false_starts_the_server_at_its_first_use(
+async def test_auto_start_false_starts_the_server_at_its_first_use(
     run: Run, fake: Make, tmp_path: Path
 ) -> None:
     server = fake(LEGACY)
@@ -427,40 +363,32 @@ def test_auto_start_false_starts_the_server_at_its_first_use(
         "era": "legacy",
     }
     file.write_text(json.dumps({"mcpServers": {"lazy": entry}}), encoding="utf-8")
-
-    async def main() -> None:
-        async with config.load(file)["lazy"].client(stderr="discard") as client:
-            await asyncio.sleep(0.05)
-            assert server.methods == []
-            with pytest.raises(ConnectionClosed, match="not open"):
-                _ = client.protocol_version
-            both = await asyncio.gather(client.call_tool("echo"), client.call_tool("echo"))
-            assert [result.text for result in both] == ["ok", "ok"]
-            assert server.methods.count("initialize") == 1
+    async with config.load(file)["lazy"].client(stderr="discard") as client:
+        await asyncio.sleep(0.05)
+        assert server.methods == []
         with pytest.raises(ConnectionClosed, match="not open"):
-            await client.call_tool("echo")
-        async with config.load(file)["lazy"].client(stderr="discard"):
-            pass  # never used, never started
-
-    run(main())
+            _ = client.protocol_version
+        both = await asyncio.gather(client.call_tool("echo"), client.call_tool("echo"))
+        assert [result.text for result in both] == ["ok", "ok"]
+        assert server.methods.count("initialize") == 1
+    with pytest.raises(ConnectionClosed, match="not open"):
+        await client.call_tool("echo")
+    async with config.load(file)["lazy"].client(stderr="discard"):
+        pass  # never used, never started
     assert server.methods.count("initialize") == 1
 
 
-def test_calls_of_other_clients_are_not_touched(run: Run, fake: Make) -> None:
+async def test_calls_of_other_clients_are_not_touched(run: Run, fake: Make) -> None:
     one, other = (
         fake(HANGS),
         fake(LEGACY | {"tools/call:x": [["error", {"code": 5, "message": "x"}]]}),
     )
-
-    async def main() -> None:
-        async with Client(one.target, era="legacy") as a, Client(other.target) as b:
-            hanging = asyncio.create_task(a.call_tool("hang"))
-            await one.got("tools/call")
-            with pytest.raises(RemoteError):
-                await b.call_tool("x")
-            await b.close()
-            assert not hanging.done()
-            hanging.cancel()
-            assert (await a.call_tool("echo")).text == "ok"
-
-    run(main())
+    async with Client(one.target, era="legacy") as a, Client(other.target) as b:
+        hanging = asyncio.create_task(a.call_tool("hang"))
+        await one.got("tools/call")
+        with pytest.raises(RemoteError):
+            await b.call_tool("x")
+        await b.close()
+        assert not hanging.done()
+        hanging.cancel()
+        assert (await a.call_tool("echo")).text == "ok"

@@ -54,94 +54,75 @@ def lab(**options: Any) -> Server:
     return server
 
 
-def test_all_of_it(run: Run, era: Any) -> None:
+async def test_all_of_it(run: Run, era: Any) -> None:
     server = lab()
     seen: list[Any] = []
     logs: list[Any] = []
-
-    async def main() -> None:
-        async with Client(server, era=era, log_level="info", on_log=logs.append) as client:
-            assert client.protocol_version == {"legacy": "2025-11-25", "modern": "2026-07-28"}[era]
-            assert client.server_info == {"name": "lab", "version": "3"}
-            assert client.instructions == "test"
-            assert len(await client.list_tools()) == 5
-            result = await client.call_tool("echo", {"value": [1, "ü", None]})
-            assert result.structured_content == {"value": [1, "ü", None]}
-            failed = await client.call_tool("fail")
-            assert failed.is_error and failed.text == "nothing there"
-            with pytest.raises(RemoteError, match="Unknown tool: nope"):
-                await client.call_tool("nope")
-            await client.call_tool("steps", {"n": 3}, on_progress=lambda *s: seen.append(s))
-            await client.ping()
-        assert not server.service.connections
-
-    run(main())
+    async with Client(server, era=era, log_level="info", on_log=logs.append) as client:
+        assert client.protocol_version == {"legacy": "2025-11-25", "modern": "2026-07-28"}[era]
+        assert client.server_info == {"name": "lab", "version": "3"}
+        assert client.instructions == "test"
+        assert len(await client.list_tools()) == 5
+        result = await client.call_tool("echo", {"value": [1, "ü", None]})
+        assert result.structured_content == {"value": [1, "ü", None]}
+        failed = await client.call_tool("fail")
+        assert failed.is_error and failed.text == "nothing there"
+        with pytest.raises(RemoteError, match="Unknown tool: nope"):
+            await client.call_tool("nope")
+        await client.call_tool("steps", {"n": 3}, on_progress=lambda *s: seen.append(s))
+        await client.ping()
+    assert not server.service.connections
     assert seen == [(float(i), 3.0, f"step {i}") for i in range(3)]
     assert [entry.data for entry in logs] == [{"i": i} for i in range(3)]
 
 
-def test_auto_is_modern_and_a_legacy_server_legacy(once: Run) -> None:
-    async def main() -> None:
-        async with Client(lab()) as client:
-            assert client.protocol_version == "2026-07-28"
-        async with Client(lab(versions=["2024-11-05"])) as client:
-            assert client.protocol_version == "2024-11-05"
-
-    once(main())
+async def test_auto_is_modern_and_a_legacy_server_legacy(once: Run) -> None:
+    async with Client(lab()) as client:
+        assert client.protocol_version == "2026-07-28"
+    async with Client(lab(versions=["2024-11-05"])) as client:
+        assert client.protocol_version == "2024-11-05"
 
 
-def test_large_payloads_both_ways(run: Run, era: Any) -> None:
-    async def main() -> None:
-        async with Client(lab(), era=era) as client:
-            text = "ü" * (4 << 20)  # 8 MiB
-            assert (await client.call_tool("size", {"text": text})).structured_content == {
-                "result": len(text)
-            }
-            assert len((await client.call_tool("fill", {"n": 8 << 20})).text) == 8 << 20
-            echoed = await client.call_tool("echo", {"value": text})
-            assert echoed.structured_content["value"] == text
-
-    run(main())
+async def test_large_payloads_both_ways(run: Run, era: Any) -> None:
+    async with Client(lab(), era=era) as client:
+        text = "ü" * (4 << 20)  # 8 MiB
+        assert (await client.call_tool("size", {"text": text})).structured_content == {
+            "result": len(text)
+        }
+        assert len((await client.call_tool("fill", {"n": 8 << 20})).text) == 8 << 20
+        echoed = await client.call_tool("echo", {"value": text})
+        assert echoed.structured_content["value"] == text
 
 
-def test_back_pressure_both_ways(run: Run) -> None:
+async def test_back_pressure_both_ways(run: Run) -> None:
     """Many large calls through small queues: slower, never stuck, never more than a bound."""
     limits = Limits(output_high=64 << 10, output_low=16 << 10, max_in_flight=4, max_waiting=8)
     server = lab(limits=limits)
     text = "x" * (200 << 10)
     most = 0
+    async with Client(server, limits=limits) as client:
 
-    async def main() -> None:
-        nonlocal most
-        async with Client(server, limits=limits) as client:
+        async def one() -> None:
+            nonlocal most
+            result = await client.call_tool("echo", {"value": text})
+            most = max(most, client.counters["bytes_queued"])
+            assert result.structured_content["value"] == text
 
-            async def one() -> None:
-                nonlocal most
-                result = await client.call_tool("echo", {"value": text})
-                most = max(most, client.counters["bytes_queued"])
-                assert result.structured_content["value"] == text
-
-            await asyncio.gather(*(one() for _ in range(60)))
-
-    run(main())
+        await asyncio.gather(*(one() for _ in range(60)))
     # at most one message beyond the mark
     assert most <= limits.output_high + len(text) + 1000
 
 
-def test_many_small_calls_through_small_queues(run: Run) -> None:
+async def test_many_small_calls_through_small_queues(run: Run) -> None:
     limits = Limits(output_high=4096, output_low=1024, max_in_flight=2, max_waiting=2)
-
-    async def main() -> None:
-        async with Client(lab(limits=limits), limits=limits) as client:
-            results = await asyncio.gather(
-                *(client.call_tool("echo", {"value": i}) for i in range(2000))
-            )
-            assert [r.structured_content["value"] for r in results] == list(range(2000))
-
-    run(main())
+    async with Client(lab(limits=limits), limits=limits) as client:
+        results = await asyncio.gather(
+            *(client.call_tool("echo", {"value": i}) for i in range(2000))
+        )
+        assert [r.structured_content["value"] for r in results] == list(range(2000))
 
 
-def test_a_tool_removed_while_it_is_called(run: Run, era: Any) -> None:
+async def test_a_tool_removed_while_it_is_called(run: Run, era: Any) -> None:
     server = lab()
     began, go = asyncio.Event(), asyncio.Event()
 
@@ -151,20 +132,17 @@ def test_a_tool_removed_while_it_is_called(run: Run, era: Any) -> None:
         await go.wait()
         return "finished"
 
-    async def main() -> None:
-        async with Client(server, era=era) as client:
-            call = asyncio.create_task(client.call_tool("slow"))
-            await began.wait()
-            server.remove_tool("slow")
-            with pytest.raises(RemoteError, match="Unknown tool: slow"):
-                await client.call_tool("slow")
-            go.set()
-            assert (await call).text == "finished"
-
-    run(main())
+    async with Client(server, era=era) as client:
+        call = asyncio.create_task(client.call_tool("slow"))
+        await began.wait()
+        server.remove_tool("slow")
+        with pytest.raises(RemoteError, match="Unknown tool: slow"):
+            await client.call_tool("slow")
+        go.set()
+        assert (await call).text == "finished"
 
 
-def test_cancellation_reaches_the_handler(run: Run, era: Any) -> None:
+async def test_cancellation_reaches_the_handler(run: Run, era: Any) -> None:
     server = lab()
     ended: list[str] = []
     began = asyncio.Event()
@@ -177,27 +155,24 @@ def test_cancellation_reaches_the_handler(run: Run, era: Any) -> None:
         finally:
             ended.append("cancelled")
 
-    async def main() -> None:
-        async with Client(server, era=era) as client:
-            call = asyncio.create_task(client.call_tool("hang"))
-            await began.wait()
-            call.cancel()
-            await until(lambda: len(ended) == 1)
-            with pytest.raises(CallTimeout):
-                await client.call_tool("hang", timeout=0.01)
-            await until(lambda: len(ended) == 2)
-            began.clear()
-            last = asyncio.create_task(client.call_tool("hang"))
-            await began.wait()
-        # a closed client waits for no grace time of the server
-        assert len(ended) == 3
-        with pytest.raises(ConnectionClosed):
-            await last
-
-    run(main())
+    async with Client(server, era=era) as client:
+        call = asyncio.create_task(client.call_tool("hang"))
+        await began.wait()
+        call.cancel()
+        await until(lambda: len(ended) == 1)
+        with pytest.raises(CallTimeout):
+            await client.call_tool("hang", timeout=0.01)
+        await until(lambda: len(ended) == 2)
+        began.clear()
+        last = asyncio.create_task(client.call_tool("hang"))
+        await began.wait()
+    # a closed client waits for no grace time of the server
+    assert len(ended) == 3
+    with pytest.raises(ConnectionClosed):
+        await last
 
 
-def test_a_handler_that_ignores_its_end(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_handler_that_ignores_its_end(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     server = lab(shutdown_grace=0.05)
     began, end = asyncio.Event(), asyncio.Event()
 
@@ -208,20 +183,17 @@ def test_a_handler_that_ignores_its_end(run: Run, caplog: pytest.LogCaptureFixtu
             with contextlib.suppress(asyncio.CancelledError):
                 await end.wait()
 
-    async def main() -> None:
-        async with Client(server) as client:
-            call = asyncio.create_task(client.call_tool("stubborn"))
-            await began.wait()
-        with pytest.raises(ConnectionClosed):
-            await call
-        end.set()
-        await turns()
-
-    run(main())
+    async with Client(server) as client:
+        call = asyncio.create_task(client.call_tool("stubborn"))
+        await began.wait()
+    with pytest.raises(ConnectionClosed):
+        await call
+    end.set()
+    await turns()
     assert "1 handlers of lab ignore their cancellation" in caplog.text
 
 
-def test_two_clients_of_one_server(run: Run) -> None:
+async def test_two_clients_of_one_server(run: Run) -> None:
     server = lab()
     lists: dict[str, int] = {"a": 0, "b": 0}
 
@@ -231,27 +203,24 @@ def test_two_clients_of_one_server(run: Run) -> None:
 
         return changed
 
-    async def main() -> None:
-        async with (
-            Client(server, era="legacy", on_tools_changed=count("a")) as a,
-            Client(server, era="modern", on_tools_changed=count("b")) as b,
-        ):
-            results = await asyncio.gather(
-                *(c.call_tool("echo", {"value": i}) for i in range(100) for c in (a, b))
-            )
-            assert [r.structured_content["value"] for r in results] == [
-                i for i in range(100) for _ in "ab"
-            ]
-            server.remove_tool("size")
-            await until(lambda: lists == {"a": 1, "b": 1})
-            await a.close()
-            assert (await b.call_tool("fill", {"n": 1})).text == "x"
-            assert len(server.service.connections) == 1
-
-    run(main())
+    async with (
+        Client(server, era="legacy", on_tools_changed=count("a")) as a,
+        Client(server, era="modern", on_tools_changed=count("b")) as b,
+    ):
+        results = await asyncio.gather(
+            *(c.call_tool("echo", {"value": i}) for i in range(100) for c in (a, b))
+        )
+        assert [r.structured_content["value"] for r in results] == [
+            i for i in range(100) for _ in "ab"
+        ]
+        server.remove_tool("size")
+        await until(lambda: lists == {"a": 1, "b": 1})
+        await a.close()
+        assert (await b.call_tool("fill", {"n": 1})).text == "x"
+        assert len(server.service.connections) == 1
 
 
-def test_handlers_that_call_other_servers(run: Run) -> None:
+async def test_handlers_that_call_other_servers(run: Run) -> None:
     """A chain of servers, each asking the next with a client of its own, and back."""
     inner, middle = lab(), Server("middle")
     clients: dict[str, Client] = {}
@@ -274,20 +243,17 @@ def test_handlers_that_call_other_servers(run: Run) -> None:
         async with Client(inner) as client:  # opened and closed inside a handler
             return (await client.call_tool("echo", {"value": value})).structured_content
 
-    async def main() -> None:
-        async with Client(inner) as clients["inner"], Client(middle) as clients["middle"]:
-            results = await asyncio.gather(
-                *(clients["inner"].call_tool("back", {"value": i}) for i in range(50))
-            )
-            for i, result in enumerate(results):
-                assert result.structured_content == {"values": [i, i + 1, i + 2]}
-            result = await clients["middle"].call_tool("alone", {"value": 7})
-            assert result.structured_content == {"value": 7}
-
-    run(main())
+    async with Client(inner) as clients["inner"], Client(middle) as clients["middle"]:
+        results = await asyncio.gather(
+            *(clients["inner"].call_tool("back", {"value": i}) for i in range(50))
+        )
+        for i, result in enumerate(results):
+            assert result.structured_content == {"values": [i, i + 1, i + 2]}
+        result = await clients["middle"].call_tool("alone", {"value": 7})
+        assert result.structured_content == {"value": 7}
 
 
-def test_a_handler_that_closes_its_own_client(run: Run) -> None:
+async def test_a_handler_that_closes_its_own_client(run: Run) -> None:
     server = lab()
     clients: list[Client] = []
 
@@ -295,35 +261,28 @@ def test_a_handler_that_closes_its_own_client(run: Run) -> None:
     async def hang_up() -> None:
         await clients[0].close()
 
-    async def main() -> None:
-        client = Client(server)
-        clients.append(client)
-        await client.open()
-        with pytest.raises(ConnectionClosed):
-            await client.call_tool("hang_up")
-        await client.close()
-
-    run(main())
+    client = Client(server)
+    clients.append(client)
+    await client.open()
+    with pytest.raises(ConnectionClosed):
+        await client.call_tool("hang_up")
+    await client.close()
 
 
-def test_a_server_that_ends_the_connection(run: Run) -> None:
+async def test_a_server_that_ends_the_connection(run: Run) -> None:
     server = lab()
-
-    async def main() -> None:
-        async with Client(server) as client:
-            for connection in list(server.service.connections):
-                connection.abort()
-            with pytest.raises(ConnectionClosed, match="closed its output"):
-                await client.call_tool("echo", {"value": 1})
-            with pytest.raises(ConnectionClosed, match="closed its output"):
-                await client.call_tool("echo", {"value": 1})
-            await client.restart()
-            assert (await client.call_tool("fill", {"n": 1})).text == "x"
-
-    run(main())
+    async with Client(server) as client:
+        for connection in list(server.service.connections):
+            connection.abort()
+        with pytest.raises(ConnectionClosed, match="closed its output"):
+            await client.call_tool("echo", {"value": 1})
+        with pytest.raises(ConnectionClosed, match="closed its output"):
+            await client.call_tool("echo", {"value": 1})
+        await client.restart()
+        assert (await client.call_tool("fill", {"n": 1})).text == "x"
 
 
-def test_a_server_that_drains_answers_first(run: Run) -> None:
+async def test_a_server_that_drains_answers_first(run: Run) -> None:
     server = lab()
     began, go = asyncio.Event(), asyncio.Event()
 
@@ -333,24 +292,21 @@ def test_a_server_that_drains_answers_first(run: Run) -> None:
         await go.wait()
         return "finished"
 
-    async def main() -> None:
-        async with Client(server) as client:
-            call = asyncio.create_task(client.call_tool("slow"))
-            await began.wait()
-            for connection in list(server.service.connections):
-                connection.drain()
-            late = asyncio.create_task(client.call_tool("echo", {"value": 1}))
-            await turns()
-            go.set()
-            assert (await call).text == "finished"
-            with pytest.raises(RemoteError) as refused:
-                await late
-            assert refused.value.code == codes.SHUTTING_DOWN
-
-    run(main())
+    async with Client(server) as client:
+        call = asyncio.create_task(client.call_tool("slow"))
+        await began.wait()
+        for connection in list(server.service.connections):
+            connection.drain()
+        late = asyncio.create_task(client.call_tool("echo", {"value": 1}))
+        await turns()
+        go.set()
+        assert (await call).text == "finished"
+        with pytest.raises(RemoteError) as refused:
+            await late
+        assert refused.value.code == codes.SHUTTING_DOWN
 
 
-def test_nothing_is_kept(run: Run) -> None:
+async def test_nothing_is_kept(run: Run) -> None:
     server = lab()
 
     async def use() -> list[Any]:
@@ -361,11 +317,8 @@ def test_nothing_is_kept(run: Run) -> None:
             kept = [weakref.ref(client), weakref.ref(client._life)]
         return kept
 
-    async def main() -> None:
-        kept = [ref for _ in range(5) for ref in await use()]
-        await turns()
-        gc.collect()
-        assert [ref() for ref in kept] == [None] * len(kept)
-        assert len(asyncio.all_tasks()) == 1
-
-    run(main())
+    kept = [ref for _ in range(5) for ref in await use()]
+    await turns()
+    gc.collect()
+    assert [ref() for ref in kept] == [None] * len(kept)
+    assert len(asyncio.all_tasks()) == 1

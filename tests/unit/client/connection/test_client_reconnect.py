@@ -72,164 +72,131 @@ def target(peer: Peer, **options: Any) -> WebSocket | Socket:
 # -- by era ----------------------------------------------------------------------------------------
 
 
-def test_a_modern_connection_is_made_again_by_itself(run: Run, peer: Any) -> None:
+async def test_a_modern_connection_is_made_again_by_itself(run: Run, peer: Any) -> None:
     peer.rules = MODERN_PEER | DIES
-
-    async def main() -> None:
-        async with peer, Client(target(peer), timeout=None) as client:
-            for n in range(1, 4):
-                calls = [client.call_tool("wait") for _ in range(20)] + [client.call_tool("die")]
-                errors = await asyncio.gather(*calls, return_exceptions=True)
-                assert {type(error) for error in errors} == {ConnectionLost}
-                assert (await client.call_tool("echo")).text == "ok"
-                assert len(peer.talks) == n + 1
-            # nothing is sent twice, and nobody asked for the era again
-            assert len(peer.sent("tools/call")) == 3 * 22
-            assert len(peer.sent("initialize")) == 0
-            assert client.protocol_version == "2026-07-28"
-
-    run(main())
-
-
-def test_a_legacy_connection_is_a_session(run: Run, peer: Any) -> None:
-    peer.rules = LEGACY_PEER | DIES
-
-    async def main() -> None:
-        async with peer, Client(target(peer)) as client:
-            with pytest.raises(ConnectionLost):
-                await client.call_tool("die")
-            for _ in range(3):
-                with pytest.raises(ConnectionLost):
-                    await client.call_tool("echo")
-            assert len(peer.talks) == 1
-            await client.restart()  # for whoever wants a new one
+    async with peer, Client(target(peer), timeout=None) as client:
+        for n in range(1, 4):
+            calls = [client.call_tool("wait") for _ in range(20)] + [client.call_tool("die")]
+            errors = await asyncio.gather(*calls, return_exceptions=True)
+            assert {type(error) for error in errors} == {ConnectionLost}
             assert (await client.call_tool("echo")).text == "ok"
-            assert len(peer.talks) == 2
+            assert len(peer.talks) == n + 1
+        # nothing is sent twice, and nobody asked for the era again
+        assert len(peer.sent("tools/call")) == 3 * 22
+        assert len(peer.sent("initialize")) == 0
+        assert client.protocol_version == "2026-07-28"
 
-    run(main())
 
-
-def test_a_legacy_session_is_made_anew_where_that_is_asked_for(run: Run, peer: Any) -> None:
+async def test_a_legacy_connection_is_a_session(run: Run, peer: Any) -> None:
     peer.rules = LEGACY_PEER | DIES
-
-    async def main() -> None:
-        async with peer, Client(target(peer, restart=1)) as client:
+    async with peer, Client(target(peer)) as client:
+        with pytest.raises(ConnectionLost):
+            await client.call_tool("die")
+        for _ in range(3):
             with pytest.raises(ConnectionLost):
-                await client.call_tool("die")
-            assert (await client.call_tool("echo")).text == "ok"
-            assert [len(talk.sent("initialize")) for talk in peer.talks] == [1, 1]
-            assert [len(talk.sent("server/discover")) for talk in peer.talks] == [1, 0]
+                await client.call_tool("echo")
+        assert len(peer.talks) == 1
+        await client.restart()  # for whoever wants a new one
+        assert (await client.call_tool("echo")).text == "ok"
+        assert len(peer.talks) == 2
 
-    run(main())
+
+async def test_a_legacy_session_is_made_anew_where_that_is_asked_for(run: Run, peer: Any) -> None:
+    peer.rules = LEGACY_PEER | DIES
+    async with peer, Client(target(peer, restart=1)) as client:
+        with pytest.raises(ConnectionLost):
+            await client.call_tool("die")
+        assert (await client.call_tool("echo")).text == "ok"
+        assert [len(talk.sent("initialize")) for talk in peer.talks] == [1, 1]
+        assert [len(talk.sent("server/discover")) for talk in peer.talks] == [1, 0]
 
 
 @pytest.mark.parametrize("restart", [0, False])
-def test_never(run: Run, peer: Any, restart: Any) -> None:
+async def test_never(run: Run, peer: Any, restart: Any) -> None:
     peer.rules = MODERN_PEER | DIES
-
-    async def main() -> None:
-        async with peer, Client(target(peer, restart=restart)) as client:
-            with pytest.raises(ConnectionLost):
-                await client.call_tool("die")
-            with pytest.raises(ConnectionLost):
-                await client.call_tool("echo")
-            assert len(peer.talks) == 1
-
-    run(main())
+    async with peer, Client(target(peer, restart=restart)) as client:
+        with pytest.raises(ConnectionLost):
+            await client.call_tool("die")
+        with pytest.raises(ConnectionLost):
+            await client.call_tool("echo")
+        assert len(peer.talks) == 1
 
 
 # -- what waits ------------------------------------------------------------------------------------
 
 
-def test_calls_wait_for_the_new_connection(run: Run, peer: Any) -> None:
+async def test_calls_wait_for_the_new_connection(run: Run, peer: Any) -> None:
     peer.rules = MODERN_PEER | DIES
-
-    async def main() -> None:
-        async with peer, Client(target(peer, restart=1000)) as client:
-            await peer.stop()
-            await until(lambda: client._life.crashes)
-            calls = [asyncio.create_task(client.call_tool("echo")) for _ in range(50)]
-            await until(lambda: client._life.crashes > 3)
-            assert not any(call.done() for call in calls)
-            await peer.start()
-            assert {(await call).text for call in calls} == {"ok"}
-            assert len(peer.talks) == 2
-            assert client._life.crashes == 0  # answers prove the server well
-
-    run(main())
+    async with peer, Client(target(peer, restart=1000)) as client:
+        await peer.stop()
+        await until(lambda: client._life.crashes)
+        calls = [asyncio.create_task(client.call_tool("echo")) for _ in range(50)]
+        await until(lambda: client._life.crashes > 3)
+        assert not any(call.done() for call in calls)
+        await peer.start()
+        assert {(await call).text for call in calls} == {"ok"}
+        assert len(peer.talks) == 2
+        assert client._life.crashes == 0  # answers prove the server well
 
 
-def test_a_call_that_waits_has_its_time_limit(run: Run) -> None:
-    async def main() -> None:
-        async with WebPeer(MODERN_PEER) as peer, Client(target(peer, restart=1000)) as client:
-            await peer.stop()
-            await until(lambda: client._life.crashes)
-            with pytest.raises(CallTimeout, match="could not be sent within 0"):
-                await client.call_tool("echo", timeout=0.02)
-
-    run(main())
+async def test_a_call_that_waits_has_its_time_limit(run: Run) -> None:
+    async with WebPeer(MODERN_PEER) as peer, Client(target(peer, restart=1000)) as client:
+        await peer.stop()
+        await until(lambda: client._life.crashes)
+        with pytest.raises(CallTimeout, match="could not be sent within 0"):
+            await client.call_tool("echo", timeout=0.02)
 
 
-def test_closing_ends_the_attempts(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closing_ends_the_attempts(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "_FIRST_RECONNECT", FOREVER * 10)
     monkeypatch.setattr(lifecycle.random, "uniform", lambda low, high: high)
-
-    async def main() -> None:
-        async with WebPeer(MODERN_PEER | DIES) as peer:
-            async with Client(target(peer)) as client:
-                with pytest.raises(ConnectionLost):
-                    await client.call_tool("die")
-                waiting = asyncio.create_task(client.call_tool("echo"))
-                await turns()
-                assert not waiting.done()
-            with pytest.raises(ConnectionClosed):
-                await waiting
-            assert len(peer.talks) == 1
-
-    run(main())
+    async with WebPeer(MODERN_PEER | DIES) as peer:
+        async with Client(target(peer)) as client:
+            with pytest.raises(ConnectionLost):
+                await client.call_tool("die")
+            waiting = asyncio.create_task(client.call_tool("echo"))
+            await turns()
+            assert not waiting.done()
+        with pytest.raises(ConnectionClosed):
+            await waiting
+        assert len(peer.talks) == 1
 
 
-def test_time_that_has_passed_anyway_counts(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_time_that_has_passed_anyway_counts(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Who calls long after the loss does not wait."""
     monkeypatch.setattr(lifecycle, "_FIRST_RECONNECT", 60.0)
     monkeypatch.setattr(lifecycle.random, "uniform", lambda low, high: high)
-
-    async def main() -> None:
-        async with WebPeer(MODERN_PEER | DIES) as peer, Client(target(peer)) as client:
-            with pytest.raises(ConnectionLost):
-                await client.call_tool("die")
-            client._life._lost_at -= 61.0
-            assert (await client.call_tool("echo")).text == "ok"
-
-    run(main())
+    async with WebPeer(MODERN_PEER | DIES) as peer, Client(target(peer)) as client:
+        with pytest.raises(ConnectionLost):
+            await client.call_tool("die")
+        client._life._lost_at -= 61.0
+        assert (await client.call_tool("echo")).text == "ok"
 
 
 # -- how often -------------------------------------------------------------------------------------
 
 
-def test_attempts_are_bounded_and_each_further_call_makes_one(run: Run, peer: Any) -> None:
+async def test_attempts_are_bounded_and_each_further_call_makes_one(run: Run, peer: Any) -> None:
     peer.rules = MODERN_PEER | DIES
-
-    async def main() -> None:
-        async with peer, Client(target(peer, restart=3)) as client:
-            await peer.stop()
-            await until(lambda: client._life.crashes)
-            with pytest.raises(TransportError, match="cannot connect to"):
-                await client.call_tool("echo")
-            assert client._life.crashes == 4  # the loss, and three attempts
-            got = await asyncio.gather(
-                *(client.call_tool("echo") for _ in range(10)), return_exceptions=True
-            )
-            assert {type(error) for error in got} == {TransportError}
-            assert client._life.crashes == 5  # one for all of them
-            await peer.start()  # the server is back at last
-            assert (await client.call_tool("echo")).text == "ok"
-            assert client._life.crashes == 0
-
-    run(main())
+    async with peer, Client(target(peer, restart=3)) as client:
+        await peer.stop()
+        await until(lambda: client._life.crashes)
+        with pytest.raises(TransportError, match="cannot connect to"):
+            await client.call_tool("echo")
+        assert client._life.crashes == 4  # the loss, and three attempts
+        got = await asyncio.gather(
+            *(client.call_tool("echo") for _ in range(10)), return_exceptions=True
+        )
+        assert {type(error) for error in got} == {TransportError}
+        assert client._life.crashes == 5  # one for all of them
+        await peer.start()  # the server is back at last
+        assert (await client.call_tool("echo")).text == "ok"
+        assert client._life.crashes == 0
 
 
-def test_pauses_grow_and_are_random(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pauses_grow_and_are_random(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     ranges: list[tuple[float, float]] = []
 
     def uniform(low: float, high: float) -> float:
@@ -239,20 +206,16 @@ def test_pauses_grow_and_are_random(run: Run, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(lifecycle, "_FIRST_RECONNECT", 0.1)
     monkeypatch.setattr(lifecycle, "_RECONNECT_DELAY", 0.25)
     monkeypatch.setattr(lifecycle.random, "uniform", uniform)
-
-    async def main() -> None:
-        async with WebPeer(MODERN_PEER) as peer, Client(target(peer, restart=10)) as client:
-            await peer.stop()
-            await until(lambda: client._life.crashes)
-            with pytest.raises(TransportError):
-                await client.call_tool("echo")
-
-    run(main())
+    async with WebPeer(MODERN_PEER) as peer, Client(target(peer, restart=10)) as client:
+        await peer.stop()
+        await until(lambda: client._life.crashes)
+        with pytest.raises(TransportError):
+            await client.call_tool("echo")
     assert ranges == [(0.0, 0.1)] + [(d / 2, d) for d in (0.25, 0.5, 1, 2, 4, 8, 16, 30, 30)]
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-def test_a_refusal_ends_the_attempts(run: Run, status: int) -> None:
+async def test_a_refusal_ends_the_attempts(run: Run, status: int) -> None:
     """A token that has expired does not become better."""
 
     def refuse(connection: Any, request: Any) -> Any:
@@ -260,52 +223,40 @@ def test_a_refusal_ends_the_attempts(run: Run, status: int) -> None:
         return connection.respond(status, "no\n") if 1 < peer.asked < 4 else None
 
     peer = WebPeer(MODERN_PEER | DIES, process_request=refuse)
-
-    async def main() -> None:
-        async with peer, Client(target(peer)) as client:
-            with pytest.raises(ConnectionLost):
-                await client.call_tool("leave")
-            for n in (2, 3):
-                with pytest.raises(UpgradeRefused) as caught:
-                    await client.call_tool("echo")
-                assert (caught.value.status, peer.asked) == (status, n)
-            assert (await client.call_tool("echo")).text == "ok"  # it was let in again
-
-    run(main())
+    async with peer, Client(target(peer)) as client:
+        with pytest.raises(ConnectionLost):
+            await client.call_tool("leave")
+        for n in (2, 3):
+            with pytest.raises(UpgradeRefused) as caught:
+                await client.call_tool("echo")
+            assert (caught.value.status, peer.asked) == (status, n)
+        assert (await client.call_tool("echo")).text == "ok"  # it was let in again
 
 
 @pytest.mark.parametrize("status", [429, 502, 503])
-def test_a_server_that_is_not_ready_yet(run: Run, status: int) -> None:
+async def test_a_server_that_is_not_ready_yet(run: Run, status: int) -> None:
     def refuse(connection: Any, request: Any) -> Any:
         peer.asked += 1
         return connection.respond(status, "later\n") if 1 < peer.asked < 6 else None
 
     peer = WebPeer(MODERN_PEER | DIES, process_request=refuse)
-
-    async def main() -> None:
-        async with peer, Client(target(peer)) as client:
-            with pytest.raises(ConnectionLost):
-                await client.call_tool("leave")
-            assert (await client.call_tool("echo")).text == "ok"
-            assert peer.asked == 6
-
-    run(main())
+    async with peer, Client(target(peer)) as client:
+        with pytest.raises(ConnectionLost):
+            await client.call_tool("leave")
+        assert (await client.call_tool("echo")).text == "ok"
+        assert peer.asked == 6
 
 
-def test_a_server_that_dies_of_each_call(run: Run, peer: Any) -> None:
+async def test_a_server_that_dies_of_each_call(run: Run, peer: Any) -> None:
     """Attempts are counted until a call succeeds, so a loop of failures does not go on forever."""
     peer.rules = MODERN_PEER | DIES
-
-    async def main() -> None:
-        async with peer, Client(target(peer, restart=2)) as client:
-            for _ in range(2):
-                with pytest.raises(ConnectionLost):
-                    await client.call_tool("die")
-            assert client._life.crashes == 2
-            assert (await client.call_tool("echo")).text == "ok"
-            assert client._life.crashes == 0
-
-    run(main())
+    async with peer, Client(target(peer, restart=2)) as client:
+        for _ in range(2):
+            with pytest.raises(ConnectionLost):
+                await client.call_tool("die")
+        assert client._life.crashes == 2
+        assert (await client.call_tool("echo")).text == "ok"
+        assert client._life.crashes == 0
 
 
 # -- what is to be heard ---------------------------------------------------------------------------
@@ -317,57 +268,45 @@ async def listening(talk: Talk, message: Message) -> None:
     await talk.send(method="notifications/subscriptions/acknowledged", params=params)
 
 
-def test_listens_are_sent_again(run: Run, peer: Any) -> None:
+async def test_listens_are_sent_again(run: Run, peer: Any) -> None:
     """Nothing is called: the client comes back by itself, and fetches what it may have missed."""
     peer.rules = MODERN_PEER | {"subscriptions/listen": listening}
     lists: list[Any] = []
-
-    async def main() -> None:
-        async with peer, Client(target(peer), on_tools_changed=lists.append):
-            for n in range(3):
-                await peer.got("subscriptions/listen", n + 1)
-                talk = await peer.talk(n)
-                [listen] = talk.sent("subscriptions/listen")
-                assert listen["params"]["notifications"] == {"toolsListChanged": True}
-                await until(lambda: len(lists) == n)  # noqa: B023
-                talk.vanish()
-            await until(lambda: len(lists) == 3)
-
-    run(main())
+    async with peer, Client(target(peer), on_tools_changed=lists.append):
+        for n in range(3):
+            await peer.got("subscriptions/listen", n + 1)
+            talk = await peer.talk(n)
+            [listen] = talk.sent("subscriptions/listen")
+            assert listen["params"]["notifications"] == {"toolsListChanged": True}
+            await until(lambda: len(lists) == n)  # noqa: B023
+            talk.vanish()
+        await until(lambda: len(lists) == 3)
 
 
-def test_a_legacy_client_that_listens_comes_back_where_it_may(run: Run, peer: Any) -> None:
+async def test_a_legacy_client_that_listens_comes_back_where_it_may(run: Run, peer: Any) -> None:
     peer.rules = LEGACY_PEER
     lists: list[Any] = []
-
-    async def main() -> None:
-        async with peer, Client(target(peer, restart=3), on_tools_changed=lists.append):
-            (await peer.talk(0)).vanish()
-            talk = await peer.talk(1)
-            await until(lambda: len(lists) == 1)
-            await talk.send(method="notifications/tools/list_changed")
-            await until(lambda: len(lists) == 2)
-
-    run(main())
+    async with peer, Client(target(peer, restart=3), on_tools_changed=lists.append):
+        (await peer.talk(0)).vanish()
+        talk = await peer.talk(1)
+        await until(lambda: len(lists) == 1)
+        await talk.send(method="notifications/tools/list_changed")
+        await until(lambda: len(lists) == 2)
 
 
-def test_connections_that_lived_long_count_as_good(
+async def test_connections_that_lived_long_count_as_good(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lifecycle, "_SETTLED", 0.0)
-
-    async def main() -> None:
-        rules = MODERN_PEER | {"subscriptions/listen": listening}
-        async with (
-            WebPeer(rules) as peer,
-            Client(target(peer, restart=2), on_tools_changed=lambda tools: None),
-        ):
-            for n in range(6):
-                await peer.got("subscriptions/listen", n + 1)
-                (await peer.talk(n)).vanish()
-            await peer.got("subscriptions/listen", 7)
-
-    run(main())
+    rules = MODERN_PEER | {"subscriptions/listen": listening}
+    async with (
+        WebPeer(rules) as peer,
+        Client(target(peer, restart=2), on_tools_changed=lambda tools: None),
+    ):
+        for n in range(6):
+            await peer.got("subscriptions/listen", n + 1)
+            (await peer.talk(n)).vanish()
+        await peer.got("subscriptions/listen", 7)
 
 
 def test_short_ones_do_not(run: Run, caplog: pytest.LogCaptureFixture) -> None:
@@ -386,29 +325,25 @@ def test_short_ones_do_not(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     assert "the server closed the connection without a closing frame" in caplog.text
 
 
-def test_news_of_an_old_connection_reach_nobody(run: Run) -> None:
+async def test_news_of_an_old_connection_reach_nobody(run: Run) -> None:
     """While the goodbye is waited for, the server may still talk."""
     lists: list[Any] = []
     closing = asyncio.Event()
-
-    async def main() -> None:
-        async with WebPeer(LEGACY_PEER) as peer:
-            client = Client(target(peer), on_tools_changed=lists.append)
-            await client.open()
-            talk = peer.talks[0]
-            assert isinstance(talk, WebTalk)
-            talk.socket.transport.pause_reading()  # so that it does not hear the goodbye
-            ending = asyncio.create_task(client.close())
-            await turns(3)
-            await talk.send(method="notifications/tools/list_changed")
-            await turns(20)
-            talk.socket.transport.resume_reading()
-            await ending
-            closing.set()
-        assert lists == []
-        assert peer.sent("tools/list") == []
-
-    run(main())
+    async with WebPeer(LEGACY_PEER) as peer:
+        client = Client(target(peer), on_tools_changed=lists.append)
+        await client.open()
+        talk = peer.talks[0]
+        assert isinstance(talk, WebTalk)
+        talk.socket.transport.pause_reading()  # so that it does not hear the goodbye
+        ending = asyncio.create_task(client.close())
+        await turns(3)
+        await talk.send(method="notifications/tools/list_changed")
+        await turns(20)
+        talk.socket.transport.resume_reading()
+        await ending
+        closing.set()
+    assert lists == []
+    assert peer.sent("tools/list") == []
 
 
 # -- loops -----------------------------------------------------------------------------------------

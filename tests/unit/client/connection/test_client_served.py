@@ -97,139 +97,115 @@ def client_of(host: Hosted, certificate: Path, **options: Any) -> Client:
 
 @KINDS
 @pytest.mark.parametrize("era", ["auto", "legacy"])
-def test_everything_at_once(
+async def test_everything_at_once(
     run: Run, tmp_path: Path, certificate: Path, kind: str, era: Any
 ) -> None:
-    async def main() -> None:
-        async with (
-            hosted(kind, tmp_path, certificate) as host,
-            client_of(host, certificate, era=era) as client,
-        ):
-            assert client.protocol_version == ("2026-07-28" if era == "auto" else "2025-11-25")
-            assert {tool.name for tool in await client.list_tools()} == {"echo", "work", "wait"}
-            texts = [str(n) * (n * 10 + 1) for n in range(300)]
-            got = await asyncio.gather(*(client.call_tool("echo", {"text": t}) for t in texts))
-            assert [result.text for result in got] == texts
-            big = "ä" * 3_000_000
-            assert (await client.call_tool("echo", {"text": big})).text == big
-            steps: list[Any] = []
-            done = await client.call_tool(
-                "work", {"steps": 3}, on_progress=lambda *step: steps.append(step)
-            )
-            assert done.text == "done" and [step[0] for step in steps] == [1, 2, 3]
-
-    run(main())
+    async with (
+        hosted(kind, tmp_path, certificate) as host,
+        client_of(host, certificate, era=era) as client,
+    ):
+        assert client.protocol_version == ("2026-07-28" if era == "auto" else "2025-11-25")
+        assert {tool.name for tool in await client.list_tools()} == {"echo", "work", "wait"}
+        texts = [str(n) * (n * 10 + 1) for n in range(300)]
+        got = await asyncio.gather(*(client.call_tool("echo", {"text": t}) for t in texts))
+        assert [result.text for result in got] == texts
+        big = "ä" * 3_000_000
+        assert (await client.call_tool("echo", {"text": big})).text == big
+        steps: list[Any] = []
+        done = await client.call_tool(
+            "work", {"steps": 3}, on_progress=lambda *step: steps.append(step)
+        )
+        assert done.text == "done" and [step[0] for step in steps] == [1, 2, 3]
 
 
 @KINDS
-def test_cancelled_and_timed_out(run: Run, tmp_path: Path, certificate: Path, kind: str) -> None:
-    async def main() -> None:
-        async with (
-            hosted(kind, tmp_path, certificate) as host,
-            client_of(host, certificate) as client,
-        ):
-            call = asyncio.create_task(client.call_tool("wait"))
-            await host.started.wait()
-            call.cancel()
-            await until(lambda: host.cancelled == 1)
-            with pytest.raises(CallTimeout):
-                await client.call_tool("wait", timeout=0.02)
-            await until(lambda: host.cancelled == 2)
-
-    run(main())
+async def test_cancelled_and_timed_out(
+    run: Run, tmp_path: Path, certificate: Path, kind: str
+) -> None:
+    async with hosted(kind, tmp_path, certificate) as host, client_of(host, certificate) as client:
+        call = asyncio.create_task(client.call_tool("wait"))
+        await host.started.wait()
+        call.cancel()
+        await until(lambda: host.cancelled == 1)
+        with pytest.raises(CallTimeout):
+            await client.call_tool("wait", timeout=0.02)
+        await until(lambda: host.cancelled == 2)
 
 
 @KINDS
-def test_the_client_goes_away(run: Run, tmp_path: Path, certificate: Path, kind: str) -> None:
+async def test_the_client_goes_away(run: Run, tmp_path: Path, certificate: Path, kind: str) -> None:
     """What it asked for is cancelled, and nothing of it is left."""
-
-    async def main() -> None:
-        async with hosted(kind, tmp_path, certificate) as host:
-            async with client_of(host, certificate):
-                pass
-            fds = open_fds()
-            for n in range(3):
-                host.started.clear()
-                async with client_of(host, certificate) as client:
-                    call = asyncio.create_task(client.call_tool("wait"))
-                    await host.started.wait()
-                await asyncio.wait((call,))
-                assert call.exception() is not None
-                await until(lambda: host.cancelled == n + 1)  # noqa: B023
-            await until(lambda: open_fds() == fds)
-
-    run(main())
+    async with hosted(kind, tmp_path, certificate) as host:
+        async with client_of(host, certificate):
+            pass
+        fds = open_fds()
+        for n in range(3):
+            host.started.clear()
+            async with client_of(host, certificate) as client:
+                call = asyncio.create_task(client.call_tool("wait"))
+                await host.started.wait()
+            await asyncio.wait((call,))
+            assert call.exception() is not None
+            await until(lambda: host.cancelled == n + 1)  # noqa: B023
+        await until(lambda: open_fds() == fds)
 
 
 @KINDS
-def test_the_server_is_shut_down(run: Run, tmp_path: Path, certificate: Path, kind: str) -> None:
-    async def main() -> None:
-        async with hosted(kind, tmp_path, certificate) as host:
-            client = client_of(host, certificate, timeout=None)
-            await client.open()
-            calls = [asyncio.create_task(client.call_tool("wait")) for _ in range(5)]
-            await host.started.wait()
-            os.kill(os.getpid(), signal.SIGTERM)
-            await host.over
-        errors = await asyncio.gather(*calls, return_exceptions=True)
-        assert all(isinstance(error, Exception) for error in errors)
-        if kind in ("ws", "wss"):
-            await until(lambda: client._life.crashes)
-            lost = client._life.live.lost_error  # type: ignore[union-attr]
-            assert isinstance(lost, ConnectionLost) and lost.code == 1001
-            assert "the server closed the connection: 1001 going away" in str(lost)
-        await client.close()
+async def test_the_server_is_shut_down(
+    run: Run, tmp_path: Path, certificate: Path, kind: str
+) -> None:
+    async with hosted(kind, tmp_path, certificate) as host:
+        client = client_of(host, certificate, timeout=None)
+        await client.open()
+        calls = [asyncio.create_task(client.call_tool("wait")) for _ in range(5)]
+        await host.started.wait()
+        os.kill(os.getpid(), signal.SIGTERM)
+        await host.over
+    errors = await asyncio.gather(*calls, return_exceptions=True)
+    assert all(isinstance(error, Exception) for error in errors)
+    if kind in ("ws", "wss"):
+        await until(lambda: client._life.crashes)
+        lost = client._life.live.lost_error  # type: ignore[union-attr]
+        assert isinstance(lost, ConnectionLost) and lost.code == 1001
+        assert "the server closed the connection: 1001 going away" in str(lost)
+    await client.close()
 
-    run(main())
 
-
-def test_tokens(run: Run, tmp_path: Path, certificate: Path) -> None:
-    async def main() -> None:
-        async with hosted("ws", tmp_path, certificate, token="s3cret") as host:
-            for wrong in (WebSocket(host.url), WebSocket(host.url, token="other")):
-                with pytest.raises(UpgradeRefused) as caught:
-                    await Client(wrong).open()
-                assert caught.value.status == 401 and "s3cret" not in str(caught.value)
+async def test_tokens(run: Run, tmp_path: Path, certificate: Path) -> None:
+    async with hosted("ws", tmp_path, certificate, token="s3cret") as host:
+        for wrong in (WebSocket(host.url), WebSocket(host.url, token="other")):
             with pytest.raises(UpgradeRefused) as caught:
-                await Client(WebSocket(host.url + "/other", token="s3cret")).open()
-            assert caught.value.status == 404
-            async with Client(WebSocket(host.url, token="s3cret")) as client:
-                assert (await client.call_tool("echo", {"text": "in"})).text == "in"
-
-    run(main())
-
-
-def test_an_origin_that_is_not_allowed(run: Run, tmp_path: Path, certificate: Path) -> None:
-    async def main() -> None:
-        async with hosted("ws", tmp_path, certificate) as host:
-            with pytest.raises(UpgradeRefused) as caught:
-                await Client(WebSocket(host.url, headers={"Origin": "https://evil"})).open()
-            assert caught.value.status == 403
-
-    run(main())
+                await Client(wrong).open()
+            assert caught.value.status == 401 and "s3cret" not in str(caught.value)
+        with pytest.raises(UpgradeRefused) as caught:
+            await Client(WebSocket(host.url + "/other", token="s3cret")).open()
+        assert caught.value.status == 404
+        async with Client(WebSocket(host.url, token="s3cret")) as client:
+            assert (await client.call_tool("echo", {"text": "in"})).text == "in"
 
 
-def test_compression(run: Run, tmp_path: Path, certificate: Path) -> None:
-    async def main() -> None:
-        async with (
-            hosted("ws", tmp_path, certificate, compression=True) as host,
-            Client(WebSocket(host.url, compression=True)) as client,
-        ):
-            text = "a" * 200_000
-            assert (await client.call_tool("echo", {"text": text})).text == text
-            assert client.counters["bytes_in"] < 20_000
-
-    run(main())
+async def test_an_origin_that_is_not_allowed(run: Run, tmp_path: Path, certificate: Path) -> None:
+    async with hosted("ws", tmp_path, certificate) as host:
+        with pytest.raises(UpgradeRefused) as caught:
+            await Client(WebSocket(host.url, headers={"Origin": "https://evil"})).open()
+        assert caught.value.status == 403
 
 
-def test_plain_client_on_a_server_behind_tls(run: Run, tmp_path: Path, certificate: Path) -> None:
-    async def main() -> None:
-        async with hosted("wss", tmp_path, certificate) as host:
-            with pytest.raises(
-                TransportError, match=r"during the opening handshake|is no WebSocket"
-            ):
-                await Client(host.url.replace("wss:", "ws:")).open()
-            with pytest.raises(TransportError, match="its certificate is not accepted"):
-                await Client(host.url).open()
+async def test_compression(run: Run, tmp_path: Path, certificate: Path) -> None:
+    async with (
+        hosted("ws", tmp_path, certificate, compression=True) as host,
+        Client(WebSocket(host.url, compression=True)) as client,
+    ):
+        text = "a" * 200_000
+        assert (await client.call_tool("echo", {"text": text})).text == text
+        assert client.counters["bytes_in"] < 20_000
 
-    run(main())
+
+async def test_plain_client_on_a_server_behind_tls(
+    run: Run, tmp_path: Path, certificate: Path
+) -> None:
+    async with hosted("wss", tmp_path, certificate) as host:
+        with pytest.raises(TransportError, match=r"during the opening handshake|is no WebSocket"):
+            await Client(host.url.replace("wss:", "ws:")).open()
+        with pytest.raises(TransportError, match="its certificate is not accepted"):
+            await Client(host.url).open()

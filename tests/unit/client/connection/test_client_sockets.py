@@ -28,37 +28,29 @@ def peer(request: pytest.FixtureRequest, tmp_path: Path) -> LinePeer:
 
 
 @ERAS
-def test_both_eras_are_found_out(run: Run, peer: LinePeer, rules: Rules) -> None:
+async def test_both_eras_are_found_out(run: Run, peer: LinePeer, rules: Rules) -> None:
     peer.rules = rules
-
-    async def main() -> None:
-        async with peer, Client(peer.url) as client:
-            assert (await client.call_tool("echo")).text == "ok"
-            assert [tool.name for tool in await client.list_tools()] == ["echo"]
-            await client.ping()
-            expected = "2025-11-25" if rules is LEGACY_PEER else "2026-07-28"
-            assert client.protocol_version == expected
-
-    run(main())
+    async with peer, Client(peer.url) as client:
+        assert (await client.call_tool("echo")).text == "ok"
+        assert [tool.name for tool in await client.list_tools()] == ["echo"]
+        await client.ping()
+        expected = "2025-11-25" if rules is LEGACY_PEER else "2026-07-28"
+        assert client.protocol_version == expected
 
 
-def test_a_legacy_server_that_hangs_up_on_the_probe(run: Run, peer: LinePeer) -> None:
+async def test_a_legacy_server_that_hangs_up_on_the_probe(run: Run, peer: LinePeer) -> None:
     async def hang_up(talk: Talk, message: Message) -> None:
         assert isinstance(talk, LineTalk)
         talk.writer.close()
 
     peer.rules = LEGACY_PEER | {"server/discover": hang_up}
-
-    async def main() -> None:
-        async with peer, Client(peer.url) as client:
-            assert client.protocol_version == "2025-11-25"
-            assert [len(talk.sent("initialize")) for talk in peer.talks] == [0, 1]
-
-    run(main())
+    async with peer, Client(peer.url) as client:
+        assert client.protocol_version == "2025-11-25"
+        assert [len(talk.sent("initialize")) for talk in peer.talks] == [0, 1]
 
 
 @ERAS
-def test_progress_cancelling_and_time_limits(run: Run, peer: LinePeer, rules: Rules) -> None:
+async def test_progress_cancelling_and_time_limits(run: Run, peer: LinePeer, rules: Rules) -> None:
     async def work(talk: Talk, message: Message) -> None:
         token = message["params"]["_meta"]["progressToken"]
         await talk.send(
@@ -67,42 +59,34 @@ def test_progress_cancelling_and_time_limits(run: Run, peer: LinePeer, rules: Ru
         await talk.text(message, "done")
 
     peer.rules = rules | {"tools/call:work": work, "tools/call:wait": nothing}
-
-    async def main() -> None:
-        seen: list[Any] = []
-        async with peer, Client(peer.url) as client:
-            result = await client.call_tool("work", on_progress=lambda *step: seen.append(step))
-            assert (result.text, seen) == ("done", [(1, None, None)])
-            call = asyncio.create_task(client.call_tool("wait"))
-            await peer.got("tools/call", 2)
-            call.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await call
-            await peer.got("notifications/cancelled")
-            with pytest.raises(CallTimeout):
-                await client.call_tool("wait", timeout=0.02)
-            await peer.got("notifications/cancelled", 2)
-
-    run(main())
+    seen: list[Any] = []
+    async with peer, Client(peer.url) as client:
+        result = await client.call_tool("work", on_progress=lambda *step: seen.append(step))
+        assert (result.text, seen) == ("done", [(1, None, None)])
+        call = asyncio.create_task(client.call_tool("wait"))
+        await peer.got("tools/call", 2)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await peer.got("notifications/cancelled")
+        with pytest.raises(CallTimeout):
+            await client.call_tool("wait", timeout=0.02)
+        await peer.got("notifications/cancelled", 2)
 
 
-def test_large_messages_both_ways(run: Run, peer: LinePeer) -> None:
+async def test_large_messages_both_ways(run: Run, peer: LinePeer) -> None:
     async def echo(talk: Talk, message: Message) -> None:
         await talk.text(message, message["params"]["arguments"]["text"])
 
     peer.rules = MODERN_PEER | {"tools/call": echo}
-
-    async def main() -> None:
-        async with peer, Client(peer.url) as client:
-            texts = ["x" * n for n in (1, 1000, 50_000)] * 20
-            got = await asyncio.gather(*(client.call_tool("e", {"text": text}) for text in texts))
-            assert [result.text for result in got] == texts
-
-    run(main())
+    async with peer, Client(peer.url) as client:
+        texts = ["x" * n for n in (1, 1000, 50_000)] * 20
+        got = await asyncio.gather(*(client.call_tool("e", {"text": text}) for text in texts))
+        assert [result.text for result in got] == texts
 
 
 @pytest.mark.parametrize("how", ["eof", "reset"])
-def test_the_server_goes_away(run: Run, peer: LinePeer, how: str) -> None:
+async def test_the_server_goes_away(run: Run, peer: LinePeer, how: str) -> None:
     async def leave(talk: Talk, message: Message) -> None:
         assert isinstance(talk, LineTalk)
         if how == "reset":
@@ -114,35 +98,27 @@ def test_the_server_goes_away(run: Run, peer: LinePeer, how: str) -> None:
             talk.writer.close()
 
     peer.rules = LEGACY_PEER | {"tools/call:die": leave, "tools/call:wait": nothing}
-
-    async def main() -> None:
-        async with peer, Client(peer.url, timeout=None) as client:
-            calls = [client.call_tool("wait") for _ in range(64)] + [client.call_tool("die")]
-            errors = await asyncio.gather(*calls, return_exceptions=True)
-            assert {type(error) for error in errors} == {ConnectionLost}
-            error = errors[0]
-            assert isinstance(error, ConnectionLost) and error.code is None
-            assert str(error).startswith(f"{peer.url}: the ")
-            with pytest.raises(ConnectionLost):
-                await client.call_tool("echo")
-            assert client.counters["requests_outstanding"] == 0
-
-    run(main())
+    async with peer, Client(peer.url, timeout=None) as client:
+        calls = [client.call_tool("wait") for _ in range(64)] + [client.call_tool("die")]
+        errors = await asyncio.gather(*calls, return_exceptions=True)
+        assert {type(error) for error in errors} == {ConnectionLost}
+        error = errors[0]
+        assert isinstance(error, ConnectionLost) and error.code is None
+        assert str(error).startswith(f"{peer.url}: the ")
+        with pytest.raises(ConnectionLost):
+            await client.call_tool("echo")
+        assert client.counters["requests_outstanding"] == 0
 
 
-def test_the_last_answer_before_the_end_counts(run: Run, peer: LinePeer) -> None:
+async def test_the_last_answer_before_the_end_counts(run: Run, peer: LinePeer) -> None:
     async def last(talk: Talk, message: Message) -> None:
         assert isinstance(talk, LineTalk)
         await talk.text(message, "last")
         talk.writer.close()
 
     peer.rules = MODERN_PEER | {"tools/call": last}
-
-    async def main() -> None:
-        async with peer, Client(peer.url) as client:
-            assert (await client.call_tool("x")).text == "last"
-
-    run(main())
+    async with peer, Client(peer.url) as client:
+        assert (await client.call_tool("x")).text == "last"
 
 
 def answer_and_reset(listener: socket.socket) -> None:
@@ -166,94 +142,73 @@ def answer_and_reset(listener: socket.socket) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-def test_a_reset_right_behind_an_answer_is_noticed(run: Run) -> None:
+async def test_a_reset_right_behind_an_answer_is_noticed(run: Run) -> None:
     """uvloop tells of such a reset only once, together with the data."""
-
-    async def main() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            url = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
-            for _ in range(2):
-                server = asyncio.ensure_future(asyncio.to_thread(answer_and_reset, listener))
-                async with Client(url, timeout=None) as client:
-                    calls = [asyncio.create_task(client.call_tool(n)) for n in ("wait", "last")]
-                    await asyncio.sleep(0)
-                    await asyncio.sleep(0)  # both calls are sent
-                    time.sleep(0.02)  # the loop finds the answer and the reset together
-                    waiting, _ = await asyncio.gather(*calls, return_exceptions=True)
-                    assert isinstance(waiting, ConnectionLost)
-                await server
-
-    run(main())
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+        for _ in range(2):
+            server = asyncio.ensure_future(asyncio.to_thread(answer_and_reset, listener))
+            async with Client(url, timeout=None) as client:
+                calls = [asyncio.create_task(client.call_tool(n)) for n in ("wait", "last")]
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)  # both calls are sent
+                time.sleep(0.02)  # the loop finds the answer and the reset together
+                waiting, _ = await asyncio.gather(*calls, return_exceptions=True)
+                assert isinstance(waiting, ConnectionLost)
+            await server
 
 
-def test_nobody_is_there(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        with pytest.raises(TransportError, match=r"cannot connect to unix:.*: no such file"):
-            await Client(f"unix:{tmp_path}/nothing").open()
-        with socket.socket() as closed:
-            closed.bind(("127.0.0.1", 0))
-            port = closed.getsockname()[1]
-            with pytest.raises(TransportError, match=r"cannot connect to tcp://.*: conn.* refused"):
-                await Client(f"tcp://127.0.0.1:{port}").open()
-        (tmp_path / "file").write_text("")
-        with pytest.raises(TransportError, match=r"cannot connect to unix:.*: conn.* refused"):
-            await Client(f"unix:{tmp_path}/file").open()
-
-    run(main())
+async def test_nobody_is_there(run: Run, tmp_path: Path) -> None:
+    with pytest.raises(TransportError, match=r"cannot connect to unix:.*: no such file"):
+        await Client(f"unix:{tmp_path}/nothing").open()
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        with pytest.raises(TransportError, match=r"cannot connect to tcp://.*: conn.* refused"):
+            await Client(f"tcp://127.0.0.1:{port}").open()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TransportError, match=r"cannot connect to unix:.*: conn.* refused"):
+        await Client(f"unix:{tmp_path}/file").open()
 
 
-def test_a_path_that_is_too_long(once: Run) -> None:
-    async def main() -> None:
-        with pytest.raises(TransportError, match=r"cannot connect to unix:.*too long"):
-            await Client("unix:/" + "x" * 200).open()
-
-    once(main())
+async def test_a_path_that_is_too_long(once: Run) -> None:
+    with pytest.raises(TransportError, match=r"cannot connect to unix:.*too long"):
+        await Client("unix:/" + "x" * 200).open()
 
 
-def test_closing_ends_the_stream(run: Run, peer: LinePeer) -> None:
+async def test_closing_ends_the_stream(run: Run, peer: LinePeer) -> None:
     peer.rules = MODERN_PEER | {"tools/call": nothing}
-
-    async def main() -> None:
-        async with peer:
-            client = Client(peer.url)
-            await client.open()
-            call = asyncio.create_task(client.call_tool("x"))
-            await peer.got("tools/call")
-            await client.close()
-            with pytest.raises(ConnectionClosed, match="the client was closed"):
-                await call
-            assert await peer.talks[0].ended is None
-
-    run(main())
+    async with peer:
+        client = Client(peer.url)
+        await client.open()
+        call = asyncio.create_task(client.call_tool("x"))
+        await peer.got("tools/call")
+        await client.close()
+        with pytest.raises(ConnectionClosed, match="the client was closed"):
+            await call
+        assert await peer.talks[0].ended is None
 
 
-def test_nothing_is_left_after_many_clients(run: Run, peer: LinePeer) -> None:
+async def test_nothing_is_left_after_many_clients(run: Run, peer: LinePeer) -> None:
     peer.rules = MODERN_PEER
-
-    async def main() -> None:
-        async with peer:
-            async with Client(peer.url):  # what is started once
-                pass
-            await until(lambda: all(talk.ended.done() for talk in peer.talks))
-            await turns(20)
-            fds, tasks = open_fds(), len(asyncio.all_tasks())
-            for _ in range(20):
-                async with Client(peer.url) as client:
-                    assert (await client.call_tool("echo")).text == "ok"
-            await until(lambda: (open_fds(), len(asyncio.all_tasks())) == (fds, tasks))
-
-    run(main())
+    async with peer:
+        async with Client(peer.url):  # what is started once
+            pass
+        await until(lambda: all(talk.ended.done() for talk in peer.talks))
+        await turns(20)
+        fds, tasks = open_fds(), len(asyncio.all_tasks())
+        for _ in range(20):
+            async with Client(peer.url) as client:
+                assert (await client.call_tool("echo")).text == "ok"
+        await until(lambda: (open_fds(), len(asyncio.all_tasks())) == (fds, tasks))
 
 
-def test_the_blocking_client(once: Run, peer: LinePeer) -> None:
+async def test_the_blocking_client(once: Run, peer: LinePeer) -> None:
     peer.rules = MODERN_PEER
 
     def work(url: str) -> str | None:
         with SyncClient(Socket(url)) as client:
             return client.call_tool("echo").text
 
-    async def main() -> None:
-        async with peer:
-            assert await asyncio.to_thread(work, peer.url) == "ok"
-
-    once(main())
+    async with peer:
+        assert await asyncio.to_thread(work, peer.url) == "ok"

@@ -38,132 +38,107 @@ def target(peer: WebPeer, **options: Any) -> WebSocket:
 
 
 @ERAS
-def test_both_eras_are_found_out(run: Run, rules: Rules) -> None:
-    async def main() -> None:
-        async with WebPeer(rules) as peer, Client(peer.url) as client:
-            assert (await client.call_tool("echo")).text == "ok"
-            assert [tool.name for tool in await client.list_tools()] == ["echo"]
-            await client.ping()
-            expected = "2025-11-25" if rules is LEGACY_PEER else "2026-07-28"
-            assert client.protocol_version == expected
-            assert len(peer.talks) == 1
-            assert peer.talks[0].messages[0]["method"] == "server/discover"
-
-    run(main())
+async def test_both_eras_are_found_out(run: Run, rules: Rules) -> None:
+    async with WebPeer(rules) as peer, Client(peer.url) as client:
+        assert (await client.call_tool("echo")).text == "ok"
+        assert [tool.name for tool in await client.list_tools()] == ["echo"]
+        await client.ping()
+        expected = "2025-11-25" if rules is LEGACY_PEER else "2026-07-28"
+        assert client.protocol_version == expected
+        assert len(peer.talks) == 1
+        assert peer.talks[0].messages[0]["method"] == "server/discover"
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-def test_an_era_that_is_known(run: Run, era: Any) -> None:
+async def test_an_era_that_is_known(run: Run, era: Any) -> None:
     rules = LEGACY_PEER if era == "legacy" else MODERN_PEER
-
-    async def main() -> None:
-        async with WebPeer(rules) as peer, Client(peer.url, era=era) as client:
-            assert (await client.call_tool("echo")).text == "ok"
-            first = peer.talks[0].messages[0]["method"]
-            assert first == ("initialize" if era == "legacy" else "server/discover")
-
-    run(main())
+    async with WebPeer(rules) as peer, Client(peer.url, era=era) as client:
+        assert (await client.call_tool("echo")).text == "ok"
+        first = peer.talks[0].messages[0]["method"]
+        assert first == ("initialize" if era == "legacy" else "server/discover")
 
 
-def test_a_legacy_server_that_hangs_up_on_the_probe(run: Run) -> None:
+async def test_a_legacy_server_that_hangs_up_on_the_probe(run: Run) -> None:
     async def hang_up(talk: Talk, message: Message) -> None:
         assert isinstance(talk, WebTalk)
         await talk.close(1002, "what is this")
 
-    async def main() -> None:
-        rules = LEGACY_PEER | {"server/discover": hang_up}
-        async with WebPeer(rules) as peer, Client(target(peer)) as client:
-            assert client.protocol_version == "2025-11-25"
-            assert [len(talk.sent("initialize")) for talk in peer.talks] == [0, 1]
-            assert (await client.call_tool("echo")).text == "ok"
-
-    run(main())
+    rules = LEGACY_PEER | {"server/discover": hang_up}
+    async with WebPeer(rules) as peer, Client(target(peer)) as client:
+        assert client.protocol_version == "2025-11-25"
+        assert [len(talk.sent("initialize")) for talk in peer.talks] == [0, 1]
+        assert (await client.call_tool("echo")).text == "ok"
 
 
-def test_a_server_that_hangs_up_on_everything(run: Run) -> None:
+async def test_a_server_that_hangs_up_on_everything(run: Run) -> None:
     async def hang_up(talk: Talk, message: Message) -> None:
         assert isinstance(talk, WebTalk)
         await talk.close(1011, "broken")
 
-    async def main() -> None:
-        rules: Rules = {"server/discover": hang_up, "initialize": hang_up}
-        async with WebPeer(rules) as peer:
-            with pytest.raises(ConnectionLost, match=r"1011 internal error \('broken'\)") as caught:
-                await Client(target(peer, restart=5)).open()
-            assert (caught.value.code, caught.value.reason) == (1011, "broken")
-            assert len(peer.talks) == 2  # the probe is no reason for more than one further try
-
-    run(main())
+    rules: Rules = {"server/discover": hang_up, "initialize": hang_up}
+    async with WebPeer(rules) as peer:
+        with pytest.raises(ConnectionLost, match=r"1011 internal error \('broken'\)") as caught:
+            await Client(target(peer, restart=5)).open()
+        assert (caught.value.code, caught.value.reason) == (1011, "broken")
+        assert len(peer.talks) == 2  # the probe is no reason for more than one further try
 
 
-def test_what_the_upgrade_asks_for(run: Run) -> None:
-    async def main() -> None:
-        async with WebPeer(MODERN_PEER) as peer:
-            peer.path = "/a%20b/mcp?key=1&x=%2F"
-            where = target(
-                peer, token="t0k.en~+/=", headers={"X-Key": "k", "Origin": "https://app.example"}
-            )
-            async with Client(where):
-                talk = peer.talks[0]
-                assert isinstance(talk, WebTalk) and talk.socket.request is not None
-                assert talk.socket.request.path == "/a%20b/mcp?key=1&x=%2F"
-                assert talk.headers["Authorization"] == "Bearer t0k.en~+/="
-                assert talk.headers["X-Key"] == "k"
-                assert talk.headers["Origin"] == "https://app.example"
-                assert talk.headers["Host"] == f"127.0.0.1:{peer.port}"
-                assert talk.headers["Sec-WebSocket-Protocol"] == "mcp"
-                assert "Sec-WebSocket-Extensions" not in talk.headers
-                assert talk.socket.subprotocol == "mcp"
-
-    run(main())
+async def test_what_the_upgrade_asks_for(run: Run) -> None:
+    async with WebPeer(MODERN_PEER) as peer:
+        peer.path = "/a%20b/mcp?key=1&x=%2F"
+        where = target(
+            peer, token="t0k.en~+/=", headers={"X-Key": "k", "Origin": "https://app.example"}
+        )
+        async with Client(where):
+            talk = peer.talks[0]
+            assert isinstance(talk, WebTalk) and talk.socket.request is not None
+            assert talk.socket.request.path == "/a%20b/mcp?key=1&x=%2F"
+            assert talk.headers["Authorization"] == "Bearer t0k.en~+/="
+            assert talk.headers["X-Key"] == "k"
+            assert talk.headers["Origin"] == "https://app.example"
+            assert talk.headers["Host"] == f"127.0.0.1:{peer.port}"
+            assert talk.headers["Sec-WebSocket-Protocol"] == "mcp"
+            assert "Sec-WebSocket-Extensions" not in talk.headers
+            assert talk.socket.subprotocol == "mcp"
 
 
-def test_compression_is_offered_where_it_is_asked_for(run: Run) -> None:
+async def test_compression_is_offered_where_it_is_asked_for(run: Run) -> None:
     async def echo(talk: Talk, message: Message) -> None:
         await talk.text(message, message["params"]["arguments"]["text"])
 
-    async def main() -> None:
-        rules = MODERN_PEER | {"tools/call": echo}
-        async with (
-            WebPeer(rules, compression="deflate") as peer,
-            Client(target(peer, compression=True)) as client,
-        ):
-            talk = peer.talks[0]
-            assert isinstance(talk, WebTalk)
-            assert "permessage-deflate" in talk.headers["Sec-WebSocket-Extensions"]
-            for n in (1, 10, 100_000):
-                before = dict(client.counters)
-                assert (await client.call_tool("echo", {"text": "ä" * n})).text == "ä" * n
-                for way in ("bytes_in", "bytes_out"):
-                    assert client.counters[way] - before[way] < 2000
-
-    run(main())
+    rules = MODERN_PEER | {"tools/call": echo}
+    async with (
+        WebPeer(rules, compression="deflate") as peer,
+        Client(target(peer, compression=True)) as client,
+    ):
+        talk = peer.talks[0]
+        assert isinstance(talk, WebTalk)
+        assert "permessage-deflate" in talk.headers["Sec-WebSocket-Extensions"]
+        for n in (1, 10, 100_000):
+            before = dict(client.counters)
+            assert (await client.call_tool("echo", {"text": "ä" * n})).text == "ä" * n
+            for way in ("bytes_in", "bytes_out"):
+                assert client.counters[way] - before[way] < 2000
 
 
-def test_a_server_that_selects_no_subprotocol(run: Run) -> None:
-    async def main() -> None:
-        async with WebPeer(MODERN_PEER, subprotocols=None) as peer, Client(target(peer)) as client:
-            assert (await client.call_tool("echo")).text == "ok"
-
-    run(main())
+async def test_a_server_that_selects_no_subprotocol(run: Run) -> None:
+    async with WebPeer(MODERN_PEER, subprotocols=None) as peer, Client(target(peer)) as client:
+        assert (await client.call_tool("echo")).text == "ok"
 
 
-def test_a_server_that_selects_another_subprotocol(run: Run) -> None:
+async def test_a_server_that_selects_another_subprotocol(run: Run) -> None:
     def other(connection: Any, request: Any, response: Any) -> None:
         del response.headers["Sec-WebSocket-Protocol"]
         response.headers["Sec-WebSocket-Protocol"] = "chat"
 
-    async def main() -> None:
-        async with WebPeer(MODERN_PEER, process_response=other) as peer:
-            with pytest.raises(TransportError, match="chat") as caught:
-                await Client(target(peer)).open()
-            assert not isinstance(caught.value, UpgradeRefused)
-
-    run(main())
+    async with WebPeer(MODERN_PEER, process_response=other) as peer:
+        with pytest.raises(TransportError, match="chat") as caught:
+            await Client(target(peer)).open()
+        assert not isinstance(caught.value, UpgradeRefused)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 426, 503])
-def test_an_upgrade_that_is_refused(run: Run, status: int) -> None:
+async def test_an_upgrade_that_is_refused(run: Run, status: int) -> None:
     """It says nothing of eras, so nothing else is tried."""
 
     def refuse(connection: Any, request: Any) -> Any:
@@ -171,50 +146,40 @@ def test_an_upgrade_that_is_refused(run: Run, status: int) -> None:
         return connection.respond(status, "you know why\n")
 
     peer = WebPeer(MODERN_PEER, process_request=refuse)
-
-    async def main() -> None:
-        async with peer:
-            peer.path = "/mcp?key=s3cret"
-            client = Client(target(peer, token="s3cret", headers={"X": "s3cret"}, restart=5))
-            with pytest.raises(UpgradeRefused, match=f"refused the WebSocket: {status}") as caught:
-                await client.open()
-            assert caught.value.status == status
-            assert "you know why" in str(caught.value) and "s3cret" not in str(caught.value)
-            assert peer.asked == 1
-            with pytest.raises(ConnectionClosed, match="not open"):
-                await client.call_tool("echo")
-
-    run(main())
+    async with peer:
+        peer.path = "/mcp?key=s3cret"
+        client = Client(target(peer, token="s3cret", headers={"X": "s3cret"}, restart=5))
+        with pytest.raises(UpgradeRefused, match=f"refused the WebSocket: {status}") as caught:
+            await client.open()
+        assert caught.value.status == status
+        assert "you know why" in str(caught.value) and "s3cret" not in str(caught.value)
+        assert peer.asked == 1
+        with pytest.raises(ConnectionClosed, match="not open"):
+            await client.call_tool("echo")
 
 
-def test_nobody_listens(run: Run) -> None:
-    async def main() -> None:
-        async with WebPeer(MODERN_PEER) as peer:
-            pass
-        before = open_fds()
-        for _ in range(3):
-            with pytest.raises(TransportError, match=f"127.0.0.1:{peer.port}.*connection refused"):
-                await Client(target(peer)).open()
-        assert open_fds() == before
-
-    run(main())
+async def test_nobody_listens(run: Run) -> None:
+    async with WebPeer(MODERN_PEER) as peer:
+        pass
+    before = open_fds()
+    for _ in range(3):
+        with pytest.raises(TransportError, match=f"127.0.0.1:{peer.port}.*connection refused"):
+            await Client(target(peer)).open()
+    assert open_fds() == before
 
 
-def test_a_server_that_never_answers_the_upgrade(run: Run) -> None:
+async def test_a_server_that_never_answers_the_upgrade(run: Run) -> None:
     async def never(connection: Any, request: Any) -> None:
         await connection.wait_closed()
 
-    async def main() -> None:
-        async with WebPeer(MODERN_PEER, process_request=never) as peer:
-            before = open_fds()
-            with pytest.raises(TransportError, match=r"no answer within 0\.05 s"):
-                await Client(target(peer, open_timeout=0.05)).open()
-            await until(lambda: open_fds() == before)
-
-    run(main())
+    async with WebPeer(MODERN_PEER, process_request=never) as peer:
+        before = open_fds()
+        with pytest.raises(TransportError, match=r"no answer within 0\.05 s"):
+            await Client(target(peer, open_timeout=0.05)).open()
+        await until(lambda: open_fds() == before)
 
 
-def test_opening_is_given_up(run: Run) -> None:
+async def test_opening_is_given_up(run: Run) -> None:
     """By the caller, or by `close`: the socket goes with it."""
     asked = asyncio.Event()
 
@@ -222,38 +187,32 @@ def test_opening_is_given_up(run: Run) -> None:
         asked.set()
         await connection.wait_closed()
 
-    async def main() -> None:
-        async with WebPeer(MODERN_PEER, process_request=never) as peer:
-            client = Client(target(peer))
-            opening = asyncio.create_task(client.open())
-            await asked.wait()
-            opening.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await opening
-            asked.clear()
-            opening = asyncio.create_task(client.open())
-            await asked.wait()
-            await client.close()
-            with pytest.raises(ConnectionClosed, match="closed while it was being opened"):
-                await opening
-
-    run(main())
+    async with WebPeer(MODERN_PEER, process_request=never) as peer:
+        client = Client(target(peer))
+        opening = asyncio.create_task(client.open())
+        await asked.wait()
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        asked.clear()
+        opening = asyncio.create_task(client.open())
+        await asked.wait()
+        await client.close()
+        with pytest.raises(ConnectionClosed, match="closed while it was being opened"):
+            await opening
 
 
-def test_what_answers_is_no_websocket_server(run: Run) -> None:
+async def test_what_answers_is_no_websocket_server(run: Run) -> None:
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 mail.example ESMTP\r\n\r\n")
         await reader.read()
         writer.close()
 
-    async def main() -> None:
-        server = await asyncio.start_server(greet, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        with pytest.raises(TransportError, match="the server does not speak WebSocket"):
-            await Client(f"ws://127.0.0.1:{port}").open()
-        server.close()
-
-    run(main())
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    with pytest.raises(TransportError, match="the server does not speak WebSocket"):
+        await Client(f"ws://127.0.0.1:{port}").open()
+    server.close()
 
 
 def test_credentials_in_the_clear_are_warned_of_once(
@@ -278,7 +237,7 @@ def test_credentials_in_the_clear_are_warned_of_once(
 
 
 @ERAS
-def test_many_calls_at_once_each_get_their_own_answer(run: Run, rules: Rules) -> None:
+async def test_many_calls_at_once_each_get_their_own_answer(run: Run, rules: Rules) -> None:
     waiting: list[Message] = []
 
     async def collect(talk: Talk, message: Message) -> None:
@@ -287,31 +246,22 @@ def test_many_calls_at_once_each_get_their_own_answer(run: Run, rules: Rules) ->
             for one in reversed(waiting):
                 await talk.text(one, one["params"]["arguments"]["n"])
 
-    async def main() -> None:
-        async with WebPeer(rules | {"tools/call": collect}) as peer, Client(target(peer)) as client:
-            got = await asyncio.gather(*(client.call_tool("x", {"n": str(n)}) for n in range(100)))
-            assert [result.text for result in got] == [str(n) for n in range(100)]
-            assert len({message["id"] for message in waiting}) == 100
-
-    run(main())
+    async with WebPeer(rules | {"tools/call": collect}) as peer, Client(target(peer)) as client:
+        got = await asyncio.gather(*(client.call_tool("x", {"n": str(n)}) for n in range(100)))
+        assert [result.text for result in got] == [str(n) for n in range(100)]
+        assert len({message["id"] for message in waiting}) == 100
 
 
 @pytest.mark.parametrize("n", [0, 125, 126, 65535, 65536, 300_000])
-def test_messages_of_every_length_form(once: Run, n: int) -> None:
+async def test_messages_of_every_length_form(once: Run, n: int) -> None:
     async def echo(talk: Talk, message: Message) -> None:
         await talk.text(message, message["params"]["arguments"]["text"])
 
-    async def main() -> None:
-        async with (
-            WebPeer(MODERN_PEER | {"tools/call": echo}) as peer,
-            Client(target(peer)) as client,
-        ):
-            assert (await client.call_tool("echo", {"text": "x" * n})).text == "x" * n
-
-    once(main())
+    async with WebPeer(MODERN_PEER | {"tools/call": echo}) as peer, Client(target(peer)) as client:
+        assert (await client.call_tool("echo", {"text": "x" * n})).text == "x" * n
 
 
-def test_an_answer_in_fragments_with_pings_between(run: Run) -> None:
+async def test_an_answer_in_fragments_with_pings_between(run: Run) -> None:
     async def pieces(talk: Talk, message: Message) -> None:
         assert isinstance(talk, WebTalk)
 
@@ -325,18 +275,15 @@ def test_an_answer_in_fragments_with_pings_between(run: Run) -> None:
 
         await talk.socket.send(parts())
 
-    async def main() -> None:
-        async with (
-            WebPeer(MODERN_PEER | {"tools/call": pieces}) as peer,
-            Client(target(peer)) as client,
-        ):
-            assert (await client.call_tool("x")).text == "ä"
-
-    run(main())
+    async with (
+        WebPeer(MODERN_PEER | {"tools/call": pieces}) as peer,
+        Client(target(peer)) as client,
+    ):
+        assert (await client.call_tool("x")).text == "ä"
 
 
 @ERAS
-def test_progress(run: Run, rules: Rules) -> None:
+async def test_progress(run: Run, rules: Rules) -> None:
     async def work(talk: Talk, message: Message) -> None:
         token = message["params"]["_meta"]["progressToken"]
         for n in (1, 2):
@@ -344,60 +291,48 @@ def test_progress(run: Run, rules: Rules) -> None:
             await talk.send(method="notifications/progress", params=params)
         await talk.text(message, "done")
 
-    async def main() -> None:
-        seen: list[Any] = []
-        async with WebPeer(rules | {"tools/call": work}) as peer, Client(target(peer)) as client:
-            result = await client.call_tool("x", on_progress=lambda *step: seen.append(step))
-            assert result.text == "done"
-        assert seen == [(1, 2, "step 1"), (2, 2, "step 2")]
-
-    run(main())
+    seen: list[Any] = []
+    async with WebPeer(rules | {"tools/call": work}) as peer, Client(target(peer)) as client:
+        result = await client.call_tool("x", on_progress=lambda *step: seen.append(step))
+        assert result.text == "done"
+    assert seen == [(1, 2, "step 1"), (2, 2, "step 2")]
 
 
 @ERAS
-def test_a_cancelled_call_is_cancelled_on_the_server(run: Run, rules: Rules) -> None:
-    async def main() -> None:
-        async with (
-            WebPeer(rules | {"tools/call:wait": nothing}) as peer,
-            Client(target(peer)) as client,
-        ):
-            call = asyncio.create_task(client.call_tool("wait"))
-            [asked] = await peer.got("tools/call")
-            call.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await call
-            [told] = await peer.got("notifications/cancelled")
-            assert told["params"]["requestId"] == asked["id"]
-            assert (await client.call_tool("echo")).text == "ok"
-
-    run(main())
+async def test_a_cancelled_call_is_cancelled_on_the_server(run: Run, rules: Rules) -> None:
+    async with (
+        WebPeer(rules | {"tools/call:wait": nothing}) as peer,
+        Client(target(peer)) as client,
+    ):
+        call = asyncio.create_task(client.call_tool("wait"))
+        [asked] = await peer.got("tools/call")
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        [told] = await peer.got("notifications/cancelled")
+        assert told["params"]["requestId"] == asked["id"]
+        assert (await client.call_tool("echo")).text == "ok"
 
 
 @ERAS
-def test_a_call_that_takes_too_long(run: Run, rules: Rules) -> None:
-    async def main() -> None:
-        async with (
-            WebPeer(rules | {"tools/call:wait": nothing}) as peer,
-            Client(target(peer)) as client,
-        ):
-            with pytest.raises(CallTimeout, match="tool wait: no answer"):
-                await client.call_tool("wait", timeout=0.02)
-            [told] = await peer.got("notifications/cancelled")
-            assert told["params"]["reason"] == "timed out"
-            assert (await client.call_tool("echo")).text == "ok"
-
-    run(main())
+async def test_a_call_that_takes_too_long(run: Run, rules: Rules) -> None:
+    async with (
+        WebPeer(rules | {"tools/call:wait": nothing}) as peer,
+        Client(target(peer)) as client,
+    ):
+        with pytest.raises(CallTimeout, match="tool wait: no answer"):
+            await client.call_tool("wait", timeout=0.02)
+        [told] = await peer.got("notifications/cancelled")
+        assert told["params"]["reason"] == "timed out"
+        assert (await client.call_tool("echo")).text == "ok"
 
 
-def test_a_ping_of_a_legacy_server_is_answered(run: Run) -> None:
-    async def main() -> None:
-        async with WebPeer(LEGACY_PEER) as peer, Client(target(peer)):
-            talk = peer.talks[0]
-            await talk.send(id="p", method="ping")
-            await until(lambda: any(m.get("id") == "p" for m in talk.messages))
-            assert talk.messages[-1] == {"jsonrpc": "2.0", "id": "p", "result": {}}
-
-    run(main())
+async def test_a_ping_of_a_legacy_server_is_answered(run: Run) -> None:
+    async with WebPeer(LEGACY_PEER) as peer, Client(target(peer)):
+        talk = peer.talks[0]
+        await talk.send(id="p", method="ping")
+        await until(lambda: any(m.get("id") == "p" for m in talk.messages))
+        assert talk.messages[-1] == {"jsonrpc": "2.0", "id": "p", "result": {}}
 
 
 def test_what_is_no_message_is_skipped(run: Run, caplog: pytest.LogCaptureFixture) -> None:
@@ -420,35 +355,29 @@ def test_what_is_no_message_is_skipped(run: Run, caplog: pytest.LogCaptureFixtur
     assert "skipped a line that is not a JSON-RPC message" in caplog.text
 
 
-def test_an_error_answer(once: Run) -> None:
-    async def main() -> None:
-        rules = MODERN_PEER | {"tools/call": (-32602, "no such tool")}
-        async with WebPeer(rules) as peer, Client(target(peer)) as client:
-            with pytest.raises(RemoteError, match="no such tool"):
-                await client.call_tool("x")
-
-    once(main())
+async def test_an_error_answer(once: Run) -> None:
+    rules = MODERN_PEER | {"tools/call": (-32602, "no such tool")}
+    async with WebPeer(rules) as peer, Client(target(peer)) as client:
+        with pytest.raises(RemoteError, match="no such tool"):
+            await client.call_tool("x")
 
 
-def test_the_blocking_client(once: Run) -> None:
+async def test_the_blocking_client(once: Run) -> None:
     """In threads, since the server runs in this one."""
 
     def work(url: str) -> list[str]:
         with SyncClient(WebSocket(url, token="t")) as client:
             return [client.call_tool("echo").text or "", client.protocol_version]
 
-    async def main() -> None:
-        async with WebPeer(MODERN_PEER) as peer:
-            got = await asyncio.gather(*(asyncio.to_thread(work, peer.url) for _ in range(3)))
-            assert got == [["ok", "2026-07-28"]] * 3
-            for talk in peer.talks:
-                assert await talk.ended is None  # closed in order
-
-    once(main())
+    async with WebPeer(MODERN_PEER) as peer:
+        got = await asyncio.gather(*(asyncio.to_thread(work, peer.url) for _ in range(3)))
+        assert got == [["ok", "2026-07-28"]] * 3
+        for talk in peer.talks:
+            assert await talk.ended is None  # closed in order
 
 
 @pytest.mark.parametrize("long", ["by its length", "in chunks", "to the end", "cut"])
-def test_a_refusal_with_a_long_body(run: Run, long: str) -> None:
+async def test_a_refusal_with_a_long_body(run: Run, long: str) -> None:
     head = b"HTTP/1.1 500 Out of Order\r\nContent-Type: text/html\r\n"
     body = b"x" * 2_000_000
     if long == "by its length":
@@ -467,15 +396,10 @@ def test_a_refusal_with_a_long_body(run: Run, long: str) -> None:
             await writer.drain()
         writer.close()
 
-    async def main() -> None:
-        server = await asyncio.start_server(refuse, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        with pytest.raises(
-            UpgradeRefused, match="refused the WebSocket: 500 Out of Order"
-        ) as caught:
-            await Client(f"ws://127.0.0.1:{port}/").open()
-        assert caught.value.status == 500
-        server.close()
-        await server.wait_closed()
-
-    run(main())
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    with pytest.raises(UpgradeRefused, match="refused the WebSocket: 500 Out of Order") as caught:
+        await Client(f"ws://127.0.0.1:{port}/").open()
+    assert caught.value.status == 500
+    server.close()
+    await server.wait_closed()

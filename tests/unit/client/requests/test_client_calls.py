@@ -103,19 +103,15 @@ def test_a_failed_tool_is_a_result(once: Run, fake: Make) -> None:
     assert isinstance(got, CallToolResult) and got.is_error and got.text == "sorry"
 
 
-def test_trap_24_a_missing_result_type_is_complete(once: Run, fake: Make) -> None:
+async def test_trap_24_a_missing_result_type_is_complete(once: Run, fake: Make) -> None:
     server = fake(calling(MODERN, plain=[["result", text_result("a")]]))
-
-    async def main() -> None:
-        async with Client(server.target) as client:
-            assert (await client.call_tool("plain")).result_type == "complete"
-
-    once(main())
+    async with Client(server.target) as client:
+        assert (await client.call_tool("plain")).result_type == "complete"
 
 
 @pytest.mark.parametrize("kind", ["task", "", "Complete"])
 @pytest.mark.parametrize("content", [[], [{"type": "hologram"}]])
-def test_trap_24_an_unknown_result_type_is_an_error(
+async def test_trap_24_an_unknown_result_type_is_an_error(
     once: Run, fake: Make, kind: str, content: Any
 ) -> None:
     result = {"content": content, "resultType": kind}
@@ -126,15 +122,11 @@ def test_trap_24_an_unknown_result_type_is_an_error(
             "tools/list": [["result", {"tools": [], "resultType": kind}]],
         }
     )
-
-    async def main() -> None:
-        async with Client(server.target) as client:
-            with pytest.raises(InvalidResponse, match=f"resultType {kind!r}"):
-                await client.call_tool("any")
-            with pytest.raises(InvalidResponse, match=f"resultType {kind!r}"):
-                await client.list_tools()
-
-    once(main())
+    async with Client(server.target) as client:
+        with pytest.raises(InvalidResponse, match=f"resultType {kind!r}"):
+            await client.call_tool("any")
+        with pytest.raises(InvalidResponse, match=f"resultType {kind!r}"):
+            await client.list_tools()
 
 
 @pytest.mark.parametrize(
@@ -197,23 +189,19 @@ def test_a_response_of_another_json_rpc_fails_the_call(once: Run, fake: Make) ->
 
 
 @pytest.mark.parametrize("head", ["", '"id":null,', '"id":"$ID",', '"id":$ID.0,', '"id":[$ID],'])
-def test_trap_9_errors_about_nothing_are_ignored(
+async def test_trap_9_errors_about_nothing_are_ignored(
     once: Run, fake: Make, caplog: pytest.LogCaptureFixture, head: str
 ) -> None:
     line = fill('{"jsonrpc":"2.0",%s"error":{"code":-32700,"message":"what?"}}', head)
     server = fake(calling(LEGACY, odd=[["raw", line], ["result", text_result("still")]]))
-
-    async def main() -> None:
-        async with Client(server.target, era="legacy") as client:
-            assert (await client.call_tool("odd")).text == "still"
-            late = client.counters["late_responses"]
-            assert (late == 1) == (head == '"id":"$ID",')
-
-    once(main())
+    async with Client(server.target, era="legacy") as client:
+        assert (await client.call_tool("odd")).text == "still"
+        late = client.counters["late_responses"]
+        assert (late == 1) == (head == '"id":"$ID",')
     assert ("what?" in caplog.text) == (head != '"id":"$ID",')
 
 
-def test_unknown_and_double_responses_are_counted(once: Run, fake: Make) -> None:
+async def test_unknown_and_double_responses_are_counted(once: Run, fake: Make) -> None:
     twice = [
         ["result", text_result("first")],
         ["result", text_result("second")],
@@ -224,15 +212,11 @@ def test_unknown_and_double_responses_are_counted(once: Run, fake: Make) -> None
         for text in ("0", "-1", "99999999", '"1"', '""', "123456789012345678901234567890")
     ]
     server = fake(calling(LEGACY, twice=twice, unknown=[*unknown, ["result", text_result("u")]]))
-
-    async def main() -> None:
-        async with Client(server.target, era="legacy") as client:
-            assert (await client.call_tool("twice")).text == "first"
-            assert (await client.call_tool("unknown")).text == "u"
-            assert client.counters["late_responses"] == 2 + len(unknown)
-            assert client.counters["requests_outstanding"] == 0
-
-    once(main())
+    async with Client(server.target, era="legacy") as client:
+        assert (await client.call_tool("twice")).text == "first"
+        assert (await client.call_tool("unknown")).text == "u"
+        assert client.counters["late_responses"] == 2 + len(unknown)
+        assert client.counters["requests_outstanding"] == 0
 
 
 def test_answers_out_of_order_find_their_callers(run: Run, fake: Make) -> None:
@@ -248,7 +232,7 @@ def test_answers_out_of_order_find_their_callers(run: Run, fake: Make) -> None:
     assert [result.text for result in got] == ["a", "b", "a", "c"]
 
 
-def test_a_decoder_that_fails_fails_its_request_only(once: Run, fake: Make) -> None:
+async def test_a_decoder_that_fails_fails_its_request_only(once: Run, fake: Make) -> None:
     server = fake(LEGACY)
 
     def broken(exc: BaseException) -> Callable[[Any], Any]:
@@ -257,41 +241,32 @@ def test_a_decoder_that_fails_fails_its_request_only(once: Run, fake: Make) -> N
 
         return decode
 
-    async def main() -> None:
-        async with Client(server.target, era="legacy") as client:
-            with pytest.raises(ZeroDivisionError):
-                await client.request("ping", decode=broken(ZeroDivisionError("mine")))
-            with pytest.raises(InvalidResponse, match="is not valid: mine"):
-                await client.request("ping", decode=broken(ValueError("mine")))
-            with pytest.raises(RuntimeError, match="StopIteration"):
-                await client.request("ping", decode=broken(StopIteration(1)))
-            assert await client.request("ping", decode=bytes) == b"{}"
-            assert await client.request("ping") == {}
-
-    once(main())
+    async with Client(server.target, era="legacy") as client:
+        with pytest.raises(ZeroDivisionError):
+            await client.request("ping", decode=broken(ZeroDivisionError("mine")))
+        with pytest.raises(InvalidResponse, match="is not valid: mine"):
+            await client.request("ping", decode=broken(ValueError("mine")))
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await client.request("ping", decode=broken(StopIteration(1)))
+        assert await client.request("ping", decode=bytes) == b"{}"
+        assert await client.request("ping") == {}
 
 
 # -- concurrency and limits ------------------------------------------------------------------------
 
 
-def test_a_thousand_calls_at_once(run: Run, fake: Make) -> None:
+async def test_a_thousand_calls_at_once(run: Run, fake: Make) -> None:
     server = fake(LEGACY)
-
-    async def main() -> None:
-        async with Client(server.target, era="legacy") as client:
-            results = await asyncio.gather(
-                *(client.call_tool("echo", {"i": i}) for i in range(1000))
-            )
-            assert [result.text for result in results] == ["ok"] * 1000
-            assert client.counters["requests_outstanding"] == 0
-
-    run(main())
+    async with Client(server.target, era="legacy") as client:
+        results = await asyncio.gather(*(client.call_tool("echo", {"i": i}) for i in range(1000)))
+        assert [result.text for result in results] == ["ok"] * 1000
+        assert client.counters["requests_outstanding"] == 0
     sent = server.sent("tools/call")
     assert [message["params"]["arguments"]["i"] for message in sent] == list(range(1000))
     assert len({message["id"] for message in sent}) == 1000
 
 
-def test_too_many_outstanding_calls(once: Run, fake: Make) -> None:
+async def test_too_many_outstanding_calls(once: Run, fake: Make) -> None:
     server = fake(
         calling(
             LEGACY,
@@ -299,22 +274,18 @@ def test_too_many_outstanding_calls(once: Run, fake: Make) -> None:
             go=[["release"], ["result", text_result("g")]],
         )
     )
-
-    async def main() -> None:
-        limits = Limits(max_outstanding=3)
-        async with Client(server.target, era="legacy", limits=limits) as client:
-            waiting = [asyncio.create_task(client.call_tool("wait")) for _ in range(2)]
-            await turns()
-            go = asyncio.create_task(client.call_tool("go"))
-            await turns(1)
-            with pytest.raises(LimitExceeded, match=r"3 requests already wait .*max_outstanding"):
-                await client.call_tool("echo")
-            with pytest.raises(LimitExceeded):
-                await client.ping()
-            await asyncio.gather(go, *waiting)
-            assert (await client.call_tool("echo")).text == "ok"
-
-    once(main())
+    limits = Limits(max_outstanding=3)
+    async with Client(server.target, era="legacy", limits=limits) as client:
+        waiting = [asyncio.create_task(client.call_tool("wait")) for _ in range(2)]
+        await turns()
+        go = asyncio.create_task(client.call_tool("go"))
+        await turns(1)
+        with pytest.raises(LimitExceeded, match=r"3 requests already wait .*max_outstanding"):
+            await client.call_tool("echo")
+        with pytest.raises(LimitExceeded):
+            await client.ping()
+        await asyncio.gather(go, *waiting)
+        assert (await client.call_tool("echo")).text == "ok"
     assert len(server.sent("tools/call")) == 4 and not server.sent("ping")
 
 
@@ -336,20 +307,16 @@ STEPS = [
 
 
 @pytest.mark.parametrize("base", [LEGACY, MODERN], ids=["legacy", "modern"])
-def test_trap_59_progress_comes_in_order_and_stops_with_the_answer(
+async def test_trap_59_progress_comes_in_order_and_stops_with_the_answer(
     run: Run, fake: Make, base: Any
 ) -> None:
     server = fake(calling(base, slow=STEPS))
     seen: list[Any] = []
-
-    async def main() -> None:
-        async with Client(server.target) as client:
-            await client.call_tool("slow", on_progress=lambda *step: seen.append(step))
-            assert seen == [(1.0, 3.0, "one"), (2.5, None, None), (3.0, None, None)]
-            await client.call_tool("echo")
-            assert len(seen) == 3
-
-    run(main())
+    async with Client(server.target) as client:
+        await client.call_tool("slow", on_progress=lambda *step: seen.append(step))
+        assert seen == [(1.0, 3.0, "one"), (2.5, None, None), (3.0, None, None)]
+        await client.call_tool("echo")
+        assert len(seen) == 3
     message = server.sent("tools/call")[0]
     token = message["params"]["_meta"]["progressToken"]
     assert token == message["id"]
@@ -358,24 +325,20 @@ def test_trap_59_progress_comes_in_order_and_stops_with_the_answer(
 
 
 @pytest.mark.parametrize("base", [LEGACY, MODERN], ids=["legacy", "modern"])
-def test_trap_59_progress_that_does_not_rise_is_not_handed_on(
+async def test_trap_59_progress_that_does_not_rise_is_not_handed_on(
     once: Run, fake: Make, base: Any
 ) -> None:
     values = ["-1", "0", "0", "-5", "0.5", "0.5", "0.25", "1e2", "99", "100", "101"]
     steps = [progress(f'"progressToken":$TOKEN,"progress":{value}') for value in values]
     server = fake(calling(base, slow=[*steps, ["result", text_result()]]))
     seen: list[Any] = []
-
-    async def main() -> None:
-        async with Client(server.target) as client:
-            for _ in range(2):  # each request begins anew
-                await client.call_tool("slow", on_progress=lambda value, *_: seen.append(value))
-
-    once(main())
+    async with Client(server.target) as client:
+        for _ in range(2):  # each request begins anew
+            await client.call_tool("slow", on_progress=lambda value, *_: seen.append(value))
     assert seen == [-1, 0, 0.5, 100, 101] * 2
 
 
-def test_trap_60_progress_of_other_tokens_is_not_ours(once: Run, fake: Make) -> None:
+async def test_trap_60_progress_of_other_tokens_is_not_ours(once: Run, fake: Make) -> None:
     tokens = ("0", '""', '"$TOKEN"', "$TOKEN.0", "null", "999")
     lines = [progress(f'"progressToken":{token},"progress":1') for token in tokens]
     nothing = [
@@ -386,17 +349,13 @@ def test_trap_60_progress_of_other_tokens_is_not_ours(once: Run, fake: Make) -> 
     ]
     server = fake(calling(LEGACY, slow=[*lines, *nothing, ["result", text_result("d")]]))
     seen: list[Any] = []
-
-    async def main() -> None:
-        async with Client(server.target, era="legacy") as client:
-            await client.call_tool("slow", on_progress=lambda *step: seen.append(step))
-
-    once(main())
+    async with Client(server.target, era="legacy") as client:
+        await client.call_tool("slow", on_progress=lambda *step: seen.append(step))
     assert seen == []
 
 
 @pytest.mark.parametrize("exc", [ZeroDivisionError("mine"), asyncio.CancelledError("mine")])
-def test_a_progress_callback_that_raises_is_logged(
+async def test_a_progress_callback_that_raises_is_logged(
     once: Run, fake: Make, caplog: pytest.LogCaptureFixture, exc: BaseException
 ) -> None:
     server = fake(calling(LEGACY, slow=STEPS))
@@ -404,18 +363,15 @@ def test_a_progress_callback_that_raises_is_logged(
     def on_progress(*step: Any) -> None:
         raise exc
 
-    async def main() -> None:
-        async with Client(server.target, era="legacy") as client:
-            assert (await client.call_tool("slow", on_progress=on_progress)).text == "done"
-            assert (await client.call_tool("echo")).text == "ok"
-
-    once(main())
+    async with Client(server.target, era="legacy") as client:
+        assert (await client.call_tool("slow", on_progress=on_progress)).text == "done"
+        assert (await client.call_tool("echo")).text == "ok"
     failures = [r for r in caplog.records if "progress callback" in r.getMessage()]
     assert len(failures) == 3
     assert all(r.levelno == logging.ERROR and r.exc_info[1] is exc for r in failures)  # type: ignore[index]
 
 
-def test_an_async_progress_callback_is_run(
+async def test_an_async_progress_callback_is_run(
     once: Run, fake: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = fake(calling(LEGACY, slow=STEPS))
@@ -427,54 +383,43 @@ def test_an_async_progress_callback_is_run(
         if done == 3:
             raise ZeroDivisionError("mine")
 
-    async def main() -> None:
-        async with Client(server.target, era="legacy") as client:
-            await client.call_tool("slow", on_progress=on_progress)
-            await client.ping()
-            await turns()
-
-    once(main())
+    async with Client(server.target, era="legacy") as client:
+        await client.call_tool("slow", on_progress=on_progress)
+        await client.ping()
+        await turns()
     assert seen == [1.0, 2.5, 3.0]
     assert "mine" in caplog.text
 
 
-def test_a_progress_callback_that_closes_the_client(run: Run, fake: Make) -> None:
+async def test_a_progress_callback_that_closes_the_client(run: Run, fake: Make) -> None:
     # the answer never comes: only the closing ends the call
     server = fake(calling(LEGACY, slow=STEPS[:1]))
+    client = Client(server.target, era="legacy")
+    await client.open()
+    closing: list[asyncio.Task[None]] = []
 
-    async def main() -> None:
-        client = Client(server.target, era="legacy")
-        await client.open()
-        closing: list[asyncio.Task[None]] = []
+    def on_progress(*step: Any) -> None:
+        closing.append(asyncio.get_running_loop().create_task(client.close()))
 
-        def on_progress(*step: Any) -> None:
-            closing.append(asyncio.get_running_loop().create_task(client.close()))
-
-        with pytest.raises(ConnectionClosed, match="the client was closed"):
-            await client.call_tool("slow", on_progress=on_progress)
-        await closing[0]
-
-    run(main())
+    with pytest.raises(ConnectionClosed, match="the client was closed"):
+        await client.call_tool("slow", on_progress=on_progress)
+    await closing[0]
 
 
-def test_an_async_progress_callback_that_closes_the_client(run: Run, fake: Make) -> None:
+async def test_an_async_progress_callback_that_closes_the_client(run: Run, fake: Make) -> None:
     server = fake(calling(LEGACY, slow=STEPS[:1]))
     closed: list[bool] = []
+    client = Client(server.target, era="legacy")
+    await client.open()
 
-    async def main() -> None:
-        client = Client(server.target, era="legacy")
-        await client.open()
-
-        async def on_progress(*step: Any) -> None:
-            await client.close()
-            closed.append(True)
-
-        with pytest.raises(ConnectionClosed):
-            await client.call_tool("slow", on_progress=on_progress)
+    async def on_progress(*step: Any) -> None:
         await client.close()
-        await turns()
+        closed.append(True)
 
-    run(main())
+    with pytest.raises(ConnectionClosed):
+        await client.call_tool("slow", on_progress=on_progress)
+    await client.close()
+    await turns()
     assert closed == [True]
 
 
@@ -543,34 +488,26 @@ def test_no_arguments(once: Run, fake: Make) -> None:
         (b'{"a":' + b"[" * 200 + b"]" * 200 + b"}", ValueError, "nested deeper than 128"),
     ],
 )
-def test_arguments_that_cannot_be_sent(
+async def test_arguments_that_cannot_be_sent(
     once: Run, fake: Make, arguments: Any, kind: type[Exception], text: str
 ) -> None:
     server = fake(LEGACY)
-
-    async def main() -> None:
-        async with Client(server.target, era="legacy") as client:
-            with pytest.raises(kind, match=text):
-                await client.call_tool("echo", arguments)
-            assert client.counters["requests_outstanding"] == 0
-            assert (await client.call_tool("echo")).text == "ok"
-
-    once(main())
+    async with Client(server.target, era="legacy") as client:
+        with pytest.raises(kind, match=text):
+            await client.call_tool("echo", arguments)
+        assert client.counters["requests_outstanding"] == 0
+        assert (await client.call_tool("echo")).text == "ok"
     assert [m["params"] for m in server.sent("tools/call")] == [{"name": "echo"}]
 
 
-def test_bytes_that_change_after_the_call(once: Run, fake: Make) -> None:
+async def test_bytes_that_change_after_the_call(once: Run, fake: Make) -> None:
     server = fake(LEGACY)
-
-    async def main() -> None:
-        async with Client(server.target, era="legacy") as client:
-            arguments = bytearray(b'{"long":"' + b"x" * 5_000 + b'"}')
-            task = asyncio.create_task(client.call_tool("echo", arguments))
-            await turns(1)
-            arguments[:] = b"?" * len(arguments)
-            await task
-
-    once(main())
+    async with Client(server.target, era="legacy") as client:
+        arguments = bytearray(b'{"long":"' + b"x" * 5_000 + b'"}')
+        task = asyncio.create_task(client.call_tool("echo", arguments))
+        await turns(1)
+        arguments[:] = b"?" * len(arguments)
+        await task
     assert server.sent("tools/call")[0]["params"]["arguments"] == {"long": "x" * 5_000}
 
 
@@ -578,31 +515,23 @@ def test_bytes_that_change_after_the_call(once: Run, fake: Make) -> None:
     ("params", "kind"),
     [([1], TypeError), ("text", TypeError), ({"_meta": {}}, ValueError), ({"a": {1j}}, TypeError)],
 )
-def test_params_that_cannot_be_sent(
+async def test_params_that_cannot_be_sent(
     once: Run, fake: Make, params: Any, kind: type[Exception]
 ) -> None:
     server = fake(LEGACY)
-
-    async def main() -> None:
-        async with Client(server.target, era="legacy") as client:
-            with pytest.raises(kind):
-                await client.request("ping", params)
-            await client.request("ping", {"a": 1})
-
-    once(main())
+    async with Client(server.target, era="legacy") as client:
+        with pytest.raises(kind):
+            await client.request("ping", params)
+        await client.request("ping", {"a": 1})
     assert [m["params"] for m in server.sent("ping")] == [{"a": 1}]
 
 
-def test_modern_requests_without_params_have_a_meta(once: Run, fake: Make) -> None:
+async def test_modern_requests_without_params_have_a_meta(once: Run, fake: Make) -> None:
     server = fake(MODERN | {"x/y": [["result", {"resultType": "complete", "z": 1}]]})
-
-    async def main() -> None:
-        async with Client(server.target) as client:
-            assert (await client.request("x/y"))["z"] == 1
-            steps: list[Any] = []
-            await client.request("x/y", {"a": 1}, on_progress=lambda *s: steps.append(s))
-
-    once(main())
+    async with Client(server.target) as client:
+        assert (await client.request("x/y"))["z"] == 1
+        steps: list[Any] = []
+        await client.request("x/y", {"a": 1}, on_progress=lambda *s: steps.append(s))
     first, second = server.sent("x/y")
     assert list(first["params"]) == ["_meta"]
     assert second["params"]["a"] == 1
@@ -610,10 +539,7 @@ def test_modern_requests_without_params_have_a_meta(once: Run, fake: Make) -> No
 
 
 @pytest.mark.parametrize("arguments", [(5,), (None,), (b"echo",)])
-def test_a_tool_name_is_a_string(once: Run, fake: Make, arguments: Any) -> None:
-    async def main() -> None:
-        async with Client(fake(LEGACY).target, era="legacy") as client:
-            with pytest.raises(TypeError):
-                await client.call_tool(*arguments)
-
-    once(main())
+async def test_a_tool_name_is_a_string(once: Run, fake: Make, arguments: Any) -> None:
+    async with Client(fake(LEGACY).target, era="legacy") as client:
+        with pytest.raises(TypeError):
+            await client.call_tool(*arguments)

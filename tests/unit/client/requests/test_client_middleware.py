@@ -42,7 +42,7 @@ def lab() -> tuple[Server, list[dict[str, Any]]]:
 
 
 @ERAS
-def test_it_sees_each_request_and_its_result(run: Any, era: Any) -> None:
+async def test_it_sees_each_request_and_its_result(run: Any, era: Any) -> None:
     seen: list[Any] = []
 
     async def look(request: OutboundRequest, call_next: Any) -> Any:
@@ -50,25 +50,22 @@ def test_it_sees_each_request_and_its_result(run: Any, era: Any) -> None:
         seen.append((request.method, request.name, request.protocol_version, result))
         return result
 
-    async def main() -> None:
-        server, _ = lab()
-        async with Client(server, era=era, middleware=[look]) as client:
-            result = await client.call_tool("echo", {"text": "hi"})
-            assert seen.pop() == ("tools/call", "echo", client.protocol_version, result)
-            prompt = await client.get_prompt("hello", {"name": "you"})
-            assert seen.pop()[:2] == ("prompts/get", "hello")
-            assert prompt.messages
-            await client.list_tools()
-            assert seen.pop()[:2] == ("tools/list", None)
-            await client.ping()
-            assert seen.pop()[0] == ("server/discover" if era == "modern" else "ping")
-            assert repr(OutboundRequest(client, "a/b", "c", None, None, None, None))
-
-    run(main())
+    server, _ = lab()
+    async with Client(server, era=era, middleware=[look]) as client:
+        result = await client.call_tool("echo", {"text": "hi"})
+        assert seen.pop() == ("tools/call", "echo", client.protocol_version, result)
+        prompt = await client.get_prompt("hello", {"name": "you"})
+        assert seen.pop()[:2] == ("prompts/get", "hello")
+        assert prompt.messages
+        await client.list_tools()
+        assert seen.pop()[:2] == ("tools/list", None)
+        await client.ping()
+        assert seen.pop()[0] == ("server/discover" if era == "modern" else "ping")
+        assert repr(OutboundRequest(client, "a/b", "c", None, None, None, None))
 
 
 @ERAS
-def test_it_changes_what_is_sent(run: Any, era: Any) -> None:
+async def test_it_changes_what_is_sent(run: Any, era: Any) -> None:
     async def change(request: OutboundRequest, call_next: Any) -> Any:
         request.meta["traceparent"] = "00-1"
         if request.method == "tools/call":
@@ -78,20 +75,17 @@ def test_it_changes_what_is_sent(run: Any, era: Any) -> None:
             request.params = request.params.replace(b'"you"', b'"them"')
         return await call_next(request)
 
-    async def main() -> None:
-        server, metas = lab()
-        async with Client(server, era=era, middleware=[change]) as client:
-            result = await client.call_tool("echo", {"text": "hi"}, meta={"own": 1})
-            assert result.content[0].text == "changed"
-            assert metas[-1].items() >= {"": "tools/call", "own": 1, "traceparent": "00-1"}.items()
-            prompt = await client.get_prompt("hello", {"name": "you"})
-            assert prompt.messages[0].content.text == "hello them"
-            assert metas[-1]["traceparent"] == "00-1"
-
-    run(main())
+    server, metas = lab()
+    async with Client(server, era=era, middleware=[change]) as client:
+        result = await client.call_tool("echo", {"text": "hi"}, meta={"own": 1})
+        assert result.content[0].text == "changed"
+        assert metas[-1].items() >= {"": "tools/call", "own": 1, "traceparent": "00-1"}.items()
+        prompt = await client.get_prompt("hello", {"name": "you"})
+        assert prompt.messages[0].content.text == "hello them"
+        assert metas[-1]["traceparent"] == "00-1"
 
 
-def test_the_order_and_answers_without_asking(run: Any) -> None:
+async def test_the_order_and_answers_without_asking(run: Any) -> None:
     order: list[str] = []
 
     def named(name: str) -> Any:
@@ -101,18 +95,15 @@ def test_the_order_and_answers_without_asking(run: Any) -> None:
 
         return middleware
 
-    async def main() -> None:
-        server, metas = lab()
-        async with Client(server, middleware=map(named, "abcd")) as client:
-            before = len(metas)
-            assert await client.call_tool("echo", {"text": "x"}) == "cached"
-            assert order == ["a", "b", "c"]
-            assert len(metas) == before
-
-    run(main())
+    server, metas = lab()
+    async with Client(server, middleware=map(named, "abcd")) as client:
+        before = len(metas)
+        assert await client.call_tool("echo", {"text": "x"}) == "cached"
+        assert order == ["a", "b", "c"]
+        assert len(metas) == before
 
 
-def test_what_goes_wrong_reaches_it_and_the_caller(run: Any) -> None:
+async def test_what_goes_wrong_reaches_it_and_the_caller(run: Any) -> None:
     seen: list[type[BaseException]] = []
 
     async def look(request: OutboundRequest, call_next: Any) -> Any:
@@ -122,37 +113,31 @@ def test_what_goes_wrong_reaches_it_and_the_caller(run: Any) -> None:
             seen.append(type(exc))
             raise
 
-    async def main() -> None:
-        server, metas = lab()
-        async with Client(server, middleware=[look]) as client:
-            with pytest.raises(RemoteError):
-                await client.call_tool("nothing")
-            with pytest.raises(CallTimeout):
-                await client.call_tool("wait", timeout=0.01)
-            calling = asyncio.ensure_future(client.call_tool("wait"))
-            while metas[-1][""] != "tools/call" or len(metas) < 4:
-                await asyncio.sleep(0)
-            calling.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await calling
-            assert seen == [RemoteError, CallTimeout, asyncio.CancelledError]
-
-    run(main())
+    server, metas = lab()
+    async with Client(server, middleware=[look]) as client:
+        with pytest.raises(RemoteError):
+            await client.call_tool("nothing")
+        with pytest.raises(CallTimeout):
+            await client.call_tool("wait", timeout=0.01)
+        calling = asyncio.ensure_future(client.call_tool("wait"))
+        while metas[-1][""] != "tools/call" or len(metas) < 4:
+            await asyncio.sleep(0)
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        assert seen == [RemoteError, CallTimeout, asyncio.CancelledError]
 
 
-def test_its_own_failure_is_the_callers(run: Any) -> None:
+async def test_its_own_failure_is_the_callers(run: Any) -> None:
     async def broken(request: OutboundRequest, call_next: Any) -> Any:
         raise LookupError("mine")
 
-    async def main() -> None:
-        async with Client(lab()[0], middleware=[broken]) as client:
-            with pytest.raises(LookupError, match="mine"):
-                await client.call_tool("echo", {"text": "x"})
-
-    run(main())
+    async with Client(lab()[0], middleware=[broken]) as client:
+        with pytest.raises(LookupError, match="mine"):
+            await client.call_tool("echo", {"text": "x"})
 
 
-def test_it_tries_again(run: Any) -> None:
+async def test_it_tries_again(run: Any) -> None:
     async def retry(request: OutboundRequest, call_next: Any) -> Any:
         try:
             return await call_next(request)
@@ -160,12 +145,9 @@ def test_it_tries_again(run: Any) -> None:
             request.params = b'{"name":"hello","arguments":{"name":"again"}}'
             return await call_next(request)
 
-    async def main() -> None:
-        async with Client(lab()[0], middleware=[retry]) as client:
-            prompt = await client.get_prompt("nothing")
-            assert prompt.messages[0].content.text == "hello again"
-
-    run(main())
+    async with Client(lab()[0], middleware=[retry]) as client:
+        prompt = await client.get_prompt("nothing")
+        assert prompt.messages[0].content.text == "hello again"
 
 
 def test_progress_and_the_blocking_client_go_through_it() -> None:
@@ -193,7 +175,7 @@ def test_a_middleware_must_be_callable() -> None:
         Client(Server("lab"), middleware=[5])  # type: ignore[list-item]
 
 
-def test_the_method_stays_what_it_is(run: Any) -> None:
+async def test_the_method_stays_what_it_is(run: Any) -> None:
     async def change(request: OutboundRequest, call_next: Any) -> Any:
         with pytest.raises(AttributeError):
             request.method = "tools/list"  # type: ignore[misc]
@@ -201,10 +183,7 @@ def test_the_method_stays_what_it_is(run: Any) -> None:
             request.name = "wait"  # type: ignore[misc]
         return await call_next(request)
 
-    async def main() -> None:
-        server, metas = lab()
-        async with Client(server, middleware=[change]) as client:
-            assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
-        assert metas[-1][""] == "tools/call"
-
-    run(main())
+    server, metas = lab()
+    async with Client(server, middleware=[change]) as client:
+        assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
+    assert metas[-1][""] == "tools/call"

@@ -32,84 +32,67 @@ SILENT: Rules = {**MODERN_PEER, "tools/call": nothing, "tools/list": nothing}
 
 @pytest.mark.parametrize("timeout", [0, 0.0, -0.001, -1.0, -5, -math.inf])
 @pytest.mark.parametrize("what", CALLS)
-def test_a_limit_that_is_over_sends_nothing(
+async def test_a_limit_that_is_over_sends_nothing(
     run: Run, tmp_path: Any, what: str, timeout: float
 ) -> None:
-    async def main() -> None:
-        async with LinePeer(SILENT, tmp_path) as peer, Client(peer.url, timeout=None) as client:
-            before = len(peer.talks[0].messages)
-            with pytest.raises(CallTimeout, match=f"^{what}: the time limit was over before"):
-                await CALLS[what](client, timeout)
-            await asyncio.sleep(0)
-            assert len(peer.talks[0].messages) == before
-
-    run(main())
+    async with LinePeer(SILENT, tmp_path) as peer, Client(peer.url, timeout=None) as client:
+        before = len(peer.talks[0].messages)
+        with pytest.raises(CallTimeout, match=f"^{what}: the time limit was over before"):
+            await CALLS[what](client, timeout)
+        await asyncio.sleep(0)
+        assert len(peer.talks[0].messages) == before
 
 
 @pytest.mark.parametrize("timeout", ["5", b"5", [5], object()])
 @pytest.mark.parametrize("what", CALLS)
-def test_what_is_not_a_number_is_refused(once: Run, tmp_path: Any, what: str, timeout: Any) -> None:
-    async def main() -> None:
-        async with Client(Server("s")) as client:
-            kind = type(timeout).__name__
-            with pytest.raises(TypeError, match=f"^timeout must be a number .*, not {kind}$"):
-                await CALLS[what](client, timeout)
-
-    once(main())
+async def test_what_is_not_a_number_is_refused(
+    once: Run, tmp_path: Any, what: str, timeout: Any
+) -> None:
+    async with Client(Server("s")) as client:
+        kind = type(timeout).__name__
+        with pytest.raises(TypeError, match=f"^timeout must be a number .*, not {kind}$"):
+            await CALLS[what](client, timeout)
     with pytest.raises(TypeError, match=r"^timeout must be a number of seconds or None, not str$"):
         Client(Server("s"), timeout="5")  # type: ignore[arg-type]
 
 
-def test_not_a_number_is_refused(once: Run) -> None:
-    async def main() -> None:
-        async with Client(Server("s")) as client:
-            with pytest.raises(ValueError, match="not NaN"):
-                await client.call_tool("work", timeout=math.nan)
-
-    once(main())
+async def test_not_a_number_is_refused(once: Run) -> None:
+    async with Client(Server("s")) as client:
+        with pytest.raises(ValueError, match="not NaN"):
+            await client.call_tool("work", timeout=math.nan)
 
 
 @pytest.mark.parametrize("timeout", [CLIENT_DEFAULT, 0.05])
-def test_errors_name_the_tool_and_the_seconds(run: Run, tmp_path: Any, timeout: Any) -> None:
-    async def main() -> None:
-        async with LinePeer(SILENT, tmp_path) as peer, Client(peer.url, timeout=0.05) as client:
-            with pytest.raises(CallTimeout, match=r"^tool work: no answer within 0\.05 s$"):
-                await client.call_tool("work", timeout=timeout)
-            with pytest.raises(CallTimeout, match=r"^tools/list: no answer within 0\.05 s$"):
-                await client.list_tools_page(timeout=timeout)
-
-    run(main())
+async def test_errors_name_the_tool_and_the_seconds(run: Run, tmp_path: Any, timeout: Any) -> None:
+    async with LinePeer(SILENT, tmp_path) as peer, Client(peer.url, timeout=0.05) as client:
+        with pytest.raises(CallTimeout, match=r"^tool work: no answer within 0\.05 s$"):
+            await client.call_tool("work", timeout=timeout)
+        with pytest.raises(CallTimeout, match=r"^tools/list: no answer within 0\.05 s$"):
+            await client.list_tools_page(timeout=timeout)
 
 
-def test_the_limit_of_a_call_is_that_of_all_its_rounds(once: Run, tmp_path: Any) -> None:
+async def test_the_limit_of_a_call_is_that_of_all_its_rounds(once: Run, tmp_path: Any) -> None:
     rules = {**MODERN_PEER, "tools/call": required(state="again")}
-
-    async def main() -> None:
-        async with LinePeer(rules, tmp_path) as peer, Client(peer.url, max_rounds=1000) as client:
-            with pytest.raises(CallTimeout, match=r"^tool t: no answer within 0\.2 s$"):
-                await client.call_tool("t", timeout=0.2)
-
-    once(main())
+    async with LinePeer(rules, tmp_path) as peer, Client(peer.url, max_rounds=1000) as client:
+        with pytest.raises(CallTimeout, match=r"^tool t: no answer within 0\.2 s$"):
+            await client.call_tool("t", timeout=0.2)
 
 
-def test_litemcp_means_the_same(once: Run) -> None:
+async def test_litemcp_means_the_same(once: Run) -> None:
     server = LiteServer("echo")
 
     @server.tool
     def echo(text: str) -> str:
         return text
 
-    async def main() -> None:
-        async with LiteClient(server) as client:
-            assert (await client.invoke(["a"], timeout=CLIENT_DEFAULT)).text == "a"
-            assert (await client.invoke(["a"], timeout=None)).text == "a"
-            for timeout in (0, -1.0, -5):
-                with pytest.raises(CallTimeout, match="the time limit was over before"):
-                    await client.invoke(["a"], timeout=timeout)
-                with pytest.raises(CallTimeout, match="the time limit was over before"):
-                    await client.info(timeout=timeout)
-
-    once(main())
+    async with LiteClient(server) as client:
+        assert (await client.invoke(["a"], timeout=CLIENT_DEFAULT)).text == "a"
+        assert (await client.invoke(["a"], timeout=None)).text == "a"
+        for timeout in (0, -1.0, -5):
+            with pytest.raises(CallTimeout, match="the time limit was over before"):
+                await client.invoke(["a"], timeout=timeout)
+            with pytest.raises(CallTimeout, match="the time limit was over before"):
+                await client.info(timeout=timeout)
 
 
 def test_without_an_event_loop() -> None:

@@ -42,72 +42,54 @@ def ids(server: Fake, tool: str) -> list[int]:
 
 
 @pytest.mark.parametrize("base", [{}, MODERN], ids=["legacy", "modern"])
-def test_a_timeout_is_local_and_tells_the_server(run: Run, fake: Make, base: Any) -> None:
+async def test_a_timeout_is_local_and_tells_the_server(run: Run, fake: Make, base: Any) -> None:
     server = fake(HANGS | base)
-
-    async def main() -> None:
-        async with Client(server.target) as client:
-            with pytest.raises(
-                CallTimeout, match=r"^tool hang: no answer within 0\.02 s$"
-            ) as caught:
-                await client.call_tool("hang", timeout=0.02)
-            assert isinstance(caught.value, TimeoutError) and isinstance(caught.value, LocalError)
-            assert not isinstance(caught.value, RemoteError)
-            await server.got("notifications/cancelled")
-            assert client.counters["requests_outstanding"] == 0
-            assert (await client.call_tool("echo")).text == "ok"
-
-    run(main())
+    async with Client(server.target) as client:
+        with pytest.raises(CallTimeout, match=r"^tool hang: no answer within 0\.02 s$") as caught:
+            await client.call_tool("hang", timeout=0.02)
+        assert isinstance(caught.value, TimeoutError) and isinstance(caught.value, LocalError)
+        assert not isinstance(caught.value, RemoteError)
+        await server.got("notifications/cancelled")
+        assert client.counters["requests_outstanding"] == 0
+        assert (await client.call_tool("echo")).text == "ok"
     [message] = server.sent("notifications/cancelled")
     assert message["params"] == {"requestId": ids(server, "hang")[0], "reason": "timed out"}
 
 
-def test_a_late_answer_is_ignored(run: Run, fake: Make) -> None:
+async def test_a_late_answer_is_ignored(run: Run, fake: Make) -> None:
     server = fake(HANGS)
+    async with Client(server.target, era="legacy") as client:
+        with pytest.raises(CallTimeout):
+            await client.call_tool("later", timeout=0.02)
+        assert (await client.call_tool("release")).text == "released"
+        assert client.counters["late_responses"] == 1
 
-    async def main() -> None:
-        async with Client(server.target, era="legacy") as client:
+
+async def test_the_clients_timeout_is_the_default(once: Run, fake: Make) -> None:
+    server = fake(HANGS)
+    async with Client(server.target, era="legacy", timeout=0.02) as client:
+        for request in (
+            client.call_tool("hang"),
+            client.request("nothing/answers"),
+            client.list_tools_page(timeout=0.0),
+        ):
             with pytest.raises(CallTimeout):
-                await client.call_tool("later", timeout=0.02)
-            assert (await client.call_tool("release")).text == "released"
-            assert client.counters["late_responses"] == 1
-
-    run(main())
+                await request
+        await client.call_tool("echo", timeout=FOREVER)
 
 
-def test_the_clients_timeout_is_the_default(once: Run, fake: Make) -> None:
+async def test_no_timeout(once: Run, fake: Make) -> None:
     server = fake(HANGS)
-
-    async def main() -> None:
-        async with Client(server.target, era="legacy", timeout=0.02) as client:
-            for request in (
-                client.call_tool("hang"),
-                client.request("nothing/answers"),
-                client.list_tools_page(timeout=0.0),
-            ):
-                with pytest.raises(CallTimeout):
-                    await request
-            await client.call_tool("echo", timeout=FOREVER)
-
-    once(main())
-
-
-def test_no_timeout(once: Run, fake: Make) -> None:
-    server = fake(HANGS)
-
-    async def main() -> None:
-        async with Client(server.target, era="legacy", timeout=None) as client:
-            waiting = [
-                asyncio.create_task(client.call_tool("later")),
-                asyncio.create_task(client.call_tool("later", timeout=None)),
-                asyncio.create_task(client.call_tool("later", timeout=float("inf"))),
-            ]
-            await asyncio.sleep(0.05)
-            assert not any(task.done() for task in waiting)
-            await client.call_tool("release", timeout=None)
-            assert [task.result().text for task in waiting] == ["late"] * 3
-
-    once(main())
+    async with Client(server.target, era="legacy", timeout=None) as client:
+        waiting = [
+            asyncio.create_task(client.call_tool("later")),
+            asyncio.create_task(client.call_tool("later", timeout=None)),
+            asyncio.create_task(client.call_tool("later", timeout=float("inf"))),
+        ]
+        await asyncio.sleep(0.05)
+        assert not any(task.done() for task in waiting)
+        await client.call_tool("release", timeout=None)
+        assert [task.result().text for task in waiting] == ["late"] * 3
     assert not cancelled_ids(server)
 
 
@@ -118,42 +100,35 @@ def test_timeouts_of_a_client_are_above_nothing(fake: Make, what: str, seconds: 
         Client(fake(LEGACY).target, **{what: seconds})
 
 
-def test_not_a_number_is_no_timeout(once: Run, fake: Make) -> None:
-    async def main() -> None:
-        async with Client(fake(LEGACY).target, era="legacy") as client:
-            with pytest.raises(ValueError, match="not NaN"):
-                await client.call_tool("echo", timeout=float("nan"))
-            with pytest.raises(TypeError):
-                await client.call_tool("echo", timeout="5")  # type: ignore[arg-type]
-            assert client.counters["requests_outstanding"] == 0
-
-    once(main())
+async def test_not_a_number_is_no_timeout(once: Run, fake: Make) -> None:
+    async with Client(fake(LEGACY).target, era="legacy") as client:
+        with pytest.raises(ValueError, match="not NaN"):
+            await client.call_tool("echo", timeout=float("nan"))
+        with pytest.raises(TypeError):
+            await client.call_tool("echo", timeout="5")  # type: ignore[arg-type]
+        assert client.counters["requests_outstanding"] == 0
 
 
-def test_many_deadlines_pass_in_their_order(run: Run, fake: Make) -> None:
+async def test_many_deadlines_pass_in_their_order(run: Run, fake: Make) -> None:
     server = fake(HANGS)
+    ended: list[int] = []
 
-    async def main() -> None:
-        ended: list[int] = []
+    async def wait(client: Client, i: int) -> None:
+        # the later a call starts, the earlier it ends; ten at once each time
+        with pytest.raises(CallTimeout):
+            await client.call_tool("hang", {"i": i}, timeout=0.05 * (12 - i // 10))
+        ended.append(i // 10)
 
-        async def wait(client: Client, i: int) -> None:
-            # the later a call starts, the earlier it ends; ten at once each time
-            with pytest.raises(CallTimeout):
-                await client.call_tool("hang", {"i": i}, timeout=0.05 * (12 - i // 10))
-            ended.append(i // 10)
-
-        async with Client(server.target, era="legacy") as client:
-            waiting = [asyncio.create_task(wait(client, i)) for i in range(100)]
-            forever = asyncio.create_task(client.call_tool("hang", timeout=3600))
-            assert (await client.call_tool("echo")).text == "ok"
-            await asyncio.wait(waiting)
-            assert ended == sorted(ended, reverse=True)
-            assert client.counters["requests_outstanding"] == 1
-            forever.cancel()
-            await asyncio.wait([forever])
-            await server.got("notifications/cancelled", 101)
-
-    run(main())
+    async with Client(server.target, era="legacy") as client:
+        waiting = [asyncio.create_task(wait(client, i)) for i in range(100)]
+        forever = asyncio.create_task(client.call_tool("hang", timeout=3600))
+        assert (await client.call_tool("echo")).text == "ok"
+        await asyncio.wait(waiting)
+        assert ended == sorted(ended, reverse=True)
+        assert client.counters["requests_outstanding"] == 1
+        forever.cancel()
+        await asyncio.wait([forever])
+        await server.got("notifications/cancelled", 101)
     assert sorted(cancelled_ids(server)) == sorted(ids(server, "hang"))
 
 
@@ -173,197 +148,171 @@ class Nowhere(Link):
     def update_reading(self) -> None: ...
 
 
-def test_one_timer_for_all_deadlines(once: Run) -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        armed: list[Any] = []
-        original = loop.call_at
+async def test_one_timer_for_all_deadlines(once: Run) -> None:
+    loop = asyncio.get_running_loop()
+    armed: list[Any] = []
+    original = loop.call_at
 
-        class Counting:
-            """The loop, with its timers counted."""
+    class Counting:
+        """The loop, with its timers counted."""
 
-            def __getattr__(self, name: str) -> Any:
-                return getattr(loop, name)
+        def __getattr__(self, name: str) -> Any:
+            return getattr(loop, name)
 
-            def call_at(self, when: float, *args: Any) -> Any:
-                handle = original(when, *args)
-                armed.append(handle)
-                return handle
+        def call_at(self, when: float, *args: Any) -> Any:
+            handle = original(when, *args)
+            armed.append(handle)
+            return handle
 
-        connection = ClientConnection(Counting(), Limits(), Owner())  # type: ignore[arg-type]
-        link = Nowhere(loop, connection)
-        waiters = [connection.call_tool("x", None, 1000.0 + i, None) for i in range(1000)]
-        assert len(armed) == 1
-        early = connection.call_tool("x", None, 0.01, None)
-        assert len(armed) == 2 and armed[0].cancelled()
-        with pytest.raises(CallTimeout):
-            await early.future
-        assert len(armed) == 3 and not armed[2].cancelled()
-        connection.fail(RuntimeError("over"))
-        assert armed[2].cancelled()
-        for waiter in waiters:
-            with pytest.raises(RuntimeError, match="over"):
-                await waiter.future
-        link.detach()
-
-    once(main())
+    connection = ClientConnection(Counting(), Limits(), Owner())  # type: ignore[arg-type]
+    link = Nowhere(loop, connection)
+    waiters = [connection.call_tool("x", None, 1000.0 + i, None) for i in range(1000)]
+    assert len(armed) == 1
+    early = connection.call_tool("x", None, 0.01, None)
+    assert len(armed) == 2 and armed[0].cancelled()
+    with pytest.raises(CallTimeout):
+        await early.future
+    assert len(armed) == 3 and not armed[2].cancelled()
+    connection.fail(RuntimeError("over"))
+    assert armed[2].cancelled()
+    for waiter in waiters:
+        with pytest.raises(RuntimeError, match="over"):
+            await waiter.future
+    link.detach()
 
 
 # -- cancellation ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("base", [{}, MODERN], ids=["legacy", "modern"])
-def test_trap_62_cancelling_a_task_tells_the_server_once(run: Run, fake: Make, base: Any) -> None:
+async def test_trap_62_cancelling_a_task_tells_the_server_once(
+    run: Run, fake: Make, base: Any
+) -> None:
     server = fake(HANGS | base)
-
-    async def main() -> None:
-        async with Client(server.target) as client:
-            task = asyncio.create_task(client.call_tool("hang"))
-            await server.got("tools/call")
-            task.cancel()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            await server.got("notifications/cancelled")
-            await client.call_tool("echo")
-            assert client.counters["requests_outstanding"] == 0
-
-    run(main())
+    async with Client(server.target) as client:
+        task = asyncio.create_task(client.call_tool("hang"))
+        await server.got("tools/call")
+        task.cancel()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await server.got("notifications/cancelled")
+        await client.call_tool("echo")
+        assert client.counters["requests_outstanding"] == 0
     assert cancelled_ids(server) == ids(server, "hang")
 
 
-def test_wait_for_timeout_and_task_group(run: Run, fake: Make) -> None:
+async def test_wait_for_timeout_and_task_group(run: Run, fake: Make) -> None:
     server = fake(HANGS)
-
-    async def main() -> None:
-        async with Client(server.target, era="legacy") as client:
-            with pytest.raises(TimeoutError) as caught:
-                await asyncio.wait_for(client.call_tool("hang"), 0.02)
-            assert not isinstance(caught.value, CallTimeout)
-            with pytest.raises(TimeoutError) as caught:
-                async with asyncio.timeout(0.02):
-                    await client.call_tool("hang")
-            assert not isinstance(caught.value, CallTimeout)
-            with pytest.raises(ExceptionGroup):
-                async with asyncio.TaskGroup() as group:
-                    group.create_task(client.call_tool("hang"))
-                    group.create_task(client.call_tool("hang"))
-                    await client.call_tool("echo")
-                    raise ZeroDivisionError
-            await server.got("notifications/cancelled", 4)
-            await client.call_tool("echo")
-
-    run(main())
+    async with Client(server.target, era="legacy") as client:
+        with pytest.raises(TimeoutError) as caught:
+            await asyncio.wait_for(client.call_tool("hang"), 0.02)
+        assert not isinstance(caught.value, CallTimeout)
+        with pytest.raises(TimeoutError) as caught:
+            async with asyncio.timeout(0.02):
+                await client.call_tool("hang")
+        assert not isinstance(caught.value, CallTimeout)
+        with pytest.raises(ExceptionGroup):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(client.call_tool("hang"))
+                group.create_task(client.call_tool("hang"))
+                await client.call_tool("echo")
+                raise ZeroDivisionError
+        await server.got("notifications/cancelled", 4)
+        await client.call_tool("echo")
     assert sorted(cancelled_ids(server)) == sorted(ids(server, "hang"))
 
 
-def test_a_call_cancelled_before_it_was_written_is_not_forgotten(once: Run, fake: Make) -> None:
+async def test_a_call_cancelled_before_it_was_written_is_not_forgotten(
+    once: Run, fake: Make
+) -> None:
     server = fake(HANGS)
-
-    async def main() -> None:
-        async with Client(server.target, era="legacy") as client:
-            task = asyncio.create_task(client.call_tool("hang"))
-            task.cancel()  # before its first step: nothing is ever sent
-            await asyncio.wait([task])
-            task = asyncio.create_task(client.call_tool("hang"))
-            await turns(1)
-            task.cancel()  # in the tick in which it is written
-            await asyncio.wait([task])
-            await client.call_tool("echo")
-
-    once(main())
+    async with Client(server.target, era="legacy") as client:
+        task = asyncio.create_task(client.call_tool("hang"))
+        task.cancel()  # before its first step: nothing is ever sent
+        await asyncio.wait([task])
+        task = asyncio.create_task(client.call_tool("hang"))
+        await turns(1)
+        task.cancel()  # in the tick in which it is written
+        await asyncio.wait([task])
+        await client.call_tool("echo")
     assert len(ids(server, "hang")) == 1
     assert cancelled_ids(server) == ids(server, "hang")
 
 
 @pytest.mark.parametrize("first", ["answer", "cancellation"])
-def test_an_answer_in_the_tick_of_the_cancellation(run: Run, fake: Make, first: str) -> None:
+async def test_an_answer_in_the_tick_of_the_cancellation(run: Run, fake: Make, first: str) -> None:
     """Whichever is first, the caller sees one end, and the server is told nothing: it answered."""
     server = fake(HANGS)
+    async with Client(server.target, era="legacy") as client:
+        task = asyncio.create_task(client.call_tool("later"))
+        await server.got("tools/call")
+        connection = client._life.live
+        assert connection is not None
+        line = b'{"jsonrpc":"2.0","id":%d,"result":{"content":[]}}\n' % ids(server, "later")[0]
 
-    async def main() -> None:
-        async with Client(server.target, era="legacy") as client:
-            task = asyncio.create_task(client.call_tool("later"))
-            await server.got("tools/call")
-            connection = client._life.live
-            assert connection is not None
-            line = b'{"jsonrpc":"2.0","id":%d,"result":{"content":[]}}\n' % ids(server, "later")[0]
+        def answer() -> None:
+            connection.session.receive_data(line)
+            connection.on_data()
 
-            def answer() -> None:
-                connection.session.receive_data(line)
-                connection.on_data()
-
-            steps = [answer, task.cancel]
-            for step in steps if first == "answer" else reversed(steps):
-                step()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert client.counters["requests_outstanding"] == 0
-            assert client.counters["late_responses"] == 0
-            await client.call_tool("echo")
-
-    run(main())
+        steps = [answer, task.cancel]
+        for step in steps if first == "answer" else reversed(steps):
+            step()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert client.counters["requests_outstanding"] == 0
+        assert client.counters["late_responses"] == 0
+        await client.call_tool("echo")
     assert not cancelled_ids(server)
 
 
-def test_a_cancelled_call_does_not_wait_for_an_answer(once: Run, fake: Make) -> None:
+async def test_a_cancelled_call_does_not_wait_for_an_answer(once: Run, fake: Make) -> None:
     server = fake(HANGS)
-
-    async def main() -> None:
-        async with Client(server.target, era="legacy") as client:
-            tasks = [asyncio.create_task(client.call_tool("hang")) for _ in range(50)]
-            await server.got("tools/call", 50)
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-            await server.got("notifications/cancelled", 50)
-            assert client.counters["requests_outstanding"] == 0
-
-    once(main())
+    async with Client(server.target, era="legacy") as client:
+        tasks = [asyncio.create_task(client.call_tool("hang")) for _ in range(50)]
+        await server.got("tools/call", 50)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        await server.got("notifications/cancelled", 50)
+        assert client.counters["requests_outstanding"] == 0
 
 
-def test_cancelling_after_the_end_says_nothing(once: Run, fake: Make) -> None:
+async def test_cancelling_after_the_end_says_nothing(once: Run, fake: Make) -> None:
     server = fake(HANGS)
-
-    async def main() -> None:
-        client = Client(server.target, era="legacy")
-        await client.open()
-        task = asyncio.create_task(client.call_tool("hang"))
-        await server.got("tools/call")
-        closing = asyncio.create_task(client.close())
-        await turns(1)
-        task.cancel()
-        with contextlib.suppress(Exception, asyncio.CancelledError):
-            await task
-        await closing
-
-    once(main())
+    client = Client(server.target, era="legacy")
+    await client.open()
+    task = asyncio.create_task(client.call_tool("hang"))
+    await server.got("tools/call")
+    closing = asyncio.create_task(client.close())
+    await turns(1)
+    task.cancel()
+    with contextlib.suppress(Exception, asyncio.CancelledError):
+        await task
+    await closing
     assert not cancelled_ids(server)
 
 
 # -- more than one request -------------------------------------------------------------------------
 
 
-def test_the_pages_of_a_list_share_its_time_limit(once: Run, tmp_path: Path) -> None:
+async def test_the_pages_of_a_list_share_its_time_limit(once: Run, tmp_path: Path) -> None:
     """Each comes at once, and they never end."""
 
     async def give(talk: Talk, message: dict[str, Any]) -> None:
         page = {"tools": [TOOL], "resultType": "complete", "nextCursor": str(len(talk.messages))}
         await talk.result(message, page)
 
-    async def main() -> None:
-        async with (
-            LinePeer(MODERN_PEER | {"tools/list": give}, tmp_path) as peer,
-            Client(peer.url, timeout=FOREVER) as client,
-        ):
-            with pytest.raises(CallTimeout):
-                await client.list_tools(timeout=0.05)
-            assert peer.sent("tools/list")
-
-    once(main())
+    async with (
+        LinePeer(MODERN_PEER | {"tools/list": give}, tmp_path) as peer,
+        Client(peer.url, timeout=FOREVER) as client,
+    ):
+        with pytest.raises(CallTimeout):
+            await client.list_tools(timeout=0.05)
+        assert peer.sent("tools/list")
 
 
-def test_the_time_limit_of_the_first_request_is_also_that_of_the_start(
+async def test_the_time_limit_of_the_first_request_is_also_that_of_the_start(
     once: Run, tmp_path: Path
 ) -> None:
     released = asyncio.Event()
@@ -372,85 +321,71 @@ def test_the_time_limit_of_the_first_request_is_also_that_of_the_start(
         await released.wait()
         await talk.result(message, MODERN_PEER["server/discover"])  # type: ignore[arg-type]
 
-    async def main() -> None:
-        async with LinePeer(MODERN_PEER | {"server/discover": slow}, tmp_path) as peer:
-            async with Client(peer.url, auto_start=False, timeout=None) as client:
-                for n in range(3):
-                    with pytest.raises(CallTimeout, match=r"could not be sent within 0\.0"):
-                        await client.call_tool("echo", timeout=0.02 * (n + 1))
-                waiting = asyncio.create_task(client.call_tool("echo"))
-                await turns()
-                released.set()
-                assert (await waiting).text == "ok"
-            assert len(peer.talks) == 1  # it is started once, and who gives up does not end that
-
-    once(main())
+    async with LinePeer(MODERN_PEER | {"server/discover": slow}, tmp_path) as peer:
+        async with Client(peer.url, auto_start=False, timeout=None) as client:
+            for n in range(3):
+                with pytest.raises(CallTimeout, match=r"could not be sent within 0\.0"):
+                    await client.call_tool("echo", timeout=0.02 * (n + 1))
+            waiting = asyncio.create_task(client.call_tool("echo"))
+            await turns()
+            released.set()
+            assert (await waiting).text == "ok"
+        assert len(peer.talks) == 1  # it is started once, and who gives up does not end that
 
 
-def test_a_client_that_is_closed_while_it_starts(once: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with LinePeer(MODERN_PEER | {"server/discover": nothing}, tmp_path) as peer:
-            async with Client(peer.url, auto_start=False) as client:
-                waiting = asyncio.create_task(client.call_tool("echo"))
-                await peer.got("server/discover")
-                await client.close()
-                with pytest.raises(ConnectionClosed):
-                    await waiting
-            async with Client(peer.url, auto_start=False) as client:
-                waiting = asyncio.create_task(client.call_tool("echo"))
-                await asyncio.sleep(0)  # it has not begun
+async def test_a_client_that_is_closed_while_it_starts(once: Run, tmp_path: Path) -> None:
+    async with LinePeer(MODERN_PEER | {"server/discover": nothing}, tmp_path) as peer:
+        async with Client(peer.url, auto_start=False) as client:
+            waiting = asyncio.create_task(client.call_tool("echo"))
+            await peer.got("server/discover")
+            await client.close()
             with pytest.raises(ConnectionClosed):
                 await waiting
-            assert client._life.live is None
+        async with Client(peer.url, auto_start=False) as client:
+            waiting = asyncio.create_task(client.call_tool("echo"))
+            await asyncio.sleep(0)  # it has not begun
+        with pytest.raises(ConnectionClosed):
+            await waiting
+        assert client._life.live is None
 
-    once(main())
 
-
-def test_a_start_that_fails_is_told_to_everybody(once: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with Client(f"unix:{tmp_path}/none", auto_start=False) as client:
-            calls = [asyncio.create_task(client.call_tool("echo")) for _ in range(2)]
-            for call in calls:
-                with pytest.raises(TransportError):
-                    await call
-            async with LinePeer(MODERN_PEER, tmp_path) as peer:
-                assert peer.path is not None
-                peer.path.rename(tmp_path / "none")
-                assert (await client.call_tool("echo")).text == "ok"
-
-    once(main())
+async def test_a_start_that_fails_is_told_to_everybody(once: Run, tmp_path: Path) -> None:
+    async with Client(f"unix:{tmp_path}/none", auto_start=False) as client:
+        calls = [asyncio.create_task(client.call_tool("echo")) for _ in range(2)]
+        for call in calls:
+            with pytest.raises(TransportError):
+                await call
+        async with LinePeer(MODERN_PEER, tmp_path) as peer:
+            assert peer.path is not None
+            peer.path.rename(tmp_path / "none")
+            assert (await client.call_tool("echo")).text == "ok"
 
 
 @pytest.mark.parametrize("base", [LEGACY_PEER, MODERN_PEER], ids=["legacy", "modern"])
 @pytest.mark.parametrize("ask", ["ping", "set_log_level", "subscribe_resource", "discover"])
-def test_any_request_starts_the_client(once: Run, tmp_path: Path, base: Any, ask: str) -> None:
-    async def main() -> None:
-        async with LinePeer(base, tmp_path) as peer:
-            async with Client(peer.url, auto_start=False) as client:
-                call = getattr(client, ask)
-                arguments = {"set_log_level": ("info",), "subscribe_resource": ("file:///x",)}
-                with contextlib.suppress(RemoteError, LocalError):
-                    await call(*arguments.get(ask, ()), timeout=0.2)
-                assert client.protocol_version
-            assert len(peer.talks) == 1
-
-    once(main())
+async def test_any_request_starts_the_client(
+    once: Run, tmp_path: Path, base: Any, ask: str
+) -> None:
+    async with LinePeer(base, tmp_path) as peer:
+        async with Client(peer.url, auto_start=False) as client:
+            call = getattr(client, ask)
+            arguments = {"set_log_level": ("info",), "subscribe_resource": ("file:///x",)}
+            with contextlib.suppress(RemoteError, LocalError):
+                await call(*arguments.get(ask, ()), timeout=0.2)
+            assert client.protocol_version
+        assert len(peer.talks) == 1
 
 
 @pytest.mark.parametrize("answer", ["none", "error", "nonsense"])
-def test_a_legacy_server_that_sets_no_log_level_can_be_used(
+async def test_a_legacy_server_that_sets_no_log_level_can_be_used(
     once: Run, tmp_path: Path, answer: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     rule: Any = {"none": nothing, "error": (-32603, "no"), "nonsense": nonsense}[answer]
-
-    async def main() -> None:
-        async with LinePeer(LEGACY_PEER | {"logging/setLevel": rule}, tmp_path) as peer:
-            options: Any = {"handshake_timeout": 0.2} if answer == "none" else {}
-            async with Client(peer.url, era="legacy", log_level="info", **options) as client:
-                assert (await client.call_tool("echo")).text == "ok"
-                await until(lambda: "refuses the log level info" in caplog.text)
-
-    once(main())
+    async with LinePeer(LEGACY_PEER | {"logging/setLevel": rule}, tmp_path) as peer:
+        options: Any = {"handshake_timeout": 0.2} if answer == "none" else {}
+        async with Client(peer.url, era="legacy", log_level="info", **options) as client:
+            assert (await client.call_tool("echo")).text == "ok"
+            await until(lambda: "refuses the log level info" in caplog.text)
 
 
 async def nonsense(talk: Talk, message: dict[str, Any]) -> None:

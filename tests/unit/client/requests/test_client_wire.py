@@ -89,41 +89,33 @@ NOTE = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"inf
 PING = '{"jsonrpc":"2.0","id":"p","method":"ping"}'
 
 
-def test_batches_of_a_2025_03_26_server_are_taken(run: Run, fake: Make) -> None:
+async def test_batches_of_a_2025_03_26_server_are_taken(run: Run, fake: Make) -> None:
     rules = LEGACY | {
         "initialize": initialized("2025-03-26"),
         "tools/call": in_a_batch(NOTE, PING, ANSWER, "1", '{"jsonrpc":"2.0"}'),
     }
     server = fake(rules)
     logs: list[LogMessage] = []
-
-    async def main() -> None:
-        async with Client(server.target, era="legacy", on_log=logs.append) as client:
-            assert (await client.call_tool("echo")).text == "batched"
-            await client.ping()
-            assert client.counters["faults"] == 2
-
-    run(main())
+    async with Client(server.target, era="legacy", on_log=logs.append) as client:
+        assert (await client.call_tool("echo")).text == "batched"
+        await client.ping()
+        assert client.counters["faults"] == 2
     assert [entry.data for entry in logs] == [1]
     # one request of the batch, answered in a batch
     assert '[{"jsonrpc":"2.0","id":"p","result":{}}]' in server.log.read_text()
 
 
-def test_many_answers_in_one_batch(once: Run, fake: Make) -> None:
+async def test_many_answers_in_one_batch(once: Run, fake: Make) -> None:
     rules = LEGACY | {
         "initialize": initialized("2025-03-26"),
         "tools/call": [["later", in_a_batch(ANSWER)]],
         "ping": [["release"], ["result", {}]],
     }
-
-    async def main() -> None:
-        async with Client(fake(rules).target, era="legacy") as client:
-            calls = [asyncio.create_task(client.call_tool("x")) for _ in range(20)]
-            await asyncio.sleep(0)
-            await client.ping()
-            assert [(await task).text for task in calls] == ["batched"] * 20
-
-    once(main())
+    async with Client(fake(rules).target, era="legacy") as client:
+        calls = [asyncio.create_task(client.call_tool("x")) for _ in range(20)]
+        await asyncio.sleep(0)
+        await client.ping()
+        assert [(await task).text for task in calls] == ["batched"] * 20
 
 
 def test_the_answer_to_initialize_in_a_batch(once: Run, fake: Make) -> None:
@@ -135,47 +127,36 @@ def test_the_answer_to_initialize_in_a_batch(once: Run, fake: Make) -> None:
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25"])
-def test_batches_of_other_servers_are_reported_and_ignored(
+async def test_batches_of_other_servers_are_reported_and_ignored(
     once: Run, fake: Make, caplog: pytest.LogCaptureFixture, version: str
 ) -> None:
     rules = LEGACY | {"initialize": initialized(version), "tools/call": in_a_batch(ANSWER)}
-
-    async def main() -> None:
-        async with Client(fake(rules).target, era="legacy") as client:
-            with pytest.raises(CallTimeout):
-                await client.call_tool("echo", timeout=0.05)
-            await client.ping()
-            assert client.counters["faults"] == 1
-
-    once(main())
+    async with Client(fake(rules).target, era="legacy") as client:
+        with pytest.raises(CallTimeout):
+            await client.call_tool("echo", timeout=0.05)
+        await client.ping()
+        assert client.counters["faults"] == 1
     assert "batches are not part of this protocol revision" in caplog.text
 
 
-def test_batches_of_a_modern_server_are_ignored(once: Run, fake: Make) -> None:
-    async def main() -> None:
-        async with Client(fake(MODERN | {"tools/call": in_a_batch(ANSWER)}).target) as client:
-            with pytest.raises(CallTimeout):
-                await client.call_tool("echo", timeout=0.05)
-            await client.ping()
-
-    once(main())
+async def test_batches_of_a_modern_server_are_ignored(once: Run, fake: Make) -> None:
+    async with Client(fake(MODERN | {"tools/call": in_a_batch(ANSWER)}).target) as client:
+        with pytest.raises(CallTimeout):
+            await client.call_tool("echo", timeout=0.05)
+        await client.ping()
 
 
 # -- noise -----------------------------------------------------------------------------------------
 
 
-def test_lines_that_are_no_messages_are_skipped_and_logged(
+async def test_lines_that_are_no_messages_are_skipped_and_logged(
     once: Run, fake: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     noise = ["Listening…", "", "  ", "{", "[]", "null", "\udcff\udcfe", "\x00"]
     server = fake(says(*[["raw", text] for text in noise]))
-
-    async def main() -> None:
-        async with Client(server.target, era="legacy") as client:
-            for _ in range(3):
-                assert (await client.call_tool("echo")).text == "ok"
-
-    once(main())
+    async with Client(server.target, era="legacy") as client:
+        for _ in range(3):
+            assert (await client.call_tool("echo")).text == "ok"
     records = [
         r
         for r in caplog.records
@@ -213,17 +194,13 @@ def test_a_child_that_prints_and_stays_is_told_with_its_first_line(once: Run) ->
     assert "it wrote a line that is not a JSON-RPC message" in str(caught.value)
 
 
-def test_carriage_returns_and_a_byte_order_mark(once: Run, fake: Make) -> None:
+async def test_carriage_returns_and_a_byte_order_mark(once: Run, fake: Make) -> None:
     answer = (
         '{"jsonrpc":"2.0","id":$ID,"result":{"content":[{"type":"text","text":"a\u2028b\x85"}]}}\r'
     )
     server = fake(LEGACY | {"tools/call": [["raw", answer]]})
-
-    async def main() -> None:
-        async with Client(server.target, era="legacy") as client:
-            assert (await client.call_tool("echo")).text == "a\u2028b\x85"
-
-    once(main())
+    async with Client(server.target, era="legacy") as client:
+        assert (await client.call_tool("echo")).text == "a\u2028b\x85"
 
 
 def test_a_message_that_is_too_long_is_skipped(once: Run, fake: Make) -> None:
@@ -231,43 +208,31 @@ def test_a_message_that_is_too_long_is_skipped(once: Run, fake: Make) -> None:
     once(one_call(server, limits=Limits(max_message=10_000)))
 
 
-def test_an_answer_that_is_too_long_fails_its_call_and_the_connection_lives(
+async def test_an_answer_that_is_too_long_fails_its_call_and_the_connection_lives(
     once: Run, fake: Make
 ) -> None:
     server = fake(LEGACY | {"tools/call": [["fill", 30_000]]})
-
-    async def main() -> None:
-        limits = Limits(max_message=10_000)
-        async with Client(server.target, era="legacy", limits=limits) as client:
-            with pytest.raises(InvalidResponse, match="longer than the limit of 10000 bytes"):
-                await client.call_tool("echo", timeout=60)
-            await client.ping()
-
-    once(main())
+    limits = Limits(max_message=10_000)
+    async with Client(server.target, era="legacy", limits=limits) as client:
+        with pytest.raises(InvalidResponse, match="longer than the limit of 10000 bytes"):
+            await client.call_tool("echo", timeout=60)
+        await client.ping()
 
 
-def test_an_answer_that_is_too_deep_fails_its_call(once: Run, fake: Make) -> None:
+async def test_an_answer_that_is_too_deep_fails_its_call(once: Run, fake: Make) -> None:
     deep = '{"jsonrpc":"2.0","id":$ID,"result":{"content":[],"structuredContent":%s}}'
     server = fake(LEGACY | {"tools/call": [["raw", deep % ("[" * 200 + "]" * 200)]]})
-
-    async def main() -> None:
-        async with Client(server.target, era="legacy") as client:
-            with pytest.raises(InvalidResponse, match="nested deeper than 128 levels"):
-                await client.call_tool("echo", timeout=60)
-            await client.ping()
-
-    once(main())
+    async with Client(server.target, era="legacy") as client:
+        with pytest.raises(InvalidResponse, match="nested deeper than 128 levels"):
+            await client.call_tool("echo", timeout=60)
+        await client.ping()
 
 
-def test_large_answers(run: Run, fake: Make) -> None:
+async def test_large_answers(run: Run, fake: Make) -> None:
     server = fake(LEGACY | {"tools/call": [["fill", 3 << 20]]})
-
-    async def main() -> None:
-        async with Client(server.target, era="legacy") as client:
-            results = await asyncio.gather(*(client.call_tool("x") for _ in range(3)))
-            assert [len(result.text) for result in results] == [3 << 20] * 3
-
-    run(main())
+    async with Client(server.target, era="legacy") as client:
+        results = await asyncio.gather(*(client.call_tool("x") for _ in range(3)))
+        assert [len(result.text) for result in results] == [3 << 20] * 3
 
 
 # -- log messages ----------------------------------------------------------------------------------
@@ -313,7 +278,9 @@ def test_a_log_callback_that_raises(
     assert caplog.text.count("on_log failed") == 2
 
 
-def test_an_async_log_callback(once: Run, fake: Make, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_async_log_callback(
+    once: Run, fake: Make, caplog: pytest.LogCaptureFixture
+) -> None:
     seen: list[Any] = []
 
     async def on_log(entry: LogMessage) -> None:
@@ -321,12 +288,9 @@ def test_an_async_log_callback(once: Run, fake: Make, caplog: pytest.LogCaptureF
         seen.append(entry.data)
         raise ZeroDivisionError("mine")
 
-    async def main() -> None:
-        async with Client(fake(says(["flood", 3])).target, era="legacy", on_log=on_log) as client:
-            await client.call_tool("echo")
-            await until(lambda: len(seen) == 3)
-
-    once(main())
+    async with Client(fake(says(["flood", 3])).target, era="legacy", on_log=on_log) as client:
+        await client.call_tool("echo")
+        await until(lambda: len(seen) == 3)
     assert seen == [0, 1, 2]
     assert caplog.text.count("on_log failed") == 3
 
@@ -347,31 +311,23 @@ def test_an_async_log_callback_is_cancelled_by_close(run: Run, fake: Make) -> No
 # -- levels ----------------------------------------------------------------------------------------
 
 
-def test_log_levels_of_a_legacy_server(once: Run, fake: Make) -> None:
+async def test_log_levels_of_a_legacy_server(once: Run, fake: Make) -> None:
     server = fake(LEGACY)
-
-    async def main() -> None:
-        async with Client(server.target, era="legacy", log_level="warning") as client:
-            await client.set_log_level("debug")
-            with pytest.raises(ValueError, match="level must be one of debug, info"):
-                await client.set_log_level("loud")
-
-    once(main())
+    async with Client(server.target, era="legacy", log_level="warning") as client:
+        await client.set_log_level("debug")
+        with pytest.raises(ValueError, match="level must be one of debug, info"):
+            await client.set_log_level("loud")
     assert [m["params"]["level"] for m in server.sent("logging/setLevel")] == ["warning", "debug"]
 
 
-def test_log_levels_of_a_modern_server(once: Run, fake: Make) -> None:
+async def test_log_levels_of_a_modern_server(once: Run, fake: Make) -> None:
     server = fake(MODERN)
-
-    async def main() -> None:
-        async with Client(server.target) as client:
-            await client.call_tool("echo")
-            await client.set_log_level("error")
-            await client.call_tool("echo")
-            await client.restart()
-            await client.call_tool("echo")
-
-    once(main())
+    async with Client(server.target) as client:
+        await client.call_tool("echo")
+        await client.set_log_level("error")
+        await client.call_tool("echo")
+        await client.restart()
+        await client.call_tool("echo")
     key = "io.modelcontextprotocol/logLevel"
     levels = [m["params"]["_meta"].get(key) for m in server.sent("tools/call")]
     assert levels == [None, "error", "error"]
@@ -398,14 +354,10 @@ def test_unknown_log_levels_are_refused(fake: Make) -> None:
 
 
 @pytest.mark.parametrize(("base", "method"), [(LEGACY, "ping"), (MODERN, "server/discover")])
-def test_trap_25_ping(once: Run, fake: Make, base: Any, method: str) -> None:
+async def test_trap_25_ping(once: Run, fake: Make, base: Any, method: str) -> None:
     server = fake(base)
-
-    async def main() -> None:
-        async with Client(server.target) as client:
-            n = len(server.sent(method))
-            await client.ping()
-            assert len(server.sent(method)) == n + 1
-
-    once(main())
+    async with Client(server.target) as client:
+        n = len(server.sent(method))
+        await client.ping()
+        assert len(server.sent(method)) == n + 1
     assert bool(server.sent("ping")) == (base is LEGACY)

@@ -35,12 +35,9 @@ def child(code: str, **options: Any) -> Stdio:
 # -- wrong use -------------------------------------------------------------------------------------
 
 
-def test_a_client_that_is_not_open_says_how_to_open_it(once: Run) -> None:
-    async def main() -> None:
-        with pytest.raises(ConnectionClosed, match=r"use \"async with Client\(…\) as client:\""):
-            await Client(Server("s")).call_tool("x")
-
-    once(main())
+async def test_a_client_that_is_not_open_says_how_to_open_it(once: Run) -> None:
+    with pytest.raises(ConnectionClosed, match=r"use \"async with Client\(…\) as client:\""):
+        await Client(Server("s")).call_tool("x")
     with pytest.raises(ConnectionClosed, match=r"use \"with SyncClient\(…\) as client:\""):
         SyncClient(Server("s")).call_tool("x")
 
@@ -122,119 +119,93 @@ SURROGATES: dict[str, Callable[[Client], Any]] = {
 
 
 @pytest.mark.parametrize("field", SURROGATES)
-def test_lone_surrogates_are_refused_where_they_are_given(
+async def test_lone_surrogates_are_refused_where_they_are_given(
     once: Run, tmp_path: Path, field: str
 ) -> None:
-    async def main() -> None:
-        async with LinePeer(MODERN_PEER, tmp_path) as peer, Client(peer.url) as client:
-            before = len(peer.talks[0].messages)
-            with pytest.raises(ValueError, match=f"^{field} is not valid text: .* lone surrogate"):
-                await SURROGATES[field](client)
-            assert len(peer.talks[0].messages) == before
-
-    once(main())
+    async with LinePeer(MODERN_PEER, tmp_path) as peer, Client(peer.url) as client:
+        before = len(peer.talks[0].messages)
+        with pytest.raises(ValueError, match=f"^{field} is not valid text: .* lone surrogate"):
+            await SURROGATES[field](client)
+        assert len(peer.talks[0].messages) == before
 
 
 # -- odd servers -----------------------------------------------------------------------------------
 
 
-def test_noise_is_logged_a_few_times(
+async def test_noise_is_logged_a_few_times(
     run: Run, fake: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     noise = [["raw", "Loading...\n" * 4999 + "Loading..."]]
     server = fake(MODERN | {"tools/call": [*noise, *MODERN["tools/call"]]})
-
-    async def main() -> None:
-        async with Client(server.target) as client:
-            await client.call_tool("echo")
-
-    run(main())
+    async with Client(server.target) as client:
+        await client.call_tool("echo")
     lines = [r.getMessage() for r in caplog.records if "not a JSON-RPC message" in r.getMessage()]
     assert 1 <= len(lines) <= 25
     assert "Loading..." in lines[0]
 
 
-def test_an_endless_line_is_named(once: Run, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_endless_line_is_named(once: Run, caplog: pytest.LogCaptureFixture) -> None:
     from wirespeed.limits import Limits
 
-    async def main() -> None:
-        limits = Limits(max_message=65536)
-        code = "import sys; sys.stdout.write('x' * 1000000); sys.stdout.flush()"
-        with pytest.raises(ChildExited) as caught:
-            async with Client(child(code), limits=limits, era="legacy"):
-                pass
-        assert "b''" not in str(caught.value)
-        assert "wrote a line that is not a JSON-RPC message: " in str(caught.value)
-        assert "65536" in str(caught.value)
-
-    once(main())
+    limits = Limits(max_message=65536)
+    code = "import sys; sys.stdout.write('x' * 1000000); sys.stdout.flush()"
+    with pytest.raises(ChildExited) as caught:
+        async with Client(child(code), limits=limits, era="legacy"):
+            pass
+    assert "b''" not in str(caught.value)
+    assert "wrote a line that is not a JSON-RPC message: " in str(caught.value)
+    assert "65536" in str(caught.value)
 
 
-def test_a_child_that_ends_in_order_without_a_word(once: Run) -> None:
-    async def main() -> None:
-        with pytest.raises(ChildExited, match=r"status 0; .*does the file call server.run\(\)\?"):
-            await Client(child("import sys; sys.stdin.readline()")).open()
-
-    once(main())
+async def test_a_child_that_ends_in_order_without_a_word(once: Run) -> None:
+    with pytest.raises(ChildExited, match=r"status 0; .*does the file call server.run\(\)\?"):
+        await Client(child("import sys; sys.stdin.readline()")).open()
 
 
-def test_a_child_that_did_not_read_is_not_started_again(run: Run, tmp_path: Path) -> None:
+async def test_a_child_that_did_not_read_is_not_started_again(run: Run, tmp_path: Path) -> None:
     """It failed before it knew what it was asked."""
     log = tmp_path / "starts"
     code = f"open({str(log)!r}, 'a').write('x'); raise SystemExit(3)"
-
-    async def main() -> None:
-        with pytest.raises(ChildExited, match="status 3"):
-            await Client(child(code)).open()
-
-    run(main())
+    with pytest.raises(ChildExited, match="status 3"):
+        await Client(child(code)).open()
     assert log.read_text() == "x"
 
 
-def test_a_child_that_read_may_have_died_of_that(run: Run, fake: Make) -> None:
+async def test_a_child_that_read_may_have_died_of_that(run: Run, fake: Make) -> None:
     server = fake(LEGACY | {"server/discover": [["exit", 3]]})
-
-    async def main() -> None:
-        async with Client(server.target) as client:
-            assert client.protocol_version == "2025-11-25"
-
-    run(main())
+    async with Client(server.target) as client:
+        assert client.protocol_version == "2025-11-25"
     assert len(server.pids) == 2 and not any(map(alive, server.pids))
 
 
 @pytest.mark.parametrize(("restart", "hint"), [(0, True), (1, False)])
-def test_a_crash_says_how_to_start_again(once: Run, fake: Make, restart: int, hint: bool) -> None:
+async def test_a_crash_says_how_to_start_again(
+    once: Run, fake: Make, restart: int, hint: bool
+) -> None:
     server = fake(MODERN | {"tools/call": [["exit", 7]]}, restart=restart)
-
-    async def main() -> None:
-        async with Client(server.target) as client:
-            with pytest.raises(ChildExited) as caught:
-                await client.call_tool("echo")
-            said = "Stdio(restart=…) or client.restart() starts it again" in str(caught.value)
-            assert said == hint
-
-    once(main())
+    async with Client(server.target) as client:
+        with pytest.raises(ChildExited) as caught:
+            await client.call_tool("echo")
+        said = "Stdio(restart=…) or client.restart() starts it again" in str(caught.value)
+        assert said == hint
 
 
-def test_a_failed_reconnection_says_when_the_next_is(
+async def test_a_failed_reconnection_says_when_the_next_is(
     run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     from client_lab import until
 
     from wirespeed.client import Socket
 
-    async def main() -> None:
-        async with (
-            LinePeer(MODERN_PEER, tmp_path) as peer,
-            Client(Socket(peer.url, restart=2)) as client,
-        ):
-            await peer.stop()
-            with pytest.raises(WirespeedError):
-                await client.call_tool("echo")
-                await client.call_tool("echo")
-            await until(lambda: "giving up" in caplog.text)
-
-    run(main())
+    async with (
+        LinePeer(MODERN_PEER, tmp_path) as peer,
+        Client(Socket(peer.url, restart=2)) as client,
+    ):
+        await peer.stop()
+        with pytest.raises(WirespeedError):
+            await client.call_tool("echo")
+            await client.call_tool("echo")
+        await until(lambda: "giving up" in caplog.text)
     lines = [r.getMessage() for r in caplog.records if "reconnecting failed: " in r.getMessage()]
     assert "; next try in 0." in lines[0]
     assert lines[-1].endswith("; giving up")
@@ -246,36 +217,28 @@ REFUSES = failed(-32022, "no", {"supported": ["2026-07-28"], "requested": "2026-
 
 
 @pytest.mark.parametrize("era", ["auto", "modern"])
-def test_a_version_that_is_refused_and_supported_is_asked_for_again(
+async def test_a_version_that_is_refused_and_supported_is_asked_for_again(
     run: Run, fake: Make, era: Any
 ) -> None:
     server = fake(MODERN | {"server/discover#1": REFUSES})
-
-    async def main() -> None:
-        async with Client(server.target, era=era) as client:
-            assert client.protocol_version == "2026-07-28"
-
-    run(main())
+    async with Client(server.target, era=era) as client:
+        assert client.protocol_version == "2026-07-28"
     assert server.methods == ["server/discover", "server/discover"]
 
 
 @pytest.mark.parametrize("era", ["auto", "modern"])
-def test_a_version_that_is_always_refused(run: Run, fake: Make, era: Any) -> None:
+async def test_a_version_that_is_always_refused(run: Run, fake: Make, era: Any) -> None:
     server = fake(MODERN | {"server/discover": REFUSES})
-
-    async def main() -> None:
-        with pytest.raises(VersionMismatch) as caught:
-            await Client(server.target, era=era).open()
-        assert str(caught.value) == ("the server refuses 2026-07-28, but lists it as supported")
-        assert caught.value.supported == ["2026-07-28"]
-
-    run(main())
+    with pytest.raises(VersionMismatch) as caught:
+        await Client(server.target, era=era).open()
+    assert str(caught.value) == ("the server refuses 2026-07-28, but lists it as supported")
+    assert caught.value.supported == ["2026-07-28"]
     assert server.methods == ["server/discover", "server/discover"]
 
 
 @pytest.mark.parametrize("first", ["result", "id"])
 @pytest.mark.parametrize("kind", ["deep", "long"])
-def test_an_answer_that_was_skipped_is_named(
+async def test_an_answer_that_was_skipped_is_named(
     run: Run, tmp_path: Path, kind: str, first: str
 ) -> None:
     """With its id in front the call fails at once, otherwise at its time limit."""
@@ -292,18 +255,13 @@ def test_an_answer_that_was_skipped_is_named(
 
     limits = Limits(max_message=65536)
     why = {"deep": "nested deeper than 128 levels", "long": "65536 bytes"}[kind]
-
-    async def main() -> None:
-        async with (
-            LinePeer(MODERN_PEER | {"tools/call": give}, tmp_path) as peer,
-            Client(peer.url, limits=limits) as client,
-        ):
-            kind = CallTimeout if first == "result" else InvalidResponse
-            limit = 0.5 if first == "result" else None
-            with pytest.raises(kind, match=why):
-                await client.call_tool("echo", timeout=limit)
-            with pytest.raises(CallTimeout) as later:
-                await client.request("x/y", timeout=0.02)
-            assert why not in str(later.value)
-
-    run(main())
+    async with (
+        LinePeer(MODERN_PEER | {"tools/call": give}, tmp_path) as peer,
+        Client(peer.url, limits=limits) as client,
+    ):
+        late = first == "result"
+        with pytest.raises(CallTimeout if late else InvalidResponse, match=why):
+            await client.call_tool("echo", timeout=0.5 if late else None)
+        with pytest.raises(CallTimeout) as later:
+            await client.request("x/y", timeout=0.02)
+        assert why not in str(later.value)

@@ -55,179 +55,135 @@ def asked(server: LinePeer, method: str) -> int:
 
 @pytest.mark.parametrize("method", [*CACHED, "resources/read", "server/discover"])
 @pytest.mark.parametrize("scope", ["private", "public"])
-def test_what_is_fresh_is_not_asked_for_again(
+async def test_what_is_fresh_is_not_asked_for_again(
     run: Run, tmp_path: Path, method: str, scope: str
 ) -> None:
     server = peer(tmp_path, "modern")
-
-    async def main() -> None:
-        async with server, Client(server.url) as client:
-            server.rules[method] = hinted(method, 5000, scope)
-            clock = Clock(client)
-            first = await MODERN_FETCHES[method](client)
-            clock.now += 4.999
-            again = await MODERN_FETCHES[method](client)
-            assert asked(server, method) == 1
-            assert again == first
-            clock.now += 0.001  # fresh while now < received + ttl
-            await MODERN_FETCHES[method](client)
-            assert asked(server, method) == 2
-
-    run(main())
+    async with server, Client(server.url) as client:
+        server.rules[method] = hinted(method, 5000, scope)
+        clock = Clock(client)
+        first = await MODERN_FETCHES[method](client)
+        clock.now += 4.999
+        again = await MODERN_FETCHES[method](client)
+        assert asked(server, method) == 1
+        assert again == first
+        clock.now += 0.001  # fresh while now < received + ttl
+        await MODERN_FETCHES[method](client)
+        assert asked(server, method) == 2
 
 
 @pytest.mark.parametrize("ttl", [None, 0, -1, -HOUR])
 @pytest.mark.parametrize("method", [*CACHED, "resources/read"])
-def test_without_a_time_to_live_nothing_is_kept(
+async def test_without_a_time_to_live_nothing_is_kept(
     once: Run, tmp_path: Path, method: str, ttl: Any
 ) -> None:
     server = peer(tmp_path, "modern", {method: hinted(method, ttl)})
-
-    async def main() -> None:
-        async with server, Client(server.url) as client:
-            for _ in range(2):
-                await FETCHES[method](client)
-            assert asked(server, method) == 2
-
-    once(main())
+    async with server, Client(server.url) as client:
+        for _ in range(2):
+            await FETCHES[method](client)
+        assert asked(server, method) == 2
 
 
 @pytest.mark.parametrize("ttl", ["null", 1.5, "5000", True, [], {}], ids=repr)
 @pytest.mark.parametrize("method", [*CACHED, "resources/read", "server/discover"])
-def test_a_time_to_live_that_is_none_is_as_if_it_were_missing(
+async def test_a_time_to_live_that_is_none_is_as_if_it_were_missing(
     once: Run, tmp_path: Path, method: str, ttl: Any
 ) -> None:
     server = peer(tmp_path, "modern")
-
-    async def main() -> None:
-        async with server, Client(server.url) as client:
-            server.rules[method] = hinted(method) | {"ttlMs": None if ttl == "null" else ttl}
-            for _ in range(2):
-                await MODERN_FETCHES[method](client)
-            assert asked(server, method) == 2
-
-    once(main())
+    async with server, Client(server.url) as client:
+        server.rules[method] = hinted(method) | {"ttlMs": None if ttl == "null" else ttl}
+        for _ in range(2):
+            await MODERN_FETCHES[method](client)
+        assert asked(server, method) == 2
 
 
 @pytest.mark.parametrize("method", [*CACHED, "resources/read", "server/discover"])
-def test_a_time_to_live_of_ages(once: Run, tmp_path: Path, method: str) -> None:
+async def test_a_time_to_live_of_ages(once: Run, tmp_path: Path, method: str) -> None:
     server = peer(tmp_path, "modern")
-
-    async def main() -> None:
-        async with server, Client(server.url) as client:
-            server.rules[method] = hinted(method, 10**400)
-            clock = Clock(client)
-            for _ in range(2):
-                await MODERN_FETCHES[method](client)
-                clock.now += 1e9
-            assert asked(server, method) == 1
-
-    once(main())
+    async with server, Client(server.url) as client:
+        server.rules[method] = hinted(method, 10**400)
+        clock = Clock(client)
+        for _ in range(2):
+            await MODERN_FETCHES[method](client)
+            clock.now += 1e9
+        assert asked(server, method) == 1
 
 
 @pytest.mark.parametrize("method", ["tools/call", "prompts/get", "completion/complete"])
-def test_other_results_are_not_kept(once: Run, tmp_path: Path, method: str) -> None:
+async def test_other_results_are_not_kept(once: Run, tmp_path: Path, method: str) -> None:
     server = peer(tmp_path, "modern", {method: hinted(method)})
-
-    async def main() -> None:
-        async with server, Client(server.url) as client:
-            for _ in range(2):
-                await FETCHES[method](client)
-            assert asked(server, method) == 2
-
-    once(main())
+    async with server, Client(server.url) as client:
+        for _ in range(2):
+            await FETCHES[method](client)
+        assert asked(server, method) == 2
 
 
-def test_raw_requests_and_pings_are_always_sent(once: Run, tmp_path: Path) -> None:
+async def test_raw_requests_and_pings_are_always_sent(once: Run, tmp_path: Path) -> None:
     server = peer(tmp_path, "modern", lists(HOUR))
-
-    async def main() -> None:
-        async with server, Client(server.url) as client:
-            await client.list_tools()
-            await client.request("tools/list", {})
-            await client.discover()
-            await client.ping()
-            await client.ping()
-            assert asked(server, "tools/list") == 2
-            assert asked(server, "server/discover") == 3
-
-    once(main())
+    async with server, Client(server.url) as client:
+        await client.list_tools()
+        await client.request("tools/list", {})
+        await client.discover()
+        await client.ping()
+        await client.ping()
+        assert asked(server, "tools/list") == 2
+        assert asked(server, "server/discover") == 3
 
 
-def test_a_legacy_server_has_no_such_hints(once: Run, tmp_path: Path) -> None:
+async def test_a_legacy_server_has_no_such_hints(once: Run, tmp_path: Path) -> None:
     server = peer(tmp_path, "legacy", lists(HOUR))
-
-    async def main() -> None:
-        async with server, Client(server.url, era="legacy") as client:
-            for _ in range(2):
-                await client.list_tools()
-                await client.read_resource("x://r")
-            assert asked(server, "tools/list") == asked(server, "resources/read") == 2
-
-    once(main())
-
-
-def test_off(once: Run, tmp_path: Path) -> None:
-    server = peer(tmp_path, "modern", lists(HOUR))
-
-    async def main() -> None:
-        async with server, Client(server.url, cache=False) as client:
-            for _ in range(2):
-                await client.list_tools()
-            assert asked(server, "tools/list") == 2
-            client.clear_cache()  # nothing happens
-
-    once(main())
-
-
-def test_cleared(once: Run, tmp_path: Path) -> None:
-    server = peer(tmp_path, "modern", lists(HOUR))
-
-    async def main() -> None:
-        async with server, Client(server.url) as client:
+    async with server, Client(server.url, era="legacy") as client:
+        for _ in range(2):
             await client.list_tools()
-            client.clear_cache()
-            await client.list_tools()
-            await client.list_tools()
-            assert asked(server, "tools/list") == 2
-
-    once(main())
+            await client.read_resource("x://r")
+        assert asked(server, "tools/list") == asked(server, "resources/read") == 2
 
 
-def test_by_parameters_but_not_by_meta(once: Run, tmp_path: Path) -> None:
+async def test_off(once: Run, tmp_path: Path) -> None:
     server = peer(tmp_path, "modern", lists(HOUR))
-
-    async def main() -> None:
-        async with server, Client(server.url) as client:
-            await client.read_resource("x://a")
-            await client.read_resource("x://b")
-            assert asked(server, "resources/read") == 2
-            await client.read_resource("x://a", meta={"traceparent": "x"}, on_progress=print)
-            await client.set_log_level("debug")  # part of _meta
-            await client.read_resource("x://b", timeout=1)
-            assert asked(server, "resources/read") == 2
-
-    once(main())
+    async with server, Client(server.url, cache=False) as client:
+        for _ in range(2):
+            await client.list_tools()
+        assert asked(server, "tools/list") == 2
+        client.clear_cache()  # nothing happens
 
 
-def test_everyone_gets_objects_of_their_own(once: Run, tmp_path: Path) -> None:
+async def test_cleared(once: Run, tmp_path: Path) -> None:
     server = peer(tmp_path, "modern", lists(HOUR))
+    async with server, Client(server.url) as client:
+        await client.list_tools()
+        client.clear_cache()
+        await client.list_tools()
+        await client.list_tools()
+        assert asked(server, "tools/list") == 2
 
-    async def main() -> None:
-        async with server, Client(server.url) as client:
-            (await client.list_tools())[0].input_schema.clear()
-            (await client.list_tools_page()).tools.clear()
-            [tool] = await client.list_tools()
-            assert tool.input_schema == {"type": "object"}
-            assert asked(server, "tools/list") == 1
 
-    once(main())
+async def test_by_parameters_but_not_by_meta(once: Run, tmp_path: Path) -> None:
+    server = peer(tmp_path, "modern", lists(HOUR))
+    async with server, Client(server.url) as client:
+        await client.read_resource("x://a")
+        await client.read_resource("x://b")
+        assert asked(server, "resources/read") == 2
+        await client.read_resource("x://a", meta={"traceparent": "x"}, on_progress=print)
+        await client.set_log_level("debug")  # part of _meta
+        await client.read_resource("x://b", timeout=1)
+        assert asked(server, "resources/read") == 2
+
+
+async def test_everyone_gets_objects_of_their_own(once: Run, tmp_path: Path) -> None:
+    server = peer(tmp_path, "modern", lists(HOUR))
+    async with server, Client(server.url) as client:
+        (await client.list_tools())[0].input_schema.clear()
+        (await client.list_tools_page()).tools.clear()
+        [tool] = await client.list_tools()
+        assert tool.input_schema == {"type": "object"}
+        assert asked(server, "tools/list") == 1
 
 
 # -- pages -----------------------------------------------------------------------------------------
 
 
-def test_pages_are_kept_one_by_one(once: Run, tmp_path: Path) -> None:
+async def test_pages_are_kept_one_by_one(once: Run, tmp_path: Path) -> None:
     async def answer(talk: Talk, message: Message) -> None:
         cursor = message["params"].get("cursor")
         name, following, ttl = {
@@ -241,22 +197,18 @@ def test_pages_are_kept_one_by_one(once: Run, tmp_path: Path) -> None:
         )
 
     server = peer(tmp_path, "modern", {"prompts/list": answer})
-
-    async def main() -> None:
-        async with server, Client(server.url) as client:
-            clock = Clock(client)
-            for _ in range(2):
-                assert [prompt.name for prompt in await client.list_prompts()] == ["a", "b", "c"]
-            assert asked(server, "prompts/list") == 3
-            clock.now += 5
-            await client.list_prompts()  # the second one alone is stale
-            assert asked(server, "prompts/list") == 4
-            assert server.sent("prompts/list")[-1]["params"]["cursor"] == ""
-
-    once(main())
+    async with server, Client(server.url) as client:
+        clock = Clock(client)
+        for _ in range(2):
+            assert [prompt.name for prompt in await client.list_prompts()] == ["a", "b", "c"]
+        assert asked(server, "prompts/list") == 3
+        clock.now += 5
+        await client.list_prompts()  # the second one alone is stale
+        assert asked(server, "prompts/list") == 4
+        assert server.sent("prompts/list")[-1]["params"]["cursor"] == ""
 
 
-def test_a_refused_cursor_drops_all_pages(once: Run, tmp_path: Path) -> None:
+async def test_a_refused_cursor_drops_all_pages(once: Run, tmp_path: Path) -> None:
     first: Any = {None: ("a", "old"), "old": ("b", "older")}
     then: Any = {None: ("cd", None)}
     pages = first
@@ -265,21 +217,16 @@ def test_a_refused_cursor_drops_all_pages(once: Run, tmp_path: Path) -> None:
         await paged("prompts", pages, ttlMs=HOUR, cacheScope="public")(talk, message)
 
     server = peer(tmp_path, "modern", {"prompts/list": answer})
-
-    async def main() -> None:
-        nonlocal pages
-        async with server, Client(server.url) as client:
-            assert (await client.list_prompts_page()).next_cursor == "old"
-            assert (await client.list_prompts_page("old")).next_cursor == "older"
-            pages = then
-            # two cached pages lead to a cursor that is gone
-            assert [prompt.name for prompt in await client.list_prompts()] == ["c", "d"]
-            assert asked(server, "prompts/list") == 4
-            with pytest.raises(RemoteError):
-                await client.list_prompts_page("old")  # nothing is left of it
-            assert (await client.list_prompts_page()).next_cursor is None
-
-    once(main())
+    async with server, Client(server.url) as client:
+        assert (await client.list_prompts_page()).next_cursor == "old"
+        assert (await client.list_prompts_page("old")).next_cursor == "older"
+        pages = then
+        # two cached pages lead to a cursor that is gone
+        assert [prompt.name for prompt in await client.list_prompts()] == ["c", "d"]
+        assert asked(server, "prompts/list") == 4
+        with pytest.raises(RemoteError):
+            await client.list_prompts_page("old")  # nothing is left of it
+        assert (await client.list_prompts_page()).next_cursor is None
 
 
 # -- what makes stale ------------------------------------------------------------------------------
@@ -292,39 +239,33 @@ STALE = {
 
 
 @pytest.mark.parametrize("kind", STALE)
-def test_trap_73_a_list_changed_drops_what_is_fresh(run: Run, tmp_path: Path, kind: str) -> None:
+async def test_trap_73_a_list_changed_drops_what_is_fresh(
+    run: Run, tmp_path: Path, kind: str
+) -> None:
     server = peer(tmp_path, "modern", lists(HOUR))
-
-    async def main() -> None:
-        async with (
-            server,
-            Client(server.url) as client,
-            client.subscribe(tools=True, prompts=True, resources=True) as events,
-        ):
-            for method in [*CACHED, "resources/read"]:
-                await FETCHES[method](client)
-            await changed(server.talks[0], kind)
-            await anext(events)
-            for method in [*CACHED, "resources/read"]:
-                await FETCHES[method](client)
-                assert asked(server, method) == 1 + (method in STALE[kind]), method
-
-    run(main())
+    async with (
+        server,
+        Client(server.url) as client,
+        client.subscribe(tools=True, prompts=True, resources=True) as events,
+    ):
+        for method in [*CACHED, "resources/read"]:
+            await FETCHES[method](client)
+        await changed(server.talks[0], kind)
+        await anext(events)
+        for method in [*CACHED, "resources/read"]:
+            await FETCHES[method](client)
+            assert asked(server, method) == 1 + (method in STALE[kind]), method
 
 
-def test_an_untagged_notification_makes_stale_too(once: Run, tmp_path: Path) -> None:
+async def test_an_untagged_notification_makes_stale_too(once: Run, tmp_path: Path) -> None:
     """It should not be there, but what it says is worth more than a hint."""
     server = peer(tmp_path, "modern", lists(HOUR))
-
-    async def main() -> None:
-        async with server, Client(server.url) as client:
-            await client.list_tools()
-            await server.talks[0].send(method="notifications/tools/list_changed")
-            await client.ping()
-            await client.list_tools()
-            assert asked(server, "tools/list") == 2
-
-    once(main())
+    async with server, Client(server.url) as client:
+        await client.list_tools()
+        await server.talks[0].send(method="notifications/tools/list_changed")
+        await client.ping()
+        await client.list_tools()
+        assert asked(server, "tools/list") == 2
 
 
 @pytest.mark.parametrize(
@@ -339,52 +280,44 @@ def test_an_untagged_notification_makes_stale_too(once: Run, tmp_path: Path) -> 
         ("x://a", "x://a#f", True),
     ],
 )
-def test_trap_73_an_updated_resource_is_read_again(
+async def test_trap_73_an_updated_resource_is_read_again(
     once: Run, tmp_path: Path, read: str, said: str, again: bool
 ) -> None:
     server = peer(tmp_path, "modern", lists(HOUR))
-
-    async def main() -> None:
-        async with (
-            server,
-            Client(server.url) as client,
-            client.subscribe(uris=["x://a", "x://b", "x://ab"]) as events,
-        ):
-            await client.read_resource(read)
-            await client.list_tools()
-            await updated(server.talks[0], said)
-            assert await anext(events) == ResourceUpdated(said)
-            await client.read_resource(read)
-            await client.list_tools()
-            assert asked(server, "resources/read") == 1 + again
-            assert asked(server, "tools/list") == 1
-
-    once(main())
+    async with (
+        server,
+        Client(server.url) as client,
+        client.subscribe(uris=["x://a", "x://b", "x://ab"]) as events,
+    ):
+        await client.read_resource(read)
+        await client.list_tools()
+        await updated(server.talks[0], said)
+        assert await anext(events) == ResourceUpdated(said)
+        await client.read_resource(read)
+        await client.list_tools()
+        assert asked(server, "resources/read") == 1 + again
+        assert asked(server, "tools/list") == 1
 
 
-def test_a_part_that_does_not_show_in_its_uri(once: Run, tmp_path: Path) -> None:
+async def test_a_part_that_does_not_show_in_its_uri(once: Run, tmp_path: Path) -> None:
     """It may be a part of anything that this subscription asked for."""
     server = peer(tmp_path, "modern", lists(HOUR))
-
-    async def main() -> None:
-        async with (
-            server,
-            Client(server.url) as client,
-            client.subscribe(uris=["db://main", "db://other"]) as events,
-        ):
-            for uri in ("db://main", "db://other", "db://third"):
-                await client.read_resource(uri)
-            await updated(server.talks[0], "row:7")
-            await anext(events)
-            for uri in ("db://main", "db://other", "db://third"):
-                await client.read_resource(uri)
-            assert asked(server, "resources/read") == 5
-
-    once(main())
+    async with (
+        server,
+        Client(server.url) as client,
+        client.subscribe(uris=["db://main", "db://other"]) as events,
+    ):
+        for uri in ("db://main", "db://other", "db://third"):
+            await client.read_resource(uri)
+        await updated(server.talks[0], "row:7")
+        await anext(events)
+        for uri in ("db://main", "db://other", "db://third"):
+            await client.read_resource(uri)
+        assert asked(server, "resources/read") == 5
 
 
 @pytest.mark.parametrize("what", ["tools", "updated"])
-def test_what_was_under_way_when_it_changed_is_not_kept(
+async def test_what_was_under_way_when_it_changed_is_not_kept(
     run: Run, tmp_path: Path, what: str
 ) -> None:
     """Nobody knows whether the answer was made before or after the change."""
@@ -399,65 +332,55 @@ def test_what_was_under_way_when_it_changed_is_not_kept(
 
     method = "tools/list" if what == "tools" else "resources/read"
     server = peer(tmp_path, "modern", {method: answer})
-
-    async def main() -> None:
-        async with (
-            server,
-            Client(server.url) as client,
-            client.subscribe(tools=True, uris=["x://r"]) as events,
-        ):
-            await FETCHES[method](client)
-            assert await anext(events) == (
-                ToolsChanged() if what == "tools" else ResourceUpdated("x://r")
-            )
-            server.rules[method] = hinted(method)
-            await FETCHES[method](client)
-            await FETCHES[method](client)
-            assert asked(server, method) == 2
-
-    run(main())
+    async with (
+        server,
+        Client(server.url) as client,
+        client.subscribe(tools=True, uris=["x://r"]) as events,
+    ):
+        await FETCHES[method](client)
+        assert await anext(events) == (
+            ToolsChanged() if what == "tools" else ResourceUpdated("x://r")
+        )
+        server.rules[method] = hinted(method)
+        await FETCHES[method](client)
+        await FETCHES[method](client)
+        assert asked(server, method) == 2
 
 
-def test_a_new_connection_starts_with_nothing(
+async def test_a_new_connection_starts_with_nothing(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lifecycle, "_FIRST_RECONNECT", 0.001)
     server = peer(tmp_path, "modern", lists(HOUR))
-
-    async def main() -> None:
-        async with server, Client(Socket(server.url)) as client:
-            await client.list_tools()
-            server.talks[0].vanish()
-            await until(lambda: client._life.crashes)
-            await client.ping()
-            assert len(server.talks) == 2
-            await client.list_tools()
-            await client.list_tools()
-            assert asked(server, "tools/list") == 2
-            await client.restart()
-            await client.list_tools()
-            assert asked(server, "tools/list") == 3
-
-    run(main())
+    async with server, Client(Socket(server.url)) as client:
+        await client.list_tools()
+        server.talks[0].vanish()
+        await until(lambda: client._life.crashes)
+        await client.ping()
+        assert len(server.talks) == 2
+        await client.list_tools()
+        await client.list_tools()
+        assert asked(server, "tools/list") == 2
+        await client.restart()
+        await client.list_tools()
+        assert asked(server, "tools/list") == 3
 
 
 @pytest.mark.parametrize("scope", ["private", "public"])
-def test_trap_73_nothing_is_shared_between_clients(once: Run, tmp_path: Path, scope: str) -> None:
+async def test_trap_73_nothing_is_shared_between_clients(
+    once: Run, tmp_path: Path, scope: str
+) -> None:
     """Each client has credentials of its own, and an answer that is private to them."""
     server = peer(tmp_path, "modern", lists(HOUR, scope))
-
-    async def main() -> None:
-        async with server, Client(server.url) as one, Client(server.url) as other:
-            for client in (one, other, one, other):
-                await client.read_resource("x://r")
-                await client.list_tools()
-            assert [len(talk.sent("resources/read")) for talk in server.talks] == [1, 1]
-            assert [len(talk.sent("tools/list")) for talk in server.talks] == [1, 1]
-
-    once(main())
+    async with server, Client(server.url) as one, Client(server.url) as other:
+        for client in (one, other, one, other):
+            await client.read_resource("x://r")
+            await client.list_tools()
+        assert [len(talk.sent("resources/read")) for talk in server.talks] == [1, 1]
+        assert [len(talk.sent("tools/list")) for talk in server.talks] == [1, 1]
 
 
-def test_trap_73_what_took_input_is_not_kept(once: Run, tmp_path: Path) -> None:
+async def test_trap_73_what_took_input_is_not_kept(once: Run, tmp_path: Path) -> None:
     async def answer(talk: Talk, message: Message) -> None:
         if "requestState" in message["params"]:
             await talk.result(message, hinted("resources/read"))
@@ -466,14 +389,10 @@ def test_trap_73_what_took_input_is_not_kept(once: Run, tmp_path: Path) -> None:
             await talk.result(message, result)
 
     server = peer(tmp_path, "modern", {"resources/read": answer})
-
-    async def main() -> None:
-        async with server, Client(server.url) as client:
-            for _ in range(2):
-                await client.read_resource("x://r")
-            assert asked(server, "resources/read") == 4
-
-    once(main())
+    async with server, Client(server.url) as client:
+        for _ in range(2):
+            await client.read_resource("x://r")
+        assert asked(server, "resources/read") == 4
 
 
 # -- the store -------------------------------------------------------------------------------------
@@ -544,17 +463,13 @@ def test_parts_of_resources() -> None:
     assert not belongs("file:///ab", "file:///a") and not belongs("file:///a", "file:///a/b")
 
 
-def test_the_log_level_of_meta(once: Run, tmp_path: Path) -> None:
+async def test_the_log_level_of_meta(once: Run, tmp_path: Path) -> None:
     """What is cached was asked for with another level; that is no part of the key."""
     rules: Rules = lists(HOUR)
     server = peer(tmp_path, "modern", rules)
-
-    async def main() -> None:
-        async with server, Client(server.url, log_level="info") as client:
-            await client.list_tools()
-            assert server.sent("tools/list")[0]["params"]["_meta"][META + "logLevel"] == "info"
-            await client.set_log_level("error")
-            await client.list_tools()
-            assert asked(server, "tools/list") == 1
-
-    once(main())
+    async with server, Client(server.url, log_level="info") as client:
+        await client.list_tools()
+        assert server.sent("tools/list")[0]["params"]["_meta"][META + "logLevel"] == "info"
+        await client.set_log_level("error")
+        await client.list_tools()
+        assert asked(server, "tools/list") == 1

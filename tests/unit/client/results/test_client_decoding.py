@@ -182,7 +182,9 @@ def test_nothing_but_invalid_responses_comes_of_any_json(method: str, data: Any)
 
 @pytest.mark.parametrize("kind", [[], {}, ["text"], {"text": 1}, None, 5, True])
 @pytest.mark.parametrize("era", ERAS)
-def test_a_block_whose_type_is_no_string(once: Run, tmp_path: Path, era: str, kind: Any) -> None:
+async def test_a_block_whose_type_is_no_string(
+    once: Run, tmp_path: Path, era: str, kind: Any
+) -> None:
     block = {"type": kind, "text": "x"}
     rules = {
         "tools/call": {"content": [block], "resultType": "complete"},
@@ -192,15 +194,11 @@ def test_a_block_whose_type_is_no_string(once: Run, tmp_path: Path, era: str, ki
         },
     }
     server = peer(tmp_path, era, rules)
-
-    async def main() -> None:
-        async with server, Client(server.url, era=era) as client:  # type: ignore[arg-type]
-            with pytest.raises(InvalidResponse, match="tools/call is not valid"):
-                await client.call_tool("t")
-            with pytest.raises(InvalidResponse, match="prompts/get is not valid"):
-                await client.get_prompt("p")
-
-    once(main())
+    async with server, Client(server.url, era=era) as client:  # type: ignore[arg-type]
+        with pytest.raises(InvalidResponse, match="tools/call is not valid"):
+            await client.call_tool("t")
+        with pytest.raises(InvalidResponse, match="prompts/get is not valid"):
+            await client.get_prompt("p")
 
 
 def test_a_block_of_a_new_type_is_kept() -> None:
@@ -220,7 +218,7 @@ LATER: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("more", LATER)
-def test_members_of_a_later_revision_mean_nothing(
+async def test_members_of_a_later_revision_mean_nothing(
     once: Run, tmp_path: Path, more: dict[str, Any]
 ) -> None:
     rules: dict[str, Any] = {
@@ -234,44 +232,38 @@ def test_members_of_a_later_revision_mean_nothing(
         "resources/templates/list": {"resourceTemplates": [], **more},
     }
     server = peer(tmp_path, "legacy", rules)
-
-    async def main() -> None:
-        async with server, Client(server.url, era="legacy") as client:
-            called = await client.call_tool("t")
-            assert (called.text, called.result_type) == ("x", "complete")
-            assert (await client.get_prompt("p")).messages == []
-            read = await client.read_resource("a://b")
-            assert (read.text, read.ttl_ms, read.cache_scope) == ("x", 0, "private")
-            assert (await client.complete(PromptRef("p"), "a", "")).values == ["a"]
-            for page in (
-                await client.list_tools_page(),
-                await client.list_prompts_page(),
-                await client.list_resources_page(),
-                await client.list_resource_templates_page(),
-            ):
-                assert (page.ttl_ms, page.cache_scope) == (0, "private")
-            await client.list_tools()
-            assert len(server.sent("tools/list")) == 2  # nothing was kept
-
-    once(main())
+    async with server, Client(server.url, era="legacy") as client:
+        called = await client.call_tool("t")
+        assert (called.text, called.result_type) == ("x", "complete")
+        assert (await client.get_prompt("p")).messages == []
+        read = await client.read_resource("a://b")
+        assert (read.text, read.ttl_ms, read.cache_scope) == ("x", 0, "private")
+        assert (await client.complete(PromptRef("p"), "a", "")).values == ["a"]
+        for page in (
+            await client.list_tools_page(),
+            await client.list_prompts_page(),
+            await client.list_resources_page(),
+            await client.list_resource_templates_page(),
+        ):
+            assert (page.ttl_ms, page.cache_scope) == (0, "private")
+        await client.list_tools()
+        assert len(server.sent("tools/list")) == 2  # nothing was kept
 
 
 @pytest.mark.parametrize("ttl", [None, 1.5, "5", [], True])
 @pytest.mark.parametrize("scope", ["public", None, 5])
-def test_malformed_hints_count_as_absent(once: Run, tmp_path: Path, ttl: Any, scope: Any) -> None:
+async def test_malformed_hints_count_as_absent(
+    once: Run, tmp_path: Path, ttl: Any, scope: Any
+) -> None:
     hints = {"ttlMs": ttl, "cacheScope": scope, "resultType": "complete"}
     rules: dict[str, Any] = {
         "tools/list": {"tools": [{"name": "t", "inputSchema": {"type": "object"}}], **hints},
         "resources/read": {"contents": [{"uri": "a://b", "text": "x"}], **hints},
     }
     server = peer(tmp_path, "modern", rules)
-
-    async def main() -> None:
-        async with server, Client(server.url, era="modern") as client:
-            page = await client.list_tools_page()
-            assert [tool.name for tool in page.tools] == ["t"]
-            assert (page.ttl_ms, page.cache_scope) == (0, "private")
-            read = await client.read_resource("a://b")
-            assert (read.text, read.ttl_ms) == ("x", 0)
-
-    once(main())
+    async with server, Client(server.url, era="modern") as client:
+        page = await client.list_tools_page()
+        assert [tool.name for tool in page.tools] == ["t"]
+        assert (page.ttl_ms, page.cache_scope) == (0, "private")
+        read = await client.read_resource("a://b")
+        assert (read.text, read.ttl_ms) == ("x", 0)

@@ -77,7 +77,7 @@ FULL_PROMPT = {
 }
 
 
-def test_what_lists_say(once: Run, tmp_path: Path, era: Any) -> None:
+async def test_what_lists_say(once: Run, tmp_path: Path, era: Any) -> None:
     server = peer(
         tmp_path,
         era,
@@ -87,69 +87,57 @@ def test_what_lists_say(once: Run, tmp_path: Path, era: Any) -> None:
             "prompts/list": {"prompts": [FULL_PROMPT, {"name": "q"}]},
         },
     )
-
-    async def main() -> None:
-        async with server, Client(server.url, era=era) as client:
-            assert await client.list_resources() == [
-                ResourceInfo(
-                    uri="x://r", name="r", title="R", description="d", mime_type="text/plain",
-                    size=3, annotations={"priority": 1}, icons=[{"src": "data:,"}], meta={"m": 1},
-                ),
-                ResourceInfo(uri="x://s", name="s"),
-            ]  # fmt: skip
-            assert await client.list_resource_templates() == [
-                ResourceTemplateInfo(
-                    uri_template="x://{id}", name="t", title="T", description="d",
-                    mime_type="text/plain", annotations={"audience": ["user"]},
-                    icons=[{"src": "data:,"}], meta={"m": 1},
-                )
-            ]  # fmt: skip
-            prompts = await client.list_prompts()
-            assert prompts[0].arguments == [
-                PromptArgument(name="a", title="A", description="x", required=True),
-                PromptArgument(name="b"),
-            ]
-            assert prompts[1] == PromptInfo(name="q")
-            assert [prompt.display_name for prompt in prompts] == ["P", "q"]
-
-    once(main())
+    async with server, Client(server.url, era=era) as client:
+        assert await client.list_resources() == [
+            ResourceInfo(
+                uri="x://r", name="r", title="R", description="d", mime_type="text/plain",
+                size=3, annotations={"priority": 1}, icons=[{"src": "data:,"}], meta={"m": 1},
+            ),
+            ResourceInfo(uri="x://s", name="s"),
+        ]  # fmt: skip
+        assert await client.list_resource_templates() == [
+            ResourceTemplateInfo(
+                uri_template="x://{id}", name="t", title="T", description="d",
+                mime_type="text/plain", annotations={"audience": ["user"]},
+                icons=[{"src": "data:,"}], meta={"m": 1},
+            )
+        ]  # fmt: skip
+        prompts = await client.list_prompts()
+        assert prompts[0].arguments == [
+            PromptArgument(name="a", title="A", description="x", required=True),
+            PromptArgument(name="b"),
+        ]
+        assert prompts[1] == PromptInfo(name="q")
+        assert [prompt.display_name for prompt in prompts] == ["P", "q"]
 
 
 @pytest.mark.parametrize("kind", LISTS)
-def test_trap_61_an_empty_cursor_continues_paging(
+async def test_trap_61_an_empty_cursor_continues_paging(
     once: Run, tmp_path: Path, era: Any, kind: str
 ) -> None:
     method, _, whole, walk, _ = LISTS[kind]
     pages = {None: ("ab", ""), "": ("c", "ü"), "ü": ("d", None)}
     server = peer(tmp_path, era, {method: paged(kind, pages)})
-
-    async def main() -> None:
-        async with server, Client(server.url, era=era) as client:
-            assert [item.name for item in await whole(client)] == ["a", "b", "c", "d"]
-            assert [item.name async for item in walk(client)] == ["a", "b", "c", "d"]
-            assert [m["params"].get("cursor") for m in server.sent(method)] == [
-                None, "", "ü", None, "", "ü",
-            ]  # fmt: skip
-
-    once(main())
+    async with server, Client(server.url, era=era) as client:
+        assert [item.name for item in await whole(client)] == ["a", "b", "c", "d"]
+        assert [item.name async for item in walk(client)] == ["a", "b", "c", "d"]
+        assert [m["params"].get("cursor") for m in server.sent(method)] == [
+            None, "", "ü", None, "", "ü",
+        ]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", LISTS)
-def test_pages_in_a_circle(once: Run, tmp_path: Path, kind: str) -> None:
+async def test_pages_in_a_circle(once: Run, tmp_path: Path, kind: str) -> None:
     method, _, whole, _, _ = LISTS[kind]
     pages: Any = {None: ("a", "x"), "x": ("b", "y"), "y": ("c", "x")}
     server = peer(tmp_path, "modern", {method: paged(kind, pages)})
-
-    async def main() -> None:
-        async with server, Client(server.url) as client:
-            with pytest.raises(InvalidResponse, match=f"{method} go in a circle"):
-                await whole(client)
-
-    once(main())
+    async with server, Client(server.url) as client:
+        with pytest.raises(InvalidResponse, match=f"{method} go in a circle"):
+            await whole(client)
 
 
 @pytest.mark.parametrize("kind", LISTS)
-def test_a_cursor_that_is_refused_begins_again_once(
+async def test_a_cursor_that_is_refused_begins_again_once(
     once: Run, tmp_path: Path, era: Any, kind: str
 ) -> None:
     """The list changed between two pages, and the cursor went with it."""
@@ -157,42 +145,35 @@ def test_a_cursor_that_is_refused_begins_again_once(
     first: Any = {None: ("ab", "old")}
     then: Any = {None: ("bc", "new"), "new": ("d", None)}
 
-    async def main() -> None:
-        async def answer(talk: Talk, message: Message) -> None:
-            nonlocal pages
-            await paged(kind, pages)(talk, message)
-            if message.get("params", {}).get("cursor") == "old":
-                pages = then
+    async def answer(talk: Talk, message: Message) -> None:
+        nonlocal pages
+        await paged(kind, pages)(talk, message)
+        if message.get("params", {}).get("cursor") == "old":
+            pages = then
 
+    pages = first
+    server = peer(tmp_path, era, {method: answer})
+    async with server, Client(server.url, era=era) as client:
+        assert [item.name for item in await whole(client)] == ["b", "c", "d"]
         pages = first
-        server = peer(tmp_path, era, {method: answer})
-        async with server, Client(server.url, era=era) as client:
-            assert [item.name for item in await whole(client)] == ["b", "c", "d"]
-            pages = first
-            # what was given is not given twice
-            assert [item.name async for item in walk(client)] == ["a", "b", "c", "d"]
-
-    once(main())
+        # what was given is not given twice
+        assert [item.name async for item in walk(client)] == ["a", "b", "c", "d"]
 
 
-def test_a_cursor_that_is_always_refused(once: Run, tmp_path: Path) -> None:
+async def test_a_cursor_that_is_always_refused(once: Run, tmp_path: Path) -> None:
     server = peer(tmp_path, "modern", {"prompts/list": paged("prompts", {None: ("a", "x")})})
-
-    async def main() -> None:
-        async with server, Client(server.url) as client:
-            with pytest.raises(RemoteError, match="Invalid cursor"):
-                await client.list_prompts()
-            assert len(server.sent("prompts/list")) == 4
-            with pytest.raises(RemoteError, match="Invalid cursor"):
-                await client.list_prompts_page("made up")  # a page is not another page
-
-    once(main())
+    async with server, Client(server.url) as client:
+        with pytest.raises(RemoteError, match="Invalid cursor"):
+            await client.list_prompts()
+        assert len(server.sent("prompts/list")) == 4
+        with pytest.raises(RemoteError, match="Invalid cursor"):
+            await client.list_prompts_page("made up")  # a page is not another page
 
 
 # -- resources -------------------------------------------------------------------------------------
 
 
-def test_reading(once: Run, tmp_path: Path, era: Any) -> None:
+async def test_reading(once: Run, tmp_path: Path, era: Any) -> None:
     blob = base64.b64encode(b"\x00\xff").decode()
     result = {
         "contents": [
@@ -206,21 +187,17 @@ def test_reading(once: Run, tmp_path: Path, era: Any) -> None:
         "resultType": "complete",
     }
     server = peer(tmp_path, era, {"resources/read": result})
-
-    async def main() -> None:
-        async with server, Client(server.url, era=era) as client:
-            got = await client.read_resource(URI)
-            assert got.contents == [
-                ResourceContents(uri=URI, mime_type="text/plain", text="one", meta={"m": 1}),
-                ResourceContents(uri=URI + "/2", text=""),
-                ResourceContents(uri=URI + "/3", mime_type="image/png", blob=b"\x00\xff"),
-            ]
-            assert (got.text, got.data) == ("one\n", b"one")
-            scope = "public" if era == "modern" else "private"  # which means nothing there
-            assert (got.meta, got.cache_scope) == ({"r": 1}, scope)
-            assert params_of(server, "resources/read") == {"uri": URI}
-
-    once(main())
+    async with server, Client(server.url, era=era) as client:
+        got = await client.read_resource(URI)
+        assert got.contents == [
+            ResourceContents(uri=URI, mime_type="text/plain", text="one", meta={"m": 1}),
+            ResourceContents(uri=URI + "/2", text=""),
+            ResourceContents(uri=URI + "/3", mime_type="image/png", blob=b"\x00\xff"),
+        ]
+        assert (got.text, got.data) == ("one\n", b"one")
+        scope = "public" if era == "modern" else "private"  # which means nothing there
+        assert (got.meta, got.cache_scope) == ({"r": 1}, scope)
+        assert params_of(server, "resources/read") == {"uri": URI}
 
 
 def test_the_bytes_of_a_resource() -> None:
@@ -233,71 +210,55 @@ def test_the_bytes_of_a_resource() -> None:
 @pytest.mark.parametrize(
     "contents", [None, [{}], [{"uri": URI}], [{"uri": URI, "blob": "*"}], [{"text": "a"}], [1]]
 )
-def test_invalid_contents(once: Run, tmp_path: Path, era: Any, contents: Any) -> None:
+async def test_invalid_contents(once: Run, tmp_path: Path, era: Any, contents: Any) -> None:
     server = peer(tmp_path, era, {"resources/read": {"contents": contents}})
-
-    async def main() -> None:
-        async with server, Client(server.url, era=era) as client:
-            with pytest.raises(InvalidResponse, match="resources/read is not valid"):
-                await client.read_resource(URI)
-
-    once(main())
+    async with server, Client(server.url, era=era) as client:
+        with pytest.raises(InvalidResponse, match="resources/read is not valid"):
+            await client.read_resource(URI)
 
 
 @pytest.mark.parametrize("code", [-32002, -32602])
-def test_trap_76_a_missing_resource_by_either_code(
+async def test_trap_76_a_missing_resource_by_either_code(
     once: Run, tmp_path: Path, era: Any, code: int
 ) -> None:
     server = peer(tmp_path, era, {"resources/read": (code, "Resource not found")})
-
-    async def main() -> None:
-        async with server, Client(server.url, era=era) as client:
-            with pytest.raises(RemoteError, match="not found") as caught:
-                await client.read_resource("x://none")
-            assert caught.value.resource_missing
-            assert caught.value.code == code
-
-    once(main())
+    async with server, Client(server.url, era=era) as client:
+        with pytest.raises(RemoteError, match="not found") as caught:
+            await client.read_resource("x://none")
+        assert caught.value.resource_missing
+        assert caught.value.code == code
 
 
-def test_other_errors_of_reading(once: Run, tmp_path: Path, era: Any) -> None:
+async def test_other_errors_of_reading(once: Run, tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era, {"resources/read": (-32603, "broken")})
-
-    async def main() -> None:
-        async with server, Client(server.url, era=era) as client:
-            with pytest.raises(RemoteError) as caught:
-                await client.read_resource(URI)
-            assert not caught.value.resource_missing
-            with pytest.raises(TypeError, match="uri must be a string"):
-                await client.read_resource(Path("/x"))  # type: ignore[arg-type]
-            assert len(server.sent("resources/read")) == 1
-
-    once(main())
+    async with server, Client(server.url, era=era) as client:
+        with pytest.raises(RemoteError) as caught:
+            await client.read_resource(URI)
+        assert not caught.value.resource_missing
+        with pytest.raises(TypeError, match="uri must be a string"):
+            await client.read_resource(Path("/x"))  # type: ignore[arg-type]
+        assert len(server.sent("resources/read")) == 1
 
 
-def test_reading_what_a_template_gives(once: Run, tmp_path: Path, era: Any) -> None:
+async def test_reading_what_a_template_gives(once: Run, tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
-
-    async def main() -> None:
-        async with server, Client(server.url, era=era) as client:
-            await client.read_template("file:///{+path}{?line}", path="a/b c", line=3)
-            assert params_of(server, "resources/read") == {"uri": "file:///a/b%20c?line=3"}
-            # names that are no keywords, or those of our own parameters
-            await client.read_template("x://{timeout}/{a.b}", {"timeout": "1", "a.b": "ü"})
-            assert params_of(server, "resources/read") == {"uri": "x://1/%C3%BC"}
-            with pytest.raises(ValueError, match="template"):
-                await client.read_template("x://{", id=1)
-            with pytest.raises(TypeError):
-                await client.read_template("x://{id}", id=object())
-            assert len(server.sent("resources/read")) == 2
-
-    once(main())
+    async with server, Client(server.url, era=era) as client:
+        await client.read_template("file:///{+path}{?line}", path="a/b c", line=3)
+        assert params_of(server, "resources/read") == {"uri": "file:///a/b%20c?line=3"}
+        # names that are no keywords, or those of our own parameters
+        await client.read_template("x://{timeout}/{a.b}", {"timeout": "1", "a.b": "ü"})
+        assert params_of(server, "resources/read") == {"uri": "x://1/%C3%BC"}
+        with pytest.raises(ValueError, match="template"):
+            await client.read_template("x://{", id=1)
+        with pytest.raises(TypeError):
+            await client.read_template("x://{id}", id=object())
+        assert len(server.sent("resources/read")) == 2
 
 
 # -- prompts ---------------------------------------------------------------------------------------
 
 
-def test_prompts(once: Run, tmp_path: Path, era: Any) -> None:
+async def test_prompts(once: Run, tmp_path: Path, era: Any) -> None:
     pixel = base64.b64encode(b"px").decode()
     result = {
         "description": "d",
@@ -311,54 +272,42 @@ def test_prompts(once: Run, tmp_path: Path, era: Any) -> None:
         "resultType": "complete",
     }
     server = peer(tmp_path, era, {"prompts/get": result})
-
-    async def main() -> None:
-        async with server, Client(server.url, era=era) as client:
-            got = await client.get_prompt("p", {"a": "1"})
-            contents: list[Block | UnknownContent] = [one.content for one in got.messages]
-            assert contents[0] == Text(text="hi")
-            assert contents[1] == Image(data=b"px", mime_type="i/p")
-            assert isinstance(contents[2], EmbeddedResource)
-            assert contents[3] == UnknownContent({"type": "hologram", "x": 1})
-            assert [one.role for one in got.messages] == ["user", "assistant", "user", "user"]
-            assert [one.text for one in got.messages] == ["hi", "", "", ""]
-            assert (got.description, got.meta) == ("d", {"m": 1})
-            assert params_of(server, "prompts/get") == {"name": "p", "arguments": {"a": "1"}}
-            await client.get_prompt("p")
-            assert params_of(server, "prompts/get") == {"name": "p"}
-
-    once(main())
+    async with server, Client(server.url, era=era) as client:
+        got = await client.get_prompt("p", {"a": "1"})
+        contents: list[Block | UnknownContent] = [one.content for one in got.messages]
+        assert contents[0] == Text(text="hi")
+        assert contents[1] == Image(data=b"px", mime_type="i/p")
+        assert isinstance(contents[2], EmbeddedResource)
+        assert contents[3] == UnknownContent({"type": "hologram", "x": 1})
+        assert [one.role for one in got.messages] == ["user", "assistant", "user", "user"]
+        assert [one.text for one in got.messages] == ["hi", "", "", ""]
+        assert (got.description, got.meta) == ("d", {"m": 1})
+        assert params_of(server, "prompts/get") == {"name": "p", "arguments": {"a": "1"}}
+        await client.get_prompt("p")
+        assert params_of(server, "prompts/get") == {"name": "p"}
 
 
 @pytest.mark.parametrize(
     "messages",
     [None, [{}], [{"role": "user"}], [{"role": "user", "content": {"type": "text"}}], [1]],
 )
-def test_invalid_prompts(once: Run, tmp_path: Path, era: Any, messages: Any) -> None:
+async def test_invalid_prompts(once: Run, tmp_path: Path, era: Any, messages: Any) -> None:
     server = peer(tmp_path, era, {"prompts/get": {"messages": messages}})
-
-    async def main() -> None:
-        async with server, Client(server.url, era=era) as client:
-            with pytest.raises(InvalidResponse, match="prompts/get is not valid"):
-                await client.get_prompt("p")
-
-    once(main())
+    async with server, Client(server.url, era=era) as client:
+        with pytest.raises(InvalidResponse, match="prompts/get is not valid"):
+            await client.get_prompt("p")
 
 
-def test_arguments_of_prompts_are_strings(once: Run, tmp_path: Path) -> None:
+async def test_arguments_of_prompts_are_strings(once: Run, tmp_path: Path) -> None:
     server = peer(tmp_path, "modern")
-
-    async def main() -> None:
-        async with server, Client(server.url) as client:
-            with pytest.raises(TypeError, match="'n' is not so"):
-                await client.get_prompt("p", {"s": "1", "n": 1})  # type: ignore[dict-item]
-            with pytest.raises(TypeError, match="context"):
-                await client.complete(PromptRef("p"), "a", "b", context={"n": 1})  # type: ignore[dict-item]
-            with pytest.raises(TypeError, match="PromptRef"):
-                await client.complete("p", "a", "b")  # type: ignore[arg-type]
-            assert not server.sent("prompts/get") and not server.sent("completion/complete")
-
-    once(main())
+    async with server, Client(server.url) as client:
+        with pytest.raises(TypeError, match="'n' is not so"):
+            await client.get_prompt("p", {"s": "1", "n": 1})  # type: ignore[dict-item]
+        with pytest.raises(TypeError, match="context"):
+            await client.complete(PromptRef("p"), "a", "b", context={"n": 1})  # type: ignore[dict-item]
+        with pytest.raises(TypeError, match="PromptRef"):
+            await client.complete("p", "a", "b")  # type: ignore[arg-type]
+        assert not server.sent("prompts/get") and not server.sent("completion/complete")
 
 
 def test_prompts_are_made_by_hand_too() -> None:
@@ -369,133 +318,106 @@ def test_prompts_are_made_by_hand_too() -> None:
 # -- completion ------------------------------------------------------------------------------------
 
 
-def test_completion(once: Run, tmp_path: Path, era: Any) -> None:
+async def test_completion(once: Run, tmp_path: Path, era: Any) -> None:
     completion = {"values": ["python", "pytorch"], "total": 10, "hasMore": True}
     server = peer(
         tmp_path, era, {"completion/complete": {"completion": completion, "resultType": "complete"}}
     )
     argument = {"name": "a", "value": "py"}
-
-    async def main() -> None:
-        async with server, Client(server.url, era=era) as client:
-            got = await client.complete(PromptRef("p"), "a", "py", context={"b": "c"})
-            assert got == Completion(["python", "pytorch"], 10, True)
+    async with server, Client(server.url, era=era) as client:
+        got = await client.complete(PromptRef("p"), "a", "py", context={"b": "c"})
+        assert got == Completion(["python", "pytorch"], 10, True)
+        assert params_of(server, "completion/complete") == {
+            "ref": {"type": "ref/prompt", "name": "p"},
+            "argument": argument,
+            "context": {"arguments": {"b": "c"}},
+        }
+        for ref in (
+            ResourceRef("x://{id}"),
+            ResourceTemplateInfo(name="t", uri_template="x://{id}"),
+        ):
+            await client.complete(ref, "a", "py")
             assert params_of(server, "completion/complete") == {
-                "ref": {"type": "ref/prompt", "name": "p"},
+                "ref": {"type": "ref/resource", "uri": "x://{id}"},
                 "argument": argument,
-                "context": {"arguments": {"b": "c"}},
             }
-            for ref in (
-                ResourceRef("x://{id}"),
-                ResourceTemplateInfo(name="t", uri_template="x://{id}"),
-            ):
-                await client.complete(ref, "a", "py")
-                assert params_of(server, "completion/complete") == {
-                    "ref": {"type": "ref/resource", "uri": "x://{id}"},
-                    "argument": argument,
-                }
-            await client.complete(PromptInfo(name="p"), "a", "py")
-            assert params_of(server, "completion/complete")["ref"]["name"] == "p"
-            server.rules["completion/complete"] = {"completion": {"values": []}}
-            assert await client.complete(PromptRef("p"), "a", "") == Completion([])
-
-    once(main())
+        await client.complete(PromptInfo(name="p"), "a", "py")
+        assert params_of(server, "completion/complete")["ref"]["name"] == "p"
+        server.rules["completion/complete"] = {"completion": {"values": []}}
+        assert await client.complete(PromptRef("p"), "a", "") == Completion([])
 
 
 @pytest.mark.parametrize(
     ("version", "has"), [("2024-11-05", False), ("2025-03-26", False), ("2025-06-18", True)]
 )
-def test_completion_has_a_context_from_2025_06_18_on(
+async def test_completion_has_a_context_from_2025_06_18_on(
     once: Run, tmp_path: Path, version: str, has: bool
 ) -> None:
     server = peer(tmp_path, "legacy", {"completion/complete": {"completion": {"values": []}}})
     handshake = server.rules["initialize"]
     assert isinstance(handshake, dict)
     server.rules["initialize"] = handshake | {"protocolVersion": version}
-
-    async def main() -> None:
-        async with server, Client(server.url, era="legacy", auto_start=False) as client:
-            await client.complete(PromptRef("p"), "a", "b", context={"c": "d"})
-            assert client.protocol_version == version
-            assert ("context" in params_of(server, "completion/complete")) == has
-
-    once(main())
+    async with server, Client(server.url, era="legacy", auto_start=False) as client:
+        await client.complete(PromptRef("p"), "a", "b", context={"c": "d"})
+        assert client.protocol_version == version
+        assert ("context" in params_of(server, "completion/complete")) == has
 
 
 # -- the server itself -----------------------------------------------------------------------------
 
 
-def test_discovery(once: Run, tmp_path: Path) -> None:
+async def test_discovery(once: Run, tmp_path: Path) -> None:
     server = peer(tmp_path, "modern")
-
-    async def main() -> None:
-        async with server, Client(server.url) as client:
-            got = await client.discover()
-            assert got.supported_versions == ["2026-07-28"]
-            assert got.capabilities["completions"] == {}
-            assert got.meta == {META + "serverInfo": {"name": "fake", "version": "2"}}
-
-    once(main())
+    async with server, Client(server.url) as client:
+        got = await client.discover()
+        assert got.supported_versions == ["2026-07-28"]
+        assert got.capabilities["completions"] == {}
+        assert got.meta == {META + "serverInfo": {"name": "fake", "version": "2"}}
 
 
-def test_trap_25_a_modern_server_is_sent_no_legacy_method(once: Run, tmp_path: Path) -> None:
+async def test_trap_25_a_modern_server_is_sent_no_legacy_method(once: Run, tmp_path: Path) -> None:
     server = peer(tmp_path, "modern")
-
-    async def main() -> None:
-        async with (
-            server,
-            Client(server.url, log_level="info", on_resource_updated=print) as client,
-        ):
-            await client.ping()
-            await client.set_log_level("error")
-            await client.subscribe_resource(URI)
-            async with client.subscribe(uris=[URI]):
-                pass
-            await client.unsubscribe_resource(URI)
-            await server.got("notifications/cancelled", 2)
-            sent = {message["method"] for message in server.talks[0].messages}
-            assert sent == {
-                "server/discover", "subscriptions/listen", "notifications/cancelled",
-            }  # fmt: skip
-
-    once(main())
+    async with server, Client(server.url, log_level="info", on_resource_updated=print) as client:
+        await client.ping()
+        await client.set_log_level("error")
+        await client.subscribe_resource(URI)
+        async with client.subscribe(uris=[URI]):
+            pass
+        await client.unsubscribe_resource(URI)
+        await server.got("notifications/cancelled", 2)
+        sent = {message["method"] for message in server.talks[0].messages}
+        assert sent == {
+            "server/discover", "subscriptions/listen", "notifications/cancelled",
+        }  # fmt: skip
 
 
 # -- what all of them have in common ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", FETCHES)
-def test_trap_24_a_missing_result_type_is_complete(
+async def test_trap_24_a_missing_result_type_is_complete(
     once: Run, tmp_path: Path, era: Any, method: str
 ) -> None:
     server = peer(tmp_path, era, {method: MEMBERS[method]})
-
-    async def main() -> None:
-        async with server, Client(server.url, era=era) as client:
-            await FETCHES[method](client)
-
-    once(main())
+    async with server, Client(server.url, era=era) as client:
+        await FETCHES[method](client)
 
 
 @pytest.mark.parametrize("method", MODERN_FETCHES)
 @pytest.mark.parametrize("whole", [True, False])
-def test_trap_24_an_unknown_result_type_is_an_error(
+async def test_trap_24_an_unknown_result_type_is_an_error(
     once: Run, tmp_path: Path, method: str, whole: bool
 ) -> None:
     server = peer(tmp_path, "modern")
-
-    async def main() -> None:
-        async with server, Client(server.url) as client:
-            members = MEMBERS.get(method, {"supportedVersions": []}) if whole else {}
-            server.rules[method] = members | {"resultType": "unheard of"}
-            with pytest.raises(InvalidResponse, match="unheard of" if whole else None):
-                await MODERN_FETCHES[method](client)
-
-    once(main())
+    async with server, Client(server.url) as client:
+        members = MEMBERS.get(method, {"supportedVersions": []}) if whole else {}
+        server.rules[method] = members | {"resultType": "unheard of"}
+        with pytest.raises(InvalidResponse, match="unheard of" if whole else None):
+            await MODERN_FETCHES[method](client)
 
 
 @pytest.mark.parametrize("method", FETCHES)
-def test_a_callers_own_meta(once: Run, tmp_path: Path, era: Any, method: str) -> None:
+async def test_a_callers_own_meta(once: Run, tmp_path: Path, era: Any, method: str) -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"
     meta = {"traceparent": trace, "com.example/x": {"ü": None}}
     server = peer(tmp_path, era, {method: MEMBERS[method]})
@@ -509,13 +431,9 @@ def test_a_callers_own_meta(once: Run, tmp_path: Path, era: Any, method: str) ->
         "completion/complete": lambda client: client.complete(PromptRef("p"), "a", "b", meta=meta),
         "tools/call": lambda client: client.call_tool("t", meta=meta, on_progress=print),
     }
-
-    async def main() -> None:
-        async with server, Client(server.url, era=era) as client:
-            await calls[method](client)
-            await FETCHES[method](client)
-
-    once(main())
+    async with server, Client(server.url, era=era) as client:
+        await calls[method](client)
+        await FETCHES[method](client)
     with_meta, without = (m.get("params", {}).get("_meta", {}) for m in server.sent(method))
     assert {key: with_meta[key] for key in meta} == meta
     assert ("progressToken" in with_meta) == (
@@ -526,58 +444,48 @@ def test_a_callers_own_meta(once: Run, tmp_path: Path, era: Any, method: str) ->
     assert set(with_meta) - set(meta) - {"progressToken"} == set(without)
 
 
-def test_meta_of_other_requests(once: Run, tmp_path: Path, era: Any) -> None:
+async def test_meta_of_other_requests(once: Run, tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era, {"x/y": {}})
-
-    async def main() -> None:
-        async with server, Client(server.url, era=era) as client:
-            await client.request("x/y", meta={"a": 1})
-            assert server.sent("x/y")[-1]["params"]["_meta"]["a"] == 1
-            await client.request("x/y", {"b": 2}, meta={})
-            assert server.sent("x/y")[-1]["params"]["b"] == 2
-            await client.ping(meta={"a": 3})
-            method = "ping" if era == "legacy" else "server/discover"
-            assert server.sent(method)[-1]["params"]["_meta"]["a"] == 3
-            if era == "legacy":
-                await client.set_log_level("info", meta={"a": 4})
-                sent = server.sent("logging/setLevel")[-1]["params"]
-                assert sent == {"level": "info", "_meta": {"a": 4}}
-
-    once(main())
+    async with server, Client(server.url, era=era) as client:
+        await client.request("x/y", meta={"a": 1})
+        assert server.sent("x/y")[-1]["params"]["_meta"]["a"] == 1
+        await client.request("x/y", {"b": 2}, meta={})
+        assert server.sent("x/y")[-1]["params"]["b"] == 2
+        await client.ping(meta={"a": 3})
+        method = "ping" if era == "legacy" else "server/discover"
+        assert server.sent(method)[-1]["params"]["_meta"]["a"] == 3
+        if era == "legacy":
+            await client.set_log_level("info", meta={"a": 4})
+            sent = server.sent("logging/setLevel")[-1]["params"]
+            assert sent == {"level": "info", "_meta": {"a": 4}}
 
 
 @pytest.mark.parametrize(
     "key", ["progressToken", *(META + n for n in ("protocolVersion", "clientInfo", "logLevel"))]
 )
-def test_what_the_client_writes_itself_is_refused(
+async def test_what_the_client_writes_itself_is_refused(
     once: Run, tmp_path: Path, era: Any, key: str
 ) -> None:
     server = peer(tmp_path, era)
-
-    async def main() -> None:
-        async with server, Client(server.url, era=era) as client:
-            for call in (client.call_tool("t", meta={key: 1}), client.list_tools(meta={key: 1})):
-                with pytest.raises(ValueError, match="what the client writes"):
-                    await call
-            with pytest.raises(TypeError, match="mapping"):
-                await client.call_tool("t", meta=[1])  # type: ignore[arg-type]
-            with pytest.raises(TypeError, match="strings"):
-                await client.call_tool("t", meta={1: 1})  # type: ignore[dict-item]
-            assert not server.sent("tools/call") and not server.sent("tools/list")
-
-    once(main())
+    async with server, Client(server.url, era=era) as client:
+        for call in (client.call_tool("t", meta={key: 1}), client.list_tools(meta={key: 1})):
+            with pytest.raises(ValueError, match="what the client writes"):
+                await call
+        with pytest.raises(TypeError, match="mapping"):
+            await client.call_tool("t", meta=[1])  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="strings"):
+            await client.call_tool("t", meta={1: 1})  # type: ignore[dict-item]
+        assert not server.sent("tools/call") and not server.sent("tools/list")
 
 
 @pytest.mark.parametrize("method", FETCHES)
-def test_every_request_has_its_time_limit(once: Run, tmp_path: Path, era: Any, method: str) -> None:
+async def test_every_request_has_its_time_limit(
+    once: Run, tmp_path: Path, era: Any, method: str
+) -> None:
     server = peer(tmp_path, era, {method: nothing})
-
-    async def main() -> None:
-        async with server, Client(server.url, era=era, timeout=0.02) as client:
-            what = "tool t" if method == "tools/call" else method
-            with pytest.raises(CallTimeout, match=f"^{what}: no answer"):
-                await FETCHES[method](client)
-            [cancelled] = await server.got("notifications/cancelled")
-            assert cancelled["params"]["requestId"] == server.sent(method)[-1]["id"]
-
-    once(main())
+    async with server, Client(server.url, era=era, timeout=0.02) as client:
+        what = "tool t" if method == "tools/call" else method
+        with pytest.raises(CallTimeout, match=f"^{what}: no answer"):
+            await FETCHES[method](client)
+        [cancelled] = await server.got("notifications/cancelled")
+        assert cancelled["params"]["requestId"] == server.sent(method)[-1]["id"]

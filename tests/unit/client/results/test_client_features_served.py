@@ -57,134 +57,115 @@ def everything(version: str, **options: Any) -> Server:
     return server
 
 
-def test_requests(run: Run, version: str) -> None:
-    async def main() -> None:
-        async with Client(everything(version)) as client:
-            assert client.protocol_version == version
-            assert (await client.call_tool("shout", {"text": "a"})).text == "A"
-            assert {one.uri for one in await client.list_resources()} == {
-                "config://app", "blob://x",
-            }  # fmt: skip
-            [template] = await client.list_resource_templates()
-            assert template.uri_template == "users://{id}/name"
-            [prompt] = await client.list_prompts()
-            assert [(one.name, one.required) for one in prompt.arguments] == [
-                ("name", True), ("style", False),
-            ]  # fmt: skip
-            read = await client.read_resource("config://app")
-            assert (read.contents[0].mime_type, read.text) == ("application/json", '{"a":1}')
-            assert (await client.read_resource("blob://x")).data == b"\x00\xff"
-            assert (await client.read_template(template.uri_template, id=7)).text == "user 7"
-            got = await client.get_prompt("greet", {"name": "Ann"})
-            assert [one.text for one in got.messages] == ["Greet Ann in a kind way"]
-            assert (await client.complete(PromptRef("greet"), "style", "k")).values == ["kind"]
-            ref = ResourceRef(template.uri_template)
-            assert (await client.complete(ref, "id", "4")).values == ["40", "41"]
-
-    run(main())
+async def test_requests(run: Run, version: str) -> None:
+    async with Client(everything(version)) as client:
+        assert client.protocol_version == version
+        assert (await client.call_tool("shout", {"text": "a"})).text == "A"
+        assert {one.uri for one in await client.list_resources()} == {
+            "config://app", "blob://x",
+        }  # fmt: skip
+        [template] = await client.list_resource_templates()
+        assert template.uri_template == "users://{id}/name"
+        [prompt] = await client.list_prompts()
+        assert [(one.name, one.required) for one in prompt.arguments] == [
+            ("name", True), ("style", False),
+        ]  # fmt: skip
+        read = await client.read_resource("config://app")
+        assert (read.contents[0].mime_type, read.text) == ("application/json", '{"a":1}')
+        assert (await client.read_resource("blob://x")).data == b"\x00\xff"
+        assert (await client.read_template(template.uri_template, id=7)).text == "user 7"
+        got = await client.get_prompt("greet", {"name": "Ann"})
+        assert [one.text for one in got.messages] == ["Greet Ann in a kind way"]
+        assert (await client.complete(PromptRef("greet"), "style", "k")).values == ["kind"]
+        ref = ResourceRef(template.uri_template)
+        assert (await client.complete(ref, "id", "4")).values == ["40", "41"]
 
 
-def test_trap_76_a_missing_resource(run: Run, version: str) -> None:
-    async def main() -> None:
-        async with Client(everything(version)) as client:
-            with pytest.raises(RemoteError) as caught:
-                await client.read_resource("config://none")
-            assert caught.value.resource_missing
-            assert caught.value.code == (-32602 if REVISIONS[version].modern else -32002)
-
-    run(main())
+async def test_trap_76_a_missing_resource(run: Run, version: str) -> None:
+    async with Client(everything(version)) as client:
+        with pytest.raises(RemoteError) as caught:
+            await client.read_resource("config://none")
+        assert caught.value.resource_missing
+        assert caught.value.code == (-32602 if REVISIONS[version].modern else -32002)
 
 
-def test_pages(run: Run, version: str) -> None:
-    async def main() -> None:
-        server = everything(version, page_size=3)
-        for n in range(10):
-            server.add_resource(f"n://{n}", str(n))
-        async with Client(server) as client:
-            listed = [one.uri for one in await client.list_resources()]
-            assert listed == [one.uri async for one in client.iter_resources()]
-            assert len(listed) == len(set(listed)) == 12
-            assert (await client.list_resources_page()).next_cursor is not None
-
-    run(main())
+async def test_pages(run: Run, version: str) -> None:
+    server = everything(version, page_size=3)
+    for n in range(10):
+        server.add_resource(f"n://{n}", str(n))
+    async with Client(server) as client:
+        listed = [one.uri for one in await client.list_resources()]
+        assert listed == [one.uri async for one in client.iter_resources()]
+        assert len(listed) == len(set(listed)) == 12
+        assert (await client.list_resources_page()).next_cursor is not None
 
 
-def test_subscriptions(run: Run, version: str) -> None:
-    async def main() -> None:
-        server = everything(version)
-        async with (
-            Client(server) as client,
-            client.subscribe(tools=True, prompts=True) as lists,
-            client.subscribe(resources=True, uris=["config://app"]) as resources,
-        ):
-            assert lists.honoured == SubscriptionFilter(tools=True, prompts=True)
-            assert resources.honoured == SubscriptionFilter(resources=True, uris=("config://app",))
-            server.resource_updated("config://app")
-            assert await anext(resources) == ResourceUpdated("config://app")
-            server.add_tool(lambda: None, name="more")
-            assert await anext(lists) == ToolsChanged()
-            server.add_resource("new://x", "x")
-            assert await anext(resources) == ResourcesChanged()
-            server.remove_prompt("greet")
-            assert await anext(lists) == PromptsChanged()
-            for events in (lists, resources):
-                events.close()
-                assert [event async for event in events] == []
-            server.resource_updated("config://app")  # nobody is told
-
-    run(main())
+async def test_subscriptions(run: Run, version: str) -> None:
+    server = everything(version)
+    async with (
+        Client(server) as client,
+        client.subscribe(tools=True, prompts=True) as lists,
+        client.subscribe(resources=True, uris=["config://app"]) as resources,
+    ):
+        assert lists.honoured == SubscriptionFilter(tools=True, prompts=True)
+        assert resources.honoured == SubscriptionFilter(resources=True, uris=("config://app",))
+        server.resource_updated("config://app")
+        assert await anext(resources) == ResourceUpdated("config://app")
+        server.add_tool(lambda: None, name="more")
+        assert await anext(lists) == ToolsChanged()
+        server.add_resource("new://x", "x")
+        assert await anext(resources) == ResourcesChanged()
+        server.remove_prompt("greet")
+        assert await anext(lists) == PromptsChanged()
+        for events in (lists, resources):
+            events.close()
+            assert [event async for event in events] == []
+        server.resource_updated("config://app")  # nobody is told
 
 
-def test_consumers(run: Run, version: str) -> None:
+async def test_consumers(run: Run, version: str) -> None:
     told: list[Any] = []
 
     def names(items: list[Any]) -> None:
         told.append([item.name for item in items])
 
-    async def main() -> None:
-        server = everything(version)
-        async with Client(
-            server,
-            on_tools_changed=names,
-            on_prompts_changed=names,
-            on_resources_changed=names,
-            on_resource_updated=told.append,
-        ) as client:
-            await client.subscribe_resource("config://app")
-            server.resource_updated("config://app")
-            await until(lambda: told == ["config://app"])
-            server.remove_prompt("greet")
-            await until(lambda: told[1:] == [[]])
-            server.remove_tool("shout")
-            await until(lambda: told[2:] == [[]])
-            server.remove_resource("config://app")
-            await until(lambda: len(told) == 4 and len(told[3]) == 1)
-            await client.unsubscribe_resource("config://app")
-
-    run(main())
+    server = everything(version)
+    async with Client(
+        server,
+        on_tools_changed=names,
+        on_prompts_changed=names,
+        on_resources_changed=names,
+        on_resource_updated=told.append,
+    ) as client:
+        await client.subscribe_resource("config://app")
+        server.resource_updated("config://app")
+        await until(lambda: told == ["config://app"])
+        server.remove_prompt("greet")
+        await until(lambda: told[1:] == [[]])
+        server.remove_tool("shout")
+        await until(lambda: told[2:] == [[]])
+        server.remove_resource("config://app")
+        await until(lambda: len(told) == 4 and len(told[3]) == 1)
+        await client.unsubscribe_resource("config://app")
 
 
-def test_the_cache(run: Run, version: str) -> None:
+async def test_the_cache(run: Run, version: str) -> None:
     """What changes is seen at once by who listens, however long it was to be fresh."""
     modern = REVISIONS[version].modern
+    server = everything(version, list_ttl_ms=3_600_000)
+    async with Client(server) as client:
 
-    async def main() -> None:
-        server = everything(version, list_ttl_ms=3_600_000)
-        async with Client(server) as client:
+        async def sent() -> int:
+            before = client.counters["messages_out"]
+            await client.list_tools()
+            return client.counters["messages_out"] - before
 
-            async def sent() -> int:
-                before = client.counters["messages_out"]
-                await client.list_tools()
-                return client.counters["messages_out"] - before
-
+        assert [await sent(), await sent()] == [1, 0 if modern else 1]
+        async with client.subscribe(tools=True) as events:
+            server.add_tool(lambda: None, name="more")
+            await anext(events)
             assert [await sent(), await sent()] == [1, 0 if modern else 1]
-            async with client.subscribe(tools=True) as events:
-                server.add_tool(lambda: None, name="more")
-                await anext(events)
-                assert [await sent(), await sent()] == [1, 0 if modern else 1]
-                assert "more" in [tool.name for tool in await client.list_tools()]
-
-    run(main())
+            assert "more" in [tool.name for tool in await client.list_tools()]
 
 
 async def serving(server: Server, folder: Path) -> tuple[str, asyncio.Task[None]]:
@@ -201,50 +182,39 @@ async def stop(task: asyncio.Task[None]) -> None:
     await asyncio.wait((task,))
 
 
-def test_trap_72_a_server_that_shuts_down(run: Run, tmp_path: Path, version: str) -> None:
+async def test_trap_72_a_server_that_shuts_down(run: Run, tmp_path: Path, version: str) -> None:
     """In 2026-07-28 it ends subscriptions in order; before, the connection just ends."""
-
-    async def main() -> None:
-        url, task = await serving(everything(version), tmp_path)
-        try:
-            async with (
-                Client(Socket(url, restart=0)) as client,
-                client.subscribe(tools=True) as events,
-            ):
-                await stop(task)
-                if REVISIONS[version].modern:
-                    assert [event async for event in events] == []
-                else:
-                    with pytest.raises(ConnectionLost):
-                        await anext(events)
-        finally:
+    url, task = await serving(everything(version), tmp_path)
+    try:
+        async with Client(Socket(url, restart=0)) as client, client.subscribe(tools=True) as events:
             await stop(task)
+            if REVISIONS[version].modern:
+                assert [event async for event in events] == []
+            else:
+                with pytest.raises(ConnectionLost):
+                    await anext(events)
+    finally:
+        await stop(task)
 
-    run(main())
 
-
-def test_trap_35_a_server_that_is_started_again(
+async def test_trap_35_a_server_that_is_started_again(
     run: Run, tmp_path: Path, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lifecycle, "_FIRST_RECONNECT", 0.001)
     told: list[Any] = []
-
-    async def main() -> None:
-        server = everything(version)
-        url, task = await serving(server, tmp_path)
-        try:
-            async with Client(Socket(url, restart=1000), on_resource_updated=told.append) as client:
-                await client.subscribe_resource("config://app")
-                await stop(task)
-                url, task = await serving(server, tmp_path)
-                await until(lambda: told == ["config://app"])  # it may have changed meanwhile
-                await client.ping()
-                server.resource_updated("config://app")
-                await until(lambda: told == ["config://app"] * 2)
-        finally:
+    server = everything(version)
+    url, task = await serving(server, tmp_path)
+    try:
+        async with Client(Socket(url, restart=1000), on_resource_updated=told.append) as client:
+            await client.subscribe_resource("config://app")
             await stop(task)
-
-    run(main())
+            url, task = await serving(server, tmp_path)
+            await until(lambda: told == ["config://app"])  # it may have changed meanwhile
+            await client.ping()
+            server.resource_updated("config://app")
+            await until(lambda: told == ["config://app"] * 2)
+    finally:
+        await stop(task)
 
 
 def test_blocking(version: str) -> None:

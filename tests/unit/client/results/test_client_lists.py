@@ -36,97 +36,69 @@ def cursors(server: Fake) -> list[Any]:
 
 
 @pytest.mark.parametrize("base", [LEGACY, MODERN], ids=["legacy", "modern"])
-def test_all_pages(run: Run, fake: Make, base: Any) -> None:
+async def test_all_pages(run: Run, fake: Make, base: Any) -> None:
     server = fake(paged(page("a", "b", cursor="x y"), page(cursor="ü"), page("c"), base=base))
-
-    async def main() -> None:
-        async with Client(server.target) as client:
-            assert [tool.name for tool in await client.list_tools()] == ["a", "b", "c"]
-
-    run(main())
+    async with Client(server.target) as client:
+        assert [tool.name for tool in await client.list_tools()] == ["a", "b", "c"]
     assert cursors(server) == [None, "x y", "ü"]
 
 
-def test_pages_are_asked_for_when_they_are_needed(once: Run, fake: Make) -> None:
+async def test_pages_are_asked_for_when_they_are_needed(once: Run, fake: Make) -> None:
     server = fake(paged(page("a", "b", cursor="1"), page("c", cursor="2"), page("d")))
-
-    async def main() -> None:
-        async with Client(server.target, era="legacy") as client:
-            tools = client.iter_tools()
-            assert cursors(server) == []
-            assert (await anext(tools)).name == "a"
-            assert (await anext(tools)).name == "b"
-            assert cursors(server) == [None]
-            assert (await anext(tools)).name == "c"
-            assert cursors(server) == [None, "1"]
-            await tools.aclose()
-            await client.ping()
-            assert cursors(server) == [None, "1"]
-
-    once(main())
+    async with Client(server.target, era="legacy") as client:
+        tools = client.iter_tools()
+        assert cursors(server) == []
+        assert (await anext(tools)).name == "a"
+        assert (await anext(tools)).name == "b"
+        assert cursors(server) == [None]
+        assert (await anext(tools)).name == "c"
+        assert cursors(server) == [None, "1"]
+        await tools.aclose()
+        await client.ping()
+        assert cursors(server) == [None, "1"]
 
 
-def test_trap_61_an_empty_cursor_goes_on(once: Run, fake: Make) -> None:
+async def test_trap_61_an_empty_cursor_goes_on(once: Run, fake: Make) -> None:
     server = fake(paged(page("a", cursor=""), page("b")))
-
-    async def main() -> None:
-        async with Client(server.target, era="legacy") as client:
-            assert (await client.list_tools_page()).next_cursor == ""
-            assert (await client.list_tools_page("")).next_cursor is None
-
-    once(main())
+    async with Client(server.target, era="legacy") as client:
+        assert (await client.list_tools_page()).next_cursor == ""
+        assert (await client.list_tools_page("")).next_cursor is None
     assert cursors(server) == [None, ""]
 
 
-def test_trap_61_an_empty_cursor_goes_on_in_lists(once: Run, fake: Make) -> None:
+async def test_trap_61_an_empty_cursor_goes_on_in_lists(once: Run, fake: Make) -> None:
     server = fake(paged(page("a", cursor=""), page("b")))
-
-    async def main() -> None:
-        async with Client(server.target, era="legacy") as client:
-            assert [tool.name for tool in await client.list_tools()] == ["a", "b"]
-
-    once(main())
+    async with Client(server.target, era="legacy") as client:
+        assert [tool.name for tool in await client.list_tools()] == ["a", "b"]
     assert cursors(server) == [None, ""]
 
 
 @pytest.mark.parametrize("loop", [["x", "x"], ["x", "y", "x"], ["", ""]])
-def test_pages_in_a_circle(once: Run, fake: Make, loop: list[str]) -> None:
+async def test_pages_in_a_circle(once: Run, fake: Make, loop: list[str]) -> None:
     server = fake(paged(*(page("t", cursor=cursor) for cursor in loop)))
-
-    async def main() -> None:
-        async with Client(server.target, era="legacy") as client:
-            with pytest.raises(InvalidResponse, match="go in a circle"):
-                await client.list_tools()
-
-    once(main())
+    async with Client(server.target, era="legacy") as client:
+        with pytest.raises(InvalidResponse, match="go in a circle"):
+            await client.list_tools()
     assert cursors(server) == [None, *loop[:-1]]
 
 
-def test_pages_without_end(once: Run, fake: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pages_without_end(once: Run, fake: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lists_module, "MAX_PAGES", 5)
     server = fake(paged(*(page("t", cursor=str(i)) for i in range(10))))
-
-    async def main() -> None:
-        async with Client(server.target, era="legacy") as client:
-            with pytest.raises(InvalidResponse, match="more than 5 pages"):
-                await client.list_tools()
-
-    once(main())
+    async with Client(server.target, era="legacy") as client:
+        with pytest.raises(InvalidResponse, match="more than 5 pages"):
+            await client.list_tools()
     assert len(cursors(server)) == 5
 
 
-def test_a_bad_cursor(once: Run, fake: Make) -> None:
+async def test_a_bad_cursor(once: Run, fake: Make) -> None:
     server = fake(LEGACY | {"tools/list": failed(-32602, "Invalid cursor")})
-
-    async def main() -> None:
-        async with Client(server.target, era="legacy") as client:
-            with pytest.raises(RemoteError, match="Invalid cursor"):
-                await client.list_tools_page("made up")
-
-    once(main())
+    async with Client(server.target, era="legacy") as client:
+        with pytest.raises(RemoteError, match="Invalid cursor"):
+            await client.list_tools_page("made up")
 
 
-def test_what_a_tool_says(once: Run, fake: Make) -> None:
+async def test_what_a_tool_says(once: Run, fake: Make) -> None:
     full = {
         "name": "odd näme/1",
         "title": "T",
@@ -142,34 +114,26 @@ def test_what_a_tool_says(once: Run, fake: Make) -> None:
     tools = [full, {"name": "b", "inputSchema": {}, "annotations": {"title": "B"}}]
     result = {"tools": tools, "ttlMs": 5, "cacheScope": "public", "_meta": {"p": 1}}
     server = fake(LEGACY | {"tools/list": [["result", result]]})
-
-    async def main() -> None:
-        async with Client(server.target, era="legacy") as client:
-            got = await client.list_tools_page()
-            # which are members of 2026-07-28
-            assert (got.ttl_ms, got.cache_scope, got.meta) == (0, "private", {"p": 1})
-            assert got.tools[0] == ToolInfo(
-                name="odd näme/1", input_schema=full["inputSchema"], title="T", description="d",
-                output_schema={"type": "object"}, annotations=full["annotations"],
-                icons=full["icons"], execution=full["execution"], meta={"m": 1},
-            )  # fmt: skip
-            assert [tool.display_name for tool in got.tools] == ["T", "B"]
-
-    once(main())
+    async with Client(server.target, era="legacy") as client:
+        got = await client.list_tools_page()
+        # which are members of 2026-07-28
+        assert (got.ttl_ms, got.cache_scope, got.meta) == (0, "private", {"p": 1})
+        assert got.tools[0] == ToolInfo(
+            name="odd näme/1", input_schema=full["inputSchema"], title="T", description="d",
+            output_schema={"type": "object"}, annotations=full["annotations"],
+            icons=full["icons"], execution=full["execution"], meta={"m": 1},
+        )  # fmt: skip
+        assert [tool.display_name for tool in got.tools] == ["T", "B"]
 
 
 @pytest.mark.parametrize(
     "result", [{}, {"tools": None}, {"tools": [{}]}, {"tools": [{"name": "a"}]}, {"tools": [1]}]
 )
-def test_an_invalid_list(once: Run, fake: Make, result: Any) -> None:
+async def test_an_invalid_list(once: Run, fake: Make, result: Any) -> None:
     server = fake(LEGACY | {"tools/list": [["result", result]]})
-
-    async def main() -> None:
-        async with Client(server.target, era="legacy") as client:
-            with pytest.raises(InvalidResponse, match="tools/list is not valid"):
-                await client.list_tools()
-
-    once(main())
+    async with Client(server.target, era="legacy") as client:
+        with pytest.raises(InvalidResponse, match="tools/list is not valid"):
+            await client.list_tools()
 
 
 # -- changes ---------------------------------------------------------------------------------------
@@ -193,29 +157,26 @@ def acknowledged(notifications: str = '{"toolsListChanged":true}') -> list[Any]:
     return ["raw", fill(line, META, notifications)]
 
 
-def test_changes_of_a_legacy_server(run: Run, fake: Make) -> None:
+async def test_changes_of_a_legacy_server(run: Run, fake: Make) -> None:
     server = fake(
         paged(page("a"), page("a", "b", cursor="1"), page("c"))
         | {"tools/call": [CHANGED, ["result", text_result()]]}
     )
     lists: list[list[str]] = []
 
-    async def main() -> None:
-        def changed(tools: list[ToolInfo]) -> None:
-            lists.append([tool.name for tool in tools])
+    def changed(tools: list[ToolInfo]) -> None:
+        lists.append([tool.name for tool in tools])
 
-        async with Client(server.target, era="legacy", on_tools_changed=changed) as client:
-            await client.list_tools()
-            assert lists == []
-            await client.call_tool("echo")
-            await until(lambda: lists)
-
-    run(main())
+    async with Client(server.target, era="legacy", on_tools_changed=changed) as client:
+        await client.list_tools()
+        assert lists == []
+        await client.call_tool("echo")
+        await until(lambda: lists)
     assert lists == [["a", "b", "c"]]
     assert not server.sent("subscriptions/listen")
 
 
-def test_changes_of_a_modern_server(run: Run, fake: Make) -> None:
+async def test_changes_of_a_modern_server(run: Run, fake: Make) -> None:
     server = fake(
         paged(page("a"), page("b"), base=MODERN)
         | {
@@ -225,36 +186,29 @@ def test_changes_of_a_modern_server(run: Run, fake: Make) -> None:
     )
     lists: list[list[str]] = []
 
-    async def main() -> None:
-        async def changed(tools: list[ToolInfo]) -> None:
-            lists.append([tool.name for tool in tools])
+    async def changed(tools: list[ToolInfo]) -> None:
+        lists.append([tool.name for tool in tools])
 
-        async with Client(server.target, on_tools_changed=changed) as client:
-            await client.call_tool("echo")
-            await until(lambda: lists)
-            await client.call_tool("echo")
-            await until(lambda: len(lists) == 2)
-
-    run(main())
+    async with Client(server.target, on_tools_changed=changed) as client:
+        await client.call_tool("echo")
+        await until(lambda: lists)
+        await client.call_tool("echo")
+        await until(lambda: len(lists) == 2)
     assert lists == [["a"], ["b"]]
     [listen] = server.sent("subscriptions/listen")
     assert listen["params"]["notifications"] == {"toolsListChanged": True}
     assert META + "protocolVersion" in listen["params"]["_meta"]
 
 
-def test_nobody_listens_who_does_not_want_to_know(once: Run, fake: Make) -> None:
+async def test_nobody_listens_who_does_not_want_to_know(once: Run, fake: Make) -> None:
     server = fake(MODERN | {"tools/call": [CHANGED, ["result", text_result()]]})
-
-    async def main() -> None:
-        async with Client(server.target) as client:
-            await client.call_tool("echo")
-            await client.ping()
-
-    once(main())
+    async with Client(server.target) as client:
+        await client.call_tool("echo")
+        await client.ping()
     assert set(server.methods) == {"server/discover", "tools/call"}
 
 
-def test_changes_in_a_row_are_fetched_in_order(run: Run, fake: Make) -> None:
+async def test_changes_in_a_row_are_fetched_in_order(run: Run, fake: Make) -> None:
     """One fetch at a time, and at least one that began after the last change."""
     slow = [["later", page(str(i))] for i in range(4)]
     server = fake(
@@ -265,29 +219,25 @@ def test_changes_in_a_row_are_fetched_in_order(run: Run, fake: Make) -> None:
         }
     )
     lists: list[str] = []
-
-    async def main() -> None:
-        async with Client(
-            server.target, era="legacy", on_tools_changed=lambda tools: lists.append(tools[0].name)
-        ) as client:
-            await client.call_tool("echo")
-            await server.got("tools/list")
-            await client.call_tool("echo")
-            await turns(20)
-            assert len(cursors(server)) == 1
-            await client.ping()
-            await server.got("tools/list", 2)
-            await client.ping()
-            await until(lambda: len(lists) == 2)
-            await client.ping()
-            assert len(cursors(server)) == 2
-
-    run(main())
+    async with Client(
+        server.target, era="legacy", on_tools_changed=lambda tools: lists.append(tools[0].name)
+    ) as client:
+        await client.call_tool("echo")
+        await server.got("tools/list")
+        await client.call_tool("echo")
+        await turns(20)
+        assert len(cursors(server)) == 1
+        await client.ping()
+        await server.got("tools/list", 2)
+        await client.ping()
+        await until(lambda: len(lists) == 2)
+        await client.ping()
+        assert len(cursors(server)) == 2
     assert lists == ["0", "1"]
 
 
 @pytest.mark.parametrize("how", ["result", "cancelled", "both", "error"])
-def test_the_end_of_a_subscription(
+async def test_the_end_of_a_subscription(
     run: Run,
     fake: Make,
     caplog: pytest.LogCaptureFixture,
@@ -315,33 +265,25 @@ def test_the_end_of_a_subscription(
             "tools/call": [*ends, ["result", text_result()]],
         }
     )
-
-    async def main() -> None:
-        async with Client(server.target, on_tools_changed=print) as client:
-            assert client.counters["requests_outstanding"] == 1
-            await client.call_tool("echo")
-            assert client.counters["requests_outstanding"] == 0
-
-    run(main())
+    async with Client(server.target, on_tools_changed=print) as client:
+        assert client.counters["requests_outstanding"] == 1
+        await client.call_tool("echo")
+        assert client.counters["requests_outstanding"] == 0
     assert ("no listening" in caplog.text) == (how == "error")
     assert len(server.sent("subscriptions/listen")) == 1
 
 
 @pytest.mark.parametrize("honoured", ["{}", '{"toolsListChanged":false}', "1"])
-def test_an_acknowledgement_without_tools_is_told(
+async def test_an_acknowledgement_without_tools_is_told(
     once: Run, fake: Make, caplog: pytest.LogCaptureFixture, honoured: str
 ) -> None:
     server = fake(MODERN | {"subscriptions/listen": [acknowledged(honoured)]})
-
-    async def main() -> None:
-        async with Client(server.target, on_tools_changed=print) as client:
-            await client.ping()
-
-    once(main())
+    async with Client(server.target, on_tools_changed=print) as client:
+        await client.ping()
     assert "does not report changes of its list of tools" in caplog.text
 
 
-def test_a_list_that_cannot_be_fetched_is_logged(
+async def test_a_list_that_cannot_be_fetched_is_logged(
     once: Run, fake: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = fake(
@@ -351,17 +293,13 @@ def test_a_list_that_cannot_be_fetched_is_logged(
             "tools/call": [CHANGED, ["result", text_result()]],
         }
     )
-
-    async def main() -> None:
-        async with Client(server.target, era="legacy", on_tools_changed=print) as client:
-            await client.call_tool("echo")
-            await until(lambda: "broken" in caplog.text)
-            await client.call_tool("echo")
-
-    once(main())
+    async with Client(server.target, era="legacy", on_tools_changed=print) as client:
+        await client.call_tool("echo")
+        await until(lambda: "broken" in caplog.text)
+        await client.call_tool("echo")
 
 
-def test_a_change_callback_that_raises(
+async def test_a_change_callback_that_raises(
     once: Run, fake: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = fake(LEGACY | {"tools/call": [CHANGED, ["result", text_result()]]})
@@ -371,33 +309,27 @@ def test_a_change_callback_that_raises(
         seen.append(tools)
         raise ZeroDivisionError("mine")
 
-    async def main() -> None:
-        async with Client(server.target, era="legacy", on_tools_changed=changed) as client:
-            for n in (1, 2):
-                await client.call_tool("echo")
-                await until(lambda n=n: len(seen) == n)  # type: ignore[misc]
-
-    once(main())
+    async with Client(server.target, era="legacy", on_tools_changed=changed) as client:
+        for n in (1, 2):
+            await client.call_tool("echo")
+            await until(lambda n=n: len(seen) == n)  # type: ignore[misc]
     assert caplog.text.count("ZeroDivisionError: mine") == 2
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-def test_changes_of_a_real_server(run: Run, era: Any) -> None:
+async def test_changes_of_a_real_server(run: Run, era: Any) -> None:
     server = Server("s")
     lists: list[list[str]] = []
 
     async def extra() -> None: ...
 
-    async def main() -> None:
-        async with Client(
-            server, era=era, on_tools_changed=lambda tools: lists.append([t.name for t in tools])
-        ) as client:
-            await client.ping()
-            server.add_tool(extra)
-            await until(lambda: lists == [["extra"]])
-            server.remove_tool("extra")
-            await until(lambda: lists == [["extra"], []])
-            await asyncio.to_thread(server.add_tool, extra)  # from any thread
-            await until(lambda: len(lists) == 3)
-
-    run(main())
+    async with Client(
+        server, era=era, on_tools_changed=lambda tools: lists.append([t.name for t in tools])
+    ) as client:
+        await client.ping()
+        server.add_tool(extra)
+        await until(lambda: lists == [["extra"]])
+        server.remove_tool("extra")
+        await until(lambda: lists == [["extra"], []])
+        await asyncio.to_thread(server.add_tool, extra)  # from any thread
+        await until(lambda: len(lists) == 3)

@@ -65,45 +65,43 @@ def names(got: list[Any]) -> Callable[[list[Any]], None]:
 
 
 @pytest.mark.parametrize("how", ["result", "error", "cancelled"])
-def test_what_the_server_ends_is_listened_to_again(run: Run, tmp_path: Path, how: str) -> None:
+async def test_what_the_server_ends_is_listened_to_again(
+    run: Run, tmp_path: Path, how: str
+) -> None:
     """And fetched again, for nobody told what changed meanwhile."""
     server = peer(tmp_path, "modern", lists(3_600_000))
     lists_told: list[Any] = []
     told: list[str] = []
-
-    async def main() -> None:
-        async with (
-            server,
-            Client(
-                server.url, on_tools_changed=names(lists_told), on_resource_updated=told.append
-            ) as client,
-        ):
-            await client.subscribe_resource("x://a")
-            [talk] = server.talks
-            for n in range(3):
-                listen = talk.sent(LISTEN)[-1]
-                if how == "result":
-                    await finish(talk, listen)
-                elif how == "error":
-                    await talk.send(id=listen["id"], error={"code": -32603, "message": "no"})
-                else:
-                    params = {"requestId": listen["id"]}
-                    await talk.send(method="notifications/cancelled", params=params)
-                await server.got(LISTEN, n + 3)
-                assert listens(server)[-1] == listens(server)[1]
-                await until(lambda n=n: len(lists_told) == len(told) == n + 1)  # type: ignore[misc]
-                assert len(server.sent("tools/list")) == n + 1  # what is kept may be stale
-            await updated(talk, "x://a")
-            await changed(talk, "tools")
-            await until(lambda: len(told) == 4 and len(lists_told) == 4)
-            assert set(told) == {"x://a"}
-            await client.unsubscribe_resource("x://a")
-            assert listens(server)[-1] == {"toolsListChanged": True}
-
-    run(main())
+    async with (
+        server,
+        Client(
+            server.url, on_tools_changed=names(lists_told), on_resource_updated=told.append
+        ) as client,
+    ):
+        await client.subscribe_resource("x://a")
+        [talk] = server.talks
+        for n in range(3):
+            listen = talk.sent(LISTEN)[-1]
+            if how == "result":
+                await finish(talk, listen)
+            elif how == "error":
+                await talk.send(id=listen["id"], error={"code": -32603, "message": "no"})
+            else:
+                params = {"requestId": listen["id"]}
+                await talk.send(method="notifications/cancelled", params=params)
+            await server.got(LISTEN, n + 3)
+            assert listens(server)[-1] == listens(server)[1]
+            await until(lambda n=n: len(lists_told) == len(told) == n + 1)  # type: ignore[misc]
+            assert len(server.sent("tools/list")) == n + 1  # what is kept may be stale
+        await updated(talk, "x://a")
+        await changed(talk, "tools")
+        await until(lambda: len(told) == 4 and len(lists_told) == 4)
+        assert set(told) == {"x://a"}
+        await client.unsubscribe_resource("x://a")
+        assert listens(server)[-1] == {"toolsListChanged": True}
 
 
-def test_a_server_that_ends_every_listen_is_left_alone_at_last(
+async def test_a_server_that_ends_every_listen_is_left_alone_at_last(
     once: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Until somebody asks for something."""
@@ -115,128 +113,104 @@ def test_a_server_that_ends_every_listen_is_left_alone_at_last(
     server = peer(tmp_path, "modern", {LISTEN: listen})
     told: list[str] = []
     lists_told: list[Any] = []
-
-    async def main() -> None:
-        async with (
-            server,
-            Client(
-                server.url, on_tools_changed=names(lists_told), on_resource_updated=told.append
-            ) as client,
-        ):
-            await until(lambda: "no longer reports changes" in caplog.text)
-            await client.ping()
-            assert len(listens(server)) == 1 + news._LISTENS
-            await client._consumers.watches["tools"]._fetching  # type: ignore[misc]
-            lists_told.clear()
-            server.rules[LISTEN] = Listener().listen
-            await client.subscribe_resource("x://a")
-            assert listens(server)[-1] == {
-                "toolsListChanged": True,
-                "resourceSubscriptions": ["x://a"],
-            }
-            await updated(server.talks[0], "x://a")
-            await until(lambda: "x://a" in told)
-            await until(lambda: lists_told == [["t"]])  # nobody told for a while
-
-    once(main())
+    async with (
+        server,
+        Client(
+            server.url, on_tools_changed=names(lists_told), on_resource_updated=told.append
+        ) as client,
+    ):
+        await until(lambda: "no longer reports changes" in caplog.text)
+        await client.ping()
+        assert len(listens(server)) == 1 + news._LISTENS
+        await client._consumers.watches["tools"]._fetching  # type: ignore[misc]
+        lists_told.clear()
+        server.rules[LISTEN] = Listener().listen
+        await client.subscribe_resource("x://a")
+        assert listens(server)[-1] == {
+            "toolsListChanged": True,
+            "resourceSubscriptions": ["x://a"],
+        }
+        await updated(server.talks[0], "x://a")
+        await until(lambda: "x://a" in told)
+        await until(lambda: lists_told == [["t"]])  # nobody told for a while
     assert caplog.text.count("no longer reports") == 1
 
 
-def test_a_listen_that_lasted_is_asked_for_anew(
+async def test_a_listen_that_lasted_is_asked_for_anew(
     once: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(news, "_SETTLED", 0.0)
     server = peer(tmp_path, "modern")
-
-    async def main() -> None:
-        async with server, Client(server.url, on_tools_changed=lambda _: None):
-            for n in range(2 * news._LISTENS):
-                asked = await server.got(LISTEN, n + 1)
-                await finish(server.talks[0], asked[-1])
-
-    once(main())
+    async with server, Client(server.url, on_tools_changed=lambda _: None):
+        for n in range(2 * news._LISTENS):
+            asked = await server.got(LISTEN, n + 1)
+            await finish(server.talks[0], asked[-1])
 
 
-def test_a_refused_listen_is_not_asked_for_again(
+async def test_a_refused_listen_is_not_asked_for_again(
     once: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = peer(tmp_path, "modern", {LISTEN: (-32601, "no such method")})
-
-    async def main() -> None:
-        async with server, Client(server.url, on_tools_changed=lambda _: None) as client:
-            await until(lambda: "does not report changes: " in caplog.text)
-            await asyncio.sleep(0.01)  # longer than the pauses
-            await client.ping()
-            assert len(listens(server)) == 1
-
-    once(main())
+    async with server, Client(server.url, on_tools_changed=lambda _: None) as client:
+        await until(lambda: "does not report changes: " in caplog.text)
+        await asyncio.sleep(0.01)  # longer than the pauses
+        await client.ping()
+        assert len(listens(server)) == 1
 
 
-def test_closing_while_it_waits_to_listen_again(
+async def test_closing_while_it_waits_to_listen_again(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(news, "_LISTEN_DELAY", 60.0)
     monkeypatch.setattr(news, "_MAX_LISTEN_DELAY", 60.0)
     server = peer(tmp_path, "modern")
-
-    async def main() -> None:
-        async with server:
-            client = Client(server.url, on_tools_changed=lambda _: None)
-            for n in (1, 2):
-                await client.open()
-                asked = await server.got(LISTEN, n)
-                await finish(server.talks[-1], asked[-1])
-                await until(lambda: client._consumers.current.missed)
-                await client.close()
-
-    run(main())
+    async with server:
+        client = Client(server.url, on_tools_changed=lambda _: None)
+        for n in (1, 2):
+            await client.open()
+            asked = await server.got(LISTEN, n)
+            await finish(server.talks[-1], asked[-1])
+            await until(lambda: client._consumers.current.missed)
+            await client.close()
 
 
-def test_resources_are_subscribed_to_while_it_waits_to_listen_again(
+async def test_resources_are_subscribed_to_while_it_waits_to_listen_again(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That listens at once; and if it is refused, what was is listened to again."""
     monkeypatch.setattr(news, "_LISTEN_DELAY", 0.1)
     monkeypatch.setattr(news, "_MAX_LISTEN_DELAY", 0.1)
     server = peer(tmp_path, "modern")
-
-    async def main() -> None:
-        async with server, Client(server.url, on_tools_changed=lambda _: None) as client:
-            await server.got(LISTEN)
-            [talk] = server.talks
-            await finish(talk, talk.sent(LISTEN)[0])
-            await until(lambda: client._consumers.current.missed)
-            server.rules[LISTEN] = (-32603, "not now")
-            with pytest.raises(RemoteError, match="not now"):
-                await client.subscribe_resource("x://a")
-            server.rules[LISTEN] = Listener().listen
-            await server.got(LISTEN, 3)
-            assert listens(server)[2] == {"toolsListChanged": True}
+    async with server, Client(server.url, on_tools_changed=lambda _: None) as client:
+        await server.got(LISTEN)
+        [talk] = server.talks
+        await finish(talk, talk.sent(LISTEN)[0])
+        await until(lambda: client._consumers.current.missed)
+        server.rules[LISTEN] = (-32603, "not now")
+        with pytest.raises(RemoteError, match="not now"):
             await client.subscribe_resource("x://a")
-            assert len(listens(server)) == 4
+        server.rules[LISTEN] = Listener().listen
+        await server.got(LISTEN, 3)
+        assert listens(server)[2] == {"toolsListChanged": True}
+        await client.subscribe_resource("x://a")
+        assert len(listens(server)) == 4
 
-    run(main())
 
-
-def test_what_was_not_asked_for_is_not_asked_for_later(once: Run, tmp_path: Path) -> None:
+async def test_what_was_not_asked_for_is_not_asked_for_later(once: Run, tmp_path: Path) -> None:
     """Whatever a server says that it honours."""
     more = {"resourceSubscriptions": ["x://a", "x://other"]}
     server = peer(tmp_path, "modern", {LISTEN: Listener(more).listen})
-
-    async def main() -> None:
-        async with server, Client(server.url, on_resource_updated=print) as client:
-            await client.subscribe_resource("x://a")
-            server.rules[LISTEN] = Listener().listen
-            await client.subscribe_resource("x://b")
-            assert listens(server)[-1] == {"resourceSubscriptions": ["x://a", "x://b"]}
-
-    once(main())
+    async with server, Client(server.url, on_resource_updated=print) as client:
+        await client.subscribe_resource("x://a")
+        server.rules[LISTEN] = Listener().listen
+        await client.subscribe_resource("x://b")
+        assert listens(server)[-1] == {"resourceSubscriptions": ["x://a", "x://b"]}
 
 
 # -- a list that cannot be fetched -----------------------------------------------------------------
 
 
-def test_a_change_during_a_fetch_that_fails_is_not_lost(
+async def test_a_change_during_a_fetch_that_fails_is_not_lost(
     run: Run, tmp_path: Path, era: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked: list[Message] = []
@@ -248,41 +222,33 @@ def test_a_change_during_a_fetch_that_fails_is_not_lost(
 
     server = peer(tmp_path, era, {"tools/list": listing})
     told: list[Any] = []
-
-    async def main() -> None:
-        async with server, Client(server.url, era=era, on_tools_changed=names(told)) as client:
-            await client.ping()
-            [talk] = server.talks
-            await changed(talk, "tools")
-            await until(lambda: asked)
-            await changed(talk, "tools")
-            await talk.send(id=asked[0]["id"], error={"code": -32603, "message": "busy"})
-            await until(lambda: told == [["t"]])
-            await client.ping()
-            assert len(asked) == 2
-
-    run(main())
+    async with server, Client(server.url, era=era, on_tools_changed=names(told)) as client:
+        await client.ping()
+        [talk] = server.talks
+        await changed(talk, "tools")
+        await until(lambda: asked)
+        await changed(talk, "tools")
+        await talk.send(id=asked[0]["id"], error={"code": -32603, "message": "busy"})
+        await until(lambda: told == [["t"]])
+        await client.ping()
+        assert len(asked) == 2
     assert caplog.text.count("the list of tools changed, but cannot be fetched: busy") == 1
 
 
-def test_a_list_that_cannot_be_got_is_given_up_until_it_changes(
+async def test_a_list_that_cannot_be_got_is_given_up_until_it_changes(
     once: Run, tmp_path: Path, era: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = peer(tmp_path, era, {"tools/list": (-32603, "broken")})
     told: list[Any] = []
-
-    async def main() -> None:
-        async with server, Client(server.url, era=era, on_tools_changed=names(told)) as client:
-            await client.ping()
-            await changed(server.talks[0], "tools")
-            await until(lambda: client._consumers.watches["tools"]._fetching)
-            await client._consumers.watches["tools"]._fetching  # type: ignore[misc]
-            assert len(server.sent("tools/list")) == news._FETCHES
-            server.rules |= lists()
-            await changed(server.talks[0], "tools")
-            await until(lambda: told == [["t"]])
-
-    once(main())
+    async with server, Client(server.url, era=era, on_tools_changed=names(told)) as client:
+        await client.ping()
+        await changed(server.talks[0], "tools")
+        await until(lambda: client._consumers.watches["tools"]._fetching)
+        await client._consumers.watches["tools"]._fetching  # type: ignore[misc]
+        assert len(server.sent("tools/list")) == news._FETCHES
+        server.rules |= lists()
+        await changed(server.talks[0], "tools")
+        await until(lambda: told == [["t"]])
     assert caplog.text.count("cannot be fetched: broken") == news._FETCHES
 
 
@@ -290,158 +256,140 @@ def test_a_list_that_cannot_be_got_is_given_up_until_it_changes(
 
 
 @pytest.mark.parametrize(("before", "after"), [("modern", "legacy"), ("legacy", "modern")])
-def test_a_server_of_another_era_takes_its_place(
+async def test_a_server_of_another_era_takes_its_place(
     run: Run, tmp_path: Path, before: str, after: str
 ) -> None:
     """Everything is subscribed to in the new era's way, and ended in it."""
     server = peer(tmp_path, before)
     told: list[str] = []
-
-    async def main() -> None:
-        async with (
-            server,
-            Client(Socket(server.url, restart=3), on_resource_updated=told.append) as client,
-        ):
-            await client.subscribe_resource("x://held")
-            async with client.subscribe(tools=True, uris=["x://mine", "x://held"]) as events:
-                server.rules = peer(tmp_path, after).rules
-                server.talks[-1].vanish()
-                assert await events.next_event() == Resumed()
-                assert events.honoured == events.wanted
-                talk = server.talks[-1]
-                if after == "legacy":
-                    subscribed = [m["params"]["uri"] for m in talk.sent("resources/subscribe")]
-                    assert sorted(subscribed) == ["x://held", "x://mine"]
-                    assert not talk.sent(LISTEN)
-                else:
-                    asked = [m["params"]["notifications"] for m in talk.sent(LISTEN)]
-                    assert sorted(asked, key=len) == [
-                        {"resourceSubscriptions": ["x://held"]},
-                        {
-                            "toolsListChanged": True,
-                            "resourceSubscriptions": ["x://mine", "x://held"],
-                        },
-                    ]
-                    assert not talk.sent("resources/subscribe")
-                await until(lambda: told)
-                told.clear()
-                if after == "legacy":
-                    await updated(talk, "x://mine")
-                    await updated(talk, "x://held")
-                else:
-                    held, mine = (message["id"] for message in talk.sent(LISTEN))
-                    await tagged(talk, held, UPDATED, uri="x://held")
-                    await tagged(talk, mine, UPDATED, uri="x://mine")
-                await until(lambda: told)
-                assert await events.next_event() == ResourceUpdated("x://mine")
-                assert told == ["x://held"]
-            await client.unsubscribe_resource("x://held")
+    async with (
+        server,
+        Client(Socket(server.url, restart=3), on_resource_updated=told.append) as client,
+    ):
+        await client.subscribe_resource("x://held")
+        async with client.subscribe(tools=True, uris=["x://mine", "x://held"]) as events:
+            server.rules = peer(tmp_path, after).rules
+            server.talks[-1].vanish()
+            assert await events.next_event() == Resumed()
+            assert events.honoured == events.wanted
+            talk = server.talks[-1]
             if after == "legacy":
-                gone = await server.got("resources/unsubscribe", 2)
-                assert sorted(m["params"]["uri"] for m in gone) == ["x://held", "x://mine"]
+                subscribed = [m["params"]["uri"] for m in talk.sent("resources/subscribe")]
+                assert sorted(subscribed) == ["x://held", "x://mine"]
+                assert not talk.sent(LISTEN)
             else:
-                await server.got("notifications/cancelled", 2)
-                assert not server.sent("resources/unsubscribe")
-            assert not client._consumers.listens and not client._subscriptions.legacy
+                asked = [m["params"]["notifications"] for m in talk.sent(LISTEN)]
+                assert sorted(asked, key=len) == [
+                    {"resourceSubscriptions": ["x://held"]},
+                    {
+                        "toolsListChanged": True,
+                        "resourceSubscriptions": ["x://mine", "x://held"],
+                    },
+                ]
+                assert not talk.sent("resources/subscribe")
+            await until(lambda: told)
+            told.clear()
+            if after == "legacy":
+                await updated(talk, "x://mine")
+                await updated(talk, "x://held")
+            else:
+                held, mine = (message["id"] for message in talk.sent(LISTEN))
+                await tagged(talk, held, UPDATED, uri="x://held")
+                await tagged(talk, mine, UPDATED, uri="x://mine")
+            await until(lambda: told)
+            assert await events.next_event() == ResourceUpdated("x://mine")
+            assert told == ["x://held"]
+        await client.unsubscribe_resource("x://held")
+        if after == "legacy":
+            gone = await server.got("resources/unsubscribe", 2)
+            assert sorted(m["params"]["uri"] for m in gone) == ["x://held", "x://mine"]
+        else:
+            await server.got("notifications/cancelled", 2)
+            assert not server.sent("resources/unsubscribe")
+        assert not client._consumers.listens and not client._subscriptions.legacy
 
-    run(main())
 
-
-def test_a_legacy_server_without_subscriptions_takes_its_place(
+async def test_a_legacy_server_without_subscriptions_takes_its_place(
     once: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = peer(tmp_path, "modern")
-
-    async def main() -> None:
-        async with server, Client(Socket(server.url, restart=3)) as client:
-            await client.subscribe_resource("x://held")
-            async with client.subscribe(tools=True, uris=["x://mine"]) as events:
-                bare = EVERYTHING | {"resources": {}}
-                server.rules = declaring(peer(tmp_path, "legacy").rules, bare)
-                server.talks[-1].vanish()
-                assert await events.next_event() == Resumed()
-                assert events.honoured == SubscriptionFilter(tools=True)
-                await changed(server.talks[-1], "tools")
-                assert await events.next_event() == ToolsChanged()
-            assert not server.sent("resources/subscribe")
-
-    once(main())
+    async with server, Client(Socket(server.url, restart=3)) as client:
+        await client.subscribe_resource("x://held")
+        async with client.subscribe(tools=True, uris=["x://mine"]) as events:
+            bare = EVERYTHING | {"resources": {}}
+            server.rules = declaring(peer(tmp_path, "legacy").rules, bare)
+            server.talks[-1].vanish()
+            assert await events.next_event() == Resumed()
+            assert events.honoured == SubscriptionFilter(tools=True)
+            await changed(server.talks[-1], "tools")
+            assert await events.next_event() == ToolsChanged()
+        assert not server.sent("resources/subscribe")
     assert caplog.text.count("no longer reports changes of resources") == 1
 
 
 # -- closing ---------------------------------------------------------------------------------------
 
 
-def test_a_subscription_of_before_takes_nothing_from_one_of_now(
+async def test_a_subscription_of_before_takes_nothing_from_one_of_now(
     run: Run, tmp_path: Path, era: Any
 ) -> None:
     server = peer(tmp_path, era)
-
-    async def main() -> None:
-        async with server:
-            client = Client(server.url, era=era)
-            await client.open()
-            async with client.subscribe(uris=["x://a"]):
-                await client.close()
-                await client.open()
-                later = client.subscribe(uris=["x://a"])
-                await later.__aenter__()
-            await client.ping()
-            assert not server.sent("resources/unsubscribe")
-            await updated(server.talks[-1], "x://a")
-            assert await later.next_event() == ResourceUpdated("x://a")
-            later.close()
-            if era == "legacy":
-                await server.got("resources/unsubscribe")
+    async with server:
+        client = Client(server.url, era=era)
+        await client.open()
+        async with client.subscribe(uris=["x://a"]):
             await client.close()
+            await client.open()
+            later = client.subscribe(uris=["x://a"])
+            await later.__aenter__()
+        await client.ping()
+        assert not server.sent("resources/unsubscribe")
+        await updated(server.talks[-1], "x://a")
+        assert await later.next_event() == ResourceUpdated("x://a")
+        later.close()
+        if era == "legacy":
+            await server.got("resources/unsubscribe")
+        await client.close()
 
-    run(main())
 
-
-def test_a_lost_subscription_is_not_made_again(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_a_lost_subscription_is_not_made_again(run: Run, tmp_path: Path, era: Any) -> None:
     """It has ended, although it was not left yet, when somebody has the client connect again."""
     server = peer(tmp_path, era)
-
-    async def main() -> None:
-        await server.start()
-        async with Client(Socket(server.url, restart=1), era=era) as client:
-            async with client.subscribe(uris=["x://a"]) as events:
-                await server.stop()
-                with pytest.raises(TransportError):
-                    await events.next_event()
-                assert not client._subscriptions.legacy
-                await server.start()
-                await client.list_tools()
+    await server.start()
+    async with Client(Socket(server.url, restart=1), era=era) as client:
+        async with client.subscribe(uris=["x://a"]) as events:
+            await server.stop()
+            with pytest.raises(TransportError):
+                await events.next_event()
+            assert not client._subscriptions.legacy
+            await server.start()
             await client.list_tools()
-            assert len(server.sent(LISTEN) + server.sent("resources/subscribe")) == 1
-            assert not server.sent("resources/unsubscribe")
-        await server.stop()
+        await client.list_tools()
+        assert len(server.sent(LISTEN) + server.sent("resources/subscribe")) == 1
+        assert not server.sent("resources/unsubscribe")
+    await server.stop()
 
-    run(main())
 
-
-def test_closing_while_a_resource_is_subscribed_to(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_closing_while_a_resource_is_subscribed_to(
+    run: Run, tmp_path: Path, era: Any
+) -> None:
     """Nothing of it is left for the next connection."""
     server = peer(tmp_path, era, {LISTEN: nothing, "resources/subscribe": nothing})
     method = LISTEN if era == "modern" else "resources/subscribe"
-
-    async def main() -> None:
-        async with server:
-            client = Client(server.url, era=era, on_resource_updated=print)
-            await client.open()
-            adding = asyncio.ensure_future(client.subscribe_resource("x://a"))
-            await server.got(method)
-            await client.close()
-            with pytest.raises(ConnectionClosed):
-                await adding
-            assert nothing_held(client)
-            server.rules = peer(tmp_path, era).rules
-            await client.open()
-            await client.subscribe_resource("x://a")
-            assert len(server.talks[-1].sent(method)) == 1
-            await client.close()
-
-    run(main())
+    async with server:
+        client = Client(server.url, era=era, on_resource_updated=print)
+        await client.open()
+        adding = asyncio.ensure_future(client.subscribe_resource("x://a"))
+        await server.got(method)
+        await client.close()
+        with pytest.raises(ConnectionClosed):
+            await adding
+        assert nothing_held(client)
+        server.rules = peer(tmp_path, era).rules
+        await client.open()
+        await client.subscribe_resource("x://a")
+        assert len(server.talks[-1].sent(method)) == 1
+        await client.close()
 
 
 def nothing_held(client: Client) -> bool:
@@ -449,235 +397,202 @@ def nothing_held(client: Client) -> bool:
     return fresh and not client._consumers._uris and not client._subscriptions.legacy
 
 
-def test_closing_when_a_resource_has_just_been_subscribed_to(
+async def test_closing_when_a_resource_has_just_been_subscribed_to(
     run: Run, tmp_path: Path, era: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer is there, and whoever waits for it has not gone on yet."""
     server = peer(tmp_path, era)
+    async with server:
+        client = Client(server.url, era=era, on_resource_updated=print)
+        await client.open()
+        shared, holds = type(client._consumers.current), client._subscriptions.legacy
+        acknowledge, ask = shared.acknowledge, holds._ask
 
-    async def main() -> None:
-        async with server:
-            client = Client(server.url, era=era, on_resource_updated=print)
-            await client.open()
-            shared, holds = type(client._consumers.current), client._subscriptions.legacy
-            acknowledge, ask = shared.acknowledge, holds._ask
+        def acknowledged(feed: Any, honoured: SubscriptionFilter) -> None:
+            acknowledge(feed, honoured)
+            client._consumers.closed(ConnectionClosed("closed"))
 
-            def acknowledged(feed: Any, honoured: SubscriptionFilter) -> None:
-                acknowledge(feed, honoured)
-                client._consumers.closed(ConnectionClosed("closed"))
+        async def asked(*args: Any) -> Any:
+            await ask(*args)
+            client._consumers.closed(ConnectionClosed("closed"))
 
-            async def asked(*args: Any) -> Any:
-                await ask(*args)
-                client._consumers.closed(ConnectionClosed("closed"))
-
-            monkeypatch.setattr(shared, "acknowledge", acknowledged)
-            monkeypatch.setattr(holds, "_ask", asked)
-            with pytest.raises(ConnectionClosed):
-                await client.subscribe_resource("x://a")
-            assert nothing_held(client)
-            await client.close()
-
-    run(main())
+        monkeypatch.setattr(shared, "acknowledge", acknowledged)
+        monkeypatch.setattr(holds, "_ask", asked)
+        with pytest.raises(ConnectionClosed):
+            await client.subscribe_resource("x://a")
+        assert nothing_held(client)
+        await client.close()
 
 
 # -- what cannot be undone, or begun ---------------------------------------------------------------
 
 
-def test_what_cannot_be_unsubscribed_from_stays(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_what_cannot_be_unsubscribed_from_stays(run: Run, tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     told: list[str] = []
-
-    async def main() -> None:
-        async with server, Client(server.url, era=era, on_resource_updated=told.append) as client:
-            await client.subscribe_resource("x://a")
-            await client.subscribe_resource("x://b")
-            before = dict(server.rules)
-            server.rules |= {LISTEN: nothing, "resources/unsubscribe": nothing}
-            with pytest.raises(CallTimeout):
-                await client.unsubscribe_resource("x://a", timeout=0.02)
-            server.rules = before | {
-                LISTEN: (-32603, "stay"),
-                "resources/unsubscribe": (-32603, "stay"),
-            }
-            with pytest.raises(RemoteError, match="stay"):
-                await client.unsubscribe_resource("x://a")
-            [talk] = server.talks
-            if era == "modern":
-                second = talk.sent(LISTEN)[1]["id"]
-                await tagged(talk, second, UPDATED, uri="x://a")
-            else:
-                await updated(talk, "x://a")
-            await until(lambda: told == ["x://a"])
-            server.rules = before
+    async with server, Client(server.url, era=era, on_resource_updated=told.append) as client:
+        await client.subscribe_resource("x://a")
+        await client.subscribe_resource("x://b")
+        before = dict(server.rules)
+        server.rules |= {LISTEN: nothing, "resources/unsubscribe": nothing}
+        with pytest.raises(CallTimeout):
+            await client.unsubscribe_resource("x://a", timeout=0.02)
+        server.rules = before | {
+            LISTEN: (-32603, "stay"),
+            "resources/unsubscribe": (-32603, "stay"),
+        }
+        with pytest.raises(RemoteError, match="stay"):
             await client.unsubscribe_resource("x://a")
-            if era == "modern":
-                assert listens(server)[-1] == {"resourceSubscriptions": ["x://b"]}
-            else:
-                gone = [m["params"]["uri"] for m in server.sent("resources/unsubscribe")]
-                assert gone == ["x://a"] * 3
-            await client.unsubscribe_resource("x://a")  # nothing happens
-            await client.ping()
-            assert list(client._consumers._uris) == ["x://b"]
+        [talk] = server.talks
+        if era == "modern":
+            second = talk.sent(LISTEN)[1]["id"]
+            await tagged(talk, second, UPDATED, uri="x://a")
+        else:
+            await updated(talk, "x://a")
+        await until(lambda: told == ["x://a"])
+        server.rules = before
+        await client.unsubscribe_resource("x://a")
+        if era == "modern":
+            assert listens(server)[-1] == {"resourceSubscriptions": ["x://b"]}
+        else:
+            gone = [m["params"]["uri"] for m in server.sent("resources/unsubscribe")]
+            assert gone == ["x://a"] * 3
+        await client.unsubscribe_resource("x://a")  # nothing happens
+        await client.ping()
+        assert list(client._consumers._uris) == ["x://b"]
 
-    run(main())
 
-
-def test_unsubscribing_twice_at_once(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_unsubscribing_twice_at_once(run: Run, tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
-
-    async def main() -> None:
-        async with server, Client(server.url, era=era, on_resource_updated=print) as client:
-            await client.subscribe_resource("x://a")
-            await asyncio.gather(*(client.unsubscribe_resource("x://a") for _ in range(3)))
-            await client.ping()
-            assert nothing_held(client)
-            assert len(server.sent("resources/unsubscribe")) == (era == "legacy")
-
-    run(main())
+    async with server, Client(server.url, era=era, on_resource_updated=print) as client:
+        await client.subscribe_resource("x://a")
+        await asyncio.gather(*(client.unsubscribe_resource("x://a") for _ in range(3)))
+        await client.ping()
+        assert nothing_held(client)
+        assert len(server.sent("resources/unsubscribe")) == (era == "legacy")
 
 
-def test_what_a_legacy_server_has_not_declared_is_not_asked_for(once: Run, tmp_path: Path) -> None:
+async def test_what_a_legacy_server_has_not_declared_is_not_asked_for(
+    once: Run, tmp_path: Path
+) -> None:
     server = peer(tmp_path, "legacy")
     server.rules = declaring(server.rules, {"resources": {"listChanged": True}})
-
-    async def main() -> None:
-        async with server, Client(server.url, era="legacy") as client:
-            with pytest.raises(NotHonoured, match=r"has not declared resources\.subscribe"):
-                await client.subscribe_resource("x://a")
-            with pytest.raises(Unsupported, match="has not declared logging"):
-                await client.set_log_level("info")
-            with pytest.raises(Unsupported, match="2025-11-25, which the server speaks"):
-                await client.discover()
-            await client.ping()
-            methods = [message["method"] for message in server.talks[0].messages]
-            assert (
-                methods
-                == ["server/discover", "initialize", "notifications/initialized", "ping"][1:]
-            )
-            assert client._identity.log_level is None
-
-    once(main())
+    async with server, Client(server.url, era="legacy") as client:
+        with pytest.raises(NotHonoured, match=r"has not declared resources\.subscribe"):
+            await client.subscribe_resource("x://a")
+        with pytest.raises(Unsupported, match="has not declared logging"):
+            await client.set_log_level("info")
+        with pytest.raises(Unsupported, match="2025-11-25, which the server speaks"):
+            await client.discover()
+        await client.ping()
+        methods = [message["method"] for message in server.talks[0].messages]
+        assert methods == ["server/discover", "initialize", "notifications/initialized", "ping"][1:]
+        assert client._identity.log_level is None
 
 
-def test_declared_subscriptions_of_resources(once: Run, tmp_path: Path) -> None:
+async def test_declared_subscriptions_of_resources(once: Run, tmp_path: Path) -> None:
     """Anything but true is no declaration."""
     server = peer(tmp_path, "legacy")
     server.rules = declaring(server.rules, {"resources": {"subscribe": {}}})
-
-    async def main() -> None:
-        async with server, Client(server.url, era="legacy") as client:
-            with pytest.raises(hub.NotHonoured):
-                await client.subscribe_resource("x://a")
-
-    once(main())
+    async with server, Client(server.url, era="legacy") as client:
+        with pytest.raises(hub.NotHonoured):
+            await client.subscribe_resource("x://a")
 
 
 # -- waiting ---------------------------------------------------------------------------------------
 
 
-def test_waiting_for_others_is_part_of_the_time_limit(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_waiting_for_others_is_part_of_the_time_limit(
+    run: Run, tmp_path: Path, era: Any
+) -> None:
     server = peer(tmp_path, era, {LISTEN: nothing, "resources/subscribe": nothing})
-
-    async def main() -> None:
-        async with server, Client(server.url, era=era, on_resource_updated=print) as client:
-            first = asyncio.ensure_future(client.subscribe_resource("x://a", timeout=None))
-            await server.got(LISTEN if era == "modern" else "resources/subscribe")
-            with pytest.raises(CallTimeout, match="other subscriptions were under way"):
-                await client.subscribe_resource("x://a", timeout=0.02)
-            assert not first.done()
-            first.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await first
-            assert nothing_held(client)
-            server.rules |= {LISTEN: Listener().listen, "resources/subscribe": {}}
-            await client.subscribe_resource("x://a")
-
-    run(main())
+    async with server, Client(server.url, era=era, on_resource_updated=print) as client:
+        first = asyncio.ensure_future(client.subscribe_resource("x://a", timeout=None))
+        await server.got(LISTEN if era == "modern" else "resources/subscribe")
+        with pytest.raises(CallTimeout, match="other subscriptions were under way"):
+            await client.subscribe_resource("x://a", timeout=0.02)
+        assert not first.done()
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        assert nothing_held(client)
+        server.rules |= {LISTEN: Listener().listen, "resources/subscribe": {}}
+        await client.subscribe_resource("x://a")
 
 
-def test_what_waits_for_others_ends_with_the_client(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_what_waits_for_others_ends_with_the_client(
+    run: Run, tmp_path: Path, era: Any
+) -> None:
     """And does not go on with the next connection."""
     server = peer(tmp_path, era, {LISTEN: nothing, "resources/subscribe": nothing})
-
-    async def main() -> None:
-        async with server:
-            client = Client(server.url, era=era, on_resource_updated=print)
-            await client.open()
-            waiting = [
-                asyncio.ensure_future(client.subscribe_resource("x://a", timeout=limit))
-                for limit in (None, None, 20.0)
-            ]
-            await server.got(LISTEN if era == "modern" else "resources/subscribe")
-            await client.close()
-            server.rules |= {LISTEN: Listener().listen, "resources/subscribe": {}}
-            await client.open()
-            for one in waiting:
-                with pytest.raises(ConnectionClosed):
-                    await one
-            await client.ping()
-            assert nothing_held(client)
-            assert not server.talks[-1].sent(LISTEN)
-            assert not server.talks[-1].sent("resources/subscribe")
-            await client.close()
-
-    run(main())
+    async with server:
+        client = Client(server.url, era=era, on_resource_updated=print)
+        await client.open()
+        waiting = [
+            asyncio.ensure_future(client.subscribe_resource("x://a", timeout=limit))
+            for limit in (None, None, 20.0)
+        ]
+        await server.got(LISTEN if era == "modern" else "resources/subscribe")
+        await client.close()
+        server.rules |= {LISTEN: Listener().listen, "resources/subscribe": {}}
+        await client.open()
+        for one in waiting:
+            with pytest.raises(ConnectionClosed):
+                await one
+        await client.ping()
+        assert nothing_held(client)
+        assert not server.talks[-1].sent(LISTEN)
+        assert not server.talks[-1].sent("resources/subscribe")
+        await client.close()
 
 
-def test_an_opening_that_fails_leaves_nothing(run: Run, tmp_path: Path) -> None:
+async def test_an_opening_that_fails_leaves_nothing(run: Run, tmp_path: Path) -> None:
     server = peer(tmp_path, "modern")
-
-    async def main() -> None:
-        async with server:
-            client = Client(server.url, on_tools_changed=print)
+    async with server:
+        client = Client(server.url, on_tools_changed=print)
+        await client.open()
+        await server.got(LISTEN)
+        await client._life.close()
+        server.rules["server/discover"] = (-32603, "broken")
+        server.rules["initialize"] = (-32603, "broken")
+        with pytest.raises(RemoteError, match="broken"):
             await client.open()
-            await server.got(LISTEN)
-            await client._life.close()
-            server.rules["server/discover"] = (-32603, "broken")
-            server.rules["initialize"] = (-32603, "broken")
-            with pytest.raises(RemoteError, match="broken"):
-                await client.open()
-            assert not client._life._tasks
-            assert not client._consumers.current.missed
-
-    run(main())
+        assert not client._life._tasks
+        assert not client._consumers.current.missed
 
 
-def test_a_new_connection_that_tells_less(
+async def test_a_new_connection_that_tells_less(
     run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = peer(tmp_path, "modern")
     told: list[str] = []
-
-    async def main() -> None:
-        async with (
-            server,
-            Client(
-                Socket(server.url, restart=3),
-                on_tools_changed=lambda _: None,
-                on_resource_updated=told.append,
-            ) as client,
-        ):
-            await client.subscribe_resource("x://a")
-            await client.subscribe_resource("x://b")
-            server.rules[LISTEN] = Listener({"resourceSubscriptions": ["x://b"]}).listen
-            server.talks[0].vanish()
-            await until(lambda: "x://a" in caplog.text)
-            assert caplog.text.count("the server does not report changes of its list of tools") == 1
-            assert caplog.text.count("the server no longer reports changes of x://a") == 1
-            server.rules[LISTEN] = Listener().listen
-            n = len(listens(server))
-            await client.subscribe_resource("x://b")
-            assert len(listens(server)) == n
-            await client.subscribe_resource("x://a")
-            assert listens(server)[-1]["resourceSubscriptions"] == ["x://a", "x://b"]
-
-    run(main())
+    async with (
+        server,
+        Client(
+            Socket(server.url, restart=3),
+            on_tools_changed=lambda _: None,
+            on_resource_updated=told.append,
+        ) as client,
+    ):
+        await client.subscribe_resource("x://a")
+        await client.subscribe_resource("x://b")
+        server.rules[LISTEN] = Listener({"resourceSubscriptions": ["x://b"]}).listen
+        server.talks[0].vanish()
+        await until(lambda: "x://a" in caplog.text)
+        assert caplog.text.count("the server does not report changes of its list of tools") == 1
+        assert caplog.text.count("the server no longer reports changes of x://a") == 1
+        server.rules[LISTEN] = Listener().listen
+        n = len(listens(server))
+        await client.subscribe_resource("x://b")
+        assert len(listens(server)) == n
+        await client.subscribe_resource("x://a")
+        assert listens(server)[-1]["resourceSubscriptions"] == ["x://a", "x://b"]
 
 
 # -- what is not valid -----------------------------------------------------------------------------
 
 
-def test_an_acknowledgement_that_cannot_be_read(
+async def test_an_acknowledgement_that_cannot_be_read(
     once: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is none, and another one may follow."""
@@ -691,27 +606,19 @@ def test_an_acknowledgement_that_cannot_be_read(
         await acknowledge(talk, message)
 
     server = peer(tmp_path, "modern", {LISTEN: listen})
-
-    async def main() -> None:
-        async with server, Client(server.url) as client, client.subscribe(tools=True) as events:
-            assert events.honoured == events.wanted
-
-    once(main())
+    async with server, Client(server.url) as client, client.subscribe(tools=True) as events:
+        assert events.honoured == events.wanted
     assert "notifications/subscriptions/acknowledged of the server is not valid" in caplog.text
     assert "internal error" not in caplog.text
 
 
 @pytest.mark.parametrize("method", ["notifications/message", UPDATED])
-def test_a_flood_of_what_is_not_valid_does_not_flood_the_log(
+async def test_a_flood_of_what_is_not_valid_does_not_flood_the_log(
     once: Run, tmp_path: Path, era: Any, method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = peer(tmp_path, era)
-
-    async def main() -> None:
-        async with server, Client(server.url, era=era, on_log=print) as client:
-            for _ in range(200):
-                await server.talks[0].send(method=method, params={"level": 1, "uri": 1})
-            await client.list_tools()
-
-    once(main())
+    async with server, Client(server.url, era=era, on_log=print) as client:
+        for _ in range(200):
+            await server.talks[0].send(method=method, params={"level": 1, "uri": 1})
+        await client.list_tools()
     assert caplog.text.count("not valid") == 20
