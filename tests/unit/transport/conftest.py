@@ -6,6 +6,10 @@ import inspect
 from typing import Any
 
 import pytest
+from taskpool_lab import Lab
+
+from wirespeed.transport.pooled_tasks import PooledTasks
+from wirespeed.transport.taskpool import TaskPool
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -22,3 +26,36 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}
     pyfuncitem.funcargs["run"](test(**arguments))
     return True
+
+
+# -- task pools ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[PooledTasks, TaskPool])
+def kind(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+@pytest.fixture(params=["fresh", "parked", "plain"])
+def lab(request: pytest.FixtureRequest) -> Any:
+    """A lab whose pool is open when the test begins.
+
+    "fresh" requests meet a pool whose tasks have not had their first step, "parked" ones a pool
+    with tasks that are waiting, "plain" ones a pool that makes a task for each.
+    """
+    kind = TaskPool if request.param == "plain" else PooledTasks
+    return Lab(kind, parked=request.param == "parked")
+
+
+@pytest.fixture
+def max_idle() -> int:
+    return 256
+
+
+@pytest.fixture
+def run(run: Any, request: pytest.FixtureRequest) -> Any:
+    """``run(coroutine)`` on the loop that the test is for, inside the scene of its lab."""
+    if "lab" not in request.fixturenames:
+        return run
+    lab, max_idle = map(request.getfixturevalue, ("lab", "max_idle"))
+    return lambda test: run(lab.scene(test, max_idle))

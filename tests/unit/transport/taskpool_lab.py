@@ -1,31 +1,32 @@
-"""What the tests of the task pool share: its fixtures, and the same coroutine in a plain task."""
+"""What the tests of the task pool share: pools, and the same coroutine in a plain task."""
 
 import asyncio
 import contextvars
 import gc
 import sys
 
-import pytest
-import uvloop
-
 from wirespeed.transport.pooled_tasks import PooledTasks
-from wirespeed.transport.taskpool import TaskPool
 
 VAR = contextvars.ContextVar("VAR", default="unset")
 EAGER = sys.version_info >= (3, 12)  # plain tasks start at once
-LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
 class Lab:
     """A pool, and requests started the way a transport does: from a callback of the loop."""
 
-    def __init__(self, loop, kind=PooledTasks, **options):
-        self.loop = loop
-        self.pool = kind(loop, **options)
+    def __init__(self, kind=PooledTasks, parked=False):
+        self.kind = kind
+        self.parked = parked
         self.reuses = kind is PooledTasks
         self.starts_at_once = self.reuses or EAGER
         self.faults = []
-        loop.set_exception_handler(lambda loop, context: self.faults.append(context))
+
+    def open(self, **options):
+        """Make the pool, for the loop that runs."""
+        self.loop = asyncio.get_running_loop()
+        self.pool = self.kind(self.loop, **options)
+        self.loop.set_exception_handler(lambda loop, context: self.faults.append(context))
+        return self
 
     def begin(self, coro, context=None):
         """Start at once, outside the current task: (Running or None, future of (result, exc))."""
@@ -37,6 +38,21 @@ class Lab:
         finally:
             asyncio.tasks._enter_task(self.loop, task)
         return handle, outcome
+
+    async def scene(self, test, max_idle):
+        """Run a test; no fault may reach the loop's exception handler, no task be left."""
+        self.open(max_idle=max_idle)
+        if self.parked:
+            await turns()
+            await asyncio.gather(*(self.begin(asyncio.sleep(0))[1] for _ in range(3)))
+            assert self.pool.idle == min(3, self.pool.max_idle)
+        await test
+        await self.pool.aclose()
+        assert (self.pool.tasks, self.pool.idle) == (0, 0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        gc.collect()
+        await turns()
+        assert self.faults == [], [str(fault) for fault in self.faults]
 
     async def started(self, coro):
         """As `begin`; the first step has run."""
@@ -58,48 +74,6 @@ class Lab:
 async def turns(n=3):
     for _ in range(n):
         await asyncio.sleep(0)
-
-
-@pytest.fixture(params=LOOPS, name="new_loop")
-def new_loop_fixture(request):
-    return LOOPS[request.param]
-
-
-@pytest.fixture(params=[PooledTasks, TaskPool], name="kind")
-def kind_fixture(request):
-    return request.param
-
-
-@pytest.fixture(params=["fresh", "parked", "plain"], name="run")
-def run_fixture(request, new_loop):
-    """Run `main(lab)`; no fault may have reached the loop's exception handler, no task be left.
-
-    "fresh" requests meet a pool whose tasks have not had their first step, "parked" ones a pool
-    with tasks that are waiting, "plain" ones a pool that makes a task for each.
-    """
-
-    def run(main, **options):
-        async def scene():
-            loop = asyncio.get_running_loop()
-            lab = Lab(loop, TaskPool if request.param == "plain" else PooledTasks, **options)
-            if request.param == "parked":
-                await turns()
-                done = [lab.begin(asyncio.sleep(0))[1] for _ in range(3)]
-                await asyncio.gather(*done)
-                assert lab.pool.idle == min(3, lab.pool.max_idle)
-            result = await main(lab)
-            await lab.pool.aclose()
-            assert (lab.pool.tasks, lab.pool.idle) == (0, 0)
-            assert asyncio.all_tasks() == {asyncio.current_task()}
-            gc.collect()
-            await turns()
-            assert lab.faults == [], [str(fault) for fault in lab.faults]
-            return result
-
-        with asyncio.Runner(loop_factory=new_loop) as runner:
-            return runner.run(scene())
-
-    return run
 
 
 async def plain_outcome(coro, meddle=lambda task: None):

@@ -9,30 +9,25 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import pytest
-from taskpool_lab import VAR, Lab, kind_fixture, new_loop_fixture, plain_outcome, run_fixture, turns
+from taskpool_lab import VAR, Lab, plain_outcome, turns
 
 from wirespeed.transport.taskpool import Completion, Running
-
-__all__ = ["kind_fixture", "new_loop_fixture", "run_fixture"]
 
 # --- starting and finishing ---
 
 
-def test_a_handler_that_does_not_wait_has_finished_when_start_returns(run):
+async def test_a_handler_that_does_not_wait_has_finished_when_start_returns(lab):
     async def echo(x):
         return x
 
-    async def main(lab):
-        for x in (1, None, (1, 2), StopIteration(3), ValueError("a value")):
-            handle, outcome = lab.begin(echo(x))
-            if lab.starts_at_once:
-                assert handle is None and outcome.done()
-            assert await outcome == (x, None)
-
-    run(main)
+    for x in (1, None, (1, 2), StopIteration(3), ValueError("a value")):
+        handle, outcome = lab.begin(echo(x))
+        if lab.starts_at_once:
+            assert handle is None and outcome.done()
+        assert await outcome == (x, None)
 
 
-def test_the_worker_is_used_again(run):
+async def test_the_worker_is_used_again(lab):
     async def who():
         return asyncio.current_task().get_name()
 
@@ -40,35 +35,29 @@ def test_the_worker_is_used_again(run):
         await asyncio.sleep(0)
         return asyncio.current_task().get_name()
 
-    async def main(lab):
-        await turns()
-        n_tasks = 1 if lab.reuses else 20
-        assert len({await lab.result(who()) for _ in range(20)}) == n_tasks
-        assert len({await lab.result(wait_and_who()) for _ in range(20)}) == n_tasks
-        assert lab.pool.tasks == lab.pool.idle
-
-    run(main)
+    await turns()
+    n_tasks = 1 if lab.reuses else 20
+    assert len({await lab.result(who()) for _ in range(20)}) == n_tasks
+    assert len({await lab.result(wait_and_who()) for _ in range(20)}) == n_tasks
+    assert lab.pool.tasks == lab.pool.idle
 
 
-def test_results_after_waiting(run):
+async def test_results_after_waiting(lab):
     async def handler(x):
         await asyncio.sleep(0)
         await asyncio.sleep(0.001)
         await asyncio.wait_for(asyncio.sleep(0), 1)
         return x
 
-    async def main(lab):
-        for x in (1, None, (1, 2), StopIteration(3), ValueError("a value")):
-            handle, outcome = lab.begin(handler(x))
-            assert isinstance(handle, Running) and not handle.done()
-            assert await outcome == (x, None)
-            assert handle.done() and handle.task is None and handle.cancel() is False
-
-    run(main)
+    for x in (1, None, (1, 2), StopIteration(3), ValueError("a value")):
+        handle, outcome = lab.begin(handler(x))
+        assert isinstance(handle, Running) and not handle.done()
+        assert await outcome == (x, None)
+        assert handle.done() and handle.task is None and handle.cancel() is False
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2])
-def test_exceptions_and_their_traceback(run, steps):
+async def test_exceptions_and_their_traceback(steps, lab):
     async def inner():
         raise ValueError("no")
 
@@ -77,33 +66,27 @@ def test_exceptions_and_their_traceback(run, steps):
             await asyncio.sleep(0)
         await inner()
 
-    async def main(lab):
-        result, exc = await lab.outcome(handler())
-        assert result is None and type(exc) is ValueError
-        assert exc.__context__ is None
-        assert [f.name for f in traceback.extract_tb(exc.__traceback__)] == ["handler", "inner"]
-
-    run(main)
+    result, exc = await lab.outcome(handler())
+    assert result is None and type(exc) is ValueError
+    assert exc.__context__ is None
+    assert [f.name for f in traceback.extract_tb(exc.__traceback__)] == ["handler", "inner"]
 
 
-def test_an_awaited_exception_is_thrown_in(run):
+async def test_an_awaited_exception_is_thrown_in(lab):
     async def handler(future):
         try:
             await future
         except LookupError as exc:
             return exc.args
 
-    async def main(lab):
-        future = lab.loop.create_future()
-        _, outcome = lab.begin(handler(future))
-        await turns()
-        future.set_exception(LookupError("gone"))
-        assert await outcome == (("gone",), None)
-
-    run(main)
+    future = lab.loop.create_future()
+    _, outcome = lab.begin(handler(future))
+    await turns()
+    future.set_exception(LookupError("gone"))
+    assert await outcome == (("gone",), None)
 
 
-def test_no_coroutine_and_other_kinds_of_coroutine(run):
+async def test_no_coroutine_and_other_kinds_of_coroutine(lab):
     class Handmade:
         """A collections.abc.Coroutine without the C slots."""
 
@@ -125,87 +108,75 @@ def test_no_coroutine_and_other_kinds_of_coroutine(run):
         def __await__(self):
             return self
 
-    async def main(lab):
-        with pytest.raises(TypeError, match="a coroutine was expected, got 1"):
-            lab.begin(1)
-        assert await lab.result(Handmade()) == 8
-        used = asyncio.sleep(0)
-        used.close()
-        assert str((await lab.outcome(used))[1]) == "cannot reuse already awaited coroutine"
-
-    run(main)
+    with pytest.raises(TypeError, match="a coroutine was expected, got 1"):
+        lab.begin(1)
+    assert await lab.result(Handmade()) == 8
+    used = asyncio.sleep(0)
+    used.close()
+    assert str((await lab.outcome(used))[1]) == "cannot reuse already awaited coroutine"
 
 
-def test_start_in_a_task_is_put_off(run):
+async def test_start_in_a_task_is_put_off(lab):
     async def who(waits):
         me = asyncio.current_task()
         for _ in range(waits):
             await asyncio.sleep(0)
         return me is asyncio.current_task(), VAR.get()
 
-    async def main(lab):
-        VAR.set("of the caller")
-        outer = asyncio.current_task()
-        for waits in (0, 1, 2):
-            outcome = lab.loop.create_future()
-            handle = lab.pool.start(who(waits), lambda *args, f=outcome: f.set_result(args))
-            assert isinstance(handle, Running) and not handle.done() and handle.task is None
-            assert asyncio.current_task() is outer and not outcome.done()
-            assert await outcome == ((True, "unset"), None)
-            assert handle.done()
-
-    run(main)
+    VAR.set("of the caller")
+    outer = asyncio.current_task()
+    for waits in (0, 1, 2):
+        outcome = lab.loop.create_future()
+        handle = lab.pool.start(who(waits), lambda *args, f=outcome: f.set_result(args))
+        assert isinstance(handle, Running) and not handle.done() and handle.task is None
+        assert asyncio.current_task() is outer and not outcome.done()
+        assert await outcome == ((True, "unset"), None)
+        assert handle.done()
 
 
-def test_a_handler_and_a_hook_start_more(run):
+async def test_a_handler_and_a_hook_start_more(lab):
     async def leaf():
         return asyncio.current_task()
 
-    async def main(lab):
-        done = lab.loop.create_future()
-        seen = []
+    done = lab.loop.create_future()
+    seen = []
 
-        async def parent():
-            lab.pool.start(leaf(), lambda *args: seen.append(args))
-            assert seen == []  # a task is current: put off
-            await asyncio.sleep(0)
-            return asyncio.current_task()
+    async def parent():
+        lab.pool.start(leaf(), lambda *args: seen.append(args))
+        assert seen == []  # a task is current: put off
+        await asyncio.sleep(0)
+        return asyncio.current_task()
 
-        def chain(result, exc):
-            seen.append((result, exc))
-            assert asyncio.current_task() is None
-            handle = lab.pool.start(leaf(), lambda *args: done.set_result(args))
-            assert (handle is None) is lab.starts_at_once
+    def chain(result, exc):
+        seen.append((result, exc))
+        assert asyncio.current_task() is None
+        handle = lab.pool.start(leaf(), lambda *args: done.set_result(args))
+        assert (handle is None) is lab.starts_at_once
 
-        lab.loop.call_soon(lab.pool.start, parent(), chain)
-        task, exc = await done
-        assert exc is None and isinstance(task, asyncio.Task)
-        assert len(seen) == 2 and seen[0][0] is not seen[1][0]
-
-    run(main)
+    lab.loop.call_soon(lab.pool.start, parent(), chain)
+    task, exc = await done
+    assert exc is None and isinstance(task, asyncio.Task)
+    assert len(seen) == 2 and seen[0][0] is not seen[1][0]
 
 
-def test_a_deferred_start_can_be_cancelled(run):
+async def test_a_deferred_start_can_be_cancelled(lab):
     async def handler():
         raise AssertionError("must not run")
 
-    async def main(lab):
-        outcome = lab.loop.create_future()
-        handle = lab.pool.start(handler(), lambda *args: outcome.set_result(args))
-        assert handle.cancel("why") is True
-        _, exc = await outcome
-        assert type(exc) is asyncio.CancelledError and exc.args == ("why",)
-        assert handle.cancel() is False
-
-    run(main)
+    outcome = lab.loop.create_future()
+    handle = lab.pool.start(handler(), lambda *args: outcome.set_result(args))
+    assert handle.cancel("why") is True
+    _, exc = await outcome
+    assert type(exc) is asyncio.CancelledError and exc.args == ("why",)
+    assert handle.cancel() is False
 
 
-def test_start_before_the_loop_runs(new_loop, kind):
+def test_start_before_the_loop_runs(loop_factory, kind):
     async def handler():
         await asyncio.sleep(0)
         return asyncio.get_running_loop()
 
-    loop = new_loop()
+    loop = loop_factory()
     pool = kind(loop)
     seen = []
     pool.start(handler(), lambda *args: (seen.append(args), loop.stop()))
@@ -224,7 +195,7 @@ def test_start_before_the_loop_runs(new_loop, kind):
         pool.start(handler(), print)
     loop.close()
 
-    closed = kind(open_loop := new_loop())
+    closed = kind(open_loop := loop_factory())
     open_loop.close()
     with pytest.raises(RuntimeError, match="closed"):
         closed.start(handler(), print)
@@ -245,7 +216,7 @@ def test_arguments(kind):
 # --- what a task is to its handler ---
 
 
-def test_current_task_is_stable(run):
+async def test_current_task_is_stable(lab):
     async def handler():
         names = [asyncio.current_task()]
         for wait in (0, 0, 0.001):
@@ -253,14 +224,11 @@ def test_current_task_is_stable(run):
             names.append(asyncio.current_task())
         return len(set(names)) == 1 and isinstance(names[0], asyncio.Task)
 
-    async def main(lab):
-        results = await asyncio.gather(*(lab.result(handler()) for _ in range(5)))
-        assert results == [True] * 5
-
-    run(main)
+    results = await asyncio.gather(*(lab.result(handler()) for _ in range(5)))
+    assert results == [True] * 5
 
 
-def test_contexts_are_isolated(run):
+async def test_contexts_are_isolated(lab):
     async def handler(x):
         before = VAR.get()
         token = VAR.set(x)
@@ -278,68 +246,55 @@ def test_contexts_are_isolated(run):
     async def read():
         return VAR.get()
 
-    async def main(lab):
-        VAR.set("main")
-        outcomes = [lab.begin(handler(i))[1] for i in range(10)]
-        for i, outcome in enumerate(outcomes):
-            assert await outcome == (("unset", i, (i, i)), None)
-        await lab.result(leave_one(3))
-        assert await lab.result(read()) == "unset"
-        assert VAR.get() == "main"
-
-    run(main)
+    VAR.set("main")
+    outcomes = [lab.begin(handler(i))[1] for i in range(10)]
+    for i, outcome in enumerate(outcomes):
+        assert await outcome == (("unset", i, (i, i)), None)
+    await lab.result(leave_one(3))
+    assert await lab.result(read()) == "unset"
+    assert VAR.get() == "main"
 
 
-def test_the_base_context_is_the_one_of_creation(new_loop, kind):
+async def test_the_base_context_is_the_one_of_creation(kind):
     async def read():
         return VAR.get()
 
-    async def main():
-        VAR.set("at creation")
-        lab = Lab(asyncio.get_running_loop(), kind)
-        VAR.set("later")
-        assert await lab.result(read()) == "at creation"
-        await lab.pool.aclose()
-
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(main())
+    VAR.set("at creation")
+    lab = Lab(kind).open()
+    VAR.set("later")
+    assert await lab.result(read()) == "at creation"
+    await lab.pool.aclose()
 
 
-def test_a_context_of_the_caller(run):
+async def test_a_context_of_the_caller(lab):
     async def change():
         before = VAR.get()
         VAR.set("by the handler")
         return before
 
-    async def main(lab):
-        context = contextvars.copy_context()
-        context.run(VAR.set, "mine")
-        for put_off in (False, True):
-            outcome = lab.loop.create_future()
-            if put_off:
-                lab.pool.start(change(), lambda *args, f=outcome: f.set_result(args), context)
-            else:
-                lab.begin(change(), context)[1].add_done_callback(
-                    lambda done, f=outcome: f.set_result(done.result())
-                )
-            assert await outcome == ("mine", None)
-        assert context[VAR] == "mine"  # handlers run in copies
-
-    run(main)
+    context = contextvars.copy_context()
+    context.run(VAR.set, "mine")
+    for put_off in (False, True):
+        outcome = lab.loop.create_future()
+        if put_off:
+            lab.pool.start(change(), lambda *args, f=outcome: f.set_result(args), context)
+        else:
+            lab.begin(change(), context)[1].add_done_callback(
+                lambda done, f=outcome: f.set_result(done.result())
+            )
+        assert await outcome == ("mine", None)
+    assert context[VAR] == "mine"  # handlers run in copies
 
 
-def test_a_context_that_cannot_be_copied_leaves_no_task_current(run):
-    async def main(lab):
-        coro = asyncio.sleep(0)
-        with pytest.raises(TypeError):
-            lab.begin(coro, context="no context")
-        assert coro.cr_frame is None  # closed
-        assert await lab.result(asyncio.sleep(0, 5)) == 5
-
-    run(main)
+async def test_a_context_that_cannot_be_copied_leaves_no_task_current(lab):
+    coro = asyncio.sleep(0)
+    with pytest.raises(TypeError):
+        lab.begin(coro, context="no context")
+    assert coro.cr_frame is None  # closed
+    assert await lab.result(asyncio.sleep(0, 5)) == 5
 
 
-def test_asyncio_tools(run):
+async def test_asyncio_tools(lab):
     async def timeout():
         try:
             async with asyncio.timeout(0.001):
@@ -373,17 +328,14 @@ def test_asyncio_tools(run):
         await asyncio.sleep(0)
         return await timeout()
 
-    async def main(lab):
-        plain = await asyncio.create_task(group())
-        for _ in range(3):
-            coros = timeout(), group(), thread(), queue(), late_timeout(), asyncio.sleep(0, "x")
-            outcomes = await asyncio.gather(*(lab.result(coro) for coro in coros))
-            assert outcomes == ["timed out", plain, 3, 5, "timed out", "x"]
-
-    run(main)
+    plain = await asyncio.create_task(group())
+    for _ in range(3):
+        coros = timeout(), group(), thread(), queue(), late_timeout(), asyncio.sleep(0, "x")
+        outcomes = await asyncio.gather(*(lab.result(coro) for coro in coros))
+        assert outcomes == ["timed out", plain, 3, 5, "timed out", "x"]
 
 
-def test_anyio_tools(run):
+async def test_anyio_tools(lab):
     async def deadline():
         with anyio.move_on_after(0.001) as scope:
             await anyio.sleep(10)
@@ -419,35 +371,29 @@ def test_anyio_tools(run):
             tg.start_soon(anyio.sleep, 10)
             raise LookupError
 
-    async def main(lab):
-        assert await lab.result(done_waiter()) == "item"
-        coros = deadline(), own_scope(), group(), thread()
-        results = await asyncio.gather(*(lab.result(coro) for coro in coros))
-        assert results == [(True, 0), True, True, "unset"]
-        _, exc = await lab.outcome(failing())
-        assert isinstance(exc, ExceptionGroup) and exc.subgroup(LookupError)
-
-    run(main)
+    assert await lab.result(done_waiter()) == "item"
+    coros = deadline(), own_scope(), group(), thread()
+    results = await asyncio.gather(*(lab.result(coro) for coro in coros))
+    assert results == [(True, 0), True, True, "unset"]
+    _, exc = await lab.outcome(failing())
+    assert isinstance(exc, ExceptionGroup) and exc.subgroup(LookupError)
 
 
-def test_one_future_awaited_by_many(run):
+async def test_one_future_awaited_by_many(lab):
     async def handler(future):
         return await future
 
-    async def main(lab):
-        future = lab.loop.create_future()
-        outcomes = [lab.begin(handler(future))[1] for _ in range(3)]
-        plain = asyncio.create_task(handler(future))
-        outcomes += [lab.begin(handler(future))[1] for _ in range(3)]
-        await turns()
-        future.set_result(4)
-        assert [await outcome for outcome in outcomes] == [(4, None)] * 6
-        assert await plain == 4
-
-    run(main)
+    future = lab.loop.create_future()
+    outcomes = [lab.begin(handler(future))[1] for _ in range(3)]
+    plain = asyncio.create_task(handler(future))
+    outcomes += [lab.begin(handler(future))[1] for _ in range(3)]
+    await turns()
+    future.set_result(4)
+    assert [await outcome for outcome in outcomes] == [(4, None)] * 6
+    assert await plain == 4
 
 
-def test_bad_yields_are_rejected_as_by_a_task(run):
+async def test_bad_yields_are_rejected_as_by_a_task(lab):
     @types.coroutine
     def give(value):
         return (yield value)
@@ -465,26 +411,23 @@ def test_bad_yields_are_rejected_as_by_a_task(run):
             await asyncio.sleep(0)
         await give(value() if callable(value) else value)
 
-    async def main(lab):
-        foreign_loop = asyncio.new_event_loop()
-        foreign = foreign_loop.create_future()
-        foreign._asyncio_future_blocking = True
-        unflagged = lab.loop.create_future()
-        for value in (5, foreign, unflagged, (x for x in ()), asyncio.current_task):
-            for steps in (0, 1):
-                (_, exc), (_, plain) = (
-                    await lab.outcome(handler(value, steps)),
-                    await plain_outcome(handler(value, steps)),
-                )
-                assert type(exc) is type(plain) is RuntimeError
-                # The words before the task's own repr.
-                assert str(exc).split("<")[0] == str(plain).split("<")[0]
-        if lab.reuses:  # a plain task never ends
-            _, exc = await lab.outcome(handler(Broken(), 0))
-            assert type(exc) is ZeroDivisionError
+    foreign_loop = asyncio.new_event_loop()
+    foreign = foreign_loop.create_future()
+    foreign._asyncio_future_blocking = True
+    unflagged = lab.loop.create_future()
+    for value in (5, foreign, unflagged, (x for x in ()), asyncio.current_task):
+        for steps in (0, 1):
+            (_, exc), (_, plain) = (
+                await lab.outcome(handler(value, steps)),
+                await plain_outcome(handler(value, steps)),
+            )
+            assert type(exc) is type(plain) is RuntimeError
+            # The words before the task's own repr.
+            assert str(exc).split("<")[0] == str(plain).split("<")[0]
+    if lab.reuses:  # a plain task never ends
+        _, exc = await lab.outcome(handler(Broken(), 0))
+        assert type(exc) is ZeroDivisionError
 
-        handle, outcome = lab.begin(handler(5, 0))
-        assert handle.cancel() and type((await outcome)[1]) is asyncio.CancelledError
-        foreign_loop.close()
-
-    run(main)
+    handle, outcome = lab.begin(handler(5, 0))
+    assert handle.cancel() and type((await outcome)[1]) is asyncio.CancelledError
+    foreign_loop.close()

@@ -5,13 +5,11 @@ import contextlib
 import types
 
 import pytest
-from taskpool_lab import new_loop_fixture, plain_outcome, run_fixture, same, turns
-
-__all__ = ["new_loop_fixture", "run_fixture"]
+from taskpool_lab import plain_outcome, same, turns
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 3])
-def test_cancel_while_suspended(run, steps):
+async def test_cancel_while_suspended(steps, lab):
     async def handler(log):
         try:
             for i in range(3):
@@ -23,21 +21,18 @@ def test_cancel_while_suspended(run, steps):
             assert asyncio.current_task().cancelling() == 1
             raise
 
-    async def main(lab):
-        log = []
-        handle, outcome = await lab.started(handler(log))
-        await turns(steps)
-        assert handle.cancel("stop") is True
-        _, exc = await outcome
-        assert type(exc) is asyncio.CancelledError and exc.args == ("stop",)
-        assert log == [*range(len(log) - 1), ("stop",)] and handle.done()
-        # A new task is one turn behind at its first bare yield.
-        assert min(steps, 2) <= len(log) - 1 <= min(steps, 2) + 1
-
-    run(main)
+    log = []
+    handle, outcome = await lab.started(handler(log))
+    await turns(steps)
+    assert handle.cancel("stop") is True
+    _, exc = await outcome
+    assert type(exc) is asyncio.CancelledError and exc.args == ("stop",)
+    assert log == [*range(len(log) - 1), ("stop",)] and handle.done()
+    # A new task is one turn behind at its first bare yield.
+    assert min(steps, 2) <= len(log) - 1 <= min(steps, 2) + 1
 
 
-def test_cancel_reaches_the_awaited_task(run):
+async def test_cancel_reaches_the_awaited_task(lab):
     async def child(log):
         try:
             await asyncio.sleep(10)
@@ -52,20 +47,17 @@ def test_cancel_reaches_the_awaited_task(run):
         finally:
             log.append(inner.cancelled())
 
-    async def main(lab):
-        for wait in (0, 1, 3):
-            log = []
-            handle, outcome = await lab.started(handler(log))
-            await turns(wait)
-            handle.task.cancel()
-            assert type((await outcome)[1]) is asyncio.CancelledError
-            # A child that has not begun is cancelled before its first line.
-            assert log in (["child", True], [True]) and (wait < 2 or len(log) == 2)
-
-    run(main)
+    for wait in (0, 1, 3):
+        log = []
+        handle, outcome = await lab.started(handler(log))
+        await turns(wait)
+        handle.task.cancel()
+        assert type((await outcome)[1]) is asyncio.CancelledError
+        # A child that has not begun is cancelled before its first line.
+        assert log in (["child", True], [True]) and (wait < 2 or len(log) == 2)
 
 
-def test_cancel_of_what_is_done_or_does_not_obey(run):
+async def test_cancel_of_what_is_done_or_does_not_obey(lab):
     class Stubborn(asyncio.Future):
         def cancel(self, msg=None):
             return False
@@ -82,32 +74,29 @@ def test_cancel_of_what_is_done_or_does_not_obey(run):
         except asyncio.CancelledError:
             return "swallowed"
 
-    async def main(lab):
-        for waits in (0, 2):
-            done = lab.loop.create_future()
-            handle, outcome = await lab.started(handler(done))
-            await turns(waits)
-            done.set_result(1)
-            handle.cancel()
-            assert await outcome == (("cancelled", True), None)
+    for waits in (0, 2):
+        done = lab.loop.create_future()
+        handle, outcome = await lab.started(handler(done))
+        await turns(waits)
+        done.set_result(1)
+        handle.cancel()
+        assert await outcome == (("cancelled", True), None)
 
-            stubborn = Stubborn()
-            handle, outcome = await lab.started(handler(stubborn))
-            await turns(waits)
-            handle.cancel()
-            await turns(4)
-            assert not outcome.done()
-            stubborn.set_result(None)
-            assert await outcome == (("cancelled", True), None)
+        stubborn = Stubborn()
+        handle, outcome = await lab.started(handler(stubborn))
+        await turns(waits)
+        handle.cancel()
+        await turns(4)
+        assert not outcome.done()
+        stubborn.set_result(None)
+        assert await outcome == (("cancelled", True), None)
 
-            inner = asyncio.create_task(swallow(lab.loop.create_future()))
-            await turns()
-            handle, outcome = await lab.started(handler(inner))
-            await turns(waits)
-            handle.cancel()
-            assert await outcome == ("swallowed", None)
-
-    run(main)
+        inner = asyncio.create_task(swallow(lab.loop.create_future()))
+        await turns()
+        handle, outcome = await lab.started(handler(inner))
+        await turns(waits)
+        handle.cancel()
+        assert await outcome == ("swallowed", None)
 
 
 SELF_CANCEL = {}
@@ -202,16 +191,13 @@ async def and_wait_for_a_child_that_swallows_it():
 
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("name", SELF_CANCEL)
-def test_a_handler_that_cancels_itself(run, name, late):
+async def test_a_handler_that_cancels_itself(name, late, lab):
     async def handler():
         if late:
             await asyncio.sleep(0)
         return await SELF_CANCEL[name]()
 
-    async def main(lab):
-        same(await lab.outcome(handler()), await plain_outcome(handler()))
-
-    run(main)
+    same(await lab.outcome(handler()), await plain_outcome(handler()))
 
 
 async def _fail_at_cancel():
@@ -222,49 +208,40 @@ async def _fail_at_cancel():
 
 
 @pytest.mark.parametrize("child", [_hard_to_cancel, _fail_at_cancel])
-def test_a_cancel_in_the_first_step_that_the_awaited_task_swallows(run, child):
+async def test_a_cancel_in_the_first_step_that_the_awaited_task_swallows(child, lab):
     async def handler(inner):
         asyncio.current_task().cancel()
         return await inner
 
-    async def main(lab):
-        inner, plain_inner = asyncio.create_task(child()), asyncio.create_task(child())
-        await turns()
-        same(await lab.outcome(handler(inner)), await plain_outcome(handler(plain_inner)))
-
-    run(main)
+    inner, plain_inner = asyncio.create_task(child()), asyncio.create_task(child())
+    await turns()
+    same(await lab.outcome(handler(inner)), await plain_outcome(handler(plain_inner)))
 
 
-def test_a_second_cancel_is_not_swallowed(run):
+async def test_a_second_cancel_is_not_swallowed(lab):
     async def handler(inner):
         asyncio.current_task().cancel()
         return await inner
 
-    async def main(lab):
-        inner = asyncio.create_task(_hard_to_cancel())
-        await turns()
-        handle, outcome = await lab.started(handler(inner))
-        while not inner.done():
-            await asyncio.sleep(0)
-        # The child has swallowed the first one; its result is on the way.
-        assert handle.task.cancel() is True
-        assert type((await outcome)[1]) is asyncio.CancelledError
-
-    run(main)
+    inner = asyncio.create_task(_hard_to_cancel())
+    await turns()
+    handle, outcome = await lab.started(handler(inner))
+    while not inner.done():
+        await asyncio.sleep(0)
+    # The child has swallowed the first one; its result is on the way.
+    assert handle.task.cancel() is True
+    assert type((await outcome)[1]) is asyncio.CancelledError
 
 
-def test_cancel_a_handler_that_swallows_it(run):
+async def test_cancel_a_handler_that_swallows_it(lab):
     async def handler():
         for _ in range(2):
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(10)
         return asyncio.current_task().cancelling()
 
-    async def main(lab):
-        handle, outcome = await lab.started(handler())
-        for _ in range(2):
-            assert handle.cancel()
-            await turns()
-        assert await outcome == (2, None)
-
-    run(main)
+    handle, outcome = await lab.started(handler())
+    for _ in range(2):
+        assert handle.cancel()
+        await turns()
+    assert await outcome == (2, None)

@@ -7,20 +7,9 @@ import sys
 import weakref
 
 import pytest
-from taskpool_lab import (
-    LOOPS,
-    VAR,
-    Lab,
-    kind_fixture,
-    new_loop_fixture,
-    plain_outcome,
-    run_fixture,
-    turns,
-)
+from taskpool_lab import VAR, Lab, plain_outcome, turns
 
 from wirespeed.transport.pooled_tasks import PooledTasks
-
-__all__ = ["kind_fixture", "new_loop_fixture", "run_fixture"]
 
 KEPT = []
 LEFTOVERS = {
@@ -43,7 +32,7 @@ def nothing_kept():
 
 @pytest.mark.parametrize("steps", [0, 1, 2])
 @pytest.mark.parametrize("leftover", LEFTOVERS)
-def test_a_task_with_leftovers_is_not_used_again(run, leftover, steps):
+async def test_a_task_with_leftovers_is_not_used_again(leftover, steps, lab):
     async def handler():
         for _ in range(steps):
             await asyncio.sleep(0)
@@ -60,24 +49,21 @@ def test_a_task_with_leftovers_is_not_used_again(run, leftover, steps):
             any(isinstance(kept, weakref.ref) and kept() is task for kept in KEPT),
         )
 
-    async def main(lab):
-        for _ in range(3):
-            _, exc = await lab.outcome(handler())
-            kinds = {"cancel": (asyncio.CancelledError,)}
-            if leftover == "cancel and uncancel":  # as a task of this version of Python
-                kinds[leftover] = (type((await plain_outcome(handler()))[1]),)
-            assert isinstance(exc, kinds.get(leftover, type(None)))
-            assert await lab.result(look()) == (0, False, False, False, False)
-            await turns()
-            assert lab.pool.tasks == lab.pool.idle
-        if leftover == "callback":
-            assert KEPT == ["result"] * 3
-
-    run(main)
+    for _ in range(3):
+        _, exc = await lab.outcome(handler())
+        kinds = {"cancel": (asyncio.CancelledError,)}
+        if leftover == "cancel and uncancel":  # as a task of this version of Python
+            kinds[leftover] = (type((await plain_outcome(handler()))[1]),)
+        assert isinstance(exc, kinds.get(leftover, type(None)))
+        assert await lab.result(look()) == (0, False, False, False, False)
+        await turns()
+        assert lab.pool.tasks == lab.pool.idle
+    if leftover == "callback":
+        assert KEPT == ["result"] * 3
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2])
-def test_a_kept_task_gets_the_outcome(run, steps):
+async def test_a_kept_task_gets_the_outcome(steps, lab):
     async def handler(exc):
         for _ in range(steps):
             await asyncio.sleep(0)
@@ -86,97 +72,82 @@ def test_a_kept_task_gets_the_outcome(run, steps):
             raise exc
         return "result"
 
-    async def main(lab):
-        assert await lab.result(handler(None)) == "result"
-        task = KEPT[-1]
-        await turns(1)
-        assert task.done() and task.result() == "result"
+    assert await lab.result(handler(None)) == "result"
+    task = KEPT[-1]
+    await turns(1)
+    assert task.done() and task.result() == "result"
 
-        error = ValueError("no")
-        assert await lab.outcome(handler(error)) == (None, error)
-        task = KEPT[-1]
-        await turns(1)
-        assert task.exception() is error
+    error = ValueError("no")
+    assert await lab.outcome(handler(error)) == (None, error)
+    task = KEPT[-1]
+    await turns(1)
+    assert task.exception() is error
 
-        _, exc = await lab.outcome(handler(asyncio.CancelledError()))
-        assert type(exc) is asyncio.CancelledError
-        task = KEPT[-1]
-        await turns(1)
-        assert task.cancelled()
+    _, exc = await lab.outcome(handler(asyncio.CancelledError()))
+    assert type(exc) is asyncio.CancelledError
+    task = KEPT[-1]
+    await turns(1)
+    assert task.cancelled()
 
-        # Never retrieved by anyone but the hook: not logged (run() looks at the faults).
-        await lab.outcome(handler(ValueError("seen by the hook")))
-        await turns()
-        KEPT.clear()
-        del task
-
-    run(main)
+    # Never retrieved by anyone but the hook: not logged (run() looks at the faults).
+    await lab.outcome(handler(ValueError("seen by the hook")))
+    await turns()
+    KEPT.clear()
+    del task
 
 
-def test_cancel_after_the_end_changes_nothing(run):
+async def test_cancel_after_the_end_changes_nothing(lab):
     async def handler():
         KEPT.append(asyncio.current_task())
         return "result"
 
-    async def main(lab):
-        await lab.started(handler())
-        KEPT[-1].cancel()
-        await turns(1)
-        assert KEPT[-1].result() == "result"
-
-    run(main)
+    await lab.started(handler())
+    KEPT[-1].cancel()
+    await turns(1)
+    assert KEPT[-1].result() == "result"
 
 
-def test_all_tasks_held_by_a_monitor(run):
+async def test_all_tasks_held_by_a_monitor(lab):
     async def handler():
         return asyncio.current_task()
 
-    async def main(lab):
-        await turns()
-        held = asyncio.all_tasks()
-        parked = [task for task in held if task.get_name().startswith("wirespeed-")]
-        assert bool(parked) is lab.reuses
-        assert await lab.result(handler()) not in held
-        await turns()
-        assert all(task.done() for task in held - {asyncio.current_task()})
-
-    run(main)
+    await turns()
+    held = asyncio.all_tasks()
+    parked = [task for task in held if task.get_name().startswith("wirespeed-")]
+    assert bool(parked) is lab.reuses
+    assert await lab.result(handler()) not in held
+    await turns()
+    assert all(task.done() for task in held - {asyncio.current_task()})
 
 
-def test_someone_cancels_every_task(run):
+async def test_someone_cancels_every_task(lab):
     """As asyncio.run() does at its end, and yet the pool goes on."""
 
     async def forever():
         await asyncio.sleep(100)
 
-    async def main(lab):
-        _, outcome = lab.begin(forever())
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        assert others
-        for task in others:
-            task.cancel()
-            assert "wirespeed" in repr(task)
-        await asyncio.wait(others)
-        assert type((await outcome)[1]) is asyncio.CancelledError
-        assert lab.pool.tasks == 0
-        assert await lab.result(asyncio.sleep(0, 5)) == 5
-
-    run(main)
+    _, outcome = lab.begin(forever())
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    assert others
+    for task in others:
+        task.cancel()
+        assert "wirespeed" in repr(task)
+    await asyncio.wait(others)
+    assert type((await outcome)[1]) is asyncio.CancelledError
+    assert lab.pool.tasks == 0
+    assert await lab.result(asyncio.sleep(0, 5)) == 5
 
 
 @pytest.mark.parametrize("max_idle", [0, 2])
-def test_no_more_than_max_idle_are_kept(run, max_idle):
-    async def main(lab):
-        outcomes = [lab.begin(asyncio.sleep(0))[1] for _ in range(8)]
-        await asyncio.gather(*outcomes)
-        assert await lab.result(asyncio.sleep(0, 1)) == 1
-        await turns()
-        assert lab.pool.idle == lab.pool.tasks <= max_idle
-
-    run(main, max_idle=max_idle)
+async def test_no_more_than_max_idle_are_kept(max_idle, lab):
+    outcomes = [lab.begin(asyncio.sleep(0))[1] for _ in range(8)]
+    await asyncio.gather(*outcomes)
+    assert await lab.result(asyncio.sleep(0, 1)) == 1
+    await turns()
+    assert lab.pool.idle == lab.pool.tasks <= max_idle
 
 
-def test_a_hook_that_fails_is_reported(new_loop, kind):
+async def test_a_hook_that_fails_is_reported(kind):
     async def handler(steps):
         for _ in range(steps):
             await asyncio.sleep(0)
@@ -184,46 +155,36 @@ def test_a_hook_that_fails_is_reported(new_loop, kind):
     def hook(result, exc):
         raise ZeroDivisionError("hook")
 
-    async def main():
-        loop = asyncio.get_running_loop()
-        lab = Lab(loop, kind)
-        for steps in (0, 2):
-            loop.call_soon(lab.pool.start, handler(steps), hook)
-            await turns(5)
-        assert [str(fault["exception"]) for fault in lab.faults] == ["hook", "hook"]
-        assert lab.pool.idle == lab.pool.tasks and bool(lab.pool.idle) is lab.reuses
-        await lab.pool.aclose()
-
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(main())
+    lab = Lab(kind).open()
+    for steps in (0, 2):
+        lab.loop.call_soon(lab.pool.start, handler(steps), hook)
+        await turns(5)
+    assert [str(fault["exception"]) for fault in lab.faults] == ["hook", "hook"]
+    assert lab.pool.idle == lab.pool.tasks and bool(lab.pool.idle) is lab.reuses
+    await lab.pool.aclose()
 
 
-def test_a_handler_that_tampers_with_the_current_task(new_loop):
+async def test_a_handler_that_tampers_with_the_current_task():
     async def handler(steps):
         for _ in range(steps):
             await asyncio.sleep(0)
         asyncio.tasks._leave_task(asyncio.get_running_loop(), asyncio.current_task())
         return 1
 
-    async def main():
-        loop = asyncio.get_running_loop()
-        lab = Lab(loop)
-        for steps in (0, 1):
-            outcome = loop.create_future()
-            loop.call_soon(lab.pool.start, handler(steps), lambda *a, f=outcome: f.set_result(a))
-            assert await outcome == (1, None)
-        await turns()
-        assert len(lab.faults) == 2
-        assert await lab.result(asyncio.sleep(0, 2)) == 2
-
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(main())
+    lab = Lab().open()
+    for steps in (0, 1):
+        outcome = lab.loop.create_future()
+        lab.loop.call_soon(lab.pool.start, handler(steps), lambda *a, f=outcome: f.set_result(a))
+        assert await outcome == (1, None)
+    await turns()
+    assert len(lab.faults) == 2
+    assert await lab.result(asyncio.sleep(0, 2)) == 2
 
 
 @pytest.mark.parametrize("exception", [KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("steps", [0, 1, 2])
 @pytest.mark.parametrize("by_hook", [False, True])
-def test_keyboard_interrupt_leaves_the_loop(new_loop, exception, steps, by_hook, kind):
+def test_keyboard_interrupt_leaves_the_loop(loop_factory, exception, steps, by_hook, kind):
     async def handler():
         for _ in range(steps):
             await asyncio.sleep(0)
@@ -235,7 +196,7 @@ def test_keyboard_interrupt_leaves_the_loop(new_loop, exception, steps, by_hook,
         if by_hook:
             raise exception("now")
 
-    loop = new_loop()
+    loop = loop_factory()
     seen = []
     pool = kind(loop)
     loop.run_until_complete(turns())
@@ -266,30 +227,24 @@ def test_the_loop_run_inside_a_first_step():
         await asyncio.sleep(0)
         return "end"
 
-    async def main(cancel):
-        lab = Lab(asyncio.get_running_loop())
-        await asyncio.sleep(0)
+    async def main(fresh, cancel):
+        lab = Lab().open()
+        if not fresh:
+            await asyncio.sleep(0)
         outcome = await lab.outcome(handler(cancel, lab.loop))
         await lab.pool.aclose()
         assert lab.faults == []
         return outcome
 
-    async def fresh(cancel):
-        lab = Lab(asyncio.get_running_loop())
-        outcome = await lab.outcome(handler(cancel, lab.loop))
-        await lab.pool.aclose()
-        assert lab.faults == []
-        return outcome
-
-    for scene in (main, fresh):
-        assert asyncio.run(scene(False)) == ("end", None)
-        assert type(asyncio.run(scene(True))[1]) is asyncio.CancelledError
+    for fresh in (False, True):
+        assert asyncio.run(main(fresh, False)) == ("end", None)
+        assert type(asyncio.run(main(fresh, True))[1]) is asyncio.CancelledError
 
 
 # --- closing ---
 
 
-def test_aclose(run):
+async def test_aclose(lab):
     log = []
 
     async def stubborn():
@@ -303,63 +258,55 @@ def test_aclose(run):
     async def closes(pool):
         await pool.aclose()
 
-    async def main(lab):
-        log.clear()
-        assert str((await lab.outcome(closes(lab.pool)))[1]) == (
-            "a handler cannot close the pool that runs it"
-        )
-        running = [(await lab.started(stubborn()))[1] for _ in range(3)]
-        deferred = []
-        lab.pool.start(stubborn(), lambda *args: deferred.append(args))
-        second = asyncio.create_task(lab.pool.aclose())
-        await lab.pool.aclose()
-        await second
-        assert [outcome.result() for outcome in running] == [("late", None)] * 3
-        assert type(deferred[0][1]) is asyncio.CancelledError
-        assert log == ["cancelled"] * 3 and lab.pool.closed
-        coro = stubborn()
-        with pytest.raises(RuntimeError, match="the task pool is closed"):
-            lab.pool.start(coro, print)
-        assert coro.cr_frame is None  # closed
-
-    run(main)
+    log.clear()
+    assert str((await lab.outcome(closes(lab.pool)))[1]) == (
+        "a handler cannot close the pool that runs it"
+    )
+    running = [(await lab.started(stubborn()))[1] for _ in range(3)]
+    deferred = []
+    lab.pool.start(stubborn(), lambda *args: deferred.append(args))
+    second = asyncio.create_task(lab.pool.aclose())
+    await lab.pool.aclose()
+    await second
+    assert [outcome.result() for outcome in running] == [("late", None)] * 3
+    assert type(deferred[0][1]) is asyncio.CancelledError
+    assert log == ["cancelled"] * 3 and lab.pool.closed
+    coro = stubborn()
+    with pytest.raises(RuntimeError, match="the task pool is closed"):
+        lab.pool.start(coro, print)
+    assert coro.cr_frame is None  # closed
 
 
-def test_abandon_leaves_those_that_ignore_it(new_loop, kind):
-    async def main():
-        loop = asyncio.get_running_loop()
-        lab = Lab(loop, kind)
-        release = asyncio.Event()
+async def test_abandon_leaves_those_that_ignore_it(kind):
+    lab = Lab(kind).open()
+    release = asyncio.Event()
 
-        async def ignores():
-            while not release.is_set():
-                try:
-                    await release.wait()
-                except asyncio.CancelledError:
-                    continue
-            return "at last"
+    async def ignores():
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        return "at last"
 
-        await turns()
-        outcomes = [(await lab.started(ignores()))[1] for _ in range(2)]
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.005):
-                await lab.pool.aclose()
-        assert (lab.pool.abandon(), lab.pool.abandon()) == (2, 0)
-        assert asyncio.all_tasks() == {asyncio.current_task()} and lab.pool.tasks == 0
-        await lab.pool.aclose()
-        release.set()
-        assert [await outcome for outcome in outcomes] == [("at last", None)] * 2
-        assert lab.faults == []
-
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(main())
+    await turns()
+    outcomes = [(await lab.started(ignores()))[1] for _ in range(2)]
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.005):
+            await lab.pool.aclose()
+    assert (lab.pool.abandon(), lab.pool.abandon()) == (2, 0)
+    assert asyncio.all_tasks() == {asyncio.current_task()} and lab.pool.tasks == 0
+    await lab.pool.aclose()
+    release.set()
+    assert [await outcome for outcome in outcomes] == [("at last", None)] * 2
+    assert lab.faults == []
 
 
 @pytest.mark.parametrize("state", ["new", "idle", "running", "ending", "deferred"])
-def test_a_loop_that_closes_without_aclose(new_loop, state, caplog, monkeypatch):
+def test_a_loop_that_closes_without_aclose(loop_factory, state, caplog, monkeypatch):
     unraisable = []
     monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
-    loop = new_loop()
+    loop = loop_factory()
     pool = PooledTasks(loop)
     ended = []
 
@@ -392,17 +339,17 @@ def test_a_loop_that_closes_without_aclose(new_loop, state, caplog, monkeypatch)
     assert ended == ([True] if state == "running" else [])
 
 
-def test_asyncio_run_without_aclose(new_loop, caplog, kind):
+def test_asyncio_run_without_aclose(loop_factory, caplog, kind):
     seen = []
 
     async def main():
         loop = asyncio.get_running_loop()
-        lab = Lab(loop, kind)
+        lab = Lab(kind).open()
         loop.call_soon(lab.pool.start, asyncio.sleep(100), lambda *args: seen.append(args))
         await asyncio.gather(*(lab.result(asyncio.sleep(0)) for _ in range(3)))
         return lab
 
-    with asyncio.Runner(loop_factory=new_loop) as runner:
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
         lab = runner.run(main())
     assert type(seen[0][1]) is asyncio.CancelledError
     assert lab.faults == [] and lab.pool.tasks == 0
@@ -413,7 +360,7 @@ def test_asyncio_run_without_aclose(new_loop, caplog, kind):
 # --- kinds of loops ---
 
 
-def test_debug_mode(new_loop, caplog, kind):
+def test_debug_mode(loop_factory, caplog, kind):
     async def handler(x):
         await asyncio.sleep(0)
         async with asyncio.timeout(1):
@@ -421,14 +368,14 @@ def test_debug_mode(new_loop, caplog, kind):
         return x
 
     async def main():
-        lab = Lab(asyncio.get_running_loop(), kind)
+        lab = Lab(kind).open()
         for _ in range(2):
             assert await lab.result(asyncio.sleep(0, 1)) == 1
             assert await asyncio.gather(*map(lab.result, map(handler, range(5)))) == [*range(5)]
         await lab.pool.aclose()
         assert lab.faults == []
 
-    with asyncio.Runner(loop_factory=new_loop, debug=True) as runner:
+    with asyncio.Runner(loop_factory=loop_factory, debug=True) as runner:
         runner.run(main())
     assert not [r for r in caplog.records if r.levelname != "WARNING"]
 
@@ -451,7 +398,7 @@ if sys.version_info >= (3, 12):
 
 
 @pytest.mark.parametrize("factory", FACTORIES)
-def test_task_factories(run, factory):
+async def test_task_factories(factory, lab):
     async def child(x):
         await asyncio.sleep(0)
         return x
@@ -467,18 +414,15 @@ def test_task_factories(run, factory):
         lab.pool.start(handler(), lambda *args: outcome.set_result(args))
         return await outcome
 
-    async def main(lab):
-        lab.loop.set_task_factory(FACTORIES[factory])
-        late = Lab(lab.loop)
-        for each in (lab, late):
-            assert await each.result(handler()) == [0, 1, 2]
-            assert await asyncio.create_task(spawn(each)) == ([0, 1, 2], None)
-        await late.pool.aclose()
-
-    run(main)
+    lab.loop.set_task_factory(FACTORIES[factory])
+    late = Lab().open()
+    for each in (lab, late):
+        assert await each.result(handler()) == [0, 1, 2]
+        assert await asyncio.create_task(spawn(each)) == ([0, 1, 2], None)
+    await late.pool.aclose()
 
 
-def test_pure_python_tasks(monkeypatch, new_loop, kind):
+def test_pure_python_tasks(monkeypatch, loop_factory, kind):
     """Some programs (nested event loops) put these in the place of the C ones."""
     tasks = asyncio.tasks
     for name in ("_enter_task", "_leave_task", "_register_task", "_unregister_task"):
@@ -499,7 +443,7 @@ def test_pure_python_tasks(monkeypatch, new_loop, kind):
             await asyncio.sleep(0)
         return steps
 
-    loop = new_loop()
+    loop = loop_factory()
     pool = kind(loop)
     seen = []
     for _ in range(2):
@@ -522,7 +466,7 @@ def test_pure_python_tasks(monkeypatch, new_loop, kind):
 # --- leaks and stress ---
 
 
-def test_nothing_of_a_request_stays(run):
+async def test_nothing_of_a_request_stays(lab):
     class Thing:
         pass
 
@@ -534,21 +478,18 @@ def test_nothing_of_a_request_stays(run):
             raise ValueError(thing)
         return thing
 
-    async def main(lab):
-        gone = []
-        for kind in range(4):
-            thing = Thing()
-            gone.append(weakref.ref(thing))
-            await lab.outcome(handler(thing, kind))
-            del thing
-        await turns()
-        gc.collect()
-        assert [ref() for ref in gone] == [None] * 4
-
-    run(main)
+    gone = []
+    for kind in range(4):
+        thing = Thing()
+        gone.append(weakref.ref(thing))
+        await lab.outcome(handler(thing, kind))
+        del thing
+    await turns()
+    gc.collect()
+    assert [ref() for ref in gone] == [None] * 4
 
 
-def test_reference_counts_do_not_grow(run):
+async def test_reference_counts_do_not_grow(lab):
     shared = object()
 
     async def handler(x, kind):
@@ -570,24 +511,22 @@ def test_reference_counts_do_not_grow(run):
                 handle.cancel()
         await asyncio.gather(*outcomes)
 
-    async def main(lab):
+    await round_of(lab)
+    await turns()
+    gc.collect()
+    before = sys.getrefcount(shared), sys.getrefcount(None), lab.pool.tasks
+    for _ in range(10):
         await round_of(lab)
-        await turns()
-        gc.collect()
-        before = sys.getrefcount(shared), sys.getrefcount(None), lab.pool.tasks
-        for _ in range(10):
-            await round_of(lab)
-        await turns()
-        gc.collect()
-        after = sys.getrefcount(shared), sys.getrefcount(None), lab.pool.tasks
-        assert after[0] == before[0] and after[2] <= before[2]
-        assert abs(after[1] - before[1]) < 200  # 400 requests; None is immortal from 3.12 on
-
-    run(main)
+    await turns()
+    gc.collect()
+    after = sys.getrefcount(shared), sys.getrefcount(None), lab.pool.tasks
+    assert after[0] == before[0] and after[2] <= before[2]
+    assert abs(after[1] - before[1]) < 200  # 400 requests; None is immortal from 3.12 on
 
 
+@pytest.mark.parametrize("max_idle", [64])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_stress(run, seed):
+async def test_stress(seed, lab, max_idle):
     rng = random.Random(seed)
 
     async def handler(x, plan):
@@ -615,55 +554,48 @@ def test_stress(run, seed):
             assert asyncio.current_task() is me and VAR.get() == x
         return x
 
-    async def main(lab):
-        steps = [0, 0, 0.0005, 0.001, "future", "timeout", "child", "keep"]
-        started = []
-        for i in range(1000):
-            plan = rng.choices(steps, k=rng.randrange(4))
-            if rng.random() < 0.1:
-                plan.append("raise")
-            handle, outcome = lab.begin(handler(i, plan))
-            cancelled = handle is not None and rng.random() < 0.2
-            if cancelled:
-                lab.loop.call_later(rng.random() * 0.003, handle.cancel)
-            started.append((i, plan, cancelled, outcome))
-            if rng.random() < 0.05:
-                await asyncio.sleep(0.001)
-        for i, plan, cancelled, outcome in started:
-            result, exc = await outcome
-            if exc is None:
-                assert result == i and "raise" not in plan
-            elif isinstance(exc, LookupError):
-                assert exc.args == (i,) and "raise" in plan
-            else:
-                assert cancelled and type(exc) is asyncio.CancelledError
-        await turns()
-        assert lab.pool.tasks == lab.pool.idle <= 64
-        assert all(task.done() for task in KEPT)
-        KEPT.clear()
-
-    run(main, max_idle=64)
+    steps = [0, 0, 0.0005, 0.001, "future", "timeout", "child", "keep"]
+    started = []
+    for i in range(1000):
+        plan = rng.choices(steps, k=rng.randrange(4))
+        if rng.random() < 0.1:
+            plan.append("raise")
+        handle, outcome = lab.begin(handler(i, plan))
+        cancelled = handle is not None and rng.random() < 0.2
+        if cancelled:
+            lab.loop.call_later(rng.random() * 0.003, handle.cancel)
+        started.append((i, plan, cancelled, outcome))
+        if rng.random() < 0.05:
+            await asyncio.sleep(0.001)
+    for i, plan, cancelled, outcome in started:
+        result, exc = await outcome
+        if exc is None:
+            assert result == i and "raise" not in plan
+        elif isinstance(exc, LookupError):
+            assert exc.args == (i,) and "raise" in plan
+        else:
+            assert cancelled and type(exc) is asyncio.CancelledError
+    await turns()
+    assert lab.pool.tasks == lab.pool.idle <= max_idle
+    assert all(task.done() for task in KEPT)
+    KEPT.clear()
 
 
-def test_two_pools_and_two_loops(run):
+async def test_two_pools_and_two_loops(lab):
     async def who():
         await asyncio.sleep(0)
         return asyncio.get_running_loop()
 
-    async def main(lab):
-        other = Lab(lab.loop)
-        assert await asyncio.gather(lab.result(who()), other.result(who())) == [lab.loop] * 2
-        await other.pool.aclose()
+    other = Lab().open()
+    assert await asyncio.gather(lab.result(who()), other.result(who())) == [lab.loop] * 2
+    await other.pool.aclose()
 
-        def elsewhere():
-            async def inner():
-                far = Lab(asyncio.get_running_loop())
-                assert await far.result(who()) is far.loop is not lab.loop
-                await far.pool.aclose()
+    def elsewhere():
+        async def inner():
+            far = Lab().open()
+            assert await far.result(who()) is far.loop is not lab.loop
+            await far.pool.aclose()
 
-            with asyncio.Runner(loop_factory=LOOPS["asyncio"]) as runner:
-                runner.run(inner())
+        asyncio.run(inner())
 
-        await asyncio.to_thread(elsewhere)
-
-    run(main)
+    await asyncio.to_thread(elsewhere)
