@@ -12,13 +12,20 @@ from client_lab import Fake
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: Any, name: str, obj: Any) -> None:
+    """A test that is a coroutine runs by the fixture ``once`` if it takes that, or by ``run``."""
+    if name.startswith("test_") and inspect.iscoroutinefunction(obj):
+        runner = "once" if "once" in inspect.signature(obj).parameters else "run"
+        pytest.mark.usefixtures(runner)(obj)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """A test that is a coroutine function runs on the loop of its fixture ``run`` or ``once``."""
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+    test, given = pyfuncitem.obj, pyfuncitem.funcargs
+    if not inspect.iscoroutinefunction(test):
         return None
-    names = inspect.signature(pyfuncitem.obj).parameters
-    run = pyfuncitem.funcargs["run" if "run" in names else "once"]
-    run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    arguments = {name: given[name] for name in inspect.signature(test).parameters}
+    given["once" if "once" in arguments else "run"](test(**arguments))
     return True
 
 

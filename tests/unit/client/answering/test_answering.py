@@ -478,7 +478,7 @@ def test_ping_is_answered_beside(once: Run, tmp_path: Path) -> None:
 
 
 async def test_a_modern_server_gets_no_responses(
-    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whatever it sends that looks like a request (basic/transports/stdio of 2026-07-28)."""
     async with (
@@ -505,7 +505,7 @@ async def test_a_modern_server_gets_no_responses(
 # -- running handlers ------------------------------------------------------------------------------
 
 
-async def test_several_run_at_once_and_answer_in_any_order(run: Run, tmp_path: Path) -> None:
+async def test_several_run_at_once_and_answer_in_any_order(tmp_path: Path) -> None:
     slow = Gate({"name": "slow"})
     async with (
         LinePeer(legacy(), tmp_path) as peer,
@@ -520,7 +520,7 @@ async def test_several_run_at_once_and_answer_in_any_order(run: Run, tmp_path: P
         assert (await answer(talk, "a"))["result"]["content"] == {"name": "slow"}
 
 
-async def test_a_call_goes_on_while_its_server_asks(run: Run, tmp_path: Path) -> None:
+async def test_a_call_goes_on_while_its_server_asks(tmp_path: Path) -> None:
     async def tool(talk: Any, message: dict[str, Any]) -> None:
         asyncio.get_running_loop().create_task(self_asking(talk, message))
 
@@ -533,7 +533,7 @@ async def test_a_call_goes_on_while_its_server_asks(run: Run, tmp_path: Path) ->
         assert (await client.call_tool("greet")).text == "octocat"
 
 
-async def test_plain_handlers_run_in_threads_and_may_block(run: Run, tmp_path: Path) -> None:
+async def test_plain_handlers_run_in_threads_and_may_block(tmp_path: Path) -> None:
     entered, leave = threading.Event(), threading.Event()
     threads = []
 
@@ -556,7 +556,7 @@ async def test_plain_handlers_run_in_threads_and_may_block(run: Run, tmp_path: P
     assert threads[0] is not threading.current_thread()
 
 
-async def test_the_servers_cancellation_ends_the_handler(run: Run, tmp_path: Path) -> None:
+async def test_the_servers_cancellation_ends_the_handler(tmp_path: Path) -> None:
     gate = Gate({"name": "x"})
     async with LinePeer(legacy(), tmp_path) as peer, Client(peer.url, on_elicit=gate):
         talk = await peer.talk(0)
@@ -572,7 +572,7 @@ async def test_the_servers_cancellation_ends_the_handler(run: Run, tmp_path: Pat
         assert len([m for m in talk.messages if "method" not in m]) == 1
 
 
-async def test_cancelled_handlers_make_room_for_what_waits(run: Run, tmp_path: Path) -> None:
+async def test_cancelled_handlers_make_room_for_what_waits(tmp_path: Path) -> None:
     gate = Gate({"name": "x"})
     options = {"on_elicit": gate, "limits": Limits(max_in_flight=2)}
     async with LinePeer(legacy(), tmp_path) as peer, Client(peer.url, **options):
@@ -590,7 +590,7 @@ async def test_cancelled_handlers_make_room_for_what_waits(run: Run, tmp_path: P
 
 
 @pytest.mark.parametrize("how", ["close", "vanish"])
-async def test_handlers_end_with_the_link(run: Run, tmp_path: Path, how: str) -> None:
+async def test_handlers_end_with_the_link(tmp_path: Path, how: str) -> None:
     gate = Gate({"name": "x"})
     async with LinePeer(legacy(), tmp_path) as peer:
         client = Client(peer.url, on_elicit=gate)
@@ -608,7 +608,7 @@ async def test_handlers_end_with_the_link(run: Run, tmp_path: Path, how: str) ->
         assert len(asyncio.all_tasks()) <= 2 + len(peer.talks)
 
 
-async def test_a_handler_may_close_its_client(run: Run, tmp_path: Path) -> None:
+async def test_a_handler_may_close_its_client(tmp_path: Path) -> None:
     clients: list[Client] = []
     done = asyncio.Event()
 
@@ -630,7 +630,7 @@ async def test_a_handler_may_close_its_client(run: Run, tmp_path: Path) -> None:
             await call
 
 
-async def test_a_handler_may_call_its_client(run: Run, tmp_path: Path) -> None:
+async def test_a_handler_may_call_its_client(tmp_path: Path) -> None:
     clients: list[Client] = []
 
     async def on_sample(request: SampleParams) -> Any:
@@ -677,7 +677,7 @@ async def test_an_id_comes_back_as_it_came(once: Run, tmp_path: Path) -> None:
 COMPLETE = "notifications/elicitation/complete"
 
 
-async def test_a_completed_url_is_told_once(run: Run, tmp_path: Path) -> None:
+async def test_a_completed_url_is_told_once(tmp_path: Path) -> None:
     told: list[str] = []
 
     async def on_complete(id: str) -> None:

@@ -7,7 +7,6 @@ import math
 from typing import Any
 
 import pytest
-from client_lab import Run
 from peer_lab import LEGACY_PEER, LinePeer, Talk
 
 from wirespeed import Client, Context, Server
@@ -53,7 +52,7 @@ def in_thread(request: Any) -> SampleResult:
 
 
 @pytest.mark.parametrize("version", LEGACY)
-async def test_a_handler_tells_how_far_it_is(version: str, run: Run, recorder: Any) -> None:
+async def test_a_handler_tells_how_far_it_is(version: str, recorder: Any) -> None:
     asking = Asking(version)
     async with Client(asking.server, on_sample=on_loop) as client:
         assert client.protocol_version == version
@@ -64,7 +63,7 @@ async def test_a_handler_tells_how_far_it_is(version: str, run: Run, recorder: A
     assert ("client", "notification", "notifications/progress") in recorder.judged(version)
 
 
-async def test_a_handler_in_a_thread_does_so(run: Run) -> None:
+async def test_a_handler_in_a_thread_does_so() -> None:
     asking = Asking("2025-11-25")
     async with Client(asking.server, on_sample=in_thread) as client:
         assert (await client.call_tool("ask")).text == "hello"
@@ -72,9 +71,7 @@ async def test_a_handler_in_a_thread_does_so(run: Run) -> None:
 
 
 @pytest.mark.parametrize(("version", "tool"), [("2025-11-25", "plain"), ("2026-07-28", "ask")])
-async def test_nothing_is_told_where_nobody_asked(
-    version: str, tool: str, run: Run, recorder: Any
-) -> None:
+async def test_nothing_is_told_where_nobody_asked(version: str, tool: str, recorder: Any) -> None:
     asking = Asking(version)
     async with Client(asking.server, on_sample=on_loop) as client:
         assert (await client.call_tool(tool)).text == "hello"
@@ -82,7 +79,7 @@ async def test_nothing_is_told_where_nobody_asked(
     assert ("client", "notification", "notifications/progress") not in recorder.judged()
 
 
-async def test_outside_of_a_handler_and_after_it_nothing_is_told(run: Run) -> None:
+async def test_outside_of_a_handler_and_after_it_nothing_is_told() -> None:
     report_progress(1)
     asking = Asking("2025-11-25")
     late: list[asyncio.Task[None]] = []
@@ -104,7 +101,7 @@ async def test_outside_of_a_handler_and_after_it_nothing_is_told(run: Run) -> No
     assert asking.told == []
 
 
-async def test_a_handler_that_asks_another_server_tells_the_right_one(run: Run) -> None:
+async def test_a_handler_that_asks_another_server_tells_the_right_one() -> None:
     outer, inner = Asking("2025-11-25"), Asking("2026-07-28")
 
     async def model(request: Any) -> SampleResult:
@@ -133,7 +130,7 @@ def test_numbers_that_json_has_not(number: float) -> None:
 
 
 @pytest.mark.parametrize("token", [1.5, True, None, [1], {}])
-async def test_tokens_that_are_none(token: Any, run: Run) -> None:
+async def test_tokens_that_are_none(token: Any) -> None:
     async def ask(talk: Talk, message: dict[str, Any]) -> None:
         params = SAMPLE | {"_meta": {"progressToken": token}}
         await talk.send(id="q", method="sampling/createMessage", params=params)

@@ -73,7 +73,7 @@ def test_a_function_that_gives_no_roots(once: Run, tmp_path: Path, given: Any) -
     assert got["error"] == {"code": -32603, "message": "Internal error"}
 
 
-async def test_functions_are_asked_each_time(run: Run, tmp_path: Path) -> None:
+async def test_functions_are_asked_each_time(tmp_path: Path) -> None:
     now: list[str] = []
 
     async def current() -> list[str]:
@@ -94,7 +94,7 @@ async def test_functions_are_asked_each_time(run: Run, tmp_path: Path) -> None:
                 await client.add_root("file:///b")
 
 
-async def test_adding_and_removing_tells_a_legacy_server(run: Run, tmp_path: Path) -> None:
+async def test_adding_and_removing_tells_a_legacy_server(tmp_path: Path) -> None:
     async with (
         LinePeer(legacy(), tmp_path) as peer,
         Client(peer.url, roots=["file:///a"]) as client,

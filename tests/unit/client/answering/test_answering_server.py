@@ -117,7 +117,7 @@ def test_a_handler_that_fails(once: Run) -> None:
 
 
 @pytest.mark.parametrize("plain", [False, True])
-async def test_handlers_nested_in_each_other_have_a_limit(run: Run, plain: bool) -> None:
+async def test_handlers_nested_in_each_other_have_a_limit(plain: bool) -> None:
     """A handler calls the tool that asks it, and so on."""
     server = Server("echo")
     depth = 0

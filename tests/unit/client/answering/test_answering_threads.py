@@ -14,7 +14,7 @@ from wirespeed.client.answering import threads
 from wirespeed.client.answering.threads import in_thread
 
 
-async def test_it_runs_in_the_callers_context(run: Run) -> None:
+async def test_it_runs_in_the_callers_context() -> None:
     name: contextvars.ContextVar[str] = contextvars.ContextVar("name")
     name.set("caller")
     assert await in_thread(lambda x: (name.get(), x), 7) == ("caller", 7)
@@ -44,7 +44,7 @@ class Blocking:
         return "done"
 
 
-async def test_abandoned_work_keeps_its_place(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_abandoned_work_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "MAX_THREADS", 2)
     monkeypatch.setattr(threads, "_executor", None)
     handler = Blocking()

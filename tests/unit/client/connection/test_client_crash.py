@@ -48,7 +48,7 @@ async def outcome(client: Client, tool: str = "echo", **options: Any) -> Any:
 
 
 async def test_calls_in_flight_fail_at_once_with_all_that_is_known(
-    run: Run, fake: Make, tmp_path: Path
+    fake: Make, tmp_path: Path
 ) -> None:
     server = fake(DIES, cwd=tmp_path)
     async with Client(server.target, era="legacy", timeout=None) as client:
@@ -75,7 +75,7 @@ async def test_calls_in_flight_fail_at_once_with_all_that_is_known(
     assert len(server.pids) == 1
 
 
-async def test_killed_in_the_middle_of_an_answer(run: Run, fake: Make) -> None:
+async def test_killed_in_the_middle_of_an_answer(fake: Make) -> None:
     half = '{"jsonrpc":"2.0","id":$ID,"result":{"content":[{"type":"te'
     server = fake(DIES | {"tools/call:half": [["raw", half], ["kill", signal.SIGKILL]]})
     async with Client(server.target, era="legacy") as client:
@@ -84,7 +84,7 @@ async def test_killed_in_the_middle_of_an_answer(run: Run, fake: Make) -> None:
         assert caught.value.status == -signal.SIGKILL
 
 
-async def test_answers_before_a_crash_count(run: Run, fake: Make) -> None:
+async def test_answers_before_a_crash_count(fake: Make) -> None:
     """The last answer and the end arrive together, or the end is seen by a write first."""
     server = fake(
         DIES
@@ -98,7 +98,7 @@ async def test_answers_before_a_crash_count(run: Run, fake: Make) -> None:
         assert got == ["a", ChildExited]
 
 
-async def test_answers_of_a_child_that_a_write_finds_dead(run: Run, fake: Make) -> None:
+async def test_answers_of_a_child_that_a_write_finds_dead(fake: Make) -> None:
     server = fake(DIES | {"tools/call:b": [["result", text_result("b")], ["exit", 1]]})
     async with Client(server.target, era="legacy") as client:
         connection = client._life.live
@@ -124,7 +124,7 @@ def is_zombie(pid: int) -> bool:
         return True
 
 
-async def test_a_child_that_closes_stdout_but_lives(run: Run, fake: Make) -> None:
+async def test_a_child_that_closes_stdout_but_lives(fake: Make) -> None:
     server = fake(DIES | {"tools/call:close": [["close", 1]]})
     async with Client(server.target, era="legacy") as client:
         with pytest.raises(TransportError, match="closed its output") as caught:
@@ -135,7 +135,7 @@ async def test_a_child_that_closes_stdout_but_lives(run: Run, fake: Make) -> Non
         await until(lambda: not alive(server.pids[0]))
 
 
-async def test_a_child_that_closes_stdin_but_lives(run: Run, fake: Make) -> None:
+async def test_a_child_that_closes_stdin_but_lives(fake: Make) -> None:
     server = fake(
         DIES | {"tools/call:deaf": [["close", 0], ["result", text_result("deaf")]]},
         shutdown_grace=0.05,
@@ -149,7 +149,7 @@ async def test_a_child_that_closes_stdin_but_lives(run: Run, fake: Make) -> None
     assert not alive(server.pids[0])
 
 
-async def test_a_crash_while_nothing_is_called(run: Run, fake: Make) -> None:
+async def test_a_crash_while_nothing_is_called(fake: Make) -> None:
     server = fake(LEGACY | {"notifications/initialized": [["exit", 5]]})
     async with Client(server.target, era="legacy") as client:
         await until(lambda: client._life.crashes)
@@ -172,7 +172,7 @@ async def test_a_call_between_the_end_and_its_explanation(once: Run, fake: Make)
 # -- starting again --------------------------------------------------------------------------------
 
 
-async def test_restart_starts_anew(run: Run, fake: Make) -> None:
+async def test_restart_starts_anew(fake: Make) -> None:
     server = fake(DIES)
     async with Client(server.target, era="legacy") as client:
         waiting = asyncio.create_task(client.call_tool("wait"))
@@ -204,7 +204,7 @@ async def test_open_after_a_crash_starts_anew(once: Run, fake: Make) -> None:
     assert len(server.pids) == 2 and not any(map(alive, server.pids))
 
 
-async def test_the_next_call_after_a_crash_starts_again(run: Run, fake: Make) -> None:
+async def test_the_next_call_after_a_crash_starts_again(fake: Make) -> None:
     server = fake(DIES, restart=1)
     async with Client(server.target) as client:
         for _ in range(3):  # a success makes up for a crash
@@ -215,7 +215,7 @@ async def test_the_next_call_after_a_crash_starts_again(run: Run, fake: Make) ->
     assert len(server.sent("server/discover")) == 1
 
 
-async def test_calls_right_behind_a_crash_wait_for_the_new_start(run: Run, fake: Make) -> None:
+async def test_calls_right_behind_a_crash_wait_for_the_new_start(fake: Make) -> None:
     server = fake(DIES, restart=1)
     async with Client(server.target, era="legacy") as client:
         assert await outcome(client, "die") is ChildExited
@@ -225,7 +225,7 @@ async def test_calls_right_behind_a_crash_wait_for_the_new_start(run: Run, fake:
         assert [tool.name for tool in await client.list_tools()] == ["echo"]
 
 
-async def test_gives_up_after_crashes_in_a_row(run: Run, fake: Make) -> None:
+async def test_gives_up_after_crashes_in_a_row(fake: Make) -> None:
     server = fake(DIES, restart=3)
     async with Client(server.target, era="legacy") as client:
         for _ in range(6):
@@ -298,7 +298,7 @@ async def test_a_program_that_is_gone_at_the_restart(once: Run, fake: Make, tmp_
             await client.call_tool("echo")
 
 
-async def test_a_cancelled_caller_does_not_stop_the_restart(run: Run, fake: Make) -> None:
+async def test_a_cancelled_caller_does_not_stop_the_restart(fake: Make) -> None:
     slow = LEGACY | {"initialize": [["sleep", 0.2], *LEGACY["initialize"]]}
     server = fake(DIES, slow, restart=1)
     async with Client(server.target, era="legacy") as client:
@@ -321,7 +321,7 @@ async def test_a_timeout_holds_while_the_server_is_started_again(once: Run, fake
             await client.call_tool("echo", timeout=0.05)
 
 
-async def test_close_ends_a_restart(run: Run, fake: Make) -> None:
+async def test_close_ends_a_restart(fake: Make) -> None:
     server = fake(DIES, {"initialize": []}, restart=1)
     client = Client(server.target, era="legacy")
     async with client:
@@ -346,7 +346,7 @@ async def test_no_restart_after_close(once: Run, fake: Make) -> None:
 # -- listening -------------------------------------------------------------------------------------
 
 
-async def test_trap_35_listens_are_sent_again_after_a_crash(run: Run, fake: Make) -> None:
+async def test_trap_35_listens_are_sent_again_after_a_crash(fake: Make) -> None:
     dies = MODERN | {"tools/call:die": [["exit", 7]]}
     server = fake(dies, restart=2)
     lists: list[Any] = []
@@ -390,7 +390,7 @@ async def test_trap_32_megabytes_of_stderr_do_not_block(once: Run, fake: Make) -
         assert await outcome(client) == "ok"
 
 
-async def test_trap_31_a_server_that_ignores_the_shutdown_is_killed(run: Run, fake: Make) -> None:
+async def test_trap_31_a_server_that_ignores_the_shutdown_is_killed(fake: Make) -> None:
     """Its stdin closed, then SIGTERM, then SIGKILL, to the whole group."""
     stubborn = LEGACY | {"start": [["ignore", signal.SIGTERM]], "eof": [["stop"]]}
     server = fake(stubborn, shutdown_grace=0.05)

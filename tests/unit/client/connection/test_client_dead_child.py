@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 import pytest
-from client_lab import CHILDREN, Run, alive, until
+from client_lab import CHILDREN, alive, until
 
 from wirespeed import Client, Stdio
 from wirespeed.client.connection import channels
@@ -37,7 +37,7 @@ def fair(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-async def test_calls_fail_with_the_exit_status(run: Run, short: None, era: Any) -> None:
+async def test_calls_fail_with_the_exit_status(short: None, era: Any) -> None:
     async with Client(leaving(), era=era, timeout=None) as client:
         both = [client.call_tool("die", {"status": 5}), client.call_tool("pid")]
         async with asyncio.timeout(20):
@@ -49,7 +49,7 @@ async def test_calls_fail_with_the_exit_status(run: Run, short: None, era: Any) 
             assert "the server exited with status 5" in str(error)
 
 
-async def test_the_server_is_started_again(run: Run, short: None) -> None:
+async def test_the_server_is_started_again(short: None) -> None:
     async with Client(leaving(restart=1), timeout=None) as client:
         async with asyncio.timeout(20):
             with pytest.raises(ChildExited):
@@ -57,14 +57,14 @@ async def test_the_server_is_started_again(run: Run, short: None) -> None:
             assert (await client.call_tool("pid")).structured_content["result"] > 0
 
 
-async def test_a_time_limit_tells_the_exit_status(run: Run) -> None:
+async def test_a_time_limit_tells_the_exit_status() -> None:
     async with Client(leaving()) as client:
         with pytest.raises(CallTimeout, match="the server's program exited with status 5"):
             await client.call_tool("die", {"status": 5}, timeout=1)
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-async def test_a_wrapper_may_exit_before_its_server(run: Run, fair: None, era: Any) -> None:
+async def test_a_wrapper_may_exit_before_its_server(fair: None, era: Any) -> None:
     target = leaving("3", sys.executable, LEAVES)
     async with Client(target, era=era) as client:
         pid = (await client.call_tool("pid")).structured_content["result"]
@@ -74,7 +74,7 @@ async def test_a_wrapper_may_exit_before_its_server(run: Run, fair: None, era: A
     await until(lambda: not alive(pid))
 
 
-async def test_a_wrapper_of_a_lite_server(run: Run, fair: None) -> None:
+async def test_a_wrapper_of_a_lite_server(fair: None) -> None:
     lite = [sys.executable, str(CHILDREN / "lite_server.py"), "calculator"]
     async with LiteClient(leaving("3", *lite)) as client:
         name = (await client.info()).name
@@ -82,7 +82,7 @@ async def test_a_wrapper_of_a_lite_server(run: Run, fair: None) -> None:
         assert (await client.info()).name == name
 
 
-async def test_a_lite_server_that_is_none(run: Run, short: None) -> None:
+async def test_a_lite_server_that_is_none(short: None) -> None:
     async with LiteClient(leaving("3", "sleep", "60")) as client:
         began = time.monotonic()
         with pytest.raises(ChildExited) as caught:

@@ -53,7 +53,7 @@ def version_met(run: Run, server: Fake, **options: Any) -> str:
 # -- the probe's outcomes --------------------------------------------------------------------------
 
 
-async def test_discover_result_is_modern(run: Run, fake: Make) -> None:
+async def test_discover_result_is_modern(fake: Make) -> None:
     server = fake(MODERN)
     async with Client(server.target, name="me", version="7") as client:
         assert client.protocol_version == "2026-07-28"
@@ -167,7 +167,7 @@ def test_silence_falls_back_and_is_not_cancelled_on_the_wire(run: Run, fake: Mak
     assert server.methods == [*LEGACY_START, "tools/call"]
 
 
-async def test_trap_21_a_late_discovery_is_ignored(run: Run, fake: Make) -> None:
+async def test_trap_21_a_late_discovery_is_ignored(fake: Make) -> None:
     server = fake(
         LEGACY
         | {
@@ -445,7 +445,7 @@ def test_trap_63_initialize_is_not_cancelled_on_timeout(run: Run, fake: Make) ->
     assert not any(map(alive, server.pids))
 
 
-async def test_trap_63_initialize_is_not_cancelled_with_its_task(run: Run, fake: Make) -> None:
+async def test_trap_63_initialize_is_not_cancelled_with_its_task(fake: Make) -> None:
     server = fake(LEGACY | {"initialize": []})
     task = asyncio.create_task(Client(server.target, era="legacy").open())
     await server.got("initialize")

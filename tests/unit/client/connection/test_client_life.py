@@ -35,7 +35,7 @@ HANGS = LEGACY | {"tools/call:hang": []}
 SILENT: dict[str, Any] = {"*": []}
 
 
-async def test_open_and_close_in_different_tasks(run: Run, fake: Make) -> None:
+async def test_open_and_close_in_different_tasks(fake: Make) -> None:
     server = fake(LEGACY)
     client = Client(server.target)
     await asyncio.create_task(client.open())
@@ -45,7 +45,7 @@ async def test_open_and_close_in_different_tasks(run: Run, fake: Make) -> None:
     assert not alive(server.pids[0])
 
 
-async def test_close_twice_and_at_once(run: Run, fake: Make) -> None:
+async def test_close_twice_and_at_once(fake: Make) -> None:
     server = fake(LEGACY)
     client = Client(server.target)
     await client.close()  # before it was ever open
@@ -55,7 +55,7 @@ async def test_close_twice_and_at_once(run: Run, fake: Make) -> None:
     await client.close()
 
 
-async def test_closing_ends_calls(run: Run, fake: Make) -> None:
+async def test_closing_ends_calls(fake: Make) -> None:
     server = fake(HANGS)
     client = Client(server.target, era="legacy")
     await client.open()
@@ -94,7 +94,7 @@ async def test_use_before_open_and_after_close(once: Run, fake: Make, use: Any) 
             assert repr(client).endswith(": 2025-11-25>")
 
 
-async def test_open_is_idempotent_and_shared(run: Run, fake: Make) -> None:
+async def test_open_is_idempotent_and_shared(fake: Make) -> None:
     server = fake(LEGACY)
     client = Client(server.target)
     await asyncio.gather(*(client.open() for _ in range(5)))
@@ -104,7 +104,7 @@ async def test_open_is_idempotent_and_shared(run: Run, fake: Make) -> None:
     assert len(server.pids) == 1
 
 
-async def test_open_again_after_close(run: Run, fake: Make) -> None:
+async def test_open_again_after_close(fake: Make) -> None:
     server = fake(LEGACY)
     client = Client(server.target)
     for _ in range(3):
@@ -132,7 +132,7 @@ def test_a_client_on_one_loop_after_another(fake: Make) -> None:
     assert not any(map(alive, server.pids))
 
 
-async def test_the_body_may_raise(run: Run, fake: Make) -> None:
+async def test_the_body_may_raise(fake: Make) -> None:
     server = fake(HANGS)
     with pytest.raises(ZeroDivisionError):
         async with Client(server.target, era="legacy") as client:
@@ -147,7 +147,7 @@ async def test_the_body_may_raise(run: Run, fake: Make) -> None:
 # -- while it opens --------------------------------------------------------------------------------
 
 
-async def test_close_while_the_handshake_is_under_way(run: Run, fake: Make) -> None:
+async def test_close_while_the_handshake_is_under_way(fake: Make) -> None:
     server = fake(SILENT)
     client = Client(server.target)
     opening = asyncio.create_task(client.open())
@@ -160,7 +160,7 @@ async def test_close_while_the_handshake_is_under_way(run: Run, fake: Make) -> N
 
 
 @pytest.mark.parametrize("n", range(6))
-async def test_close_at_any_moment_of_the_launch(run: Run, fake: Make, n: int) -> None:
+async def test_close_at_any_moment_of_the_launch(fake: Make, n: int) -> None:
     server = fake(SILENT)
     client = Client(server.target)
     opening = asyncio.create_task(client.open())
@@ -173,7 +173,7 @@ async def test_close_at_any_moment_of_the_launch(run: Run, fake: Make, n: int) -
     await until(lambda: not any(map(alive, server.pids)))
 
 
-async def test_two_wait_for_an_opening_that_is_closed(run: Run, fake: Make) -> None:
+async def test_two_wait_for_an_opening_that_is_closed(fake: Make) -> None:
     server = fake(SILENT, LEGACY)
     client = Client(server.target, era="legacy")
     first = asyncio.create_task(client.open())
@@ -188,7 +188,7 @@ async def test_two_wait_for_an_opening_that_is_closed(run: Run, fake: Make) -> N
     assert not any(map(alive, server.pids))
 
 
-async def test_a_cancelled_opening_leaves_no_child(run: Run, fake: Make) -> None:
+async def test_a_cancelled_opening_leaves_no_child(fake: Make) -> None:
     server = fake(SILENT)
     for seconds in (0, 0.001, 0.01, 0.05):
         with pytest.raises(TimeoutError):
@@ -204,7 +204,7 @@ async def test_a_cancelled_opening_leaves_no_child(run: Run, fake: Make) -> None
     assert not wait
 
 
-async def test_an_opening_cancelled_twice_ends_the_child_beside(run: Run, fake: Make) -> None:
+async def test_an_opening_cancelled_twice_ends_the_child_beside(fake: Make) -> None:
     server = fake(SILENT | {"eof": [["stop"]]}, shutdown_grace=0.05)
     client = Client(server.target)
     opening = asyncio.create_task(client.open())
@@ -218,7 +218,7 @@ async def test_an_opening_cancelled_twice_ends_the_child_beside(run: Run, fake: 
     assert not alive(server.pids[0])
 
 
-async def test_a_handler_of_cancellation_at_the_very_end(run: Run) -> None:
+async def test_a_handler_of_cancellation_at_the_very_end() -> None:
     """Cancelled in the tick in which the opening succeeds: open or not, nothing is left."""
     server = Server("s")
     for n in range(1, 30):
@@ -250,7 +250,7 @@ async def test_a_failed_opening_can_be_tried_again(once: Run, fake: Make, tmp_pa
 
 
 @pytest.mark.parametrize("base", [LEGACY, MODERN], ids=["legacy", "modern"])
-async def test_nothing_leaks_over_many_openings(run: Run, fake: Make, base: Any) -> None:
+async def test_nothing_leaks_over_many_openings(fake: Make, base: Any) -> None:
     server = fake(base, stderr=lambda line: None)
     client = Client(server.target, on_tools_changed=print)
 
@@ -325,7 +325,7 @@ def test_what_is_no_target(target: Any) -> None:
         Client(target)
 
 
-async def test_a_configuration_file_becomes_clients(run: Run, fake: Make, tmp_path: Path) -> None:
+async def test_a_configuration_file_becomes_clients(fake: Make, tmp_path: Path) -> None:
     server = fake(LEGACY)
     other = fake(MODERN)
     file = tmp_path / "mcp.json"
@@ -352,7 +352,7 @@ async def test_a_configuration_file_becomes_clients(run: Run, fake: Make, tmp_pa
 
 
 async def test_auto_start_false_starts_the_server_at_its_first_use(
-    run: Run, fake: Make, tmp_path: Path
+    fake: Make, tmp_path: Path
 ) -> None:
     server = fake(LEGACY)
     file = tmp_path / "mcp.json"
@@ -378,7 +378,7 @@ async def test_auto_start_false_starts_the_server_at_its_first_use(
     assert server.methods.count("initialize") == 1
 
 
-async def test_calls_of_other_clients_are_not_touched(run: Run, fake: Make) -> None:
+async def test_calls_of_other_clients_are_not_touched(fake: Make) -> None:
     one, other = (
         fake(HANGS),
         fake(LEGACY | {"tools/call:x": [["error", {"code": 5, "message": "x"}]]}),

@@ -54,7 +54,7 @@ def lab(**options: Any) -> Server:
     return server
 
 
-async def test_all_of_it(run: Run, era: Any) -> None:
+async def test_all_of_it(era: Any) -> None:
     server = lab()
     seen: list[Any] = []
     logs: list[Any] = []
@@ -83,7 +83,7 @@ async def test_auto_is_modern_and_a_legacy_server_legacy(once: Run) -> None:
         assert client.protocol_version == "2024-11-05"
 
 
-async def test_large_payloads_both_ways(run: Run, era: Any) -> None:
+async def test_large_payloads_both_ways(era: Any) -> None:
     async with Client(lab(), era=era) as client:
         text = "ü" * (4 << 20)  # 8 MiB
         assert (await client.call_tool("size", {"text": text})).structured_content == {
@@ -94,7 +94,7 @@ async def test_large_payloads_both_ways(run: Run, era: Any) -> None:
         assert echoed.structured_content["value"] == text
 
 
-async def test_back_pressure_both_ways(run: Run) -> None:
+async def test_back_pressure_both_ways() -> None:
     """Many large calls through small queues: slower, never stuck, never more than a bound."""
     limits = Limits(output_high=64 << 10, output_low=16 << 10, max_in_flight=4, max_waiting=8)
     server = lab(limits=limits)
@@ -113,7 +113,7 @@ async def test_back_pressure_both_ways(run: Run) -> None:
     assert most <= limits.output_high + len(text) + 1000
 
 
-async def test_many_small_calls_through_small_queues(run: Run) -> None:
+async def test_many_small_calls_through_small_queues() -> None:
     limits = Limits(output_high=4096, output_low=1024, max_in_flight=2, max_waiting=2)
     async with Client(lab(limits=limits), limits=limits) as client:
         results = await asyncio.gather(
@@ -122,7 +122,7 @@ async def test_many_small_calls_through_small_queues(run: Run) -> None:
         assert [r.structured_content["value"] for r in results] == list(range(2000))
 
 
-async def test_a_tool_removed_while_it_is_called(run: Run, era: Any) -> None:
+async def test_a_tool_removed_while_it_is_called(era: Any) -> None:
     server = lab()
     began, go = asyncio.Event(), asyncio.Event()
 
@@ -142,7 +142,7 @@ async def test_a_tool_removed_while_it_is_called(run: Run, era: Any) -> None:
         assert (await call).text == "finished"
 
 
-async def test_cancellation_reaches_the_handler(run: Run, era: Any) -> None:
+async def test_cancellation_reaches_the_handler(era: Any) -> None:
     server = lab()
     ended: list[str] = []
     began = asyncio.Event()
@@ -172,7 +172,7 @@ async def test_cancellation_reaches_the_handler(run: Run, era: Any) -> None:
         await last
 
 
-async def test_a_handler_that_ignores_its_end(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_handler_that_ignores_its_end(caplog: pytest.LogCaptureFixture) -> None:
     server = lab(shutdown_grace=0.05)
     began, end = asyncio.Event(), asyncio.Event()
 
@@ -193,7 +193,7 @@ async def test_a_handler_that_ignores_its_end(run: Run, caplog: pytest.LogCaptur
     assert "1 handlers of lab ignore their cancellation" in caplog.text
 
 
-async def test_two_clients_of_one_server(run: Run) -> None:
+async def test_two_clients_of_one_server() -> None:
     server = lab()
     lists: dict[str, int] = {"a": 0, "b": 0}
 
@@ -220,7 +220,7 @@ async def test_two_clients_of_one_server(run: Run) -> None:
         assert len(server.service.connections) == 1
 
 
-async def test_handlers_that_call_other_servers(run: Run) -> None:
+async def test_handlers_that_call_other_servers() -> None:
     """A chain of servers, each asking the next with a client of its own, and back."""
     inner, middle = lab(), Server("middle")
     clients: dict[str, Client] = {}
@@ -253,7 +253,7 @@ async def test_handlers_that_call_other_servers(run: Run) -> None:
         assert result.structured_content == {"value": 7}
 
 
-async def test_a_handler_that_closes_its_own_client(run: Run) -> None:
+async def test_a_handler_that_closes_its_own_client() -> None:
     server = lab()
     clients: list[Client] = []
 
@@ -269,7 +269,7 @@ async def test_a_handler_that_closes_its_own_client(run: Run) -> None:
     await client.close()
 
 
-async def test_a_server_that_ends_the_connection(run: Run) -> None:
+async def test_a_server_that_ends_the_connection() -> None:
     server = lab()
     async with Client(server) as client:
         for connection in list(server.service.connections):
@@ -282,7 +282,7 @@ async def test_a_server_that_ends_the_connection(run: Run) -> None:
         assert (await client.call_tool("fill", {"n": 1})).text == "x"
 
 
-async def test_a_server_that_drains_answers_first(run: Run) -> None:
+async def test_a_server_that_drains_answers_first() -> None:
     server = lab()
     began, go = asyncio.Event(), asyncio.Event()
 
@@ -306,7 +306,7 @@ async def test_a_server_that_drains_answers_first(run: Run) -> None:
         assert refused.value.code == codes.SHUTTING_DOWN
 
 
-async def test_nothing_is_kept(run: Run) -> None:
+async def test_nothing_is_kept() -> None:
     server = lab()
 
     async def use() -> list[Any]:

@@ -72,7 +72,7 @@ def target(peer: Peer, **options: Any) -> WebSocket | Socket:
 # -- by era ----------------------------------------------------------------------------------------
 
 
-async def test_a_modern_connection_is_made_again_by_itself(run: Run, peer: Any) -> None:
+async def test_a_modern_connection_is_made_again_by_itself(peer: Any) -> None:
     peer.rules = MODERN_PEER | DIES
     async with peer, Client(target(peer), timeout=None) as client:
         for n in range(1, 4):
@@ -87,7 +87,7 @@ async def test_a_modern_connection_is_made_again_by_itself(run: Run, peer: Any) 
         assert client.protocol_version == "2026-07-28"
 
 
-async def test_a_legacy_connection_is_a_session(run: Run, peer: Any) -> None:
+async def test_a_legacy_connection_is_a_session(peer: Any) -> None:
     peer.rules = LEGACY_PEER | DIES
     async with peer, Client(target(peer)) as client:
         with pytest.raises(ConnectionLost):
@@ -101,7 +101,7 @@ async def test_a_legacy_connection_is_a_session(run: Run, peer: Any) -> None:
         assert len(peer.talks) == 2
 
 
-async def test_a_legacy_session_is_made_anew_where_that_is_asked_for(run: Run, peer: Any) -> None:
+async def test_a_legacy_session_is_made_anew_where_that_is_asked_for(peer: Any) -> None:
     peer.rules = LEGACY_PEER | DIES
     async with peer, Client(target(peer, restart=1)) as client:
         with pytest.raises(ConnectionLost):
@@ -112,7 +112,7 @@ async def test_a_legacy_session_is_made_anew_where_that_is_asked_for(run: Run, p
 
 
 @pytest.mark.parametrize("restart", [0, False])
-async def test_never(run: Run, peer: Any, restart: Any) -> None:
+async def test_never(peer: Any, restart: Any) -> None:
     peer.rules = MODERN_PEER | DIES
     async with peer, Client(target(peer, restart=restart)) as client:
         with pytest.raises(ConnectionLost):
@@ -125,7 +125,7 @@ async def test_never(run: Run, peer: Any, restart: Any) -> None:
 # -- what waits ------------------------------------------------------------------------------------
 
 
-async def test_calls_wait_for_the_new_connection(run: Run, peer: Any) -> None:
+async def test_calls_wait_for_the_new_connection(peer: Any) -> None:
     peer.rules = MODERN_PEER | DIES
     async with peer, Client(target(peer, restart=1000)) as client:
         await peer.stop()
@@ -139,7 +139,7 @@ async def test_calls_wait_for_the_new_connection(run: Run, peer: Any) -> None:
         assert client._life.crashes == 0  # answers prove the server well
 
 
-async def test_a_call_that_waits_has_its_time_limit(run: Run) -> None:
+async def test_a_call_that_waits_has_its_time_limit() -> None:
     async with WebPeer(MODERN_PEER) as peer, Client(target(peer, restart=1000)) as client:
         await peer.stop()
         await until(lambda: client._life.crashes)
@@ -147,7 +147,7 @@ async def test_a_call_that_waits_has_its_time_limit(run: Run) -> None:
             await client.call_tool("echo", timeout=0.02)
 
 
-async def test_closing_ends_the_attempts(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closing_ends_the_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "_FIRST_RECONNECT", FOREVER * 10)
     monkeypatch.setattr(lifecycle.random, "uniform", lambda low, high: high)
     async with WebPeer(MODERN_PEER | DIES) as peer:
@@ -162,9 +162,7 @@ async def test_closing_ends_the_attempts(run: Run, monkeypatch: pytest.MonkeyPat
         assert len(peer.talks) == 1
 
 
-async def test_time_that_has_passed_anyway_counts(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_time_that_has_passed_anyway_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who calls long after the loss does not wait."""
     monkeypatch.setattr(lifecycle, "_FIRST_RECONNECT", 60.0)
     monkeypatch.setattr(lifecycle.random, "uniform", lambda low, high: high)
@@ -178,7 +176,7 @@ async def test_time_that_has_passed_anyway_counts(
 # -- how often -------------------------------------------------------------------------------------
 
 
-async def test_attempts_are_bounded_and_each_further_call_makes_one(run: Run, peer: Any) -> None:
+async def test_attempts_are_bounded_and_each_further_call_makes_one(peer: Any) -> None:
     peer.rules = MODERN_PEER | DIES
     async with peer, Client(target(peer, restart=3)) as client:
         await peer.stop()
@@ -196,7 +194,7 @@ async def test_attempts_are_bounded_and_each_further_call_makes_one(run: Run, pe
         assert client._life.crashes == 0
 
 
-async def test_pauses_grow_and_are_random(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pauses_grow_and_are_random(monkeypatch: pytest.MonkeyPatch) -> None:
     ranges: list[tuple[float, float]] = []
 
     def uniform(low: float, high: float) -> float:
@@ -215,7 +213,7 @@ async def test_pauses_grow_and_are_random(run: Run, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-async def test_a_refusal_ends_the_attempts(run: Run, status: int) -> None:
+async def test_a_refusal_ends_the_attempts(status: int) -> None:
     """A token that has expired does not become better."""
 
     def refuse(connection: Any, request: Any) -> Any:
@@ -234,7 +232,7 @@ async def test_a_refusal_ends_the_attempts(run: Run, status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [429, 502, 503])
-async def test_a_server_that_is_not_ready_yet(run: Run, status: int) -> None:
+async def test_a_server_that_is_not_ready_yet(status: int) -> None:
     def refuse(connection: Any, request: Any) -> Any:
         peer.asked += 1
         return connection.respond(status, "later\n") if 1 < peer.asked < 6 else None
@@ -247,7 +245,7 @@ async def test_a_server_that_is_not_ready_yet(run: Run, status: int) -> None:
         assert peer.asked == 6
 
 
-async def test_a_server_that_dies_of_each_call(run: Run, peer: Any) -> None:
+async def test_a_server_that_dies_of_each_call(peer: Any) -> None:
     """Attempts are counted until a call succeeds, so a loop of failures does not go on forever."""
     peer.rules = MODERN_PEER | DIES
     async with peer, Client(target(peer, restart=2)) as client:
@@ -268,7 +266,7 @@ async def listening(talk: Talk, message: Message) -> None:
     await talk.send(method="notifications/subscriptions/acknowledged", params=params)
 
 
-async def test_listens_are_sent_again(run: Run, peer: Any) -> None:
+async def test_listens_are_sent_again(peer: Any) -> None:
     """Nothing is called: the client comes back by itself, and fetches what it may have missed."""
     peer.rules = MODERN_PEER | {"subscriptions/listen": listening}
     lists: list[Any] = []
@@ -283,7 +281,7 @@ async def test_listens_are_sent_again(run: Run, peer: Any) -> None:
         await until(lambda: len(lists) == 3)
 
 
-async def test_a_legacy_client_that_listens_comes_back_where_it_may(run: Run, peer: Any) -> None:
+async def test_a_legacy_client_that_listens_comes_back_where_it_may(peer: Any) -> None:
     peer.rules = LEGACY_PEER
     lists: list[Any] = []
     async with peer, Client(target(peer, restart=3), on_tools_changed=lists.append):
@@ -294,9 +292,7 @@ async def test_a_legacy_client_that_listens_comes_back_where_it_may(run: Run, pe
         await until(lambda: len(lists) == 2)
 
 
-async def test_connections_that_lived_long_count_as_good(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_connections_that_lived_long_count_as_good(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "_SETTLED", 0.0)
     rules = MODERN_PEER | {"subscriptions/listen": listening}
     async with (
@@ -325,7 +321,7 @@ def test_short_ones_do_not(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     assert "the server closed the connection without a closing frame" in caplog.text
 
 
-async def test_news_of_an_old_connection_reach_nobody(run: Run) -> None:
+async def test_news_of_an_old_connection_reach_nobody() -> None:
     """While the goodbye is waited for, the server may still talk."""
     lists: list[Any] = []
     closing = asyncio.Event()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_lab import Run, open_fds, until
+from client_lab import open_fds, until
 
 from wirespeed import Client, Context, Server, WebSocket
 from wirespeed.errors import CallTimeout, ConnectionLost, TransportError, UpgradeRefused
@@ -97,9 +97,7 @@ def client_of(host: Hosted, certificate: Path, **options: Any) -> Client:
 
 @KINDS
 @pytest.mark.parametrize("era", ["auto", "legacy"])
-async def test_everything_at_once(
-    run: Run, tmp_path: Path, certificate: Path, kind: str, era: Any
-) -> None:
+async def test_everything_at_once(tmp_path: Path, certificate: Path, kind: str, era: Any) -> None:
     async with (
         hosted(kind, tmp_path, certificate) as host,
         client_of(host, certificate, era=era) as client,
@@ -119,9 +117,7 @@ async def test_everything_at_once(
 
 
 @KINDS
-async def test_cancelled_and_timed_out(
-    run: Run, tmp_path: Path, certificate: Path, kind: str
-) -> None:
+async def test_cancelled_and_timed_out(tmp_path: Path, certificate: Path, kind: str) -> None:
     async with hosted(kind, tmp_path, certificate) as host, client_of(host, certificate) as client:
         call = asyncio.create_task(client.call_tool("wait"))
         await host.started.wait()
@@ -133,7 +129,7 @@ async def test_cancelled_and_timed_out(
 
 
 @KINDS
-async def test_the_client_goes_away(run: Run, tmp_path: Path, certificate: Path, kind: str) -> None:
+async def test_the_client_goes_away(tmp_path: Path, certificate: Path, kind: str) -> None:
     """What it asked for is cancelled, and nothing of it is left."""
     async with hosted(kind, tmp_path, certificate) as host:
         async with client_of(host, certificate):
@@ -151,9 +147,7 @@ async def test_the_client_goes_away(run: Run, tmp_path: Path, certificate: Path,
 
 
 @KINDS
-async def test_the_server_is_shut_down(
-    run: Run, tmp_path: Path, certificate: Path, kind: str
-) -> None:
+async def test_the_server_is_shut_down(tmp_path: Path, certificate: Path, kind: str) -> None:
     async with hosted(kind, tmp_path, certificate) as host:
         client = client_of(host, certificate, timeout=None)
         await client.open()
@@ -171,7 +165,7 @@ async def test_the_server_is_shut_down(
     await client.close()
 
 
-async def test_tokens(run: Run, tmp_path: Path, certificate: Path) -> None:
+async def test_tokens(tmp_path: Path, certificate: Path) -> None:
     async with hosted("ws", tmp_path, certificate, token="s3cret") as host:
         for wrong in (WebSocket(host.url), WebSocket(host.url, token="other")):
             with pytest.raises(UpgradeRefused) as caught:
@@ -184,14 +178,14 @@ async def test_tokens(run: Run, tmp_path: Path, certificate: Path) -> None:
             assert (await client.call_tool("echo", {"text": "in"})).text == "in"
 
 
-async def test_an_origin_that_is_not_allowed(run: Run, tmp_path: Path, certificate: Path) -> None:
+async def test_an_origin_that_is_not_allowed(tmp_path: Path, certificate: Path) -> None:
     async with hosted("ws", tmp_path, certificate) as host:
         with pytest.raises(UpgradeRefused) as caught:
             await Client(WebSocket(host.url, headers={"Origin": "https://evil"})).open()
         assert caught.value.status == 403
 
 
-async def test_compression(run: Run, tmp_path: Path, certificate: Path) -> None:
+async def test_compression(tmp_path: Path, certificate: Path) -> None:
     async with (
         hosted("ws", tmp_path, certificate, compression=True) as host,
         Client(WebSocket(host.url, compression=True)) as client,
@@ -201,9 +195,7 @@ async def test_compression(run: Run, tmp_path: Path, certificate: Path) -> None:
         assert client.counters["bytes_in"] < 20_000
 
 
-async def test_plain_client_on_a_server_behind_tls(
-    run: Run, tmp_path: Path, certificate: Path
-) -> None:
+async def test_plain_client_on_a_server_behind_tls(tmp_path: Path, certificate: Path) -> None:
     async with hosted("wss", tmp_path, certificate) as host:
         with pytest.raises(TransportError, match=r"during the opening handshake|is no WebSocket"):
             await Client(host.url.replace("wss:", "ws:")).open()

@@ -28,7 +28,7 @@ def peer(request: pytest.FixtureRequest, tmp_path: Path) -> LinePeer:
 
 
 @ERAS
-async def test_both_eras_are_found_out(run: Run, peer: LinePeer, rules: Rules) -> None:
+async def test_both_eras_are_found_out(peer: LinePeer, rules: Rules) -> None:
     peer.rules = rules
     async with peer, Client(peer.url) as client:
         assert (await client.call_tool("echo")).text == "ok"
@@ -38,7 +38,7 @@ async def test_both_eras_are_found_out(run: Run, peer: LinePeer, rules: Rules) -
         assert client.protocol_version == expected
 
 
-async def test_a_legacy_server_that_hangs_up_on_the_probe(run: Run, peer: LinePeer) -> None:
+async def test_a_legacy_server_that_hangs_up_on_the_probe(peer: LinePeer) -> None:
     async def hang_up(talk: Talk, message: Message) -> None:
         assert isinstance(talk, LineTalk)
         talk.writer.close()
@@ -50,7 +50,7 @@ async def test_a_legacy_server_that_hangs_up_on_the_probe(run: Run, peer: LinePe
 
 
 @ERAS
-async def test_progress_cancelling_and_time_limits(run: Run, peer: LinePeer, rules: Rules) -> None:
+async def test_progress_cancelling_and_time_limits(peer: LinePeer, rules: Rules) -> None:
     async def work(talk: Talk, message: Message) -> None:
         token = message["params"]["_meta"]["progressToken"]
         await talk.send(
@@ -74,7 +74,7 @@ async def test_progress_cancelling_and_time_limits(run: Run, peer: LinePeer, rul
         await peer.got("notifications/cancelled", 2)
 
 
-async def test_large_messages_both_ways(run: Run, peer: LinePeer) -> None:
+async def test_large_messages_both_ways(peer: LinePeer) -> None:
     async def echo(talk: Talk, message: Message) -> None:
         await talk.text(message, message["params"]["arguments"]["text"])
 
@@ -86,7 +86,7 @@ async def test_large_messages_both_ways(run: Run, peer: LinePeer) -> None:
 
 
 @pytest.mark.parametrize("how", ["eof", "reset"])
-async def test_the_server_goes_away(run: Run, peer: LinePeer, how: str) -> None:
+async def test_the_server_goes_away(peer: LinePeer, how: str) -> None:
     async def leave(talk: Talk, message: Message) -> None:
         assert isinstance(talk, LineTalk)
         if how == "reset":
@@ -110,7 +110,7 @@ async def test_the_server_goes_away(run: Run, peer: LinePeer, how: str) -> None:
         assert client.counters["requests_outstanding"] == 0
 
 
-async def test_the_last_answer_before_the_end_counts(run: Run, peer: LinePeer) -> None:
+async def test_the_last_answer_before_the_end_counts(peer: LinePeer) -> None:
     async def last(talk: Talk, message: Message) -> None:
         assert isinstance(talk, LineTalk)
         await talk.text(message, "last")
@@ -142,7 +142,7 @@ def answer_and_reset(listener: socket.socket) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-async def test_a_reset_right_behind_an_answer_is_noticed(run: Run) -> None:
+async def test_a_reset_right_behind_an_answer_is_noticed() -> None:
     """uvloop tells of such a reset only once, together with the data."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
@@ -158,7 +158,7 @@ async def test_a_reset_right_behind_an_answer_is_noticed(run: Run) -> None:
             await server
 
 
-async def test_nobody_is_there(run: Run, tmp_path: Path) -> None:
+async def test_nobody_is_there(tmp_path: Path) -> None:
     with pytest.raises(TransportError, match=r"cannot connect to unix:.*: no such file"):
         await Client(f"unix:{tmp_path}/nothing").open()
     with socket.socket() as closed:
@@ -176,7 +176,7 @@ async def test_a_path_that_is_too_long(once: Run) -> None:
         await Client("unix:/" + "x" * 200).open()
 
 
-async def test_closing_ends_the_stream(run: Run, peer: LinePeer) -> None:
+async def test_closing_ends_the_stream(peer: LinePeer) -> None:
     peer.rules = MODERN_PEER | {"tools/call": nothing}
     async with peer:
         client = Client(peer.url)
@@ -189,7 +189,7 @@ async def test_closing_ends_the_stream(run: Run, peer: LinePeer) -> None:
         assert await peer.talks[0].ended is None
 
 
-async def test_nothing_is_left_after_many_clients(run: Run, peer: LinePeer) -> None:
+async def test_nothing_is_left_after_many_clients(peer: LinePeer) -> None:
     peer.rules = MODERN_PEER
     async with peer:
         async with Client(peer.url):  # what is started once

@@ -38,7 +38,7 @@ def target(peer: WebPeer, **options: Any) -> WebSocket:
 
 
 @ERAS
-async def test_both_eras_are_found_out(run: Run, rules: Rules) -> None:
+async def test_both_eras_are_found_out(rules: Rules) -> None:
     async with WebPeer(rules) as peer, Client(peer.url) as client:
         assert (await client.call_tool("echo")).text == "ok"
         assert [tool.name for tool in await client.list_tools()] == ["echo"]
@@ -50,7 +50,7 @@ async def test_both_eras_are_found_out(run: Run, rules: Rules) -> None:
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_an_era_that_is_known(run: Run, era: Any) -> None:
+async def test_an_era_that_is_known(era: Any) -> None:
     rules = LEGACY_PEER if era == "legacy" else MODERN_PEER
     async with WebPeer(rules) as peer, Client(peer.url, era=era) as client:
         assert (await client.call_tool("echo")).text == "ok"
@@ -58,7 +58,7 @@ async def test_an_era_that_is_known(run: Run, era: Any) -> None:
         assert first == ("initialize" if era == "legacy" else "server/discover")
 
 
-async def test_a_legacy_server_that_hangs_up_on_the_probe(run: Run) -> None:
+async def test_a_legacy_server_that_hangs_up_on_the_probe() -> None:
     async def hang_up(talk: Talk, message: Message) -> None:
         assert isinstance(talk, WebTalk)
         await talk.close(1002, "what is this")
@@ -70,7 +70,7 @@ async def test_a_legacy_server_that_hangs_up_on_the_probe(run: Run) -> None:
         assert (await client.call_tool("echo")).text == "ok"
 
 
-async def test_a_server_that_hangs_up_on_everything(run: Run) -> None:
+async def test_a_server_that_hangs_up_on_everything() -> None:
     async def hang_up(talk: Talk, message: Message) -> None:
         assert isinstance(talk, WebTalk)
         await talk.close(1011, "broken")
@@ -83,7 +83,7 @@ async def test_a_server_that_hangs_up_on_everything(run: Run) -> None:
         assert len(peer.talks) == 2  # the probe is no reason for more than one further try
 
 
-async def test_what_the_upgrade_asks_for(run: Run) -> None:
+async def test_what_the_upgrade_asks_for() -> None:
     async with WebPeer(MODERN_PEER) as peer:
         peer.path = "/a%20b/mcp?key=1&x=%2F"
         where = target(
@@ -102,7 +102,7 @@ async def test_what_the_upgrade_asks_for(run: Run) -> None:
             assert talk.socket.subprotocol == "mcp"
 
 
-async def test_compression_is_offered_where_it_is_asked_for(run: Run) -> None:
+async def test_compression_is_offered_where_it_is_asked_for() -> None:
     async def echo(talk: Talk, message: Message) -> None:
         await talk.text(message, message["params"]["arguments"]["text"])
 
@@ -121,12 +121,12 @@ async def test_compression_is_offered_where_it_is_asked_for(run: Run) -> None:
                 assert client.counters[way] - before[way] < 2000
 
 
-async def test_a_server_that_selects_no_subprotocol(run: Run) -> None:
+async def test_a_server_that_selects_no_subprotocol() -> None:
     async with WebPeer(MODERN_PEER, subprotocols=None) as peer, Client(target(peer)) as client:
         assert (await client.call_tool("echo")).text == "ok"
 
 
-async def test_a_server_that_selects_another_subprotocol(run: Run) -> None:
+async def test_a_server_that_selects_another_subprotocol() -> None:
     def other(connection: Any, request: Any, response: Any) -> None:
         del response.headers["Sec-WebSocket-Protocol"]
         response.headers["Sec-WebSocket-Protocol"] = "chat"
@@ -138,7 +138,7 @@ async def test_a_server_that_selects_another_subprotocol(run: Run) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 426, 503])
-async def test_an_upgrade_that_is_refused(run: Run, status: int) -> None:
+async def test_an_upgrade_that_is_refused(status: int) -> None:
     """It says nothing of eras, so nothing else is tried."""
 
     def refuse(connection: Any, request: Any) -> Any:
@@ -158,7 +158,7 @@ async def test_an_upgrade_that_is_refused(run: Run, status: int) -> None:
             await client.call_tool("echo")
 
 
-async def test_nobody_listens(run: Run) -> None:
+async def test_nobody_listens() -> None:
     async with WebPeer(MODERN_PEER) as peer:
         pass
     before = open_fds()
@@ -168,7 +168,7 @@ async def test_nobody_listens(run: Run) -> None:
     assert open_fds() == before
 
 
-async def test_a_server_that_never_answers_the_upgrade(run: Run) -> None:
+async def test_a_server_that_never_answers_the_upgrade() -> None:
     async def never(connection: Any, request: Any) -> None:
         await connection.wait_closed()
 
@@ -179,7 +179,7 @@ async def test_a_server_that_never_answers_the_upgrade(run: Run) -> None:
         await until(lambda: open_fds() == before)
 
 
-async def test_opening_is_given_up(run: Run) -> None:
+async def test_opening_is_given_up() -> None:
     """By the caller, or by `close`: the socket goes with it."""
     asked = asyncio.Event()
 
@@ -202,7 +202,7 @@ async def test_opening_is_given_up(run: Run) -> None:
             await opening
 
 
-async def test_what_answers_is_no_websocket_server(run: Run) -> None:
+async def test_what_answers_is_no_websocket_server() -> None:
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 mail.example ESMTP\r\n\r\n")
         await reader.read()
@@ -237,7 +237,7 @@ def test_credentials_in_the_clear_are_warned_of_once(
 
 
 @ERAS
-async def test_many_calls_at_once_each_get_their_own_answer(run: Run, rules: Rules) -> None:
+async def test_many_calls_at_once_each_get_their_own_answer(rules: Rules) -> None:
     waiting: list[Message] = []
 
     async def collect(talk: Talk, message: Message) -> None:
@@ -261,7 +261,7 @@ async def test_messages_of_every_length_form(once: Run, n: int) -> None:
         assert (await client.call_tool("echo", {"text": "x" * n})).text == "x" * n
 
 
-async def test_an_answer_in_fragments_with_pings_between(run: Run) -> None:
+async def test_an_answer_in_fragments_with_pings_between() -> None:
     async def pieces(talk: Talk, message: Message) -> None:
         assert isinstance(talk, WebTalk)
 
@@ -283,7 +283,7 @@ async def test_an_answer_in_fragments_with_pings_between(run: Run) -> None:
 
 
 @ERAS
-async def test_progress(run: Run, rules: Rules) -> None:
+async def test_progress(rules: Rules) -> None:
     async def work(talk: Talk, message: Message) -> None:
         token = message["params"]["_meta"]["progressToken"]
         for n in (1, 2):
@@ -299,7 +299,7 @@ async def test_progress(run: Run, rules: Rules) -> None:
 
 
 @ERAS
-async def test_a_cancelled_call_is_cancelled_on_the_server(run: Run, rules: Rules) -> None:
+async def test_a_cancelled_call_is_cancelled_on_the_server(rules: Rules) -> None:
     async with (
         WebPeer(rules | {"tools/call:wait": nothing}) as peer,
         Client(target(peer)) as client,
@@ -315,7 +315,7 @@ async def test_a_cancelled_call_is_cancelled_on_the_server(run: Run, rules: Rule
 
 
 @ERAS
-async def test_a_call_that_takes_too_long(run: Run, rules: Rules) -> None:
+async def test_a_call_that_takes_too_long(rules: Rules) -> None:
     async with (
         WebPeer(rules | {"tools/call:wait": nothing}) as peer,
         Client(target(peer)) as client,
@@ -327,7 +327,7 @@ async def test_a_call_that_takes_too_long(run: Run, rules: Rules) -> None:
         assert (await client.call_tool("echo")).text == "ok"
 
 
-async def test_a_ping_of_a_legacy_server_is_answered(run: Run) -> None:
+async def test_a_ping_of_a_legacy_server_is_answered() -> None:
     async with WebPeer(LEGACY_PEER) as peer, Client(target(peer)):
         talk = peer.talks[0]
         await talk.send(id="p", method="ping")
@@ -377,7 +377,7 @@ async def test_the_blocking_client(once: Run) -> None:
 
 
 @pytest.mark.parametrize("long", ["by its length", "in chunks", "to the end", "cut"])
-async def test_a_refusal_with_a_long_body(run: Run, long: str) -> None:
+async def test_a_refusal_with_a_long_body(long: str) -> None:
     head = b"HTTP/1.1 500 Out of Order\r\nContent-Type: text/html\r\n"
     body = b"x" * 2_000_000
     if long == "by its length":

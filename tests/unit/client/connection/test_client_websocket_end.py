@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_lab import Run, open_fds, turns, until
+from client_lab import open_fds, turns, until
 from peer_lab import LEGACY_PEER, MODERN_PEER, Rules, Talk, WebPeer, WebTalk, nothing
 from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK
 
@@ -69,9 +69,7 @@ def sends(data: bytes) -> Any:
         (4242, "odd\x07", "the server closed the connection: 4242 ('odd\\x07')"),
     ],
 )
-async def test_the_server_closes(
-    run: Run, rules: Rules, code: int, reason: str, expected: str
-) -> None:
+async def test_the_server_closes(rules: Rules, code: int, reason: str, expected: str) -> None:
     rules = rules | {}
     rule: Rules = {"tools/call:die": closes(code, reason), "tools/call:wait": nothing}
     async with WebPeer(rules | rule) as peer, Client(target(peer), timeout=None) as client:
@@ -90,7 +88,7 @@ async def test_the_server_closes(
         assert len(peer.talks) == 1
 
 
-async def test_a_close_without_a_code(run: Run) -> None:
+async def test_a_close_without_a_code() -> None:
     rules = MODERN_PEER | {"tools/call": sends(b"\x88\x00")}
     async with WebPeer(rules) as peer, Client(target(peer)) as client:
         with pytest.raises(ConnectionLost, match="1005 no code given") as caught:
@@ -98,7 +96,7 @@ async def test_a_close_without_a_code(run: Run) -> None:
         assert caught.value.code == 1005
 
 
-async def test_answers_before_a_close_count(run: Run) -> None:
+async def test_answers_before_a_close_count() -> None:
     async def last(talk: Talk, message: Message) -> None:
         assert isinstance(talk, WebTalk)
         await talk.text(message, "last")
@@ -113,7 +111,7 @@ async def test_answers_before_a_close_count(run: Run) -> None:
 
 
 @ERAS
-async def test_the_server_vanishes(run: Run, rules: Rules) -> None:
+async def test_the_server_vanishes(rules: Rules) -> None:
     async def vanish(talk: Talk, message: Message) -> None:
         talk.vanish()
 
@@ -138,9 +136,7 @@ async def test_the_server_vanishes(run: Run, rules: Rules) -> None:
         (b"\x81\x7f\x00\x00\x00\x01\x00\x00\x00\x00", 1009, "1009 message too big"),
     ],
 )
-async def test_a_server_that_breaks_the_protocol(
-    run: Run, data: bytes, code: int, expected: str
-) -> None:
+async def test_a_server_that_breaks_the_protocol(data: bytes, code: int, expected: str) -> None:
     rule: Rules = {"tools/call:die": sends(data), "tools/call:wait": nothing}
     async with WebPeer(MODERN_PEER | rule) as peer, Client(target(peer)) as client:
         calls = (client.call_tool("wait"), client.call_tool("die"))
@@ -154,7 +150,7 @@ async def test_a_server_that_breaks_the_protocol(
         assert ended.rcvd.code == code
 
 
-async def test_a_message_that_is_too_long(run: Run) -> None:
+async def test_a_message_that_is_too_long() -> None:
     async def fill(talk: Talk, message: Message) -> None:
         await talk.text(message, "x" * 5000)
 
@@ -166,7 +162,7 @@ async def test_a_message_that_is_too_long(run: Run) -> None:
             await client.call_tool("x")
 
 
-async def test_silence_after_the_upgrade(run: Run) -> None:
+async def test_silence_after_the_upgrade() -> None:
     async with WebPeer({}) as peer:
         client = Client(target(peer), era="modern", handshake_timeout=0.05)
         with pytest.raises(CallTimeout, match=r"no handshake: server/discover: no answer"):
@@ -175,7 +171,7 @@ async def test_silence_after_the_upgrade(run: Run) -> None:
         assert ended is None  # it was closed in order
 
 
-async def test_an_answer_to_the_handshake_that_makes_no_sense(run: Run) -> None:
+async def test_an_answer_to_the_handshake_that_makes_no_sense() -> None:
     async with WebPeer({"initialize": {"protocolVersion": 5}}) as peer:
         with pytest.raises(InvalidResponse, match="no handshake: the result of initialize"):
             await Client(target(peer), era="legacy").open()
@@ -185,7 +181,7 @@ async def test_an_answer_to_the_handshake_that_makes_no_sense(run: Run) -> None:
 
 
 @ERAS
-async def test_closing_says_goodbye_behind_what_is_queued(run: Run, rules: Rules) -> None:
+async def test_closing_says_goodbye_behind_what_is_queued(rules: Rules) -> None:
     async with WebPeer(rules | {"tools/call": nothing}) as peer:
         client = Client(target(peer))
         await client.open()
@@ -201,7 +197,7 @@ async def test_closing_says_goodbye_behind_what_is_queued(run: Run, rules: Rules
         assert len(talk.sent("tools/call")) == 1
 
 
-async def test_a_server_that_does_not_answer_the_goodbye(run: Run) -> None:
+async def test_a_server_that_does_not_answer_the_goodbye() -> None:
     async def deaf(talk: Talk, message: Message) -> None:
         assert isinstance(talk, WebTalk)
         await talk.text(message, "deaf")
@@ -217,7 +213,7 @@ async def test_a_server_that_does_not_answer_the_goodbye(run: Run) -> None:
         await talk.ended
 
 
-async def test_no_time_to_wait_for_the_goodbye(run: Run) -> None:
+async def test_no_time_to_wait_for_the_goodbye() -> None:
     async with WebPeer(MODERN_PEER) as peer:
         async with Client(target(peer, close_timeout=0)):
             pass
@@ -225,7 +221,7 @@ async def test_no_time_to_wait_for_the_goodbye(run: Run) -> None:
         assert ended is None or isinstance(ended, (ConnectionClosedOK, ConnectionClosedError))
 
 
-async def test_nothing_is_left_after_many_clients(run: Run) -> None:
+async def test_nothing_is_left_after_many_clients() -> None:
     async def die(talk: Talk, message: Message) -> None:
         talk.vanish()
 
@@ -248,7 +244,7 @@ async def test_nothing_is_left_after_many_clients(run: Run) -> None:
 # -- keep-alive ------------------------------------------------------------------------------------
 
 
-async def test_pings_keep_an_idle_connection(run: Run) -> None:
+async def test_pings_keep_an_idle_connection() -> None:
     async with WebPeer(MODERN_PEER) as peer:
         where = target(peer, ping_interval=0.01, ping_timeout=10)
         async with Client(where) as client:
@@ -257,7 +253,7 @@ async def test_pings_keep_an_idle_connection(run: Run) -> None:
             assert (await client.call_tool("echo")).text == "ok"
 
 
-async def test_a_server_that_answers_no_ping_is_gone(run: Run) -> None:
+async def test_a_server_that_answers_no_ping_is_gone() -> None:
     async def deaf(talk: Talk, message: Message) -> None:
         assert isinstance(talk, WebTalk)
         talk.socket.transport.pause_reading()
@@ -272,7 +268,7 @@ async def test_a_server_that_answers_no_ping_is_gone(run: Run) -> None:
         await peer.talks[0].ended
 
 
-async def test_a_busy_loop_is_not_the_servers_silence(run: Run) -> None:
+async def test_a_busy_loop_is_not_the_servers_silence() -> None:
     async with WebPeer(MODERN_PEER) as peer:
         where = target(peer, ping_interval=0.01, ping_timeout=0.02)
         async with Client(where) as client:
@@ -285,7 +281,7 @@ async def test_a_busy_loop_is_not_the_servers_silence(run: Run) -> None:
             assert (await client.call_tool("echo")).text == "ok"
 
 
-async def test_pings_of_the_server_are_answered(run: Run) -> None:
+async def test_pings_of_the_server_are_answered() -> None:
     async with WebPeer(MODERN_PEER) as peer, Client(target(peer, ping_interval=None)):
         talk = peer.talks[0]
         assert isinstance(talk, WebTalk)
@@ -294,7 +290,7 @@ async def test_pings_of_the_server_are_answered(run: Run) -> None:
 
 
 @pytest.mark.parametrize("pings", [None, 3600.0])
-async def test_too_many_pings_of_the_server(run: Run, pings: float | None) -> None:
+async def test_too_many_pings_of_the_server(pings: float | None) -> None:
     async with WebPeer(MODERN_PEER) as peer, Client(target(peer, ping_interval=pings)) as client:
         talk = peer.talks[0]
         assert isinstance(talk, WebTalk)
@@ -306,7 +302,7 @@ async def test_too_many_pings_of_the_server(run: Run, pings: float | None) -> No
 
 @pytest.mark.parametrize("pings", [None, 0.01])
 async def test_as_many_over_a_longer_time(
-    run: Run, monkeypatch: pytest.MonkeyPatch, pings: float | None
+    monkeypatch: pytest.MonkeyPatch, pings: float | None
 ) -> None:
     """The allowance is filled up as time goes by, whether or not we ping, too."""
     monkeypatch.setattr(network, "_ALLOWANCE", 0.01)
@@ -330,7 +326,7 @@ async def test_as_many_over_a_longer_time(
 # -- TLS -------------------------------------------------------------------------------------------
 
 
-async def test_a_certificate_that_nobody_vouches_for(run: Run, certificate: Path) -> None:
+async def test_a_certificate_that_nobody_vouches_for(certificate: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     async with WebPeer(MODERN_PEER, ssl=context) as peer:
@@ -340,7 +336,7 @@ async def test_a_certificate_that_nobody_vouches_for(run: Run, certificate: Path
 
 
 @ERAS
-async def test_a_server_behind_tls(run: Run, certificate: Path, rules: Rules) -> None:
+async def test_a_server_behind_tls(certificate: Path, rules: Rules) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     trust = ssl.create_default_context(cafile=str(certificate))

@@ -255,7 +255,7 @@ async def test_a_decoder_that_fails_fails_its_request_only(once: Run, fake: Make
 # -- concurrency and limits ------------------------------------------------------------------------
 
 
-async def test_a_thousand_calls_at_once(run: Run, fake: Make) -> None:
+async def test_a_thousand_calls_at_once(fake: Make) -> None:
     server = fake(LEGACY)
     async with Client(server.target, era="legacy") as client:
         results = await asyncio.gather(*(client.call_tool("echo", {"i": i}) for i in range(1000)))
@@ -308,7 +308,7 @@ STEPS = [
 
 @pytest.mark.parametrize("base", [LEGACY, MODERN], ids=["legacy", "modern"])
 async def test_trap_59_progress_comes_in_order_and_stops_with_the_answer(
-    run: Run, fake: Make, base: Any
+    fake: Make, base: Any
 ) -> None:
     server = fake(calling(base, slow=STEPS))
     seen: list[Any] = []
@@ -391,7 +391,7 @@ async def test_an_async_progress_callback_is_run(
     assert "mine" in caplog.text
 
 
-async def test_a_progress_callback_that_closes_the_client(run: Run, fake: Make) -> None:
+async def test_a_progress_callback_that_closes_the_client(fake: Make) -> None:
     # the answer never comes: only the closing ends the call
     server = fake(calling(LEGACY, slow=STEPS[:1]))
     client = Client(server.target, era="legacy")
@@ -406,7 +406,7 @@ async def test_a_progress_callback_that_closes_the_client(run: Run, fake: Make) 
     await closing[0]
 
 
-async def test_an_async_progress_callback_that_closes_the_client(run: Run, fake: Make) -> None:
+async def test_an_async_progress_callback_that_closes_the_client(fake: Make) -> None:
     server = fake(calling(LEGACY, slow=STEPS[:1]))
     closed: list[bool] = []
     client = Client(server.target, era="legacy")

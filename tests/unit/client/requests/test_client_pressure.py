@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from client_lab import LEGACY, Fake, Run, alive, text_result, turns, until
+from client_lab import LEGACY, Fake, alive, text_result, turns, until
 
 from wirespeed import Client
 from wirespeed.errors import CallTimeout, ConnectionClosed
@@ -33,7 +33,7 @@ async def stuck(client: Client, n: int) -> list[asyncio.Task[Any]]:
     return calls
 
 
-async def test_callers_wait_and_memory_is_bounded(run: Run, fake: Make) -> None:
+async def test_callers_wait_and_memory_is_bounded(fake: Make) -> None:
     server = fake(STOPS, shutdown_grace=0.05)
     client = Client(server.target, era="legacy", limits=LIMITS, timeout=None)
     await client.open()
@@ -50,7 +50,7 @@ async def test_callers_wait_and_memory_is_bounded(run: Run, fake: Make) -> None:
     assert not any(map(alive, server.pids))
 
 
-async def test_a_timeout_holds_while_a_call_waits_for_room(run: Run, fake: Make) -> None:
+async def test_a_timeout_holds_while_a_call_waits_for_room(fake: Make) -> None:
     server = fake(STOPS, shutdown_grace=0.05)
     async with Client(server.target, era="legacy", limits=LIMITS, timeout=None) as client:
         calls = await stuck(client, 50)
@@ -66,7 +66,7 @@ async def test_a_timeout_holds_while_a_call_waits_for_room(run: Run, fake: Make)
         await asyncio.wait(calls)
 
 
-async def test_waiting_calls_go_on_in_their_order(run: Run, fake: Make) -> None:
+async def test_waiting_calls_go_on_in_their_order(fake: Make) -> None:
     server = fake(LEGACY | {"tools/call:slow": [["sleep", 0.2], ["result", text_result()]]})
     async with Client(server.target, era="legacy", limits=LIMITS, timeout=None) as client:
         slow = asyncio.create_task(client.call_tool("slow"))
@@ -86,7 +86,7 @@ async def test_waiting_calls_go_on_in_their_order(run: Run, fake: Make) -> None:
     assert set(sent) >= set(range(40)) | set(range(60, 100))
 
 
-async def test_callers_are_released_by_a_crash(run: Run, fake: Make) -> None:
+async def test_callers_are_released_by_a_crash(fake: Make) -> None:
     server = fake(
         LEGACY | {"tools/call:stop": [["result", text_result()], ["sleep", 0.2], ["exit", 3]]}
     )
@@ -100,7 +100,7 @@ async def test_callers_are_released_by_a_crash(run: Run, fake: Make) -> None:
         assert all("status 3" in str(r) for r in results)
 
 
-async def test_answers_and_pings_pass_while_calls_wait(run: Run, fake: Make) -> None:
+async def test_answers_and_pings_pass_while_calls_wait(fake: Make) -> None:
     """A server that answers but is slow to read; its own ping is answered meanwhile."""
     ping = ["raw", '{"jsonrpc":"2.0","id":"p","method":"ping"}']
     server = fake(
@@ -115,7 +115,7 @@ async def test_answers_and_pings_pass_while_calls_wait(run: Run, fake: Make) -> 
     assert {"jsonrpc": "2.0", "id": "p", "result": {}} in server.lines
 
 
-async def test_a_flood_of_notifications(run: Run, fake: Make) -> None:
+async def test_a_flood_of_notifications(fake: Make) -> None:
     server = fake(LEGACY | {"tools/call": [["flood", 20_000], ["result", text_result()]]})
     seen: list[Any] = []
     async with Client(

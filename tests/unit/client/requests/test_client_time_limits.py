@@ -32,9 +32,7 @@ SILENT: Rules = {**MODERN_PEER, "tools/call": nothing, "tools/list": nothing}
 
 @pytest.mark.parametrize("timeout", [0, 0.0, -0.001, -1.0, -5, -math.inf])
 @pytest.mark.parametrize("what", CALLS)
-async def test_a_limit_that_is_over_sends_nothing(
-    run: Run, tmp_path: Any, what: str, timeout: float
-) -> None:
+async def test_a_limit_that_is_over_sends_nothing(tmp_path: Any, what: str, timeout: float) -> None:
     async with LinePeer(SILENT, tmp_path) as peer, Client(peer.url, timeout=None) as client:
         before = len(peer.talks[0].messages)
         with pytest.raises(CallTimeout, match=f"^{what}: the time limit was over before"):
@@ -63,7 +61,7 @@ async def test_not_a_number_is_refused(once: Run) -> None:
 
 
 @pytest.mark.parametrize("timeout", [CLIENT_DEFAULT, 0.05])
-async def test_errors_name_the_tool_and_the_seconds(run: Run, tmp_path: Any, timeout: Any) -> None:
+async def test_errors_name_the_tool_and_the_seconds(tmp_path: Any, timeout: Any) -> None:
     async with LinePeer(SILENT, tmp_path) as peer, Client(peer.url, timeout=0.05) as client:
         with pytest.raises(CallTimeout, match=r"^tool work: no answer within 0\.05 s$"):
             await client.call_tool("work", timeout=timeout)

@@ -42,7 +42,7 @@ def ids(server: Fake, tool: str) -> list[int]:
 
 
 @pytest.mark.parametrize("base", [{}, MODERN], ids=["legacy", "modern"])
-async def test_a_timeout_is_local_and_tells_the_server(run: Run, fake: Make, base: Any) -> None:
+async def test_a_timeout_is_local_and_tells_the_server(fake: Make, base: Any) -> None:
     server = fake(HANGS | base)
     async with Client(server.target) as client:
         with pytest.raises(CallTimeout, match=r"^tool hang: no answer within 0\.02 s$") as caught:
@@ -56,7 +56,7 @@ async def test_a_timeout_is_local_and_tells_the_server(run: Run, fake: Make, bas
     assert message["params"] == {"requestId": ids(server, "hang")[0], "reason": "timed out"}
 
 
-async def test_a_late_answer_is_ignored(run: Run, fake: Make) -> None:
+async def test_a_late_answer_is_ignored(fake: Make) -> None:
     server = fake(HANGS)
     async with Client(server.target, era="legacy") as client:
         with pytest.raises(CallTimeout):
@@ -109,7 +109,7 @@ async def test_not_a_number_is_no_timeout(once: Run, fake: Make) -> None:
         assert client.counters["requests_outstanding"] == 0
 
 
-async def test_many_deadlines_pass_in_their_order(run: Run, fake: Make) -> None:
+async def test_many_deadlines_pass_in_their_order(fake: Make) -> None:
     server = fake(HANGS)
     ended: list[int] = []
 
@@ -185,9 +185,7 @@ async def test_one_timer_for_all_deadlines(once: Run) -> None:
 
 
 @pytest.mark.parametrize("base", [{}, MODERN], ids=["legacy", "modern"])
-async def test_trap_62_cancelling_a_task_tells_the_server_once(
-    run: Run, fake: Make, base: Any
-) -> None:
+async def test_trap_62_cancelling_a_task_tells_the_server_once(fake: Make, base: Any) -> None:
     server = fake(HANGS | base)
     async with Client(server.target) as client:
         task = asyncio.create_task(client.call_tool("hang"))
@@ -202,7 +200,7 @@ async def test_trap_62_cancelling_a_task_tells_the_server_once(
     assert cancelled_ids(server) == ids(server, "hang")
 
 
-async def test_wait_for_timeout_and_task_group(run: Run, fake: Make) -> None:
+async def test_wait_for_timeout_and_task_group(fake: Make) -> None:
     server = fake(HANGS)
     async with Client(server.target, era="legacy") as client:
         with pytest.raises(TimeoutError) as caught:
@@ -241,7 +239,7 @@ async def test_a_call_cancelled_before_it_was_written_is_not_forgotten(
 
 
 @pytest.mark.parametrize("first", ["answer", "cancellation"])
-async def test_an_answer_in_the_tick_of_the_cancellation(run: Run, fake: Make, first: str) -> None:
+async def test_an_answer_in_the_tick_of_the_cancellation(fake: Make, first: str) -> None:
     """Whichever is first, the caller sees one end, and the server is told nothing: it answered."""
     server = fake(HANGS)
     async with Client(server.target, era="legacy") as client:

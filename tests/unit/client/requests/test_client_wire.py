@@ -89,7 +89,7 @@ NOTE = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"inf
 PING = '{"jsonrpc":"2.0","id":"p","method":"ping"}'
 
 
-async def test_batches_of_a_2025_03_26_server_are_taken(run: Run, fake: Make) -> None:
+async def test_batches_of_a_2025_03_26_server_are_taken(fake: Make) -> None:
     rules = LEGACY | {
         "initialize": initialized("2025-03-26"),
         "tools/call": in_a_batch(NOTE, PING, ANSWER, "1", '{"jsonrpc":"2.0"}'),
@@ -228,7 +228,7 @@ async def test_an_answer_that_is_too_deep_fails_its_call(once: Run, fake: Make) 
         await client.ping()
 
 
-async def test_large_answers(run: Run, fake: Make) -> None:
+async def test_large_answers(fake: Make) -> None:
     server = fake(LEGACY | {"tools/call": [["fill", 3 << 20]]})
     async with Client(server.target, era="legacy") as client:
         results = await asyncio.gather(*(client.call_tool("x") for _ in range(3)))

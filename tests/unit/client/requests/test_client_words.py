@@ -132,9 +132,7 @@ async def test_lone_surrogates_are_refused_where_they_are_given(
 # -- odd servers -----------------------------------------------------------------------------------
 
 
-async def test_noise_is_logged_a_few_times(
-    run: Run, fake: Make, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_noise_is_logged_a_few_times(fake: Make, caplog: pytest.LogCaptureFixture) -> None:
     noise = [["raw", "Loading...\n" * 4999 + "Loading..."]]
     server = fake(MODERN | {"tools/call": [*noise, *MODERN["tools/call"]]})
     async with Client(server.target) as client:
@@ -162,7 +160,7 @@ async def test_a_child_that_ends_in_order_without_a_word(once: Run) -> None:
         await Client(child("import sys; sys.stdin.readline()")).open()
 
 
-async def test_a_child_that_did_not_read_is_not_started_again(run: Run, tmp_path: Path) -> None:
+async def test_a_child_that_did_not_read_is_not_started_again(tmp_path: Path) -> None:
     """It failed before it knew what it was asked."""
     log = tmp_path / "starts"
     code = f"open({str(log)!r}, 'a').write('x'); raise SystemExit(3)"
@@ -171,7 +169,7 @@ async def test_a_child_that_did_not_read_is_not_started_again(run: Run, tmp_path
     assert log.read_text() == "x"
 
 
-async def test_a_child_that_read_may_have_died_of_that(run: Run, fake: Make) -> None:
+async def test_a_child_that_read_may_have_died_of_that(fake: Make) -> None:
     server = fake(LEGACY | {"server/discover": [["exit", 3]]})
     async with Client(server.target) as client:
         assert client.protocol_version == "2025-11-25"
@@ -191,7 +189,7 @@ async def test_a_crash_says_how_to_start_again(
 
 
 async def test_a_failed_reconnection_says_when_the_next_is(
-    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     from client_lab import until
 
@@ -218,7 +216,7 @@ REFUSES = failed(-32022, "no", {"supported": ["2026-07-28"], "requested": "2026-
 
 @pytest.mark.parametrize("era", ["auto", "modern"])
 async def test_a_version_that_is_refused_and_supported_is_asked_for_again(
-    run: Run, fake: Make, era: Any
+    fake: Make, era: Any
 ) -> None:
     server = fake(MODERN | {"server/discover#1": REFUSES})
     async with Client(server.target, era=era) as client:
@@ -227,7 +225,7 @@ async def test_a_version_that_is_refused_and_supported_is_asked_for_again(
 
 
 @pytest.mark.parametrize("era", ["auto", "modern"])
-async def test_a_version_that_is_always_refused(run: Run, fake: Make, era: Any) -> None:
+async def test_a_version_that_is_always_refused(fake: Make, era: Any) -> None:
     server = fake(MODERN | {"server/discover": REFUSES})
     with pytest.raises(VersionMismatch) as caught:
         await Client(server.target, era=era).open()
@@ -238,9 +236,7 @@ async def test_a_version_that_is_always_refused(run: Run, fake: Make, era: Any) 
 
 @pytest.mark.parametrize("first", ["result", "id"])
 @pytest.mark.parametrize("kind", ["deep", "long"])
-async def test_an_answer_that_was_skipped_is_named(
-    run: Run, tmp_path: Path, kind: str, first: str
-) -> None:
+async def test_an_answer_that_was_skipped_is_named(tmp_path: Path, kind: str, first: str) -> None:
     """With its id in front the call fails at once, otherwise at its time limit."""
     from peer_lab import Talk
 

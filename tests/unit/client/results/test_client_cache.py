@@ -56,7 +56,7 @@ def asked(server: LinePeer, method: str) -> int:
 @pytest.mark.parametrize("method", [*CACHED, "resources/read", "server/discover"])
 @pytest.mark.parametrize("scope", ["private", "public"])
 async def test_what_is_fresh_is_not_asked_for_again(
-    run: Run, tmp_path: Path, method: str, scope: str
+    tmp_path: Path, method: str, scope: str
 ) -> None:
     server = peer(tmp_path, "modern")
     async with server, Client(server.url) as client:
@@ -239,9 +239,7 @@ STALE = {
 
 
 @pytest.mark.parametrize("kind", STALE)
-async def test_trap_73_a_list_changed_drops_what_is_fresh(
-    run: Run, tmp_path: Path, kind: str
-) -> None:
+async def test_trap_73_a_list_changed_drops_what_is_fresh(tmp_path: Path, kind: str) -> None:
     server = peer(tmp_path, "modern", lists(HOUR))
     async with (
         server,
@@ -317,9 +315,7 @@ async def test_a_part_that_does_not_show_in_its_uri(once: Run, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("what", ["tools", "updated"])
-async def test_what_was_under_way_when_it_changed_is_not_kept(
-    run: Run, tmp_path: Path, what: str
-) -> None:
+async def test_what_was_under_way_when_it_changed_is_not_kept(tmp_path: Path, what: str) -> None:
     """Nobody knows whether the answer was made before or after the change."""
 
     async def answer(talk: Talk, message: Message) -> None:
@@ -348,7 +344,7 @@ async def test_what_was_under_way_when_it_changed_is_not_kept(
 
 
 async def test_a_new_connection_starts_with_nothing(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lifecycle, "_FIRST_RECONNECT", 0.001)
     server = peer(tmp_path, "modern", lists(HOUR))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_lab import Run, until
+from client_lab import until
 
 from wirespeed import Client, Server, Socket, SyncClient
 from wirespeed.client import (
@@ -57,7 +57,7 @@ def everything(version: str, **options: Any) -> Server:
     return server
 
 
-async def test_requests(run: Run, version: str) -> None:
+async def test_requests(version: str) -> None:
     async with Client(everything(version)) as client:
         assert client.protocol_version == version
         assert (await client.call_tool("shout", {"text": "a"})).text == "A"
@@ -81,7 +81,7 @@ async def test_requests(run: Run, version: str) -> None:
         assert (await client.complete(ref, "id", "4")).values == ["40", "41"]
 
 
-async def test_trap_76_a_missing_resource(run: Run, version: str) -> None:
+async def test_trap_76_a_missing_resource(version: str) -> None:
     async with Client(everything(version)) as client:
         with pytest.raises(RemoteError) as caught:
             await client.read_resource("config://none")
@@ -89,7 +89,7 @@ async def test_trap_76_a_missing_resource(run: Run, version: str) -> None:
         assert caught.value.code == (-32602 if REVISIONS[version].modern else -32002)
 
 
-async def test_pages(run: Run, version: str) -> None:
+async def test_pages(version: str) -> None:
     server = everything(version, page_size=3)
     for n in range(10):
         server.add_resource(f"n://{n}", str(n))
@@ -100,7 +100,7 @@ async def test_pages(run: Run, version: str) -> None:
         assert (await client.list_resources_page()).next_cursor is not None
 
 
-async def test_subscriptions(run: Run, version: str) -> None:
+async def test_subscriptions(version: str) -> None:
     server = everything(version)
     async with (
         Client(server) as client,
@@ -123,7 +123,7 @@ async def test_subscriptions(run: Run, version: str) -> None:
         server.resource_updated("config://app")  # nobody is told
 
 
-async def test_consumers(run: Run, version: str) -> None:
+async def test_consumers(version: str) -> None:
     told: list[Any] = []
 
     def names(items: list[Any]) -> None:
@@ -149,7 +149,7 @@ async def test_consumers(run: Run, version: str) -> None:
         await client.unsubscribe_resource("config://app")
 
 
-async def test_the_cache(run: Run, version: str) -> None:
+async def test_the_cache(version: str) -> None:
     """What changes is seen at once by who listens, however long it was to be fresh."""
     modern = REVISIONS[version].modern
     server = everything(version, list_ttl_ms=3_600_000)
@@ -182,7 +182,7 @@ async def stop(task: asyncio.Task[None]) -> None:
     await asyncio.wait((task,))
 
 
-async def test_trap_72_a_server_that_shuts_down(run: Run, tmp_path: Path, version: str) -> None:
+async def test_trap_72_a_server_that_shuts_down(tmp_path: Path, version: str) -> None:
     """In 2026-07-28 it ends subscriptions in order; before, the connection just ends."""
     url, task = await serving(everything(version), tmp_path)
     try:
@@ -198,7 +198,7 @@ async def test_trap_72_a_server_that_shuts_down(run: Run, tmp_path: Path, versio
 
 
 async def test_trap_35_a_server_that_is_started_again(
-    run: Run, tmp_path: Path, version: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lifecycle, "_FIRST_RECONNECT", 0.001)
     told: list[Any] = []

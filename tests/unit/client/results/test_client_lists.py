@@ -36,7 +36,7 @@ def cursors(server: Fake) -> list[Any]:
 
 
 @pytest.mark.parametrize("base", [LEGACY, MODERN], ids=["legacy", "modern"])
-async def test_all_pages(run: Run, fake: Make, base: Any) -> None:
+async def test_all_pages(fake: Make, base: Any) -> None:
     server = fake(paged(page("a", "b", cursor="x y"), page(cursor="ü"), page("c"), base=base))
     async with Client(server.target) as client:
         assert [tool.name for tool in await client.list_tools()] == ["a", "b", "c"]
@@ -157,7 +157,7 @@ def acknowledged(notifications: str = '{"toolsListChanged":true}') -> list[Any]:
     return ["raw", fill(line, META, notifications)]
 
 
-async def test_changes_of_a_legacy_server(run: Run, fake: Make) -> None:
+async def test_changes_of_a_legacy_server(fake: Make) -> None:
     server = fake(
         paged(page("a"), page("a", "b", cursor="1"), page("c"))
         | {"tools/call": [CHANGED, ["result", text_result()]]}
@@ -176,7 +176,7 @@ async def test_changes_of_a_legacy_server(run: Run, fake: Make) -> None:
     assert not server.sent("subscriptions/listen")
 
 
-async def test_changes_of_a_modern_server(run: Run, fake: Make) -> None:
+async def test_changes_of_a_modern_server(fake: Make) -> None:
     server = fake(
         paged(page("a"), page("b"), base=MODERN)
         | {
@@ -208,7 +208,7 @@ async def test_nobody_listens_who_does_not_want_to_know(once: Run, fake: Make) -
     assert set(server.methods) == {"server/discover", "tools/call"}
 
 
-async def test_changes_in_a_row_are_fetched_in_order(run: Run, fake: Make) -> None:
+async def test_changes_in_a_row_are_fetched_in_order(fake: Make) -> None:
     """One fetch at a time, and at least one that began after the last change."""
     slow = [["later", page(str(i))] for i in range(4)]
     server = fake(
@@ -238,7 +238,6 @@ async def test_changes_in_a_row_are_fetched_in_order(run: Run, fake: Make) -> No
 
 @pytest.mark.parametrize("how", ["result", "cancelled", "both", "error"])
 async def test_the_end_of_a_subscription(
-    run: Run,
     fake: Make,
     caplog: pytest.LogCaptureFixture,
     how: str,
@@ -317,7 +316,7 @@ async def test_a_change_callback_that_raises(
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_changes_of_a_real_server(run: Run, era: Any) -> None:
+async def test_changes_of_a_real_server(era: Any) -> None:
     server = Server("s")
     lists: list[list[str]] = []
 

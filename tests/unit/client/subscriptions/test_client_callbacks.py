@@ -53,7 +53,7 @@ class Slow:
 # -- alone -----------------------------------------------------------------------------------------
 
 
-async def test_in_order_and_one_at_a_time(run: Run) -> None:
+async def test_in_order_and_one_at_a_time() -> None:
     slow = Slow()
     told = CallbackQueue(slow, "it", asyncio.ensure_future)
     for n in range(5):
@@ -73,7 +73,7 @@ async def test_a_plain_function_is_called_at_once(once: Run) -> None:
         assert got == list(range(n + 1))
 
 
-async def test_what_comes_as_the_last_one_ends_is_not_lost(run: Run) -> None:
+async def test_what_comes_as_the_last_one_ends_is_not_lost() -> None:
     """In every turn of the loop around its end."""
     for n in range(8):
         got: list[str] = []
@@ -118,7 +118,7 @@ async def test_equal_values_wait_once_where_that_is_enough(once: Run, few: int) 
 
 
 async def test_what_it_raises_is_logged_and_the_next_is_told(
-    run: Run, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     got: list[int] = []
 
@@ -145,7 +145,7 @@ async def test_what_it_raises_is_logged_and_the_next_is_told(
 
 
 @pytest.mark.parametrize("begun", [False, True])
-async def test_it_ends_with_its_client(run: Run, begun: bool) -> None:
+async def test_it_ends_with_its_client(begun: bool) -> None:
     tasks: list[asyncio.Future[Any]] = []
 
     def spawn(work: Any) -> asyncio.Future[Any]:
@@ -171,7 +171,7 @@ async def test_it_ends_with_its_client(run: Run, begun: bool) -> None:
 # -- of a client -----------------------------------------------------------------------------------
 
 
-async def test_a_flood_of_logs(run: Run, tmp_path: Path, era: Any, few: int) -> None:
+async def test_a_flood_of_logs(tmp_path: Path, era: Any, few: int) -> None:
     server = peer(tmp_path, era)
     slow = Slow()
     async with server, Client(server.url, era=era, on_log=lambda log: slow(log.data)) as client:
@@ -185,7 +185,7 @@ async def test_a_flood_of_logs(run: Run, tmp_path: Path, era: Any, few: int) -> 
         await until(lambda: slow.ended == [0, 97, 98, 99])
 
 
-async def test_updates_of_one_resource_wait_once(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_updates_of_one_resource_wait_once(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     slow = Slow()
     async with server, Client(server.url, era=era, on_resource_updated=slow) as client:
@@ -201,7 +201,7 @@ async def test_updates_of_one_resource_wait_once(run: Run, tmp_path: Path, era: 
         await until(lambda: slow.ended == ["x://a", "x://a", "x://b"])
 
 
-async def test_lists_are_told_one_at_a_time(run: Run, tmp_path: Path) -> None:
+async def test_lists_are_told_one_at_a_time(tmp_path: Path) -> None:
     """While one is worked on, the list may change often: it is got once more after that."""
     server = peer(tmp_path, "legacy")
     slow = Slow()
@@ -228,7 +228,7 @@ async def _steps(talk: Talk, message: dict[str, Any]) -> None:
     await talk.text(message, "done")
 
 
-async def test_progress_in_order(run: Run, tmp_path: Path, era: Any, few: int) -> None:
+async def test_progress_in_order(tmp_path: Path, era: Any, few: int) -> None:
     server = peer(tmp_path, era, {"tools/call": _steps, "prompts/get": _steps_of_prompt})
     async with server, Client(server.url, era=era) as client:
         for call in (
@@ -248,7 +248,7 @@ async def _steps_of_prompt(talk: Talk, message: dict[str, Any]) -> None:
     await talk.result(message, {"messages": [], "resultType": "complete"})
 
 
-async def test_completed_elicitations_in_order(run: Run, tmp_path: Path) -> None:
+async def test_completed_elicitations_in_order(tmp_path: Path) -> None:
     server = peer(tmp_path, "legacy")
     ids = ["a", "b", "c"]
     slow = Slow()
@@ -283,7 +283,7 @@ async def test_completed_elicitations_in_order(run: Run, tmp_path: Path) -> None
         await until(lambda: slow.ended == ids)
 
 
-async def test_closing_ends_what_waits(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_closing_ends_what_waits(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     slow = Slow()
     async with server:
@@ -299,7 +299,7 @@ async def test_closing_ends_what_waits(run: Run, tmp_path: Path, era: Any) -> No
         assert slow.begun == ["x://a"] and slow.ended == []
 
 
-async def test_a_callback_may_close_its_client(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_a_callback_may_close_its_client(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     closed: list[str] = []
 

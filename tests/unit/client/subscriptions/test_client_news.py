@@ -63,7 +63,7 @@ class Told:
         self.got.append(("updated", uri))
 
 
-async def test_each_consumer_gets_its_new_list(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_each_consumer_gets_its_new_list(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era, lists(3_600_000))  # what is fresh is not: it changed
     told = Told()
     async with server, Client(server.url, era=era, **told.consumers) as client:
@@ -77,9 +77,7 @@ async def test_each_consumer_gets_its_new_list(run: Run, tmp_path: Path, era: An
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_only_what_has_a_consumer_is_listened_for(
-    run: Run, tmp_path: Path, kind: str
-) -> None:
+async def test_only_what_has_a_consumer_is_listened_for(tmp_path: Path, kind: str) -> None:
     server = peer(tmp_path, "modern")
     told = Told()
     options: dict[str, Any] = {f"on_{kind}_changed": told.consumer(kind)}
@@ -95,7 +93,7 @@ async def test_only_what_has_a_consumer_is_listened_for(
         assert told.got == [(kind, NAMES[kind])]
 
 
-async def test_consumers_and_subscriptions_do_not_share(run: Run, tmp_path: Path) -> None:
+async def test_consumers_and_subscriptions_do_not_share(tmp_path: Path) -> None:
     server = peer(tmp_path, "modern")
     told = Told()
     async with (
@@ -126,9 +124,7 @@ async def test_what_a_server_does_not_honour_is_logged(
     assert told == [f"the server does not report changes of its list of {kind}"]
 
 
-async def test_trap_35_what_is_listened_for_is_asked_for_again(
-    run: Run, tmp_path: Path, era: Any
-) -> None:
+async def test_trap_35_what_is_listened_for_is_asked_for_again(tmp_path: Path, era: Any) -> None:
     """And all lists are fetched again, for nobody told what changed meanwhile."""
     server = peer(tmp_path, era)
     told = Told()
@@ -157,7 +153,7 @@ async def test_trap_35_what_is_listened_for_is_asked_for_again(
 # -- resources -------------------------------------------------------------------------------------
 
 
-async def test_resources_that_change(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_resources_that_change(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     told = Told()
     async with server, Client(server.url, era=era, on_resource_updated=told.updated) as client:
@@ -198,9 +194,7 @@ async def test_resources_that_change(run: Run, tmp_path: Path, era: Any) -> None
         assert not client._consumers.listens
 
 
-async def test_no_update_is_told_twice_while_listens_change_places(
-    run: Run, tmp_path: Path
-) -> None:
+async def test_no_update_is_told_twice_while_listens_change_places(tmp_path: Path) -> None:
     """Until the new one is acknowledged the old one is heard, and from then on the new one."""
     asked: list[Message] = []
 
@@ -228,7 +222,7 @@ async def test_no_update_is_told_twice_while_listens_change_places(
         assert [uri for _, uri in told.got] == ["x://1", "x://2", "x://3"]
 
 
-async def test_many_resources_at_once_take_few_listens(run: Run, tmp_path: Path) -> None:
+async def test_many_resources_at_once_take_few_listens(tmp_path: Path) -> None:
     server = peer(tmp_path, "modern")
     told = Told()
     async with server, Client(server.url, on_resource_updated=told.updated) as client:
@@ -237,7 +231,7 @@ async def test_many_resources_at_once_take_few_listens(run: Run, tmp_path: Path)
         assert len(listens(server)[-1]["resourceSubscriptions"]) == 50
 
 
-async def test_a_resource_that_is_refused(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_a_resource_that_is_refused(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     told = Told()
     async with server, Client(server.url, era=era, on_resource_updated=told.updated) as client:
@@ -262,7 +256,7 @@ async def test_a_resource_that_is_refused(run: Run, tmp_path: Path, era: Any) ->
         assert list(client._consumers._uris) == ["x://a"]
 
 
-async def test_a_resource_that_takes_too_long(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_a_resource_that_takes_too_long(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era, {LISTEN: nothing, "resources/subscribe": nothing})
     async with server, Client(server.url, era=era, on_resource_updated=print) as client:
         with pytest.raises(CallTimeout):
@@ -273,7 +267,7 @@ async def test_a_resource_that_takes_too_long(run: Run, tmp_path: Path, era: Any
         assert client._consumers.listens
 
 
-async def test_subscriptions_and_the_consumer_share_a_resource(run: Run, tmp_path: Path) -> None:
+async def test_subscriptions_and_the_consumer_share_a_resource(tmp_path: Path) -> None:
     """In the legacy revisions there is one subscription to a resource, whoever wants it."""
     server = peer(tmp_path, "legacy")
     async with server, Client(server.url, era="legacy", on_resource_updated=print) as client:
@@ -286,7 +280,7 @@ async def test_subscriptions_and_the_consumer_share_a_resource(run: Run, tmp_pat
 
 
 async def test_what_was_subscribed_to_elsewhere_is_not_for_the_consumer(
-    run: Run, tmp_path: Path, era: Any
+    tmp_path: Path, era: Any
 ) -> None:
     server = peer(tmp_path, era)
     told = Told()
@@ -330,7 +324,7 @@ async def test_what_a_consumer_of_updates_raises_is_logged(
     assert caplog.text.count("ZeroDivisionError: mine") == 2
 
 
-async def test_closing_forgets_what_was_subscribed_to(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_closing_forgets_what_was_subscribed_to(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     async with server:
         client = Client(server.url, era=era, on_resource_updated=print)
@@ -342,9 +336,7 @@ async def test_closing_forgets_what_was_subscribed_to(run: Run, tmp_path: Path, 
             await client.close()
 
 
-async def test_a_server_that_announces_a_change_with_each_list(
-    run: Run, tmp_path: Path, era: Any
-) -> None:
+async def test_a_server_that_announces_a_change_with_each_list(tmp_path: Path, era: Any) -> None:
     """It is asked more and more slowly, and the last list is not missed."""
     times: list[float] = []
 

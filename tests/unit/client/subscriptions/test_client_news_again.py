@@ -65,9 +65,7 @@ def names(got: list[Any]) -> Callable[[list[Any]], None]:
 
 
 @pytest.mark.parametrize("how", ["result", "error", "cancelled"])
-async def test_what_the_server_ends_is_listened_to_again(
-    run: Run, tmp_path: Path, how: str
-) -> None:
+async def test_what_the_server_ends_is_listened_to_again(tmp_path: Path, how: str) -> None:
     """And fetched again, for nobody told what changed meanwhile."""
     server = peer(tmp_path, "modern", lists(3_600_000))
     lists_told: list[Any] = []
@@ -159,7 +157,7 @@ async def test_a_refused_listen_is_not_asked_for_again(
 
 
 async def test_closing_while_it_waits_to_listen_again(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(news, "_LISTEN_DELAY", 60.0)
     monkeypatch.setattr(news, "_MAX_LISTEN_DELAY", 60.0)
@@ -175,7 +173,7 @@ async def test_closing_while_it_waits_to_listen_again(
 
 
 async def test_resources_are_subscribed_to_while_it_waits_to_listen_again(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That listens at once; and if it is refused, what was is listened to again."""
     monkeypatch.setattr(news, "_LISTEN_DELAY", 0.1)
@@ -211,7 +209,7 @@ async def test_what_was_not_asked_for_is_not_asked_for_later(once: Run, tmp_path
 
 
 async def test_a_change_during_a_fetch_that_fails_is_not_lost(
-    run: Run, tmp_path: Path, era: Any, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, era: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked: list[Message] = []
 
@@ -257,7 +255,7 @@ async def test_a_list_that_cannot_be_got_is_given_up_until_it_changes(
 
 @pytest.mark.parametrize(("before", "after"), [("modern", "legacy"), ("legacy", "modern")])
 async def test_a_server_of_another_era_takes_its_place(
-    run: Run, tmp_path: Path, before: str, after: str
+    tmp_path: Path, before: str, after: str
 ) -> None:
     """Everything is subscribed to in the new era's way, and ended in it."""
     server = peer(tmp_path, before)
@@ -331,7 +329,7 @@ async def test_a_legacy_server_without_subscriptions_takes_its_place(
 
 
 async def test_a_subscription_of_before_takes_nothing_from_one_of_now(
-    run: Run, tmp_path: Path, era: Any
+    tmp_path: Path, era: Any
 ) -> None:
     server = peer(tmp_path, era)
     async with server:
@@ -352,7 +350,7 @@ async def test_a_subscription_of_before_takes_nothing_from_one_of_now(
         await client.close()
 
 
-async def test_a_lost_subscription_is_not_made_again(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_a_lost_subscription_is_not_made_again(tmp_path: Path, era: Any) -> None:
     """It has ended, although it was not left yet, when somebody has the client connect again."""
     server = peer(tmp_path, era)
     await server.start()
@@ -370,9 +368,7 @@ async def test_a_lost_subscription_is_not_made_again(run: Run, tmp_path: Path, e
     await server.stop()
 
 
-async def test_closing_while_a_resource_is_subscribed_to(
-    run: Run, tmp_path: Path, era: Any
-) -> None:
+async def test_closing_while_a_resource_is_subscribed_to(tmp_path: Path, era: Any) -> None:
     """Nothing of it is left for the next connection."""
     server = peer(tmp_path, era, {LISTEN: nothing, "resources/subscribe": nothing})
     method = LISTEN if era == "modern" else "resources/subscribe"
@@ -398,7 +394,7 @@ def nothing_held(client: Client) -> bool:
 
 
 async def test_closing_when_a_resource_has_just_been_subscribed_to(
-    run: Run, tmp_path: Path, era: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, era: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer is there, and whoever waits for it has not gone on yet."""
     server = peer(tmp_path, era)
@@ -427,7 +423,7 @@ async def test_closing_when_a_resource_has_just_been_subscribed_to(
 # -- what cannot be undone, or begun ---------------------------------------------------------------
 
 
-async def test_what_cannot_be_unsubscribed_from_stays(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_what_cannot_be_unsubscribed_from_stays(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     told: list[str] = []
     async with server, Client(server.url, era=era, on_resource_updated=told.append) as client:
@@ -462,7 +458,7 @@ async def test_what_cannot_be_unsubscribed_from_stays(run: Run, tmp_path: Path, 
         assert list(client._consumers._uris) == ["x://b"]
 
 
-async def test_unsubscribing_twice_at_once(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_unsubscribing_twice_at_once(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     async with server, Client(server.url, era=era, on_resource_updated=print) as client:
         await client.subscribe_resource("x://a")
@@ -502,9 +498,7 @@ async def test_declared_subscriptions_of_resources(once: Run, tmp_path: Path) ->
 # -- waiting ---------------------------------------------------------------------------------------
 
 
-async def test_waiting_for_others_is_part_of_the_time_limit(
-    run: Run, tmp_path: Path, era: Any
-) -> None:
+async def test_waiting_for_others_is_part_of_the_time_limit(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era, {LISTEN: nothing, "resources/subscribe": nothing})
     async with server, Client(server.url, era=era, on_resource_updated=print) as client:
         first = asyncio.ensure_future(client.subscribe_resource("x://a", timeout=None))
@@ -520,9 +514,7 @@ async def test_waiting_for_others_is_part_of_the_time_limit(
         await client.subscribe_resource("x://a")
 
 
-async def test_what_waits_for_others_ends_with_the_client(
-    run: Run, tmp_path: Path, era: Any
-) -> None:
+async def test_what_waits_for_others_ends_with_the_client(tmp_path: Path, era: Any) -> None:
     """And does not go on with the next connection."""
     server = peer(tmp_path, era, {LISTEN: nothing, "resources/subscribe": nothing})
     async with server:
@@ -546,7 +538,7 @@ async def test_what_waits_for_others_ends_with_the_client(
         await client.close()
 
 
-async def test_an_opening_that_fails_leaves_nothing(run: Run, tmp_path: Path) -> None:
+async def test_an_opening_that_fails_leaves_nothing(tmp_path: Path) -> None:
     server = peer(tmp_path, "modern")
     async with server:
         client = Client(server.url, on_tools_changed=print)
@@ -562,7 +554,7 @@ async def test_an_opening_that_fails_leaves_nothing(run: Run, tmp_path: Path) ->
 
 
 async def test_a_new_connection_that_tells_less(
-    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = peer(tmp_path, "modern")
     told: list[str] = []

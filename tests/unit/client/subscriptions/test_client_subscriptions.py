@@ -77,7 +77,7 @@ async def rest(events: Subscription) -> list[Event]:
 # -- what is told ----------------------------------------------------------------------------------
 
 
-async def test_everything_is_told(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_everything_is_told(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     async with server, Client(server.url, era=era) as client:
         talk = await server.talk(0)
@@ -115,7 +115,7 @@ async def test_everything_is_told(run: Run, tmp_path: Path, era: Any) -> None:
         assert client.counters["requests_outstanding"] == 0
 
 
-async def test_nothing_is_told_that_was_not_asked_for(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_nothing_is_told_that_was_not_asked_for(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     async with server, Client(server.url, era=era) as client:
         talk = await server.talk(0)
@@ -155,7 +155,7 @@ async def test_trap_69_ids_keep_their_json_type(once: Run, tmp_path: Path, tag: 
         assert await anext(events) == PromptsChanged()
 
 
-async def test_parts_of_resources(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_parts_of_resources(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     async with (
         server,
@@ -195,7 +195,7 @@ async def test_what_extensions_tell(once: Run, tmp_path: Path) -> None:
         assert await anext(others) == ToolsChanged()
 
 
-async def test_requests_of_subscriptions_carry_meta(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_requests_of_subscriptions_carry_meta(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     meta = {"traceparent": "t"}
     async with server, Client(server.url, era=era) as client:
@@ -212,9 +212,7 @@ async def test_requests_of_subscriptions_carry_meta(run: Run, tmp_path: Path, er
 # -- acknowledgement -------------------------------------------------------------------------------
 
 
-async def test_trap_69_a_subscription_begins_when_it_is_acknowledged(
-    run: Run, tmp_path: Path
-) -> None:
+async def test_trap_69_a_subscription_begins_when_it_is_acknowledged(tmp_path: Path) -> None:
     asked: list[Message] = []
 
     async def listen(talk: Talk, message: Message) -> None:
@@ -326,7 +324,7 @@ async def test_a_server_that_ends_it_at_once(once: Run, tmp_path: Path) -> None:
                 pass
 
 
-async def test_a_server_that_does_not_acknowledge(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_a_server_that_does_not_acknowledge(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era, {LISTEN: nothing, "resources/subscribe": nothing})
     async with server, Client(server.url, era=era) as client:
         events = client.subscribe(uris=["x://a"], timeout=0.02)
@@ -344,7 +342,7 @@ async def test_a_server_that_does_not_acknowledge(run: Run, tmp_path: Path, era:
         )
 
 
-async def test_cancelled_while_it_is_opened(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_cancelled_while_it_is_opened(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era, {LISTEN: nothing, "resources/subscribe": nothing})
     async with server, Client(server.url, era=era) as client:
         opening = asyncio.ensure_future(client.subscribe(uris=["x://a"]).__aenter__())
@@ -363,7 +361,7 @@ async def test_cancelled_while_it_is_opened(run: Run, tmp_path: Path, era: Any) 
 # -- several ---------------------------------------------------------------------------------------
 
 
-async def test_trap_70_each_subscription_gets_its_own_copies(run: Run, tmp_path: Path) -> None:
+async def test_trap_70_each_subscription_gets_its_own_copies(tmp_path: Path) -> None:
     server = peer(tmp_path, "modern")
     async with (
         server,
@@ -390,7 +388,7 @@ async def test_trap_70_each_subscription_gets_its_own_copies(run: Run, tmp_path:
         assert await anext(three) == ResourceUpdated("x://a")
 
 
-async def test_legacy_subscriptions_share_a_resource(run: Run, tmp_path: Path) -> None:
+async def test_legacy_subscriptions_share_a_resource(tmp_path: Path) -> None:
     server = peer(tmp_path, "legacy")
 
     def count(method: str) -> int:
@@ -412,7 +410,7 @@ async def test_legacy_subscriptions_share_a_resource(run: Run, tmp_path: Path) -
             assert count("resources/subscribe") == 3
 
 
-async def test_subscribing_to_one_resource_at_once(run: Run, tmp_path: Path) -> None:
+async def test_subscribing_to_one_resource_at_once(tmp_path: Path) -> None:
     """The second waits for the answer to the first; leaving and coming do not overtake another."""
     server = peer(tmp_path, "legacy")
     async with server, Client(server.url, era="legacy") as client:
@@ -468,7 +466,7 @@ async def test_too_many_events_become_one(once: Run, tmp_path: Path) -> None:
         assert await anext(events) == ResourceUpdated("x://0")
 
 
-async def test_waiting_for_an_event(run: Run, tmp_path: Path) -> None:
+async def test_waiting_for_an_event(tmp_path: Path) -> None:
     server = peer(tmp_path, "modern")
     async with server, Client(server.url) as client, client.subscribe(tools=True) as events:
         with pytest.raises(CallTimeout, match="nothing changed"):
@@ -514,7 +512,7 @@ async def test_a_subscription_is_used_once(once: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["result", "cancelled", "cancelled result", "result cancelled"])
-async def test_trap_72_the_end_in_any_order(run: Run, tmp_path: Path, how: str) -> None:
+async def test_trap_72_the_end_in_any_order(tmp_path: Path, how: str) -> None:
     server = peer(tmp_path, "modern")
     async with (
         server,
@@ -553,7 +551,7 @@ async def test_trap_72_an_error_is_no_graceful_end(once: Run, tmp_path: Path) ->
 
 @pytest.mark.parametrize("restart", [0, None])
 async def test_trap_72_an_abrupt_loss_has_no_end_of_its_own(
-    run: Run, tmp_path: Path, era: Any, restart: Any
+    tmp_path: Path, era: Any, restart: Any
 ) -> None:
     """A link that is not made again ends the iterator with what happened to it."""
     if (era, restart) == ("modern", None):
@@ -571,7 +569,7 @@ async def test_trap_72_an_abrupt_loss_has_no_end_of_its_own(
             await client.subscribe(tools=True).__aenter__()
 
 
-async def test_closing_the_client_ends_it(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_closing_the_client_ends_it(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     async with server:
         client = Client(server.url, era=era)
@@ -595,7 +593,7 @@ async def test_closing_the_client_ends_it(run: Run, tmp_path: Path, era: Any) ->
 # -- connections that are made again ---------------------------------------------------------------
 
 
-async def test_trap_35_subscriptions_are_made_again(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_trap_35_subscriptions_are_made_again(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     async with (
         server,
@@ -622,7 +620,7 @@ async def test_trap_35_subscriptions_are_made_again(run: Run, tmp_path: Path, er
             assert await anext(one) == await anext(two) == ResourceUpdated("x://a")
 
 
-async def test_restarting_the_client_makes_them_again(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_restarting_the_client_makes_them_again(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     async with (
         server,
@@ -635,7 +633,7 @@ async def test_restarting_the_client_makes_them_again(run: Run, tmp_path: Path, 
         assert await anext(events) == ToolsChanged()
 
 
-async def test_a_restart_that_fails_ends_them(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_a_restart_that_fails_ends_them(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     async with (
         server,
@@ -649,7 +647,7 @@ async def test_a_restart_that_fails_ends_them(run: Run, tmp_path: Path, era: Any
             await anext(events)
 
 
-async def test_attempts_that_are_used_up_end_them(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_attempts_that_are_used_up_end_them(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     async with (
         server,
@@ -662,7 +660,7 @@ async def test_attempts_that_are_used_up_end_them(run: Run, tmp_path: Path, era:
 
 
 async def test_a_new_connection_that_refuses_a_subscription(
-    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = peer(tmp_path, "modern")
     async with server, Client(Socket(server.url)) as client, client.subscribe(tools=True) as events:
@@ -674,7 +672,7 @@ async def test_a_new_connection_that_refuses_a_subscription(
 
 
 async def test_a_new_legacy_connection_that_refuses_a_resource(
-    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = peer(tmp_path, "legacy")
     async with (
@@ -690,7 +688,7 @@ async def test_a_new_legacy_connection_that_refuses_a_resource(
 
 
 async def test_a_new_legacy_connection_that_does_not_answer(
-    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = peer(tmp_path, "legacy")
     async with (
@@ -705,7 +703,7 @@ async def test_a_new_legacy_connection_that_does_not_answer(
     assert "no longer reports changes of x://a" in caplog.text
 
 
-async def test_lost_while_it_is_opened(run: Run, tmp_path: Path) -> None:
+async def test_lost_while_it_is_opened(tmp_path: Path) -> None:
     """What was asked for is asked for again, and acknowledged then."""
     server = peer(tmp_path, "modern")
 
@@ -761,7 +759,7 @@ async def test_trap_62_a_cancellation_of_nothing_is_silent(
     assert not caplog.text
 
 
-async def test_many_at_once(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_many_at_once(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     async with server, Client(server.url, era=era) as client:
 
