@@ -170,6 +170,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in set(left_out)]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(name: str, obj: object) -> None:
+    """A test that is a coroutine needs the fixture that runs it, `run` unless it names `once`."""
+    if name.startswith("test_") and inspect.iscoroutinefunction(obj):
+        fixture = "once" if "once" in inspect.signature(obj).parameters else "run"
+        pytest.mark.usefixtures(fixture)(obj)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test that is a coroutine runs on the loop of its fixture `run` or `once`."""
+    test = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(test):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}
+    pyfuncitem.funcargs["once" if "once" in arguments else "run"](test(**arguments))
+    return True
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Escape lone surrogates in what a test logged: pytest-xdist cannot send them."""
