@@ -1,4 +1,4 @@
-"""Task pools for tests."""
+"""Loops of children, and task pools."""
 
 from __future__ import annotations
 
@@ -9,6 +9,13 @@ from taskpool_lab import Lab
 
 from wirespeed.transport.pooled_tasks import PooledTasks
 from wirespeed.transport.taskpool import TaskPool
+
+
+@pytest.fixture
+def loop_of_children(any_loop: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Programs that a test starts run on the loop that the test is for."""
+    monkeypatch.setenv("WIRESPEED_LOOP", any_loop)
+    return any_loop
 
 
 @pytest.fixture(params=[PooledTasks, TaskPool])

@@ -29,13 +29,24 @@ from raw import (
     tool_server,
 )
 
-both_loops = pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+pytestmark = pytest.mark.usefixtures("loop_of_children")
 HANDSHAKE = [initialize("init"), notification("notifications/initialized")]
 
 
-def spawn(loop: str = "uvloop", *, socket: bool = False, **options: Any) -> Raw:
-    make = Raw.socket if socket else Raw
-    return make(tool_server(**options), env={"WIRESPEED_LOOP": loop})
+def spawn(**options: Any) -> Raw:
+    return Raw(tool_server(**options))
+
+
+def parsed(data: bytes) -> list[Any]:
+    return [strict(line) for line in data.splitlines()]
+
+
+def last_words(peer: Raw) -> list[Any]:
+    """What comes after the end of the input."""
+    peer.end_input()
+    got = parsed(peer.rest())
+    assert peer.wait() == 0
+    return got
 
 
 def text_of(answer: Any) -> str:
@@ -51,33 +62,19 @@ def lines(*messages: Any) -> bytes:
 # -- nobody else's wire ---------------------------------------------------------------------------
 
 
-@both_loops
-def test_trap_28_what_tools_print_is_not_on_the_wire(loop: str) -> None:
-    with spawn(loop) as peer:
+def test_trap_28_what_tools_print_is_not_on_the_wire() -> None:
+    with spawn(banner=True) as peer:
         peer.handshake()
         peer.send(*(call(i, "noise", {"text": f"noise-{i}"}) for i in range(5)))
         got = [peer.recv() for _ in range(5)]
         assert {m["id"] for m in got} == set(range(5))
         assert {text_of(m) for m in got} == {"quiet"}
+        peer.wait_stderr("noise-4\n")  # it is seen while the server runs
         assert peer.end() == 0
+        assert "a banner before the server runs" in peer.stderr()
         for i in range(5):
             for where in ("", " without a newline", " by os.write", " by a child"):
                 assert f"noise-{i}{where}" in peer.stderr()
-
-
-def test_trap_28_what_was_printed_before_is_not_on_the_wire_either() -> None:
-    with spawn(banner=True) as peer:
-        assert peer.ask(request(1, "ping"))["id"] == 1
-        assert peer.end() == 0
-        assert "a banner before the server runs" in peer.stderr()
-
-
-def test_trap_28_prints_are_seen_while_the_server_runs() -> None:
-    with spawn() as peer:
-        peer.handshake()
-        peer.ask(call(1, "noise", {"text": "noise"}))
-        peer.wait_stderr("noise\n")
-        assert peer.end() == 0
 
 
 def test_tools_and_their_children_find_no_input() -> None:
@@ -89,9 +86,8 @@ def test_tools_and_their_children_find_no_input() -> None:
         assert peer.end() == 0
 
 
-@both_loops
-def test_the_descriptors_are_put_back(loop: str) -> None:
-    with spawn(loop, farewell=True) as peer:
+def test_the_descriptors_are_put_back() -> None:
+    with spawn(farewell=True) as peer:
         peer.handshake()
         peer.end_input()
         assert peer.rest() == b"farewell\n"
@@ -121,10 +117,9 @@ def test_closed_standard_descriptors_are_an_error_not_a_hang() -> None:
         assert b"stdin and stdout must be open" in done.stderr
 
 
-@both_loops
-def test_a_closed_stderr_does_no_harm(loop: str) -> None:
+def test_a_closed_stderr_does_no_harm() -> None:
     command = " ".join(f"'{part}'" for part in tool_server())
-    with Raw(["sh", "-c", f"exec {command} 2>&-"], env={"WIRESPEED_LOOP": loop}) as peer:
+    with Raw(["sh", "-c", f"exec {command} 2>&-"]) as peer:
         peer.handshake()
         assert text_of(peer.ask(call(1, "noise", {"text": "x"}))) == "quiet"
         assert peer.ask(call(2, "fail"))["result"]["isError"] is True
@@ -144,9 +139,8 @@ def test_stderr_on_the_same_socket_as_stdout_stays_blocking() -> None:
 # -- kinds of descriptors -------------------------------------------------------------------------
 
 
-@both_loops
 @pytest.mark.parametrize("size", [10, 3000])
-def test_files_in_and_out_answer_everything(loop: str, size: int, tmp_path: Path) -> None:
+def test_files_in_and_out_answer_everything(size: int, tmp_path: Path) -> None:
     questions, answers = tmp_path / "requests.jsonl", tmp_path / "answers.jsonl"
     names = ("echo", "in_thread", "sleep", "fail", "nope")
     arguments: list[Any] = [{"text": "é" * 50}, {"text": "t"}, {"seconds": 0.001}, {}, {}]
@@ -155,72 +149,64 @@ def test_files_in_and_out_answer_everything(loop: str, size: int, tmp_path: Path
     with questions.open("rb") as given, answers.open("wb") as taken:
         done = subprocess.run(
             tool_server(), stdin=given, stdout=taken, stderr=subprocess.DEVNULL,
-            env={**surroundings(), "WIRESPEED_LOOP": loop}, timeout=FOREVER,
+            env=surroundings(), timeout=FOREVER,
         )  # fmt: skip
     assert done.returncode == 0
-    got = [strict(line) for line in answers.read_bytes().splitlines()]
+    got = parsed(answers.read_bytes())
     assert {m["id"] for m in got} == {"init", *range(size)}
     assert len(got) == size + 1
     assert all(("error" in m) == (m["id"] != "init" and m["id"] % 5 == 4) for m in got)
 
 
-@both_loops
-def test_a_file_in_and_a_pipe_out(loop: str, tmp_path: Path) -> None:
+def test_a_file_in_and_a_pipe_out(tmp_path: Path) -> None:
     questions = tmp_path / "requests.jsonl"
     questions.write_bytes(lines(*HANDSHAKE, *(call(i, "huge", {"mib": 1}) for i in range(5))))
     ours, theirs = os.pipe()
     with Raw(
         tool_server(),
-        env={"WIRESPEED_LOOP": loop},
         give=(os.open(questions, os.O_RDONLY), theirs),
         take=(None, ours),
     ) as peer:
-        got = [strict(line) for line in peer.rest().splitlines()]
+        got = parsed(peer.rest())
         assert {m["id"] for m in got} == {"init", *range(5)}
         assert all(len(text_of(m)) == 512 * 1024 for m in got if m["id"] != "init")
         assert peer.wait() == 0
 
 
-@both_loops
-def test_a_pipe_in_and_a_file_out(loop: str, tmp_path: Path) -> None:
+def test_a_pipe_in_and_a_file_out(tmp_path: Path) -> None:
     answers = tmp_path / "answers.jsonl"
     theirs, ours = os.pipe()
     with Raw(
         tool_server(),
-        env={"WIRESPEED_LOOP": loop},
         give=(theirs, os.open(answers, os.O_WRONLY | os.O_CREAT)),
         take=(ours, None),
     ) as peer:
         peer.send(*HANDSHAKE, *(call(i, "sleep", {"seconds": 0.01}) for i in range(50)))
         peer.end_input()
         assert peer.wait() == 0
-    got = [strict(line) for line in answers.read_bytes().splitlines()]
+    got = parsed(answers.read_bytes())
     assert {m["id"] for m in got} == {"init", *range(50)}
 
 
-@both_loops
-def test_one_socket_for_both_directions(loop: str) -> None:
-    with spawn(loop, socket=True) as peer:
+def test_one_socket_for_both_directions() -> None:
+    with Raw.socket(tool_server()) as peer:
         peer.handshake()
         peer.send(*(call(i, "huge", {"mib": 1}) for i in range(3)))
         assert {peer.recv()["id"] for _ in range(3)} == {0, 1, 2}
         peer.send(call(4, "sleep", {"seconds": 0.01}))
-        peer.end_input()  # half closed: the answer still arrives
-        assert strict(peer.rest())["id"] == 4
-        assert peer.wait() == 0
+        (answer,) = last_words(peer)  # half closed: the answer still arrives
+        assert answer["id"] == 4
 
 
-@both_loops
-def test_dev_null_as_input_ends_at_once(loop: str) -> None:
+def test_dev_null_as_input_ends_at_once() -> None:
     done = subprocess.run(
         tool_server(), stdin=subprocess.DEVNULL, capture_output=True,
-        env={**surroundings(), "WIRESPEED_LOOP": loop}, timeout=FOREVER,
+        env=surroundings(), timeout=FOREVER,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-@both_loops
-def test_a_terminal_is_served_and_left_as_it_was(loop: str) -> None:
+def test_a_terminal_is_served_and_left_as_it_was() -> None:
     ours, theirs = pty.openpty()
     raw_mode = termios.tcgetattr(theirs)
     raw_mode[3] &= ~(termios.ECHO | termios.ICANON)
@@ -230,9 +216,7 @@ def test_a_terminal_is_served_and_left_as_it_was(loop: str) -> None:
     kept = os.dup(theirs)  # the shell's: shares the open file description
     try:
         flags = fcntl.fcntl(kept, fcntl.F_GETFL)
-        with Raw(
-            tool_server(), env={"WIRESPEED_LOOP": loop}, give=(theirs, theirs), take=(ours, ours)
-        ) as peer:
+        with Raw(tool_server(), give=(theirs, theirs), take=(ours, ours)) as peer:
             peer.handshake()
             assert fcntl.fcntl(kept, fcntl.F_GETFL) == flags  # while it runs, too
             assert text_of(peer.ask(call(1, "echo", {"text": "é"}))) == "é"
@@ -247,163 +231,108 @@ def test_a_terminal_is_served_and_left_as_it_was(loop: str) -> None:
         os.close(kept)
 
 
-@both_loops
-def test_end_of_input_at_a_terminal(loop: str) -> None:
+def test_end_of_input_at_a_terminal() -> None:
     ours, theirs = pty.openpty()
     mode = termios.tcgetattr(theirs)
     mode[3] &= ~termios.ECHO
     termios.tcsetattr(theirs, termios.TCSANOW, mode)
-    with Raw(
-        tool_server(), env={"WIRESPEED_LOOP": loop}, give=(theirs, theirs), take=(ours, ours)
-    ) as peer:
+    with Raw(tool_server(), give=(theirs, theirs), take=(ours, ours)) as peer:
         assert peer.ask(request(1, "ping"))["id"] == 1
         peer.send(b"\x04")  # ^D
         assert peer.wait() == 0
 
 
-@both_loops
-def test_a_pipe_is_left_blocking(loop: str) -> None:
+@pytest.mark.parametrize("blocking", [True, False])
+def test_a_pipe_stays_blocking_or_not(blocking: bool) -> None:
     in_theirs, in_ours = os.pipe()
     out_ours, out_theirs = os.pipe()
+    os.set_blocking(in_theirs, blocking)
     kept = os.dup(in_theirs), os.dup(out_theirs)
     try:
-        with Raw(
-            tool_server(),
-            env={"WIRESPEED_LOOP": loop},
-            give=(in_theirs, out_theirs),
-            take=(in_ours, out_ours),
-        ) as peer:
+        with Raw(tool_server(), give=(in_theirs, out_theirs), take=(in_ours, out_ours)) as peer:
             peer.handshake()
             peer.end_input()
             assert peer.wait() == 0
-        assert [os.get_blocking(fd) for fd in kept] == [True, True]
+        assert [os.get_blocking(fd) for fd in kept] == [blocking, True]
     finally:
         for fd in kept:
             os.close(fd)
 
 
-@both_loops
-def test_a_pipe_that_is_given_non_blocking_stays_so(loop: str) -> None:
-    in_theirs, in_ours = os.pipe()
-    out_ours, out_theirs = os.pipe()
-    os.set_blocking(in_theirs, False)
-    kept = os.dup(in_theirs)
-    try:
-        with Raw(
-            tool_server(),
-            env={"WIRESPEED_LOOP": loop},
-            give=(in_theirs, out_theirs),
-            take=(in_ours, out_ours),
-        ) as peer:
-            peer.handshake()
-            assert peer.end() == 0
-        assert os.get_blocking(kept) is False
-    finally:
-        os.close(kept)
-
-
 # -- the end of input -----------------------------------------------------------------------------
 
 
-@both_loops
-def test_trap_31_the_end_of_input_ends_an_idle_server(loop: str) -> None:
-    with spawn(loop) as peer:
+def test_trap_31_the_end_of_input_ends_an_idle_server() -> None:
+    with spawn() as peer:
         assert peer.end() == 0
-    with spawn(loop) as peer:
+    with spawn() as peer:
         peer.handshake()
         assert peer.end() == 0
 
 
-@both_loops
-def test_the_last_line_needs_no_newline(loop: str) -> None:
-    with spawn(loop) as peer:
-        peer.send(encode(request(1, "ping"))[:-1])
-        peer.end_input()
-        assert strict(peer.rest())["result"] == {}
-        assert peer.wait() == 0
+@pytest.mark.parametrize(("cut", "code"), [(-1, None), (-5, -32700)])
+def test_the_last_line_needs_no_newline_but_must_be_whole(cut: int, code: int | None) -> None:
+    with spawn() as peer:
+        peer.send(encode(request(1, "ping"))[:cut])
+        (answer,) = last_words(peer)
+        assert answer.get("result") == ({} if code is None else None)
+        assert answer.get("error", {}).get("code") == code
 
 
-@both_loops
-def test_a_last_line_that_is_cut_off_is_a_parse_error(loop: str) -> None:
-    with spawn(loop) as peer:
-        peer.send(encode(request(1, "ping"))[:-5])
-        peer.end_input()
-        assert strict(peer.rest())["error"]["code"] == -32700
-        assert peer.wait() == 0
-
-
-@both_loops
 @pytest.mark.parametrize("tool", ["sleep", "in_thread", "count"])
-def test_what_is_in_flight_at_the_end_is_answered(loop: str, tool: str) -> None:
+def test_what_is_in_flight_at_the_end_is_answered(tool: str) -> None:
     arguments = {"sleep": {"seconds": 0.05}, "in_thread": {"text": "x"}, "count": {"to": 3}}[tool]
-    with spawn(loop) as peer:
+    with spawn() as peer:
         peer.send(*HANDSHAKE, *(call(i, tool, arguments) for i in range(20)))
-        peer.end_input()
-        got = [strict(line) for line in peer.rest().splitlines()]
+        got = last_words(peer)
         assert {m["id"] for m in got} == {"init", *range(20)}
         assert all("result" in m for m in got)
-        assert peer.wait() == 0
 
 
-@both_loops
-def test_what_waits_for_room_at_the_end_is_answered_too(loop: str) -> None:
-    with spawn(loop, limits={"max_in_flight": 2, "max_waiting": 5}) as peer:
+def test_what_waits_for_room_at_the_end_is_answered_too() -> None:
+    with spawn(limits={"max_in_flight": 2, "max_waiting": 5}) as peer:
         peer.send(*HANDSHAKE, *(call(i, "sleep", {"seconds": 0.001}) for i in range(100)))
-        peer.end_input()
-        got = [strict(line) for line in peer.rest().splitlines()]
+        got = last_words(peer)
         assert {m["id"] for m in got} == {"init", *range(100)}
-        assert peer.wait() == 0
 
 
-@both_loops
 @pytest.mark.parametrize("tool", ["hang", "block", "block_to_thread"])
-def test_what_does_not_end_in_the_grace_time_is_refused_and_the_process_ends(
-    loop: str, tool: str
-) -> None:
-    with spawn(loop, shutdown_grace=0.05) as peer:
+def test_what_does_not_end_in_the_grace_time_is_refused_and_the_process_ends(tool: str) -> None:
+    with spawn(shutdown_grace=0.05) as peer:
         peer.handshake()
         peer.send(call(1, tool), call(2, "echo", {"text": "x"}))
         assert peer.recv()["id"] == 2
-        peer.end_input()
-        answer = strict(peer.rest())
+        (answer,) = last_words(peer)
         assert answer["id"] == 1
         assert answer["error"] == {"code": -31001, "message": "The server is shutting down"}
-        assert peer.wait() == 0
         assert f"tool {tool} did not end in time" in peer.stderr()
 
 
-@both_loops
 @pytest.mark.parametrize("cancelled", [True, False])
-def test_a_tool_that_ignores_its_cancellation_does_not_hold_the_exit(
-    loop: str, cancelled: bool
-) -> None:
-    with spawn(loop, shutdown_grace=0.05) as peer:
+def test_a_tool_that_ignores_its_cancellation_does_not_hold_the_exit(cancelled: bool) -> None:
+    with spawn(shutdown_grace=0.05) as peer:
         peer.handshake()
         peer.send(call(1, "stubborn"), request(2, "ping"))
         assert peer.recv()["id"] == 2
         if cancelled:
             peer.send(cancel(1))
             peer.wait_stderr("stubborn ignores it")
-        peer.end_input()
-        assert peer.rest() == b""
-        assert peer.wait() == 0
+        assert peer.end() == 0
         assert "1 handlers ignore their cancellation" in peer.stderr()
         assert "Traceback" not in peer.stderr()
         assert "Task was destroyed" not in peer.stderr()
 
 
-@both_loops
-def test_a_blocked_thread_of_a_cancelled_call_does_not_hold_the_exit(loop: str) -> None:
-    with spawn(loop) as peer:
+def test_a_blocked_thread_of_a_cancelled_call_does_not_hold_the_exit() -> None:
+    with spawn() as peer:
         peer.handshake()
         peer.send(call(1, "block"), cancel(1), call(2, "in_thread", {"text": "x"}))
         assert text_of(peer.recv()) == "x in it"
         assert peer.end() == 0
 
 
-@both_loops
-def test_trap_62_a_cancelled_call_ends_without_an_answer_during_the_shutdown(loop: str) -> None:
-    with spawn(loop) as peer:
+def test_trap_62_a_cancelled_call_ends_without_an_answer_during_the_shutdown() -> None:
+    with spawn() as peer:
         peer.handshake()
         peer.send(call(1, "late"), call(2, "late"), request(3, "ping"))
         assert peer.recv()["id"] == 3
@@ -411,21 +340,17 @@ def test_trap_62_a_cancelled_call_ends_without_an_answer_during_the_shutdown(loo
         assert peer.end() == 0
 
 
-@both_loops
-def test_trap_72_listens_end_with_the_input(loop: str) -> None:
-    with spawn(loop) as peer:
+def test_trap_72_listens_end_with_the_input() -> None:
+    with spawn() as peer:
         peer.ask(modern(1, "subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
-        peer.end_input()
-        got = [strict(line) for line in peer.rest().splitlines()]
+        got = last_words(peer)
         assert [m.get("method") for m in got] == ["notifications/cancelled", None]
         assert got[1]["id"] == 1
-        assert peer.wait() == 0
 
 
-@both_loops
-def test_a_client_that_stops_to_read_ends_the_server(loop: str) -> None:
+def test_a_client_that_stops_to_read_ends_the_server() -> None:
     """EPIPE: at the first answer that nobody can get."""
-    with spawn(loop) as peer:
+    with spawn() as peer:
         peer.handshake()
         peer.send(call(1, "hang"))
         peer.ask(request(2, "ping"))
@@ -437,9 +362,8 @@ def test_a_client_that_stops_to_read_ends_the_server(loop: str) -> None:
         assert "Traceback" not in peer.stderr()
 
 
-@both_loops
-def test_a_client_that_goes_without_a_word_ends_the_server(loop: str) -> None:
-    with spawn(loop, shutdown_grace=0.05) as peer:
+def test_a_client_that_goes_without_a_word_ends_the_server() -> None:
+    with spawn(shutdown_grace=0.05) as peer:
         peer.handshake()
         peer.send(*(call(i, "huge", {"mib": 1}) for i in range(10)), call(11, "hang"))
         peer.recv()
@@ -451,9 +375,8 @@ def test_a_client_that_goes_without_a_word_ends_the_server(loop: str) -> None:
         assert "Traceback" not in peer.stderr()
 
 
-@both_loops
-def test_a_client_that_closes_its_input_and_never_reads_does_not_hold_the_exit(loop: str) -> None:
-    with spawn(loop, shutdown_grace=0.05) as peer:
+def test_a_client_that_closes_its_input_and_never_reads_does_not_hold_the_exit() -> None:
+    with spawn(shutdown_grace=0.05) as peer:
         peer.handshake()
         peer.send(*(call(i, "huge", {"mib": 1}) for i in range(4)))
         peer.end_input()
@@ -464,30 +387,25 @@ def test_a_client_that_closes_its_input_and_never_reads_does_not_hold_the_exit(l
 # -- signals --------------------------------------------------------------------------------------
 
 
-@both_loops
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_drains(loop: str, number: signal.Signals) -> None:
-    with spawn(loop) as peer:
+def test_a_signal_drains(number: signal.Signals) -> None:
+    with spawn() as peer:
         peer.handshake()
         peer.send(call(1, "wait", {"tag": "a"}), call(2, "sleep", {"seconds": 0.05}))
         peer.ask(request("p", "ping"))
         peer.send(call(3, "release"))
         got = [peer.recv()]
         peer.signal(number)
-        got += [strict(line) for line in peer.rest().splitlines()]
+        got += parsed(peer.rest())
         assert {m["id"] for m in got} == {1, 2, 3}
         assert all("result" in m for m in got)
         assert peer.wait() == 0
         assert "Traceback" not in peer.stderr()
 
 
-@both_loops
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("tool", ["hang", "block"])
-def test_a_signal_gives_what_hangs_its_grace_time(
-    loop: str, number: signal.Signals, tool: str
-) -> None:
-    with spawn(loop, shutdown_grace=0.05) as peer:
+@pytest.mark.parametrize(("tool", "number"), [("hang", signal.SIGTERM), ("block", signal.SIGINT)])
+def test_a_signal_gives_what_hangs_its_grace_time(number: signal.Signals, tool: str) -> None:
+    with spawn(shutdown_grace=0.05) as peer:
         peer.handshake()
         peer.send(call(1, tool), request(2, "ping"))
         assert peer.recv()["id"] == 2
@@ -496,11 +414,12 @@ def test_a_signal_gives_what_hangs_its_grace_time(
         assert peer.wait() == 0
 
 
-@both_loops
-@pytest.mark.parametrize("tool", ["hang", "block", "stubborn"])
-@pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_ends_at_once(loop: str, tool: str, first: signal.Signals) -> None:
-    with spawn(loop, shutdown_grace=3600) as peer:
+@pytest.mark.parametrize(
+    ("tool", "first"),
+    [("hang", signal.SIGTERM), ("block", signal.SIGINT), ("stubborn", signal.SIGTERM)],
+)
+def test_a_second_signal_ends_at_once(tool: str, first: signal.Signals) -> None:
+    with spawn(shutdown_grace=3600) as peer:
         peer.ask(modern(9, "subscriptions/listen", {"notifications": {}}))
         peer.send(modern(1, "tools/call", {"name": tool}))
         peer.ask(modern(2, "server/discover"))
@@ -511,13 +430,11 @@ def test_a_second_signal_ends_at_once(loop: str, tool: str, first: signal.Signal
         assert peer.rest() == b""
 
 
-@both_loops
-def test_a_signal_to_an_idle_server_on_files_ends_it(loop: str, tmp_path: Path) -> None:
+def test_a_signal_to_an_idle_server_on_files_ends_it(tmp_path: Path) -> None:
     """Its reader is blocked in a read that nothing interrupts."""
     ours, theirs = pty.openpty()
     with Raw(
         tool_server(),
-        env={"WIRESPEED_LOOP": loop},
         give=(theirs, os.open(tmp_path / "answers", os.O_WRONLY | os.O_CREAT)),
         take=(ours, None),
     ) as peer:
@@ -534,23 +451,22 @@ def test_a_signal_to_an_idle_server_on_files_ends_it(loop: str, tmp_path: Path) 
 # -- tools that end the process -------------------------------------------------------------------
 
 
-@both_loops
 @pytest.mark.parametrize("tool", ["leave", "leave_later", "leave_inline", "leave_from_thread"])
-def test_sys_exit_in_a_tool_ends_the_server_after_its_answer(loop: str, tool: str) -> None:
-    with spawn(loop) as peer:
+def test_sys_exit_in_a_tool_ends_the_server_after_its_answer(tool: str) -> None:
+    with spawn() as peer:
         peer.handshake()
-        peer.send(call(0, "hang"), call(1, "stubborn"), request(2, "ping"))
+        stays = "stubborn" if tool == "leave" else "hang"  # one that the exit waits for a second
+        peer.send(call(0, "hang"), call(1, stays), request(2, "ping"))
         assert peer.recv()["id"] == 2
         peer.send(call(3, tool, {"status": 7}))
-        got = {m["id"]: m for m in map(strict, peer.rest().splitlines())}
+        got = {m["id"]: m for m in parsed(peer.rest())}
         assert got[3]["result"]["isError"] is True
         assert text_of(got[3]) == f"Tool {tool} ended the server"
         assert peer.wait() == 7
 
 
-@both_loops
-def test_keyboard_interrupt_in_a_tool_ends_the_server_as_in_any_program(loop: str) -> None:
-    with spawn(loop) as peer:
+def test_keyboard_interrupt_in_a_tool_ends_the_server_as_in_any_program() -> None:
+    with spawn() as peer:
         peer.handshake()
         peer.send(call(1, "interrupt"))
         assert strict(peer.rest())["result"]["isError"] is True
@@ -558,25 +474,22 @@ def test_keyboard_interrupt_in_a_tool_ends_the_server_as_in_any_program(loop: st
         assert "KeyboardInterrupt" in peer.stderr()
 
 
-@both_loops
 @pytest.mark.parametrize("tool", ["leave", "interrupt"])
-def test_what_is_queued_leaves_whole_before_a_tool_ends_the_process(loop: str, tool: str) -> None:
-    with spawn(loop) as peer:
+def test_what_is_queued_leaves_whole_before_a_tool_ends_the_process(tool: str) -> None:
+    with spawn() as peer:
         peer.handshake()
         arguments = {"status": 7} if tool == "leave" else {}
         peer.send(lines(call(1, "huge", {"mib": 1}), call(2, tool, arguments)))
-        got = {m["id"]: m for m in map(strict, peer.rest().splitlines())}
+        got = {m["id"]: m for m in parsed(peer.rest())}
         assert len(text_of(got[1]).encode()) == 1024 * 1024
         assert text_of(got[2]) == f"Tool {tool} ended the server"
         peer.wait()
 
 
-@both_loops
-def test_a_full_device_is_an_error_that_is_seen(loop: str) -> None:
+def test_a_full_device_is_an_error_that_is_seen() -> None:
     theirs, ours = os.pipe()
     with Raw(
         tool_server(),
-        env={"WIRESPEED_LOOP": loop},
         give=(theirs, os.open("/dev/full", os.O_WRONLY)),
         take=(ours, None),
     ) as peer:
@@ -590,9 +503,8 @@ def test_a_full_device_is_an_error_that_is_seen(loop: str) -> None:
 # -- failures are logged --------------------------------------------------------------------------
 
 
-@both_loops
-def test_a_traceback_is_on_stderr_only(loop: str) -> None:
-    with spawn(loop) as peer:
+def test_a_traceback_is_on_stderr_only() -> None:
+    with spawn() as peer:
         peer.handshake()
         answer = peer.ask(call(1, "fail", {"text": "broken"}))
         assert answer["result"] == {
