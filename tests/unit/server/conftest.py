@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from caller_lab import Caller
+from questions_lab import add_askers
 from server_lab import MODERN, Peer
 
 from wirespeed import Server
@@ -19,6 +20,12 @@ Connect = Callable[..., Peer]
 @pytest.fixture
 def server() -> Server:
     return Server("lab", "1.0")
+
+
+@pytest.fixture
+def asking(server: Server) -> Server:
+    """The server, with tools that ask one thing each."""
+    return add_askers(server)
 
 
 @pytest.fixture

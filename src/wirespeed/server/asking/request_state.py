@@ -44,7 +44,7 @@ DEFAULT_TTL = 600.0  # seconds
 MAX_STATE = 256 * 1024  # bytes of the text, each way
 MIN_SECRET = 16  # bytes
 
-_VERSION = 1
+VERSION = 1
 _MAC = 32  # bytes
 _CHUNK = 4096  # serial numbers whose use is recorded together, for `single_use`
 
@@ -181,7 +181,7 @@ class Sealer:
             self._series + next(self._serial).to_bytes(7, "big"), b"-_"
         ).decode()
         expires = math.ceil(self._clock() + self._ttl)
-        parts = [_VERSION, expires, nonce, binding, state.asked, state.answers, state.given]
+        parts = [VERSION, expires, nonce, binding, state.asked, state.answers, state.given]
         payload = _encode(parts if state.state is UNSET else [*parts, state.state])
         (mac, *_) = self._macs(payload)
         text = base64.urlsafe_b64encode(mac + payload).rstrip(b"=")
@@ -201,7 +201,7 @@ class Sealer:
             held = _decode(payload)
         except msgspec.DecodeError:
             raise _refused("another version sealed it") from None
-        if held.version != _VERSION:
+        if held.version != VERSION:
             raise _refused("another version sealed it")
         if self._clock() >= held.expires:
             raise _refused("it has expired")

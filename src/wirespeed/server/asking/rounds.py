@@ -171,14 +171,6 @@ class RoundsAsker(Asker):
         """The turn is over: answer the request with its questions."""
         waiting, self._waiting = self._waiting, []
         asked, self._asked = self._asked, {}
-        if self.call.asker is not None and not self.call.ended:
-            # the call has become a task in this turn
-            for (question, _, params), one in zip(asked.values(), waiting, strict=True):
-                relayed = asyncio.ensure_future(
-                    self.call.asker.ask(question.kind, question.method, params)
-                )
-                _connect(relayed, one)
-            return
         if not self.call.ended:
             # in the next round, a handler that also returns InputRequired sees the same answers
             state = RequestState(
@@ -240,26 +232,6 @@ def asker_of(context: Context, call: Call) -> Asker:
     if call.revision.modern:
         return RoundsAsker(context, call, context._params)
     return DirectAsker(context, call)
-
-
-def _connect(source: asyncio.Future[bytes], target: asyncio.Future[bytes]) -> None:
-    """Give the outcome of one future to another one, and cancellations both ways."""
-
-    def ended(_: Any) -> None:
-        if target.done():
-            return
-        if source.cancelled():
-            target.cancel()
-        elif (exc := source.exception()) is not None:
-            target.set_exception(exc)
-        else:
-            target.set_result(source.result())
-
-    def dropped(_: Any) -> None:
-        source.cancel()
-
-    source.add_done_callback(ended)
-    target.add_done_callback(dropped)
 
 
 def _object(members: Mapping[str, bytes]) -> bytes:

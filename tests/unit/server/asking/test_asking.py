@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import time
 from typing import Any
 
 import msgspec
 import pytest
 from questions_lab import (
     ACCEPT,
+    QUESTIONS,
     REFUSAL,
     SAMPLED,
+    Asked,
+    Seat,
+    add_askers,
     again,
     answers_to,
     enter,
@@ -24,135 +29,34 @@ from raw import META, call, cancel, modern
 from server_lab import MODERN, text_of
 
 from wirespeed import Context, Server
-from wirespeed.errors import LocalError, MissingCapability, RemoteError
+from wirespeed.errors import LocalError, MissingCapability
 from wirespeed.server import ElicitRequest, InputRequired
 from wirespeed.server.asking import request_state as state_module
-
-
-class Seat(msgspec.Struct):
-    row: int
-    window: bool = False
+from wirespeed.server.asking.request_state import Sealer
+from wirespeed.tasks import MemoryTaskStore, Task
 
 
 class Other(msgspec.Struct):
     row: int
 
 
-@pytest.fixture
-def asking(server: Server) -> Server:
-    """Tools that ask one thing each."""
-
-    @server.tool
-    async def form(ctx: Context) -> str:
-        answer = await ctx.elicit("Which seat?", Seat)
-        return f"{answer.action} {answer.content}"
-
-    @server.tool
-    async def url(ctx: Context) -> str:
-        return (await ctx.elicit_url("Go there", "https://a.example/pay")).action
-
-    @server.tool
-    async def sample(ctx: Context) -> str:
-        answer = await ctx.sample("Capital of France?", max_tokens=10)
-        return f"{answer.role} {answer.text} {answer.model} {answer.stop_reason}"
-
-    @server.tool
-    async def sample_tools(ctx: Context) -> str:
-        tools = [{"name": "t", "inputSchema": {"type": "object"}}]
-        return (await ctx.sample("?", max_tokens=10, tools=tools, tool_choice="auto")).text
-
-    @server.tool
-    async def roots(ctx: Context) -> str:
-        return ", ".join(f"{root.uri} {root.name}" for root in await ctx.roots())
-
-    return server
-
-
 # -- one question ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("tool", "key", "request_", "text"),
-    [
-        (
-            "form",
-            "elicit-1",
-            {
-                "method": "elicitation/create",
-                "params": {
-                    "message": "Which seat?",
-                    "requestedSchema": {
-                        "type": "object",
-                        "properties": {
-                            "row": {"type": "integer"},
-                            "window": {"type": "boolean", "default": False},
-                        },
-                        "required": ["row"],
-                    },
-                },
-            },
-            "accept Seat(row=5, window=False)",
-        ),
-        (
-            "url",
-            "elicit-1",
-            {
-                "method": "elicitation/create",
-                "params": {"message": "Go there", "mode": "url", "url": "https://a.example/pay"},
-            },
-            "accept",
-        ),
-        (
-            "sample",
-            "sample-1",
-            {
-                "method": "sampling/createMessage",
-                "params": {
-                    "messages": [
-                        {"role": "user", "content": {"type": "text", "text": "Capital of France?"}}
-                    ],
-                    "maxTokens": 10,
-                },
-            },
-            "assistant Paris m-1 endTurn",
-        ),
-        (
-            "sample_tools",
-            "sample-1",
-            {
-                "method": "sampling/createMessage",
-                "params": {
-                    "messages": [{"role": "user", "content": {"type": "text", "text": "?"}}],
-                    "maxTokens": 10,
-                    "tools": [{"name": "t", "inputSchema": {"type": "object"}}],
-                    "toolChoice": {"mode": "auto"},
-                },
-            },
-            "Paris",
-        ),
-        (
-            "roots",
-            "roots-1",
-            {"method": "roots/list", "params": {}},
-            "file:///a A, file:///b None",
-        ),
-    ],
-)
+@pytest.mark.parametrize("tool", QUESTIONS)
 def test_trap_67_a_question_has_a_method_and_params_alone(
-    tool: str, key: str, request_: Any, text: str, connect: Any, asking: Server
+    tool: str, connect: Any, asking: Server
 ) -> None:
-    peer = connect()
-    message = tool_request(1, tool)
-    first = peer.result(message)
-    assert first["resultType"] == "input_required"
-    assert first["inputRequests"] == {key: request_}
-    assert isinstance(first["requestState"], str)
-    assert set(first) == {"resultType", "inputRequests", "requestState", "_meta"}
-    assert first["_meta"][META + "serverInfo"]["name"] == "lab"
-    last = peer.result(again(2, message, first, answers_to(first)))
+    key, method, params, text = QUESTIONS[tool]
+    asked = Asked(connect(), tool)
+    assert asked.first["inputRequests"] == {key: {"method": method, "params": params}}
+    assert isinstance(asked.first["requestState"], str)
+    assert set(asked.first) == {"resultType", "inputRequests", "requestState", "_meta"}
+    assert asked.first["_meta"][META + "serverInfo"]["name"] == "lab"
+    last = asked.result()
     assert last["resultType"] == "complete"
     assert text_of(last) == text
-    assert peer.fence() == []
+    assert asked.peer.fence() == []
 
 
 @pytest.mark.parametrize(
@@ -165,11 +69,7 @@ def test_trap_67_a_question_has_a_method_and_params_alone(
     ],
 )
 def test_what_the_user_did_is_told(answer: Any, text: str, connect: Any, asking: Server) -> None:
-    peer = connect()
-    message = tool_request(1, "form")
-    first = peer.result(message)
-    last = peer.result(again(2, message, first, {"elicit-1": answer}))
-    assert text in text_of(last)
+    assert text in text_of(Asked(connect(), "form").result({"elicit-1": answer}))
 
 
 def test_a_form_without_fields_asks_for_consent(connect: Any, server: Server) -> None:
@@ -240,22 +140,12 @@ def test_trap_68_missing_answers_are_asked_again_and_others_kept(
         one, two = await asyncio.gather(ctx.elicit("One?", Seat), ctx.elicit("Two?", Other))
         return f"{one.content} {two.content}"
 
-    peer = connect()
-    message = tool_request(1, "both")
-    first = peer.result(message)
+    asked = Asked(connect(), "both")
     for responses in (None, {}, {"unknown": {"action": "accept"}, "roots-1": 5}):
-        same = peer.result(again(2, message, first, responses))
-        assert same["inputRequests"] == first["inputRequests"]
-    second = peer.result(again(3, message, first, {"elicit-2": ACCEPT, "more": None}))
-    assert list(second["inputRequests"]) == ["elicit-1"]
-    last = peer.result(again(4, message, second, {"elicit-1": ACCEPT}))
-    assert text_of(last) == "Seat(row=5, window=False) Other(row=5)"
-
-
-def test_answers_without_a_state_are_answers_to_nothing(connect: Any, asking: Server) -> None:
-    peer = connect()
-    result = peer.result(tool_request(1, "form", inputResponses={"elicit-1": ACCEPT}))
-    assert list(result["inputRequests"]) == ["elicit-1"]
+        assert asked.result(responses)["inputRequests"] == asked.first["inputRequests"]
+    second = Asked(asked.peer, asked.retry({"elicit-2": ACCEPT, "more": None}))
+    assert list(second.first["inputRequests"]) == ["elicit-1"]
+    assert text_of(second.result()) == "Seat(row=5, window=False) Other(row=5)"
 
 
 def test_a_question_that_changed_is_asked_anew(
@@ -267,28 +157,27 @@ def test_a_question_that_changed_is_asked_anew(
     async def fickle(ctx: Context) -> str:
         nonlocal count
         count += 1
-        answer = await ctx.elicit(f"Question {min(count, 2)}?", Seat)
-        return str(answer.content)
+        return str((await ctx.elicit(f"Question {min(count, 2)}?", Seat)).content)
 
-    peer = connect()
-    message = tool_request(1, "fickle")
-    first = peer.result(message)
-    second = peer.result(again(2, message, first, {"elicit-1": ACCEPT}))
-    assert second["inputRequests"]["elicit-1"]["params"]["message"] == "Question 2?"
+    asked = Asked(connect(), "fickle")
+    second = Asked(asked.peer, asked.retry())
+    assert second.first["inputRequests"]["elicit-1"]["params"]["message"] == "Question 2?"
     assert "asked again" in caplog.text
-    nine = {"action": "accept", "content": {"row": 9}}
-    last = peer.result(again(3, message, second, {"elicit-1": nine}))
+    last = second.result({"elicit-1": {"action": "accept", "content": {"row": 9}}})
     assert text_of(last) == "Seat(row=9, window=False)"
 
 
 def test_any_request_may_be_repeated_from_any_round(connect: Any, asking: Server) -> None:
-    peer = connect()
-    message = tool_request(1, "form")
-    first = peer.result(message)
+    asked = Asked(connect(), "form")
     for n in range(3):
-        assert peer.result({**message, "id": n})["resultType"] == "input_required"
-        last = peer.result(again(n, message, first, {"elicit-1": ACCEPT}))
-        assert last["resultType"] == "complete"
+        assert asked.peer.result({**asked.message, "id": n})["resultType"] == "input_required"
+        assert asked.result()["resultType"] == "complete"
+
+
+def test_answers_without_a_state_are_answers_to_nothing(connect: Any, asking: Server) -> None:
+    peer = connect()
+    result = peer.result(tool_request(1, "form", inputResponses={"elicit-1": ACCEPT}))
+    assert list(result["inputRequests"]) == ["elicit-1"]
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -372,14 +261,10 @@ def test_trap_65_an_empty_elicitation_capability_means_forms(connect: Any, askin
 def test_trap_16_the_capabilities_of_one_request_do_not_count_for_the_next(
     connect: Any, asking: Server
 ) -> None:
-    peer = connect()
-    message = tool_request(1, "form")
-    first = peer.result(message)
-    assert first["resultType"] == "input_required"
-    assert peer.error(tool_request(2, "form", capabilities={}))[0] == -32021
-    retry = again(3, message, first)
-    retry["params"]["_meta"] = {**retry["params"]["_meta"], META + "clientCapabilities": {}}
-    assert peer.error(retry)[0] == -32021
+    asked = Asked(connect(), "form")
+    assert asked.peer.error(tool_request(2, "form", capabilities={}))[0] == -32021
+    meta = {**asked.message["params"]["_meta"], META + "clientCapabilities": {}}
+    assert asked.error(None, _meta=meta)[0] == -32021
 
 
 def test_a_handler_may_do_without(connect: Any, server: Server) -> None:
@@ -455,14 +340,11 @@ def test_trap_81_messages_that_break_the_rules_of_tools_are_not_sent(
 def test_a_malformed_answer_is_an_error_of_the_request(
     answer: Any, says: str, connect: Any, asking: Server
 ) -> None:
-    peer = connect()
-    message = tool_request(1, "form")
-    first = peer.result(message)
-    code, text = peer.error(again(2, message, first, {"elicit-1": answer}))
+    asked = Asked(connect(), "form")
+    code, text = asked.error({"elicit-1": answer})
     assert code == -32602
     assert says in text
-    last = peer.result(again(3, message, first, {"elicit-1": ACCEPT}))
-    assert last["resultType"] == "complete"
+    assert asked.result()["resultType"] == "complete"
 
 
 @pytest.mark.parametrize("field", ["inputResponses", "requestState"])
@@ -489,100 +371,68 @@ def test_trap_66_a_changed_state_is_refused_before_the_handler_runs(
         runs.append(0)
         return (await ctx.elicit("?", Seat)).action
 
-    peer = connect()
-    message = tool_request(1, "form")
-    first = peer.result(message)
-    state = first["requestState"]
+    asked = Asked(connect(), "form")
+    state = asked.first["requestState"]
     first_letter = "B" if state[0] == "A" else "A"
     spoiled = [state[:-1], state + "A", first_letter + state[1:], state.swapcase(), "", "é" * 50]
     for text in spoiled:
-        retry = again(2, message, {"requestState": text}, {"elicit-1": ACCEPT})
-        assert peer.error(retry) == REFUSAL
+        assert asked.error(requestState=text) == REFUSAL
     assert len(runs) == 1
-    assert peer.result(again(3, message, first, {"elicit-1": ACCEPT}))["resultType"] == "complete"
+    assert asked.result()["resultType"] == "complete"
 
 
 def test_trap_66_a_state_is_for_its_tool_and_its_arguments(connect: Any, server: Server) -> None:
-    async def ask(ctx: Context, to: str = "", n: float = 0) -> str:
+    async def ask(ctx: Context, to: str = "", n: float = 0, text: str = "") -> str:
         return (await ctx.elicit("?", Seat)).action
 
     server.add_tool(ask, name="one")
     server.add_tool(ask, name="two")
-    peer = connect()
-    message = tool_request(1, "one", {"to": "a", "n": 1})
-    first = peer.result(message)
-    for other in (
-        tool_request(2, "two", {"to": "a", "n": 1}),
-        tool_request(2, "one", {"to": "b", "n": 1}),
-        tool_request(2, "one", {"to": "a"}),
-        tool_request(2, "one", {"to": "a", "n": 1, "x": 1}),
-        tool_request(2, "one"),
-    ):
-        assert peer.error(again(2, other, first, {"elicit-1": ACCEPT})) == REFUSAL
-    same = tool_request(2, "one", {"n": 1, "to": "a"})
-    assert peer.result(again(2, same, first, {"elicit-1": ACCEPT}))["resultType"] == "complete"
+    arguments = {"to": "a", "n": 1, "text": "x" * 100_000}
+    asked = Asked(connect(), "one", arguments)
+    assert asked.error(name="two") == REFUSAL
+    for other in ({"to": "b"}, {"n": 2}, {"x": 1}, {"text": "x" * 99_999 + "y"}):
+        assert asked.error(arguments=arguments | other) == REFUSAL
+    for less in ({"to": "a"}, {}):
+        assert asked.error(arguments=less) == REFUSAL
+    same = dict(reversed(arguments.items()))
+    assert asked.result(arguments=same)["resultType"] == "complete"
 
 
 def test_trap_66_a_state_is_for_its_user(connect: Any, asking: Server) -> None:
-    alice, mallory, nobody = connect(), connect(), connect()
-    alice.connection.principal = b"alice"
+    alice, mallory, nobody, elsewhere = (connect() for _ in range(4))
+    alice.connection.principal = elsewhere.connection.principal = b"alice"
     mallory.connection.principal = b"mallory"
-    message = tool_request(1, "form")
-    first = alice.result(message)
-    retry = again(2, message, first, {"elicit-1": ACCEPT})
+    retry = Asked(alice, "form").retry()
     assert mallory.error(retry) == REFUSAL
     assert nobody.error(retry) == REFUSAL
-    elsewhere = connect()  # needs no connection of its own
-    elsewhere.connection.principal = b"alice"
     assert elsewhere.result(retry)["resultType"] == "complete"
 
 
-def test_trap_66_a_state_expires(connect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Server("lab", state_ttl=60)
-
-    @server.tool
-    async def form(ctx: Context) -> str:
-        return (await ctx.elicit("?", Seat)).action
-
-    peer = connect(to=server)
-    message = tool_request(1, "form")
-    first = peer.result(message)
-    now = server.service.sealer._clock()
-    monkeypatch.setattr(server.service.sealer, "_clock", lambda: now + 61)
-    assert peer.error(again(2, message, first, {"elicit-1": ACCEPT})) == REFUSAL
+def test_trap_66_a_state_expires(connect: Any) -> None:
+    secret = b"a" * 32
+    server = add_askers(Server("lab", state_secret=secret, state_ttl=60))
+    retry = Asked(connect(to=server), "form").retry()
+    for seconds in (30, 61):
+        later = add_askers(Server("lab", state_secret=secret))
+        later.service.sealer = Sealer((secret,), "lab", clock=lambda s=seconds: time.time() + s)
+        answer = connect(to=later).ask(retry)
+        assert ("result" in answer) == (seconds == 30), answer
 
 
 def test_servers_with_a_common_secret_go_on_for_each_other(connect: Any) -> None:
-    servers = [
-        Server("lab", state_secret=b"a" * 32),
-        Server("lab", state_secret=[b"b" * 32, b"a" * 32]),
-        Server("lab"),
-    ]
-    for server in servers:
-
-        @server.tool
-        async def form(ctx: Context) -> str:
-            return (await ctx.elicit("?", Seat)).action
-
-    one, two, three = (connect(to=server) for server in servers)
-    message = tool_request(1, "form")
-    retry = again(2, message, one.result(message), {"elicit-1": ACCEPT})
+    one, two, three = (
+        connect(to=add_askers(Server("lab", state_secret=secret)))
+        for secret in (b"a" * 32, [b"b" * 32, b"a" * 32], None)
+    )
+    retry = Asked(one, "form").retry()
     assert two.result(retry)["resultType"] == "complete"
     assert three.error(retry) == REFUSAL
 
 
 def test_a_state_for_single_use_is_taken_once(connect: Any) -> None:
-    server = Server("lab", state_single_use=True)
-
-    @server.tool
-    async def form(ctx: Context) -> str:
-        return (await ctx.elicit("?", Seat)).action
-
-    peer = connect(to=server)
-    message = tool_request(1, "form")
-    retry = again(2, message, peer.result(message), {"elicit-1": ACCEPT})
-    assert peer.result(retry)["resultType"] == "complete"
-    assert peer.error({**retry, "id": 3}) == REFUSAL
+    asked = Asked(connect(to=add_askers(Server("lab", state_single_use=True))), "form")
+    assert asked.result()["resultType"] == "complete"
+    assert asked.error() == REFUSAL
 
 
 @pytest.mark.parametrize("options", [{"state_secret": b"short"}, {"state_ttl": 0}])
@@ -597,12 +447,9 @@ def test_answers_that_are_too_much_to_remember_are_an_error(connect: Any, server
         await ctx.sample("One?", max_tokens=1)
         return (await ctx.sample("Two?", max_tokens=1)).text
 
-    peer = connect()
-    message = tool_request(1, "two")
-    first = peer.result(message)
     text = "x" * state_module.MAX_STATE
     big = {**SAMPLED, "content": {"type": "text", "text": text}}
-    result = peer.result(again(2, message, first, {"sample-1": big}))
+    result = Asked(connect(), "two").result({"sample-1": big})
     assert result["isError"] is True
     assert f"more than {state_module.MAX_STATE}" in text_of(result)
 
@@ -767,45 +614,24 @@ def test_many_requests_ask_at_once(connect: Any, asking: Server) -> None:
     assert not peer.connection.running
 
 
-def test_long_arguments_are_bound_to_as_well(connect: Any, server: Server) -> None:
-    @server.tool
-    async def form(ctx: Context, text: str) -> str:
-        return f"{(await ctx.elicit('?', Seat)).action} {len(text)}"
-
-    peer = connect()
-    message = tool_request(1, "form", {"text": "x" * 100_000})
-    first = peer.result(message)
-    last = peer.result(again(2, message, first, {"elicit-1": ACCEPT}))
-    assert text_of(last) == "accept 100000"
-    other = tool_request(1, "form", {"text": "x" * 99_999 + "y"})
-    assert peer.error(again(3, other, first, {"elicit-1": ACCEPT})) == REFUSAL
-
-
 # -- prompts and resources ------------------------------------------------------------------------
 
 
 @pytest.fixture
 def features(server: Server) -> Server:
-    @server.prompt
-    async def trip(ctx: Context, to: str) -> str:
-        answer = await ctx.elicit("Which seat?", Seat)
-        return f"to {to}, {answer.content}"
+    async def ask(ctx: Context, of: str = "") -> str:
+        return f"{of} {(await ctx.elicit('Which seat?', Seat)).content}"
 
-    @server.resource("seat://fixed")
-    async def seat(ctx: Context) -> str:
-        return str((await ctx.elicit("Which seat?", Seat)).content)
-
-    @server.resource("seat://{train}/any")
-    async def seat_of(train: str, ctx: Context) -> str:
-        return f"{train} {(await ctx.elicit('Which seat?', Seat)).content}"
-
+    server.prompt(name="trip")(ask)
+    server.resource("seat://fixed", name="seat")(ask)
+    server.resource("seat://{of}/any", name="seat_of")(ask)
     return server
 
 
 CASES = [
-    ("prompts/get", {"name": "trip", "arguments": {"to": "x"}}, {"name": "trip", "arguments": {}}),
+    ("prompts/get", {"name": "trip", "arguments": {"of": "x"}}, {"arguments": {}}),
     ("resources/read", {"uri": "seat://fixed"}, {"uri": "seat://7/any"}),
-    ("resources/read", {"uri": "seat://7/any"}, {"uri": "seat://8/any"}),
+    ("resources/read", {"uri": "seat://7/any", "name": "n"}, {"uri": "seat://8/any"}),
 ]
 
 
@@ -813,31 +639,27 @@ CASES = [
 def test_trap_64_prompts_and_resources_ask_too(
     method: str, params: Any, other: Any, connect: Any, features: Server
 ) -> None:
-    peer = connect()
-    message = modern_request(1, method, params)
-    first = peer.result(message)
-    assert list(first["inputRequests"]) == ["elicit-1"]
-    assert "ttlMs" not in first
-    last = peer.result(again(2, message, first, {"elicit-1": ACCEPT}))
+    asked = Asked(connect(), modern_request(1, method, params))
+    assert list(asked.first["inputRequests"]) == ["elicit-1"]
+    assert "ttlMs" not in asked.first
+    last = asked.result()
     assert "Seat(row=5, window=False)" in str(last)
     assert last["resultType"] == "complete"
-    if method == "resources/read":
-        stray = modern_request(3, method, other)
-        assert peer.error(again(3, stray, first, {"elicit-1": ACCEPT})) == REFUSAL
-    code, text = peer.error(again(4, message, first, {"elicit-1": {"action": "accept"}}))
+    assert asked.error(**other) == REFUSAL
+    code, text = asked.error({"elicit-1": {"action": "accept"}})
     assert (code, "missing required field 'row'" in text) == (-32602, True)
-    assert peer.error(modern_request(5, method, params, {}))[0] == -32021
+    assert asked.peer.error(modern_request(5, method, params, {}))[0] == -32021
 
 
 def test_trap_64_nothing_else_asks(connect: Any, features: Server) -> None:
-    @features.completion("trip", "to")
+    @features.completion("trip", "of")
     async def complete(value: str, ctx: Context) -> list[str]:
         return [(await ctx.elicit("?", Seat)).action]
 
     peer = connect()
     params = {
         "ref": {"type": "ref/prompt", "name": "trip"},
-        "argument": {"name": "to", "value": ""},
+        "argument": {"name": "of", "value": ""},
     }
     answer = peer.ask(modern_request(1, "completion/complete", params))
     assert answer["error"]["code"] == -32603
@@ -895,51 +717,27 @@ def test_the_explicit_form_in_a_task(connect: Any, server: Server) -> None:
     assert text_of(done["result"]) == "{'row': 5} 3"
 
 
-class Relay:
-    """Asks in the stead of a request, as a task does."""
-
-    def __init__(self, answer: bytes | Exception) -> None:
-        self.answer = answer
-
-    async def ask(self, kind: str, method: str, params: bytes) -> bytes:
-        await asyncio.sleep(0)
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
-
-
-@pytest.mark.parametrize(
-    ("answer", "text"),
-    [
-        (b'{"action":"accept","content":{"row":7}}', "Seat(row=7, window=False)"),
-        (RemoteError(-1, "no"), "no (code -1)"),
-    ],
-)
-def test_a_call_that_becomes_a_task_while_it_asks(
-    answer: Any, text: str, connect: Any, server: Server
+def test_a_call_does_not_become_a_task_in_the_turn_in_which_it_asks(
+    connect: Any, server: Server
 ) -> None:
-    @server.tool
+    go, asks = asyncio.Event(), asyncio.Event()
+
+    class Store(MemoryTaskStore):
+        async def create(self, task: Task) -> None:
+            await super().create(task)
+            go.set()
+            await asks.wait()
+
+    server.use_tasks(Store())
+
+    @server.tool(task="optional", task_after=0.001)
     async def late(ctx: Context) -> str:
-        asked = asyncio.ensure_future(ctx.elicit("?", Seat))
-        await asyncio.sleep(0)  # the question is asked, and waits for the end of the turn
-        ctx._call.asker = Relay(answer)
-        return str((await asked).content)
+        await go.wait()
+        asks.set()
+        return (await ctx.elicit("?", Seat)).action
 
-    assert text_of(connect().result(tool_request(1, "late"))) == text
-
-
-def test_trap_66_a_state_of_a_resource_is_for_its_uri_alone(connect: Any, server: Server) -> None:
-    @server.resource("doc://{name}")
-    async def doc(name: str, ctx: Context) -> str:
-        return (await ctx.elicit("May I?", Seat)).action
-
-    peer = connect()
-    message = modern_request(1, "resources/read", {"uri": "doc://a", "name": "n"})
-    first = peer.result(message)
-    other = modern_request(2, "resources/read", {"uri": "doc://b", "name": "n"})
-    assert peer.error(again(2, other, first, {"elicit-1": ACCEPT})) == REFUSAL
-    done = peer.result(again(3, message, first, {"elicit-1": ACCEPT}))
-    assert done["contents"][0]["text"] == "accept"
+    asked = Asked(connect(), tool_request(1, "late", capabilities=TASKS))
+    assert text_of(asked.result()) == "accept"
 
 
 @pytest.mark.parametrize("more", [{"uri": 5}, {"task": "x"}, {"task": 1}])

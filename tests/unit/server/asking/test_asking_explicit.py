@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import msgspec
 import pytest
 from questions_lab import (
     ACCEPT,
@@ -13,6 +12,8 @@ from questions_lab import (
     REFUSAL,
     ROOTS,
     SAMPLED,
+    Asked,
+    Seat,
     again,
     answers_to,
     enter,
@@ -21,7 +22,7 @@ from questions_lab import (
     reply,
     tool_request,
 )
-from raw import call, request
+from raw import call
 from server_lab import LEGACY, MODERN, text_of
 
 from wirespeed import Context, Server
@@ -36,10 +37,6 @@ from wirespeed.server import (
     SignatureError,
 )
 from wirespeed.server.asking.asker import MAX_ROUNDS
-
-
-class Seat(msgspec.Struct):
-    row: int
 
 
 @pytest.fixture
@@ -58,35 +55,28 @@ def booking(server: Server) -> Server:
     return server
 
 
-def drive(peer: Any, version: str, message: Any) -> tuple[Any, list[Any]]:
-    """Play a request to its end in either era: the result, and all that was asked."""
+def drive(connect: Any, version: str, message: Any) -> tuple[Any, list[Any]]:
+    """Play a modern request, asked in either era, to its end: the result, and what was asked."""
     if version == MODERN:
-        result, asked = play(peer, message)
+        result, asked = play(connect(), message)
         return result, [question for requests in asked for question in requests.values()]
+    peer = enter(connect, version)
+    params = {key: value for key, value in message["params"].items() if key != "_meta"}
     questions = []
-    peer.send(message)
+    peer.send({**message, "params": params})
     while "method" in (got := peer.recv()):
         questions.append(got)
         peer.send(reply(got, ANSWERS[got["method"]]))
     return got["result"], questions
 
 
-def join(connect: Any, version: str) -> Any:
-    return connect() if version == MODERN else enter(connect, version)
-
-
-def calling(version: str, tool: str, arguments: Any = None) -> Any:
-    return tool_request(1, tool, arguments) if version == MODERN else call(1, tool, arguments or {})
-
-
 @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25", MODERN])
 def test_a_handler_is_written_once_for_both_eras(
     version: str, connect: Any, booking: Server
 ) -> None:
-    peer = join(connect, version)
-    result, asked = drive(peer, version, calling(version, "book", {"to": "Rome"}))
+    result, asked = drive(connect, version, tool_request(1, "book", {"to": "Rome"}))
     assert [question["method"] for question in asked] == ["elicitation/create"]
-    assert text_of(result) == "accept Seat(row=5) {'to': 'Rome', 'step': 1}"
+    assert text_of(result) == f"accept {Seat(5)} {{'to': 'Rome', 'step': 1}}"
 
 
 @pytest.mark.parametrize("version", [*LEGACY, MODERN])
@@ -103,7 +93,7 @@ def test_answers_are_typed_by_what_was_asked(version: str, connect: Any, server:
         assert ctx.request_state is None
         return "done"
 
-    result, asked = drive(join(connect, version), version, calling(version, "ask"))
+    result, asked = drive(connect, version, tool_request(1, "ask"))
     assert text_of(result) == "done"
     assert {question["method"] for question in asked} == {"sampling/createMessage", "roots/list"}
     (responses,) = seen
@@ -145,7 +135,7 @@ def test_rounds_follow_each_other_with_the_last_state(connect: Any, server: Serv
         return InputRequired({f"k{len(done)}": ElicitRequest("?", Seat)}, state=done)
 
     for version in ("2025-11-25", MODERN):
-        result, asked = drive(join(connect, version), version, calling(version, "steps"))
+        result, asked = drive(connect, version, tool_request(1, "steps"))
         assert text_of(result) == "k0={'row': 5} k1={'row': 5} k2={'row': 5}"
         assert len(asked) == 3
 
@@ -158,34 +148,24 @@ def test_trap_68_an_answer_may_be_missing(connect: Any, booking: Server) -> None
             return InputRequired({key: ElicitRequest(key, Seat) for key in sorted(missing)})
         return "both"
 
-    peer = connect()
-    message = tool_request(1, "two")
-    first = peer.result(message)
-    second = peer.result(again(2, message, first, {"a": ACCEPT, "unknown": 1}))
+    second = Asked(connect(), "two").result({"a": ACCEPT, "unknown": 1})
     assert list(second["inputRequests"]) == ["b"]
 
 
 def test_trap_66_the_state_is_refused_when_it_was_changed(connect: Any, booking: Server) -> None:
-    peer = connect()
-    message = tool_request(1, "book", {"to": "Rome"})
-    first = peer.result(message)
-    state = first["requestState"]
+    asked = Asked(connect(), "book", {"to": "Rome"})
+    state = asked.first["requestState"]
     changed = state[:-2] + ("xx" if state[-2:] != "xx" else "yy")
-    retry = again(2, message, {"requestState": changed}, {"seat": ACCEPT})
-    assert peer.error(retry) == REFUSAL
-    other = tool_request(1, "book", {"to": "Oslo"})
-    assert peer.error(again(3, other, first, {"seat": ACCEPT})) == REFUSAL
+    assert asked.error(requestState=changed) == REFUSAL
+    assert asked.error(arguments={"to": "Oslo"}) == REFUSAL
 
 
 def test_a_malformed_answer_is_an_error_of_the_request(connect: Any, booking: Server) -> None:
-    peer = connect()
-    message = tool_request(1, "book", {"to": "Rome"})
-    first = peer.result(message)
-    code, text = peer.error(again(2, message, first, {"seat": {"action": "?"}}))
+    asked = Asked(connect(), "book", {"to": "Rome"})
+    code, text = asked.error({"seat": {"action": "?"}})
     assert (code, "inputResponses.seat" in text) == (-32602, True)
     # the form is the handler's to look at
-    wrong = {"action": "accept", "content": {"row": "x"}}
-    result = peer.result(again(3, message, first, {"seat": wrong}))
+    result = asked.result({"seat": {"action": "accept", "content": {"row": "x"}}})
     assert (result["isError"], "field 'row'" in text_of(result)) == (True, True)
 
 
@@ -208,7 +188,7 @@ def test_both_ways_of_asking_in_one_handler(connect: Any, server: Server) -> Non
 
     result, asked = play(connect(), tool_request(1, "mixed"))
     assert [list(requests) for requests in asked] == [["elicit-1"], ["last"]]
-    assert text_of(result) == "Seat(row=5) {'row': 5}"
+    assert text_of(result) == "Seat(row=5, window=False) {'row': 5}"
 
 
 def test_an_answer_for_a_handlers_key_is_no_answer_for_the_engines(
@@ -267,8 +247,7 @@ def test_a_handler_that_never_has_enough_is_stopped(connect: Any, server: Server
     async def greedy(ctx: Context) -> str | InputRequired:
         return InputRequired({"r": RootsRequest()})
 
-    peer = enter(connect, "2025-11-25")
-    result, asked = drive(peer, "2025-11-25", call(1, "greedy"))
+    result, asked = drive(connect, "2025-11-25", tool_request(1, "greedy"))
     assert len(asked) == MAX_ROUNDS
     assert (result["isError"], f"more than {MAX_ROUNDS} times" in text_of(result)) == (True, True)
 
@@ -300,36 +279,26 @@ def test_plain_functions_run_in_their_thread_each_time(connect: Any, server: Ser
         return f"{to} {ctx.input_responses['seat'].content}"
 
     for version in ("2025-11-25", MODERN):
-        peer = join(connect, version)
-        result, _ = drive(peer, version, calling(version, "book", {"to": "Rome"}))
+        result, _ = drive(connect, version, tool_request(1, "book", {"to": "Rome"}))
         assert text_of(result) == "Rome {'row': 5}"
 
 
 def test_prompts_and_resources_have_it_too(connect: Any, server: Server) -> None:
-    @server.prompt
-    async def trip(to: str, ctx: Context) -> str | InputRequired:
-        if not ctx.input_responses:
-            return InputRequired({"r": RootsRequest()})
-        return f"{to} {len(ctx.input_responses['r'])}"
-
-    @server.resource("seat://{n}")
-    async def seat(n: int, ctx: Context) -> str | InputRequired:
+    async def ask(n: str, ctx: Context) -> str | InputRequired:
         if not ctx.input_responses:
             return InputRequired({"r": RootsRequest()})
         return f"{n} {len(ctx.input_responses['r'])}"
 
-    for method, params, text in (
-        ("prompts/get", {"name": "trip", "arguments": {"to": "Rome"}}, "'Rome 2'"),
-        ("resources/read", {"uri": "seat://7"}, "'7 2'"),
+    server.prompt(name="trip")(ask)
+    server.resource("seat://{n}", name="seat")(ask)
+    for message in (
+        modern_request(1, "prompts/get", {"name": "trip", "arguments": {"n": "7"}}),
+        modern_request(1, "resources/read", {"uri": "seat://7"}),
     ):
-        result, asked = play(connect(), modern_request(1, method, params))
-        assert len(asked) == 1
-        assert text in str(result)
-        result, asked = drive(
-            enter(connect, "2025-11-25"), "2025-11-25", request(1, method, params)
-        )
-        assert len(asked) == 1
-        assert text in str(result)
+        for version in ("2025-11-25", MODERN):
+            result, asked = drive(connect, version, message)
+            assert len(asked) == 1
+            assert "'7 2'" in str(result)
 
 
 def test_the_annotation_is_not_part_of_the_output(server: Server) -> None:

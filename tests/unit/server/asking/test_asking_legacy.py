@@ -7,7 +7,18 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
-from questions_lab import ACCEPT, ANSWERS, ROOTS, SAMPLED, enter, reply, tool_request
+from questions_lab import (
+    ACCEPT,
+    ANSWERS,
+    QUESTIONS,
+    ROOTS,
+    SAMPLED,
+    Seat,
+    enter,
+    reply,
+    served,
+    tool_request,
+)
 from raw import call, cancel, request
 from server_lab import FOREVER, LEGACY, MODERN, text_of
 
@@ -28,10 +39,6 @@ FORMS = ("2025-06-18", "2025-11-25")
 NEWEST = "2025-11-25"
 
 
-class Seat(msgspec.Struct):
-    row: int
-
-
 class Trip(msgspec.Struct):
     """Fields that the two revisions with forms write differently."""
 
@@ -44,89 +51,29 @@ class Tags(msgspec.Struct):
     tags: list[Literal["a", "b"]]
 
 
-@pytest.fixture
-def asking(server: Server) -> Server:
-    @server.tool
-    async def form(ctx: Context) -> str:
-        answer = await ctx.elicit("Which seat?", Seat)
-        return f"{answer.action} {answer.content}"
-
-    @server.tool
-    async def url(ctx: Context) -> str:
-        return (await ctx.elicit_url("Go there", "https://a.example/pay")).action
-
-    @server.tool
-    async def sample(ctx: Context) -> str:
-        return (await ctx.sample("Hi", max_tokens=10, system="Be short.")).text
-
-    @server.tool
-    async def sample_tools(ctx: Context) -> str:
-        return (await ctx.sample("?", max_tokens=10, tools=[])).text
-
-    @server.tool
-    async def roots(ctx: Context) -> str:
-        return str([root.uri for root in await ctx.roots()])
-
-    return server
-
-
-def served(peer: Any, message: Any) -> tuple[Any, Any]:
-    """Call a tool that asks once: its question, and what came in the end."""
-    question = peer.ask(message)
-    assert "method" in question, question
-    peer.send(reply(question, ANSWERS[question["method"]]))
-    answer = peer.recv()
-    assert answer["id"] == message["id"]
-    return question, answer["result"]
-
-
 # -- one question ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", LEGACY)
-def test_sampling_and_roots_are_in_all_of_them(version: str, connect: Any, asking: Server) -> None:
+FIRST = {"sample": 0, "roots": 0, "form": 2, "url": 3, "sample_tools": 3}  # in LEGACY
+
+
+@pytest.mark.parametrize(
+    ("version", "tool"), [(v, tool) for tool, first in FIRST.items() for v in LEGACY[first:]]
+)
+def test_a_question_is_a_request(version: str, tool: str, connect: Any, asking: Server) -> None:
     peer = enter(connect, version)
-    question, result = served(peer, call(1, "sample"))
-    assert question["jsonrpc"] == "2.0"
-    assert isinstance(question["id"], (int, str))
-    assert question["method"] == "sampling/createMessage"
-    assert question["params"] == {
-        "messages": [{"role": "user", "content": {"type": "text", "text": "Hi"}}],
-        "maxTokens": 10,
-        "systemPrompt": "Be short.",
-    }
-    assert text_of(result) == "Paris"
-    assert "resultType" not in result
-    question, result = served(peer, call(2, "roots"))
-    assert question["method"] == "roots/list"
-    assert text_of(result) == "['file:///a', 'file:///b']"
-
-
-@pytest.mark.parametrize("version", FORMS)
-def test_forms_are_there_from_2025_06_18_on(version: str, connect: Any, asking: Server) -> None:
-    peer = enter(connect, version)
-    question, result = served(peer, call(1, "form"))
-    assert question["method"] == "elicitation/create"
-    assert question["params"] == {
-        "message": "Which seat?",
-        "requestedSchema": {
-            "type": "object",
-            "properties": {"row": {"type": "integer"}},
-            "required": ["row"],
-        },
-    }
-    assert text_of(result) == "accept Seat(row=5)"
-
-
-def test_links_are_there_in_2025_11_25_with_an_id(connect: Any, asking: Server) -> None:
-    peer = enter(connect, NEWEST)
-    question, result = served(peer, call(1, "url"))
-    params = question["params"]
-    assert params.pop("elicitationId")
-    assert params == {"mode": "url", "message": "Go there", "url": "https://a.example/pay"}
-    assert text_of(result) == "accept"
-    again, _ = served(peer, call(2, "url"))
-    assert again["params"]["elicitationId"] != question["params"].get("elicitationId")
+    ids = []
+    for n in range(2):
+        question, result = served(peer, call(n, tool))
+        assert question["jsonrpc"] == "2.0"
+        assert isinstance(question["id"], (int, str))
+        params = question.get("params", {})
+        if tool == "url":
+            ids.append(params.pop("elicitationId"))
+        assert (question["method"], params) == QUESTIONS[tool][1:3]
+        assert text_of(result) == QUESTIONS[tool][3]
+        assert "resultType" not in result
+    assert len(set(ids)) == len(ids)
 
 
 def test_questions_side_by_side_are_asked_at_once(connect: Any, server: Server) -> None:
@@ -145,7 +92,7 @@ def test_questions_side_by_side_are_asked_at_once(connect: Any, server: Server) 
     third = peer.recv()
     assert third["params"]["message"] == "Again?"
     peer.send(reply(third, {"action": "decline"}))
-    assert text_of(peer.recv()["result"]) == "Seat(row=5) 2 decline"
+    assert text_of(peer.recv()["result"]) == "Seat(row=5, window=False) 2 decline"
 
 
 # -- what may be asked ----------------------------------------------------------------------------
@@ -179,7 +126,7 @@ def test_what_was_not_declared_is_the_tools_error_and_not_sent(
 def test_trap_65_an_empty_elicitation_capability_means_forms(connect: Any, asking: Server) -> None:
     for version in FORMS:
         peer = enter(connect, version, {"elicitation": {}})
-        assert text_of(served(peer, call(1, "form"))[1]) == "accept Seat(row=5)"
+        assert text_of(served(peer, call(1, "form"))[1]) == QUESTIONS["form"][3]
         assert peer.result(call(2, "url"))["isError"] is True
 
 
@@ -247,10 +194,9 @@ def test_several_choices_need_2025_11_25(connect: Any, server: Server) -> None:
     result = enter(connect, "2025-06-18").result(call(1, "tags"))
     assert result["isError"] is True
     assert "no field for several choices (tags)" in text_of(result)
-    peer = enter(connect, NEWEST)
-    question = peer.ask(call(1, "tags"))
-    peer.send(reply(question, {"action": "accept", "content": {"tags": ["b", "a"]}}))
-    assert text_of(peer.recv()["result"]) == "Tags(tags=['b', 'a'])"
+    answer = {"action": "accept", "content": {"tags": ["b", "a"]}}
+    _, result = served(enter(connect, NEWEST), call(1, "tags"), answer)
+    assert text_of(result) == "Tags(tags=['b', 'a'])"
 
 
 @pytest.mark.parametrize("version", LEGACY)
@@ -298,9 +244,8 @@ def test_a_model_uses_tools_in_2025_11_25(connect: Any, server: Server) -> None:
             uses = [block for block in answer.blocks if isinstance(block, ToolUseContent)]
             if not uses:
                 return f"{answer.text} {answer.stop_reason}"
-            results = [
-                ToolResultContent(use.id, [Text(text=str(await add(**use.input)))]) for use in uses
-            ]
+            sums = [(use.id, str(await add(**use.input))) for use in uses]
+            results = [ToolResultContent(id, [Text(text=text)]) for id, text in sums]
             messages += [answer.message, SamplingMessage("user", list(results))]
 
     peer = enter(connect, NEWEST)
@@ -311,24 +256,15 @@ def test_a_model_uses_tools_in_2025_11_25(connect: Any, server: Server) -> None:
     assert offered["inputSchema"]["required"] == ["a", "b"]
     assert set(offered) == {"name", "description", "inputSchema", "outputSchema"}
     use = {"type": "tool_use", "id": "u1", "name": "add", "input": {"a": 1, "b": 2}}
-    peer.send(
-        reply(
-            first,
-            {"role": "assistant", "content": [use], "model": "m", "stopReason": "toolUse"},
-        )
-    )
+    sampled = {"role": "assistant", "content": [use], "model": "m", "stopReason": "toolUse"}
+    peer.send(reply(first, sampled))
     second = peer.recv()
+    text = {"type": "text", "text": "3"}
     assert second["params"]["messages"][1:] == [
         {"role": "assistant", "content": [use]},
         {
             "role": "user",
-            "content": [
-                {
-                    "type": "tool_result",
-                    "toolUseId": "u1",
-                    "content": [{"type": "text", "text": "3"}],
-                }
-            ],
+            "content": [{"type": "tool_result", "toolUseId": "u1", "content": [text]}],
         },
     ]
     peer.send(reply(second, SAMPLED))
@@ -339,65 +275,64 @@ def test_a_model_uses_tools_in_2025_11_25(connect: Any, server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "says"),
+    ("tool", "answer", "raised"),
     [
-        ({"action": "perhaps"}, "elicitation/create: result 'action': Invalid enum value"),
-        ({}, "elicitation/create: missing required field 'action'"),
-        ({"action": "accept", "content": {"row": "x"}}, "field 'row': Expected `int`, got `str`"),
-        ({"action": "accept"}, "missing required field 'row'"),
+        (
+            "form",
+            {"result": {"action": "perhaps"}},
+            (InvalidResponse, "elicitation/create: result 'action': Invalid enum value"),
+        ),
+        (
+            "form",
+            {"result": {}},
+            (InvalidResponse, "elicitation/create: missing required field 'action'"),
+        ),
+        (
+            "form",
+            {"result": {"action": "accept", "content": {"row": "x"}}},
+            (InvalidResponse, "field 'row': Expected `int`, got `str`"),
+        ),
+        (
+            "form",
+            {"result": {"action": "accept"}},
+            (InvalidResponse, "missing required field 'row'"),
+        ),
+        (
+            "sample",
+            {"error": {"code": -1, "message": "User rejected", "data": [1]}},
+            (RemoteError, "User rejected (code -1)"),
+        ),
+        ("roots", {"result": 5}, (InvalidResponse, "")),
+        ("roots", {"result": {}, "error": {}}, (InvalidResponse, "")),
+        ("roots", {"error": 7}, (InvalidResponse, "")),
     ],
 )
-def test_an_answer_that_does_not_fit_is_the_handlers_error(
-    answer: Any, says: str, connect: Any, server: Server
+def test_what_is_not_an_answer_is_raised_in_the_handler(
+    tool: str, answer: Any, raised: tuple[type, str], connect: Any, server: Server
 ) -> None:
-    raised: list[BaseException] = []
+    caught: list[Any] = []
 
-    @server.tool
-    async def form(ctx: Context) -> str:
+    async def ask(ctx: Context) -> str:
         try:
-            return (await ctx.elicit("?", Seat)).action
+            if tool == "form":
+                return (await ctx.elicit("?", Seat)).action
+            if tool == "sample":
+                return (await ctx.sample("?", max_tokens=1)).text
+            return str(await ctx.roots())
         except Exception as exc:
-            raised.append(exc)
+            caught.append(exc)
             raise
 
+    server.add_tool(ask, name=tool)
     peer = enter(connect, NEWEST)
-    peer.send(reply(peer.ask(call(1, "form")), answer))
+    question = peer.ask(call(1, tool))
+    peer.send({"jsonrpc": "2.0", "id": question["id"], **answer})
     result = peer.recv()["result"]
     assert result["isError"] is True
-    assert says in text_of(result)
-    assert isinstance(raised[0], InvalidResponse)
-
-
-def test_an_error_of_the_client_is_one_for_the_handler(connect: Any, server: Server) -> None:
-    @server.tool
-    async def sample(ctx: Context) -> str:
-        try:
-            return (await ctx.sample("?", max_tokens=1)).text
-        except RemoteError as exc:
-            return f"{exc.code} {exc.message} {exc.data}"
-
-    peer = enter(connect, NEWEST)
-    question = peer.ask(call(1, "sample"))
-    error = {"code": -1, "message": "User rejected sampling request", "data": [1]}
-    peer.send({"jsonrpc": "2.0", "id": question["id"], "error": error})
-    assert text_of(peer.recv()["result"]) == "-1 User rejected sampling request [1]"
-
-
-@pytest.mark.parametrize("answer", [{"result": 5}, {"result": {}, "error": {}}, {"error": 7}])
-def test_a_response_that_is_none_ends_the_question(
-    answer: Any, connect: Any, server: Server
-) -> None:
-    @server.tool
-    async def roots(ctx: Context) -> str:
-        try:
-            return str(await ctx.roots())
-        except InvalidResponse:
-            return "invalid"
-
-    peer = enter(connect, NEWEST)
-    question = peer.ask(call(1, "roots"))
-    peer.send({"jsonrpc": "2.0", "id": question["id"], **answer})
-    assert text_of(peer.recv()["result"]) == "invalid"
+    assert raised[1] in text_of(result)
+    assert isinstance(caught[0], raised[0])
+    if tool == "sample":
+        assert (caught[0].code, caught[0].data) == (-1, [1])
 
 
 # -- ends -----------------------------------------------------------------------------------------
@@ -472,8 +407,8 @@ def test_the_client_may_go_on_asking_while_it_is_asked(connect: Any, asking: Ser
     assert other["id"] != question["id"]
     peer.send(reply(other, ROOTS), reply(question, ACCEPT))
     answers = peer.answers(1, 3)
-    assert text_of(answers[1]["result"]) == "accept Seat(row=5)"
-    assert text_of(answers[3]["result"]) == "['file:///a', 'file:///b']"
+    for id, tool in ((1, "form"), (3, "roots")):
+        assert text_of(answers[id]["result"]) == QUESTIONS[tool][3]
 
 
 # -- links that are done --------------------------------------------------------------------------

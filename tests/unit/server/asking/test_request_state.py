@@ -286,7 +286,7 @@ def test_the_reason_is_for_the_log_alone(caplog: pytest.LogCaptureFixture) -> No
 
 def test_a_state_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     one = sealer()
-    monkeypatch.setattr(module, "_VERSION", 2)
+    monkeypatch.setattr(module, "VERSION", 2)
     text = one.seal(held(), BINDING)
     monkeypatch.undo()
     refused(one, text)

@@ -332,7 +332,7 @@ def test_what_nobody_reads_is_dropped_before_it_grows(
     def shout(ctx: Context) -> str:
         for _ in range(2000):
             ctx.error("x" * 10_000)
-        queued.append(len(ctx._call.connection.session.outbox))
+        queued.append(len(peer.connection.session.outbox))
         return "done"
 
     peer = connect("2025-06-18")
