@@ -4,106 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import os
-import socket
-from typing import Any, Self
+from typing import Any
 
 import pytest
-from raw import call, encode, initialize, request, strict
+from link_lab import Ends, server_of, text_for
+from raw import call, encode, initialize, request
 
-from wirespeed import Server
-from wirespeed.limits import Limits
 from wirespeed.transport.fd import FdLink
 from wirespeed.transport.taskpool_choice import open_pool
-
-
-class Ends:
-    """A server behind an FdLink, and our ends of its pipes (or of its socket)."""
-
-    def __init__(self, server: Server, *, one_socket: bool = False) -> None:
-        if one_socket:
-            ours, theirs = socket.socketpair()
-            self.stdin = self.stdout = ours.detach()
-            self.theirs_in = self.theirs_out = theirs.detach()
-        else:
-            self.theirs_in, self.stdin = os.pipe()
-            self.stdout, self.theirs_out = os.pipe()
-        for fd in (self.theirs_in, self.theirs_out, self.stdin, self.stdout):
-            os.set_blocking(fd, False)
-        self.server = server
-        self.buffer = b""
-
-    async def __aenter__(self) -> Self:
-        self.loop = asyncio.get_running_loop()
-        self.pool = open_pool(self.loop)
-        self.connection = self.server.service.connect(
-            lambda endpoint: FdLink(self.loop, endpoint, self.theirs_in, self.theirs_out),
-            loop=self.loop,
-            pool=self.pool,
-        )
-        self.link: Any = self.connection.link
-        self.link.start()
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        self.connection.abort()
-        await self.pool.aclose()
-        for fd in {self.stdin, self.stdout, self.theirs_in, self.theirs_out} - {-1}:
-            os.close(fd)
-
-    def close(self, *names: str) -> None:
-        for fd in {getattr(self, name) for name in names}:
-            os.close(fd)
-        for name in names:
-            setattr(self, name, -1)
-
-    async def send(self, *messages: Any) -> None:
-        data = b"".join(map(encode, messages))
-        while data:
-            with contextlib.suppress(BlockingIOError):
-                data = data[os.write(self.stdin, data) :]
-            await asyncio.sleep(0)
-
-    async def read(self, n: int = 65536) -> bytes:
-        while True:
-            with contextlib.suppress(BlockingIOError):
-                return os.read(self.stdout, n)
-            await asyncio.sleep(0)
-
-    async def recv(self, n: int = 65536) -> Any:
-        while b"\n" not in self.buffer:
-            data = await self.read(n)
-            if not data:
-                raise EOFError
-            self.buffer += data
-        line, _, self.buffer = self.buffer.partition(b"\n")
-        return strict(line)
-
-    async def ask(self, message: Any) -> Any:
-        await self.send(message)
-        return await self.recv()
-
-
-def server_of(**limits: Any) -> Server:
-    server = Server("fd", limits=Limits(**limits))
-
-    @server.tool(inline=True)
-    def fill(n: int, size: int) -> str:
-        return text_for(n, size)
-
-    @server.tool
-    async def hang() -> str:
-        await asyncio.Event().wait()
-        return "never"
-
-    return server
-
-
-def text_for(n: int, size: int) -> str:
-    """Text that shows where it is cut or mixed up."""
-    unit = hashlib.sha256(str(n).encode()).hexdigest()
-    return (unit * (size // 64 + 1))[:size]
 
 
 @pytest.mark.parametrize("one_socket", [True, False])

@@ -4,43 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any
 
 import pytest
+from link_lab import server_of
 
-from wirespeed import Client, Context, Server
+from wirespeed import Client
 from wirespeed.errors import ConnectionClosed
-from wirespeed.limits import Limits
 
 pytestmark = pytest.mark.smoke
-
-
-def server_of(**limits: Any) -> Server:
-    server = Server("memory", limits=Limits(**limits))
-
-    @server.tool(inline=True)
-    def big(size: int) -> str:
-        return "x" * size
-
-    @server.tool
-    async def hang() -> str:
-        await asyncio.Event().wait()
-        return "never"
-
-    @server.tool
-    async def burst(n: int, ctx: Context) -> str:
-        for i in range(n):
-            last = ctx.error(f"{i}:" + "x" * 100_000)
-        await last
-        return "burst"
-
-    return server
 
 
 async def test_many_large_answers_pass_a_small_outbox() -> None:
     async with Client(server_of(output_high=10_000, output_low=100)) as client:
         results = await asyncio.gather(
-            *(client.call_tool("big", {"size": 8000 + i}) for i in range(100))
+            *(client.call_tool("fill", {"size": 8000 + i}) for i in range(100))
         )
         assert [len(r.content[0].text) for r in results] == [8000 + i for i in range(100)]
 
@@ -53,7 +30,7 @@ async def test_a_tool_that_waits_for_room_goes_on() -> None:
 
 async def test_more_calls_than_the_limit_wait_their_turn() -> None:
     async with Client(server_of(max_in_flight=2, max_waiting=3)) as client:
-        results = await asyncio.gather(*(client.call_tool("big", {"size": i}) for i in range(200)))
+        results = await asyncio.gather(*(client.call_tool("fill", {"size": i}) for i in range(200)))
         assert [len(r.content[0].text) for r in results] == list(range(200))
 
 
@@ -86,7 +63,7 @@ async def test_a_drain_sends_what_is_held_back_and_then_closes() -> None:
     client = Client(server)
     await client.open()
     await client.list_tools()  # all that the handshake says has arrived
-    calls = [asyncio.create_task(client.call_tool("big", {"size": 300_000})) for _ in range(3)]
+    calls = [asyncio.create_task(client.call_tool("fill", {"size": 300_000})) for _ in range(3)]
     (connection,) = server.service.connections
     before = connection.session.counters["messages_in"]
     while connection.session.counters["messages_in"] < before + 3:
@@ -116,7 +93,7 @@ async def test_two_clients_of_one_server_do_not_mix() -> None:
     server = server_of()
     async with Client(server) as one, Client(server) as other:
         results = await asyncio.gather(
-            *(c.call_tool("big", {"size": n}) for n in range(50) for c in (one, other))
+            *(c.call_tool("fill", {"size": n}) for n in range(50) for c in (one, other))
         )
         assert [len(r.content[0].text) for r in results] == [n // 2 for n in range(100)]
         assert len(server.service.connections) == 2
