@@ -12,23 +12,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from wirespeed._exports import TYPE_CHECKING, exports
 
 if TYPE_CHECKING:  # isort: off
     from wirespeed import core as core
-    from wirespeed.client import (
-        Client as Client,
+    from wirespeed.client.client import Client as Client
+    from wirespeed.client.sync import SyncClient as SyncClient
+    from wirespeed.client.targets.remote import (
         Socket as Socket,
-        Stdio as Stdio,
-        SyncClient as SyncClient,
         WebSocket as WebSocket,
     )
     from wirespeed.limits import Limits as Limits
-    from wirespeed.server import (
-        Context as Context,
-        Server as Server,
-    )
+    from wirespeed.server.context import Context as Context
+    from wirespeed.server.server import Server as Server
+    from wirespeed.transport.child.command import Stdio as Stdio
     from wirespeed.transport.net.serve import (
         run as run,
         serve as serve,
@@ -43,40 +40,7 @@ if TYPE_CHECKING:  # isort: off
 __version__ = "0.1.0"
 
 
-def _exports(package: str, homes: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any]]:
-    """The ``__all__`` and the ``__getattr__`` of a package whose names are loaded when they are
-    first used. ``homes``: by module, the names that it defines, with blanks between. The modules
-    themselves are loaded as attributes of the package, too."""
-    home_of = {name: home for home, names in homes.items() for name in names.split()}
-
-    def load(name: str) -> Any:
-        import importlib
-
-        home = home_of.get(name)
-        if home is None:
-            if f"{package}.{name}" in homes:
-                return importlib.import_module(f"{package}.{name}")
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(home), name)
-        setattr(importlib.import_module(package), name, value)
-        return value
-
-    return sorted(home_of), load
-
-
-_names, __getattr__ = _exports(
-    __name__,
-    {
-        "wirespeed.client": "Client Socket Stdio SyncClient WebSocket",
-        "wirespeed.config": "",
-        "wirespeed.core": "",
-        "wirespeed.errors": "",
-        "wirespeed.limits": "Limits",
-        "wirespeed.server": "Context Server",
-        "wirespeed.transport.net.serve": "run serve",
-        "wirespeed.transport.options": "ListenOptions Refusal UpgradeRequest",
-    },
-)
+_names, __getattr__ = exports(__name__)
 __all__ = [*_names, "__version__", "core", "get_include"]
 
 

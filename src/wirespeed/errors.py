@@ -163,6 +163,9 @@ class ProtocolError(WirespeedError):
     def __str__(self) -> str:
         return f"{self.message} (code {self.code})"
 
+    def __reduce__(self) -> tuple[Any, ...]:  # subclasses are made of other arguments
+        return ProtocolError.__new__, (type(self), *self.args), self.__dict__
+
 
 def shortened(text: str) -> str:
     """A peer's text as an error message quotes it: 256 characters at most."""

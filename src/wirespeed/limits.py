@@ -1,8 +1,8 @@
 """The limits of one connection."""
 
-from __future__ import annotations
-
 import msgspec
+
+from wirespeed._exports import set_public_home
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,3 +50,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("max_outstanding must be below 2**20")
         if self.output_low > self.output_high:
             raise ValueError("output_low must not be above output_high")
+
+
+set_public_home(globals())

@@ -24,6 +24,7 @@ CORE = ROOT / "_core"
 
 # Names below `wirespeed`, in order. Rooms on one line do not import each other.
 ROOMS = """
+_exports
 errors limits
 protocol
 _core
@@ -187,8 +188,8 @@ def used_by(module: str) -> set[str]:
             for one in taken or [""]:
                 full = f"{below}.{one}".strip(".")
                 used.add(full if full in SOURCES else below)
-    # The package itself loads nothing: its version may be read from everywhere.
-    return used - {module, ""}
+    # The package itself and its table of names load nothing: they may be read from everywhere.
+    return used - {module, "", "_exports"}
 
 
 def place_of(module: str, order: str) -> tuple[int, str] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wirespeed import _exports
+from wirespeed._exports import exports
 
 if TYPE_CHECKING:  # isort: off
     from wirespeed.client.client import (
@@ -115,44 +115,4 @@ if TYPE_CHECKING:  # isort: off
     )
 
 # isort: on
-__all__, __getattr__ = _exports(
-    __name__,
-    {
-        "wirespeed.client.client": "Client",
-        "wirespeed.client.subscriptions.events": (
-            "Event Notice Overflowed PromptsChanged ResourceUpdated ResourcesChanged Resumed "
-            "SubscriptionFilter ToolsChanged"
-        ),
-        "wirespeed.client.results.features": (
-            "Discovery ListPromptsResult ListResourceTemplatesResult ListResourcesResult "
-            "PromptArgument PromptInfo PromptRef ResourceInfo ResourceRef "
-            "ResourceTemplateInfo"
-        ),
-        "wirespeed.client.connection.handshake": "VersionMismatch",
-        "wirespeed.client.subscriptions.router": "NotHonoured",
-        "wirespeed.client.requests.middleware": "ClientMiddleware OutboundRequest",
-        "wirespeed.client.answering.progress": "report_progress",
-        "wirespeed.client.answering.types": "Accept ElicitParams SampleResult",
-        "wirespeed.client.targets.remote": "Socket WebSocket",
-        "wirespeed.client.results.tools": "ListToolsResult LogMessage ToolInfo",
-        "wirespeed.client.subscriptions.subscription": "Subscription",
-        "wirespeed.client.sync": "BlockingSubscription SyncClient",
-        "wirespeed.client.tasks.blocking": "BlockingTask",
-        "wirespeed.transport.child.command": "Stdio",
-        "wirespeed.client.tasks.calls": "TASKS",
-        "wirespeed.client.tasks.messages": "TaskState",
-        "wirespeed.client.tasks.task": "ToolTask",
-        "wirespeed.client.timeouts": "CLIENT_DEFAULT",
-        "wirespeed.protocol.asking": (
-            "ModelHint ModelPreferences Root SampleParams SamplingMessage ToolChoice "
-            "ToolResultContent ToolUseContent"
-        ),
-        "wirespeed.protocol.blocks": (
-            "Annotations Audio EmbeddedResource Icon Image ResourceContents ResourceLink Text "
-            "UnknownContent"
-        ),
-        "wirespeed.protocol.results": (
-            "CallToolResult Completion GetPromptResult PromptMessage ReadResourceResult"
-        ),
-    },
-)
+__all__, __getattr__ = exports(__name__)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Never, Self, Unpack
 
+from wirespeed._exports import set_public_home
 from wirespeed.client import pagination as lists
 from wirespeed.client.cache import ResponseCache
 from wirespeed.client.connection.channels import as_target
@@ -714,3 +715,6 @@ class Client:
         """Forget every answer that was kept."""
         if self._cache is not None:
             self._cache.clear()
+
+
+set_public_home(globals())

@@ -22,6 +22,7 @@ from typing import (
     overload,
 )
 
+from wirespeed._exports import set_public_home
 from wirespeed.client.blocking import Blocking, walk
 from wirespeed.client.client import Client
 from wirespeed.errors import ConnectionClosed
@@ -239,3 +240,6 @@ class SyncClient(Blocking[Client]):
 
 async def _close(subscription: Subscription) -> None:
     subscription.close()
+
+
+set_public_home(globals())

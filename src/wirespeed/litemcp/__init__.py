@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wirespeed import _exports
+from wirespeed._exports import exports
 
 if TYPE_CHECKING:  # isort: off
     from wirespeed.litemcp.client import (
@@ -32,12 +32,4 @@ if TYPE_CHECKING:  # isort: off
     )
 
 # isort: on
-__all__, __getattr__ = _exports(
-    __name__,
-    {
-        "wirespeed.litemcp.client": "LiteClient",
-        "wirespeed.litemcp.messages": "CallResult Content Parameter Response Tool VersionTuple",
-        "wirespeed.litemcp.server": "LiteServer run serve",
-        "wirespeed.litemcp.sync": "SyncLiteClient",
-    },
-)
+__all__, __getattr__ = exports(__name__)

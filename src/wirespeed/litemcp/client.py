@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import msgspec
 
+from wirespeed._exports import set_public_home
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, seconds_of, timed_out
 from wirespeed.errors import CallTimeout, ConnectionClosed, WirespeedError
 from wirespeed.limits import Limits
@@ -260,3 +261,6 @@ def to_text(value: Any) -> str:
         return base64.b64encode(value).decode("ascii")
     text = _json(value).decode()
     return msgspec.json.decode(text, type=str) if text[0] == '"' else text
+
+
+set_public_home(globals())

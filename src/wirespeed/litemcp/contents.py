@@ -34,9 +34,10 @@ __all__ = ["ResultError", "contents_of", "encode_text", "json_content", "respons
 
 BINARY = "application/octet-stream"
 _BYTES = (bytes, bytearray, memoryview)
-# The modules of MCP's content blocks and results, by name: they need not be imported.
-_BLOCKS = "wirespeed.protocol.blocks"
-_RESULTS = ("wirespeed.protocol.results", "wirespeed.server.tools.results")
+# The homes of MCP's content blocks and results: no value is one before their modules are loaded.
+_MCP = ("wirespeed.server", "wirespeed.client")
+_RESULTS = {"Completion", "PromptMessage", "RawResult", "ToolResult"}
+_RESULTS |= {"CallToolResult", "GetPromptResult", "ReadResourceResult"}
 _COLLECTIONS = (list, tuple, set, frozenset)
 
 _encode = msgspec.json.Encoder(enc_hook=enc_hook).encode
@@ -85,12 +86,8 @@ def _one(value: Any) -> list[Content]:
         return [Content("number", _number(float(value)))]
     if isinstance(value, Decimal):
         return [Content("number", str(value))]
-    home = type(value).__module__
-    if home == _BLOCKS:
+    if type(value).__module__ in _MCP:
         return _block(value)
-    if home in _RESULTS:
-        name = type(value).__name__
-        raise ResultError(f"a {name} is for MCP: return a wirespeed.litemcp.Response")
     return [json_content(value)]
 
 
@@ -135,6 +132,9 @@ def _block(block: Any) -> list[Content]:
         if isinstance(resource.blob, _BYTES):
             return [media(resource.mime_type or BINARY, resource.blob)]
         return [Content(resource.mime_type or "text", str(resource.text))]
+    name = type(block).__name__
+    if name in _RESULTS:
+        raise ResultError(f"a {name} is for MCP: return a wirespeed.litemcp.Response")
     return [json_content(block)]
 
 

@@ -4,11 +4,11 @@ Every value of a call is a string on the wire; the ``type`` of a parameter or a 
 text, a hint for the model.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
+
+from wirespeed._exports import set_public_home
 
 __all__ = [
     "VERSION",
@@ -189,3 +189,6 @@ class CallResult(msgspec.Struct):
 def is_media(kind: str) -> bool:
     """Whether the type of a content is a media type of bytes, whose data is base64."""
     return "/" in kind and not kind.startswith("text/") and kind != "application/json"
+
+
+set_public_home(globals())

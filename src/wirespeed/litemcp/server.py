@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import msgspec
 
 from wirespeed._core.framing.blankline import BlankLineFramer
+from wirespeed._exports import set_public_home
 from wirespeed.limits import Limits
 from wirespeed.litemcp.connection import LiteConnection
 from wirespeed.litemcp.messages import VERSION, Parameter, Tool, VersionTuple
@@ -276,3 +277,6 @@ def _check_tools(services: LiteServer | Mapping[str, LiteServer]) -> None:
     for server in services.values() if isinstance(services, Mapping) else (services,):
         if isinstance(server, LiteServer):  # `serve` checks all other types
             _ = server.info
+
+
+set_public_home(globals())

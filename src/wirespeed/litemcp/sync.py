@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from wirespeed._exports import set_public_home
 from wirespeed.client.blocking import Blocking
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
 from wirespeed.litemcp.client import LiteClient
@@ -47,3 +48,6 @@ class SyncLiteClient(Blocking[LiteClient]):
     ) -> CallResult:
         """As `LiteClient.invoke`."""
         return self._run(self._client.invoke(args, kwargs, timeout=timeout))
+
+
+set_public_home(globals())

@@ -8,13 +8,12 @@ and their results. In 2026-07-28 they are the values of ``inputRequests`` and ``
 client must declare. Sources: client/elicitation, client/sampling, client/roots of each revision.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, field
 
+from wirespeed._exports import set_public_home
 from wirespeed.protocol.blocks import Audio, Block, Image, Text
 
 __all__ = [
@@ -218,3 +217,6 @@ PARAMS: dict[str, type[ElicitRequestParams | SampleParams | ListRootsParams]] = 
     LIST_ROOTS: ListRootsParams,
 }
 """Parameters by method. roots/list may have none."""
+
+
+set_public_home(globals())

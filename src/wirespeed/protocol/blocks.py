@@ -6,13 +6,12 @@ of each revision. Audio is from 2025-03-26 on, links to resources from 2025-06-1
 a revision does not have is in `wirespeed.protocol.shapes`.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import msgspec
 from msgspec import field
 
+from wirespeed._exports import set_public_home
 from wirespeed.protocol import shapes
 
 __all__ = [
@@ -168,3 +167,6 @@ def fit_block(block: ContentBlock | UnknownContent, version: str) -> ContentBloc
 def _check_bytes(owner: object, data: object) -> None:
     if not isinstance(data, _BYTES):
         raise TypeError(f"{type(owner).__name__} takes bytes, not {type(data).__name__}")
+
+
+set_public_home(globals())

@@ -5,14 +5,13 @@ Unknown members are ignored, as every revision asks. Sources: server/tools, serv
 server/resources and server/utilities/completion of each revision, and the schemas.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import UNSET
 
+from wirespeed._exports import set_public_home
 from wirespeed.protocol.blocks import Block, ResourceContents, Text, UnknownContent
 
 __all__ = [
@@ -147,3 +146,6 @@ class Completion(msgspec.Struct, rename="camel"):
     values: list[str]
     total: int | float | None = None
     has_more: bool | None = None
+
+
+set_public_home(globals())

@@ -34,6 +34,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar, Union
 
 import msgspec
 
+from wirespeed._exports import set_public_home
 from wirespeed.errors import InvalidResponse
 from wirespeed.schema.json_schema import (
     SignatureError,
@@ -341,3 +342,6 @@ def _plain(schema: dict[str, Any]) -> dict[str, Any]:
         plain.pop("default", None)
     plain.pop("pattern", None)
     return plain
+
+
+set_public_home(globals())

@@ -34,6 +34,8 @@ from typing import Annotated, Any, Literal, Union
 
 import msgspec
 
+from wirespeed._exports import set_public_home
+
 __all__ = [
     "DEFS",
     "SignatureError",
@@ -542,3 +544,6 @@ def one_line(text: str) -> str:
     """*text* fit for an error message: one line, bounded, encodable."""
     text = " ".join(text.split()).encode("utf-8", "replace").decode()
     return text if len(text) <= _MAX_ERROR else text[: _MAX_ERROR - 1] + "…"
+
+
+set_public_home(globals())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wirespeed import _exports
+from wirespeed._exports import exports
 
 if TYPE_CHECKING:  # isort: off
     from wirespeed.protocol.asking import (
@@ -85,37 +85,9 @@ if TYPE_CHECKING:  # isort: off
     from wirespeed.server.server import (
         Server as Server,
     )
-    from wirespeed.server.tools.signature import (
+    from wirespeed.schema.json_schema import (
         SignatureError as SignatureError,
     )
 
 # isort: on
-__all__, __getattr__ = _exports(
-    __name__,
-    {
-        "wirespeed.protocol.asking": (
-            "ModelHint ModelPreferences Root SamplingMessage ToolResultContent ToolUseContent"
-        ),
-        "wirespeed.protocol.blocks": (
-            "Annotations Audio EmbeddedResource Icon Image ResourceContents ResourceLink Text "
-            "UnknownContent"
-        ),
-        "wirespeed.protocol.results": "Completion PromptMessage",
-        "wirespeed.server.tools.results": "RawResult ToolResult",
-        "wirespeed.server.resources.contents": "ResourceResult",
-        "wirespeed.server.context": "Context",
-        "wirespeed.server.extensions": "Extension ExtensionResult",
-        "wirespeed.schema.forms": "Email Uri titles",
-        "wirespeed.server.asking.input_required": "InputRequired",
-        "wirespeed.server.middleware.chain": "InboundRequest Reply",
-        "wirespeed.server.prompts.prompt": "Prompt PromptResult",
-        "wirespeed.server.dependencies.provider": "DependencyError Depends",
-        "wirespeed.server.asking.elicitation": "ElicitRequest Elicited",
-        "wirespeed.server.asking.sampling": "SampleRequest Sampled",
-        "wirespeed.server.resources.resource": "Resource ResourceTemplate",
-        "wirespeed.server.asking.roots": "RootsRequest",
-        "wirespeed.server.asking.roots_changes": "RootsChange",
-        "wirespeed.server.server": "Server",
-        "wirespeed.server.tools.signature": "SignatureError",
-    },
-)
+__all__, __getattr__ = exports(__name__)

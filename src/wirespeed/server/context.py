@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import msgspec
 
+from wirespeed._exports import set_public_home
 from wirespeed.protocol.revisions import (
     LOG_LEVELS,
     META_CLIENT_CAPABILITIES,
@@ -487,3 +488,6 @@ def _is_integer(number: bytes) -> bool:
 
 
 use_contexts(Context)
+
+
+set_public_home(globals())

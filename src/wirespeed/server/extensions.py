@@ -6,8 +6,6 @@ extension that the client did not declare is answered with -32021, a request of 
 does not have with -32601. The revisions before have no extensions.
 """
 
-from __future__ import annotations
-
 import inspect
 import logging
 import re
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, get_type_hints
 
 import msgspec
 
+from wirespeed._exports import set_public_home
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.protocol.meta import check_json
@@ -51,10 +50,10 @@ class ExtensionResult(msgspec.Struct):
 class Listening(Protocol):
     """What an extension adds to subscriptions/listen: a member of ``notifications``."""
 
-    def honoured(self, message: Message, value: Any) -> Any:
+    def honoured(self, message: "Message", value: Any) -> Any:
         """What of the value is honoured, for the acknowledgement. ProtocolError."""
 
-    def started(self, subscription: ListenStream) -> None:
+    def started(self, subscription: "ListenStream") -> None:
         """The subscription was acknowledged; ``subscription.extras`` has what is honoured."""
 
 
@@ -124,14 +123,14 @@ class Extension:
         settings = declared.get(self.name) if isinstance(declared, dict) else None
         return settings if isinstance(settings, dict) else None
 
-    def require(self, message: Message) -> None:
+    def require(self, message: "Message") -> None:
         """ProtocolError -32021 unless the request declares this extension."""
         if not declares(message, self.name):
             raise missing(self.name)
 
     # -- serving ---------------------------------------------------------------------------------
 
-    def _handler(self, method: str, function: Callable[..., Any]) -> Handler:
+    def _handler(self, method: str, function: Callable[..., Any]) -> "Handler":
         from wirespeed.server.requests.call import Feature
 
         params_type, wants_context = _signature(method, function)
@@ -164,13 +163,15 @@ class _Serve:
     """The handler of one method of an extension."""
 
     def __init__(
-        self, extension: Extension, feature: Feature, decoder: msgspec.json.Decoder[Any]
+        self, extension: Extension, feature: "Feature", decoder: msgspec.json.Decoder[Any]
     ) -> None:
         self._extension = extension
         self._feature = feature
         self._decoder = decoder
 
-    def __call__(self, connection: ServerConnection, message: Message, revision: Revision) -> None:
+    def __call__(
+        self, connection: "ServerConnection", message: "Message", revision: Revision
+    ) -> None:
         from wirespeed.server.requests.methods import params_of
 
         self._extension.require(message)
@@ -201,7 +202,7 @@ class _Capabilities(msgspec.Struct):
 _capabilities = msgspec.json.Decoder(_Capabilities).decode
 
 
-def declares(message: Message, name: str) -> bool:
+def declares(message: "Message", name: str) -> bool:
     """Whether a modern request declares an extension. ProtocolError -32602: its capabilities are
     malformed."""
     lease = message.lease("params._meta.io.modelcontextprotocol/clientCapabilities")
@@ -233,7 +234,7 @@ class ExtensionCatalog:
         listening: What they add to subscriptions, by member of ``notifications``.
     """
 
-    def __init__(self, service: McpService) -> None:
+    def __init__(self, service: "McpService") -> None:
         self._service = service
         self.by_name: dict[str, Extension] = {}
         self.handlers: dict[str, Handler] = {}
@@ -261,7 +262,7 @@ class ExtensionCatalog:
         self._service.discovery.forget()
         return extension
 
-    def hear(self, message: Message) -> None:
+    def hear(self, message: "Message") -> None:
         """A notification that is not MCP's own: an extension's, or one to ignore."""
         function = self.heard.get(message.method or "")
         if function is None:
@@ -273,3 +274,6 @@ class ExtensionCatalog:
             logger.warning("a %s of the client is not valid: %s", message.method, exc)
         except Exception:
             logger.exception("the extension's handler of %s failed", message.method)
+
+
+set_public_home(globals())

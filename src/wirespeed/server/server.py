@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
+from wirespeed._exports import set_public_home
 from wirespeed.limits import Limits
 from wirespeed.protocol.blocks import Icon
 from wirespeed.server.asking.request_state import DEFAULT_TTL, Sealer, state_secrets
@@ -690,3 +691,6 @@ class Server:
 def _check_stdio(options: Mapping[str, Any]) -> None:
     if options:
         raise ValueError(f"{', '.join(options)}: options go with a URL, not with stdio")
+
+
+set_public_home(globals())

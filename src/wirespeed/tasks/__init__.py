@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wirespeed import _exports
+from wirespeed._exports import exports
 
 if TYPE_CHECKING:  # isort: off
     from wirespeed.tasks.memory import MemoryTaskStore as MemoryTaskStore
@@ -26,12 +26,4 @@ if TYPE_CHECKING:  # isort: off
     )
 
 # isort: on
-__all__, __getattr__ = _exports(
-    __name__,
-    {
-        "wirespeed.tasks.memory": "MemoryTaskStore",
-        "wirespeed.tasks.model": "Task TaskLimit TaskStateError TaskStatus",
-        "wirespeed.tasks.sqlite": "SQLiteTaskStore",
-        "wirespeed.tasks.store": "Page TaskStore",
-    },
-)
+__all__, __getattr__ = exports(__name__)

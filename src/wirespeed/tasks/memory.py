@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from typing import Unpack
 
+from wirespeed._exports import set_public_home
 from wirespeed.tasks.model import Task, TaskLimit
 from wirespeed.tasks.store import SMALL, Page, StoreLimits, TaskStore
 
@@ -125,3 +126,6 @@ class MemoryTaskStore(TaskStore):
             raise TaskLimit(f"tasks hold {self._bytes} of at most {self.max_bytes} bytes")
         for task_id in chosen:
             self._forget(task_id)
+
+
+set_public_home(globals())

@@ -6,8 +6,6 @@ They differ in the status of a tool's ``isError``: ``failed`` in 2025-11-25, ``c
 extension. A task stores the fact itself (`Task.is_error`), and each form derives its status.
 """
 
-from __future__ import annotations
-
 import base64
 import os
 from collections.abc import Mapping
@@ -17,6 +15,7 @@ from typing import Self
 
 import msgspec
 
+from wirespeed._exports import set_public_home
 from wirespeed.errors import LimitExceeded, WirespeedError
 
 MAX_STATUS_MESSAGE = 1000  # characters; a status is polled again and again
@@ -200,3 +199,6 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
     def _end(self, status: TaskStatus, now: int, message: str | None, **outcome: object) -> Self:
         return self._to(status, now, message, requests={}, answers={}, **outcome)
+
+
+set_public_home(globals())

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, Unpack
 
 import msgspec
 
+from wirespeed._exports import set_public_home
 from wirespeed.tasks.model import Task, TaskLimit
 from wirespeed.tasks.store import SMALL, Page, StoreLimits, TaskStore, now_ms
 from wirespeed.transport.workers import Workers
@@ -384,3 +385,6 @@ def _lock_of_the_dead(path: Path) -> Iterator[bool]:
         path.unlink(missing_ok=True)
     finally:
         os.close(lock)
+
+
+set_public_home(globals())

@@ -1,7 +1,5 @@
 """The interface of task stores."""
 
-from __future__ import annotations
-
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -9,6 +7,7 @@ from typing import TypedDict
 
 import msgspec
 
+from wirespeed._exports import set_public_home
 from wirespeed.tasks.model import Task
 
 MAX_TASKS = 10_000
@@ -152,3 +151,6 @@ class TaskStore(ABC):
         """Cancel a task. TaskStateError: it has ended before."""
         now = now_ms()
         return await self.update(task_id, lambda task: task.cancelled(message, now))
+
+
+set_public_home(globals())

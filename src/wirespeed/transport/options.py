@@ -1,13 +1,13 @@
 """How a server listens: who may come in, how many, and how long each may keep it waiting."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
+
+from wirespeed._exports import set_public_home
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -133,7 +133,7 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
         socket_mode: Permissions of the file of a ``unix:`` socket.
     """
 
-    ssl: SSLContext | None = None
+    ssl: "SSLContext | None" = None
     token: str | Sequence[str] | None = None
     authenticate: Authenticate | None = None
     origins: Sequence[str] | None = None
@@ -245,3 +245,6 @@ def check_headers(headers: object, reserved: Sequence[str] = HANDSHAKE) -> dict[
                 "(printable ASCII is)"
             )
     return {name: value.strip(" \t") for name, value in headers.items()}
+
+
+set_public_home(globals())

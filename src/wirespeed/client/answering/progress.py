@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from wirespeed._exports import set_public_home
+
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.client.connection.connection import ClientConnection
@@ -106,3 +108,6 @@ def telling(reporter: Reporter | None) -> Iterator[None]:
         _current.reset(before)
         if reporter is not None:
             reporter.over = True
+
+
+set_public_home(globals())

@@ -4,14 +4,13 @@ Sources: client/elicitation and client/sampling of each revision. `AskingRules` 
 between revisions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from typing import Any, Literal
 
 import msgspec
 
+from wirespeed._exports import set_public_home
 from wirespeed.protocol.asking import (
     CreateMessageResult,
     ElicitRequestParams,
@@ -57,7 +56,7 @@ class ElicitParams(msgspec.Struct, frozen=True, kw_only=True):
     meta: dict[str, Any] | None = None
 
     @classmethod
-    def of(cls, params: ElicitRequestParams) -> ElicitParams:
+    def of(cls, params: ElicitRequestParams) -> "ElicitParams":
         """From the wire."""
         return cls(
             message=params.message,
@@ -180,3 +179,6 @@ def sample_result(answer: Any, request: SampleParams, rules: AskingRules) -> Cre
     )
     result.content = fit_content(result.content, rules.version)
     return result
+
+
+set_public_home(globals())

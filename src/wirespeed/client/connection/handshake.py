@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from wirespeed._exports import set_public_home
 from wirespeed.client.results.decode import complete
 from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError, WirespeedError
 from wirespeed.protocol import codes
@@ -286,3 +287,6 @@ def _supported(exc: RemoteError) -> list[str]:
 def _newest(offered: list[str], ours: tuple[str, ...], exclude: str | None = None) -> str:
     """Return the newest of our versions that the server offers; "" if it offers none of them."""
     return next((v for v in reversed(ours) if v in offered and v != exclude), "")
+
+
+set_public_home(globals())

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from wirespeed._exports import set_public_home
+
 if TYPE_CHECKING:
     from wirespeed.client.requests.send import Sender
     from wirespeed.client.timeouts import Timeout
@@ -114,3 +116,6 @@ class OutboundChain:
             return self._links[at](request, self._step(at + 1, send))
 
         return call_next
+
+
+set_public_home(globals())

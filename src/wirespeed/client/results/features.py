@@ -4,11 +4,11 @@ Unknown members are ignored, as every revision asks. Sources: server/resources, 
 server/utilities/completion of each revision, and the schemas.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec
+
+from wirespeed._exports import set_public_home
 
 
 class _Named(msgspec.Struct, rename="camel", kw_only=True):
@@ -116,3 +116,6 @@ class ResourceRef(msgspec.Struct, frozen=True, tag_field="type", tag="ref/resour
     """What is completed: a variable of a resource template, such as ``file:///{path}``."""
 
     uri: str
+
+
+set_public_home(globals())

@@ -4,11 +4,11 @@ Unknown members are ignored, as every revision asks. Results of calls: `wirespee
 resources, prompts and completion: `wirespeed.client.results.features`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec
+
+from wirespeed._exports import set_public_home
 
 
 class ToolInfo(msgspec.Struct, rename="camel"):
@@ -55,3 +55,6 @@ class LogMessage(msgspec.Struct):
     level: str
     data: Any = None
     logger: str | None = None
+
+
+set_public_home(globals())

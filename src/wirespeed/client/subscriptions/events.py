@@ -4,12 +4,11 @@ Sources: basic/patterns/subscriptions of 2026-07-28; server/tools, /prompts and 
 Changed Notification", "Subscriptions") of the others.
 """
 
-from __future__ import annotations
-
 from typing import Any, TypeAlias
 
 import msgspec
 
+from wirespeed._exports import set_public_home
 from wirespeed.client.cache import belongs
 
 __all__ = [
@@ -114,7 +113,7 @@ class SubscriptionFilter(msgspec.Struct, frozen=True, kw_only=True):
         return {**members, **uris, **self.more}
 
     @classmethod
-    def of(cls, wire: Any) -> SubscriptionFilter:
+    def of(cls, wire: Any) -> "SubscriptionFilter":
         """Read a filter from its wire form. Members that are not valid are left out."""
         members = dict(wire) if isinstance(wire, dict) else {}
         kinds = {kind: members.pop(field, None) is True for kind, field in _FIELDS.items()}
@@ -140,3 +139,6 @@ class SubscriptionFilter(msgspec.Struct, frozen=True, kw_only=True):
 def kind_of(event: Event) -> str | None:
     """The changed list of an event: "tools", "prompts" or "resources"."""
     return _KINDS.get(type(event))
+
+
+set_public_home(globals())

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from wirespeed._exports import set_public_home
 from wirespeed.client.cache import ResponseCache
 from wirespeed.client.requests.send import Meta, Sender, any_result, encode, meta_text
 from wirespeed.client.subscriptions.events import (
@@ -436,3 +437,6 @@ def _legacy_filter(
         resources=wanted.resources and declares(capabilities, "resources", "listChanged"),
         uris=tuple(uri for uri in wanted.uris if uri in held),
     )
+
+
+set_public_home(globals())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Self
 
+from wirespeed._exports import set_public_home
 from wirespeed.client.requests.send import Meta
 from wirespeed.client.subscriptions.events import (
     Event,
@@ -158,3 +159,6 @@ class _Inlet(Subscriber):
             self.state = "over"
             self.error = exc
         self.wake.set()
+
+
+set_public_home(globals())

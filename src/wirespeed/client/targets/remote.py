@@ -1,7 +1,5 @@
 """Servers that run elsewhere, as plain descriptions: WebSocket and stream sockets."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import cached_property
@@ -10,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 from msgspec.structs import force_setattr
 
+from wirespeed._exports import set_public_home
 from wirespeed.transport.address import Address, is_loopback, parse
 from wirespeed.transport.options import Names, check_headers, is_token
 
@@ -109,7 +108,7 @@ class WebSocket(_Remote, frozen=True, kw_only=True):
 
     headers: Mapping[str, str] | None = None
     token: str | None = None
-    ssl: SSLContext | None = None
+    ssl: "SSLContext | None" = None
     compression: bool = False
     restart: int | None = None
     open_timeout: float = 10.0
@@ -236,3 +235,6 @@ def _seconds(what: str, value: float, *, zero: bool = False) -> float:
     if not number or not (0 <= value < math.inf) or (value == 0 and not zero):
         raise ValueError(f"{what} must be seconds {'>=' if zero else '>'} 0, not {value!r}")
     return float(value)
+
+
+set_public_home(globals())

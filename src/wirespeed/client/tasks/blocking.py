@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from wirespeed._exports import set_public_home
 from wirespeed.client.blocking import walk
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
 
@@ -61,3 +62,6 @@ class BlockingTask:
 
     def __iter__(self) -> Iterator[TaskState]:
         return walk(self._client, cast("AsyncGenerator[TaskState, None]", aiter(self._task)))
+
+
+set_public_home(globals())

@@ -1,12 +1,11 @@
 """Tasks in messages of servers: one struct for both forms, 2025-11-25 basic/utilities/tasks and the
 extension ``io.modelcontextprotocol/tasks`` of 2026-07-28."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec
 
+from wirespeed._exports import set_public_home
 from wirespeed.client.requests.rounds import AskedInput
 from wirespeed.protocol.messages import ErrorObject
 
@@ -100,3 +99,6 @@ def list_of(data: Any) -> tuple[list[TaskState], str | None]:
     """The tasks of tasks/list, and the cursor of the next page."""
     page = _list(data)
     return [seen.state for seen in page.tasks], page.next_cursor
+
+
+set_public_home(globals())

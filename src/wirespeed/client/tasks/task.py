@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET
 
+from wirespeed._exports import set_public_home
 from wirespeed.client.requests.send import any_result, encode
 from wirespeed.client.results.decode import Unfinished, decode_call_result
 from wirespeed.client.results.tools import Progress
@@ -459,3 +460,6 @@ class ToolTask:
         """Cancel a task whose caller has gone, and ignore errors."""
         with contextlib.suppress(WirespeedError):
             await self._request("tasks/cancel", any_result, CLIENT_DEFAULT)
+
+
+set_public_home(globals())

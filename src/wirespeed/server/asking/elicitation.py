@@ -1,14 +1,13 @@
 """Elicitation: ask the user to fill in a form or to open a link (client/elicitation of each
 revision)."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
+from wirespeed._exports import set_public_home
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.protocol.asking import ELICIT, ElicitRequestParams, ElicitResult, Params
@@ -127,3 +126,6 @@ def links_required(
         )
     data = {"elicitations": [msgspec.json.decode(link) for link in encoded]}
     return ProtocolError(codes.URL_ELICITATION_REQUIRED, "The user has to open a link first", data)
+
+
+set_public_home(globals())

@@ -7,6 +7,7 @@ import typing
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from wirespeed._exports import set_public_home
 from wirespeed.schema.json_schema import SignatureError
 from wirespeed.server.requests.launchers import launcher_of
 
@@ -95,3 +96,6 @@ def explicit(spec: ToolSpec, where: str) -> None:
                 return None  # the request was answered
 
     spec.replace_function(rounds)
+
+
+set_public_home(globals())

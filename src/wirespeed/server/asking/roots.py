@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from wirespeed._exports import set_public_home
 from wirespeed.protocol.asking import LIST_ROOTS, ListRootsParams, ListRootsResult, Root
 from wirespeed.server.asking.input_request import InputRequest
 
@@ -28,3 +29,6 @@ class RootsRequest(InputRequest):
     @staticmethod
     def decode(data: Any) -> list[Root]:
         return _result(data).roots
+
+
+set_public_home(globals())

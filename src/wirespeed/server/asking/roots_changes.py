@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from wirespeed._exports import set_public_home
 from wirespeed.errors import CallTimeout, ConnectionClosed, InvalidResponse, RemoteError
 from wirespeed.server.requests import launchers
 from wirespeed.transport.workers import is_coroutine_function
@@ -165,3 +166,6 @@ async def _tell(handler: Callable[[RootsChange], Any], change: RootsChange) -> N
         logger.debug("the client went before it told its roots")
     except Exception:
         logger.exception("a handler of changed roots failed")
+
+
+set_public_home(globals())

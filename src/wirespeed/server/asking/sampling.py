@@ -1,12 +1,11 @@
 """Sampling: ask the client's model (client/sampling of each revision)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, Unpack
 
 import msgspec
 
+from wirespeed._exports import set_public_home
 from wirespeed.protocol.asking import (
     CREATE_MESSAGE,
     CreateMessageResult,
@@ -151,3 +150,6 @@ def _tool(tool: Any) -> dict[str, Any]:
         return dict(tool)
     entry: dict[str, Any] = msgspec.to_builtins(getattr(tool, "entry", tool), enc_hook=enc_hook)
     return entry
+
+
+set_public_home(globals())

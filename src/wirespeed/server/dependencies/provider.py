@@ -11,6 +11,7 @@ import typing
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, TypeAlias
 
+from wirespeed._exports import set_public_home
 from wirespeed.server.lifespan.scope import AtOnce, Given, InThread, Scope
 from wirespeed.server.requests import launchers
 from wirespeed.server.tools.signature import (
@@ -231,3 +232,6 @@ class Provider:
                 f"{self} returned {type(made).__name__}: neither a generator nor a context manager"
             )
         return AtOnce(manager) if self.inline else InThread(manager)
+
+
+set_public_home(globals())

@@ -7,6 +7,7 @@ interface for users.
 """
 
 cimport cython
+from cpython.object cimport PyTypeObject
 
 import asyncio
 import logging
@@ -508,3 +509,8 @@ cdef bytes completed(ChainCall chain_call, bytes data):
     meta.setdefault(META_SERVER_INFO, decode_members(own["_meta"])[META_SERVER_INFO])
     members["_meta"] = meta
     return encode(members)
+
+
+# An extension type is immutable: its public home (`wirespeed._exports`) stands in its name in C.
+(<PyTypeObject *>InboundRequest).tp_name = "wirespeed.server.InboundRequest"
+(<PyTypeObject *>Reply).tp_name = "wirespeed.server.Reply"

@@ -24,13 +24,12 @@ Arguments are strings on the wire. Arguments of other types are decoded: numbers
 ``true``, members of an `Enum` or ``Literal``, dates; lists, dicts and structs from their JSON.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from wirespeed._exports import set_public_home
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.protocol.blocks import Block, ContentBlock, Icon
@@ -110,8 +109,8 @@ class Prompt(Completable):
         spec: ToolSpec,
         slots: list[Slot],
         function: Callable[..., Any],
-        service: McpService,
-        options: LimitOptions,
+        service: "McpService",
+        options: "LimitOptions",
     ) -> None:
         super().__init__(entry.name, function, slots)
         self.entry = entry
@@ -124,9 +123,9 @@ class Prompt(Completable):
 
     def get(
         self,
-        connection: ServerConnection,
-        message: Message,
-        revision: Revision,
+        connection: "ServerConnection",
+        message: "Message",
+        revision: "Revision",
         arguments: Mapping[str, str],
     ) -> None:
         """Begin the call that answers. ProtocolError -32602: the arguments do not fit."""
@@ -137,7 +136,7 @@ class Prompt(Completable):
         call = connection.begin(self._feature, message, revision)
         connection.start(call, invoke(self._feature, self._spec, values, call.context))
 
-    def _encode(self, value: Any, revision: Revision) -> Body:
+    def _encode(self, value: Any, revision: "Revision") -> "Body":
         description, meta = self.entry.description, None
         if isinstance(value, (PromptResult, GetPromptResult)):
             if value.description is not None:
@@ -186,7 +185,7 @@ def _one(value: Any, version: str) -> Iterator[_Message]:
 
 
 def make_prompt(
-    service: McpService, function: Callable[..., Any], options: PromptOptions
+    service: "McpService", function: Callable[..., Any], options: "PromptOptions"
 ) -> Prompt:
     """What `Server.add_prompt` registers; it describes the options and the errors."""
     spec = inspect_tool(
@@ -229,12 +228,14 @@ def _argument(slot: Slot) -> PromptArgumentEntry:
 # -- requests -------------------------------------------------------------------------------------
 
 
-def list_prompts(connection: ServerConnection, message: Message, revision: Revision) -> Body:
+def list_prompts(
+    connection: "ServerConnection", message: "Message", revision: "Revision"
+) -> "Body":
     """prompts/list: pre-encoded pages."""
     return connection.service.prompts.page(revision, cursor_of(message))
 
 
-def get(connection: ServerConnection, message: Message, revision: Revision) -> None:
+def get(connection: "ServerConnection", message: "Message", revision: "Revision") -> None:
     """prompts/get."""
     params: GetPromptParams = params_of(message, _get)
     prompt = connection.service.prompts.get(params.name)
@@ -244,3 +245,6 @@ def get(connection: ServerConnection, message: Message, revision: Revision) -> N
 
 
 _get = msgspec.json.Decoder(GetPromptParams)
+
+
+set_public_home(globals())

@@ -19,8 +19,6 @@ Members that a revision does not have are left out (`wirespeed.protocol.shapes`)
 and no Infinity: they become ``null``.
 """
 
-from __future__ import annotations
-
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -28,6 +26,7 @@ from typing import Any
 
 import msgspec
 
+from wirespeed._exports import set_public_home
 from wirespeed.errors import ResourceNotFound
 from wirespeed.protocol import shapes
 from wirespeed.protocol.blocks import ResourceContents
@@ -167,3 +166,6 @@ def _says_many(annotation: Any) -> bool:
         return False
     items = {item for item in typing.get_args(annotation) if item is not ...}
     return ResourceContents in items
+
+
+set_public_home(globals())

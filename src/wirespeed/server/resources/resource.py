@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from wirespeed._exports import set_public_home
 from wirespeed.errors import ProtocolError, ResourceNotFound, shortened
 from wirespeed.protocol import codes, shapes
 from wirespeed.protocol.blocks import Annotations, Icon, ResourceContents
@@ -381,3 +382,6 @@ def read(connection: ServerConnection, message: Message, revision: Revision) -> 
 
 
 _read = msgspec.json.Decoder(ResourceParams)
+
+
+set_public_home(globals())

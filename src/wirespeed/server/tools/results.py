@@ -35,8 +35,6 @@ becomes a text block that says what it was; newer members of blocks (`wirespeed.
 and newer structured content are left out.
 """
 
-from __future__ import annotations
-
 import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
@@ -46,6 +44,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET
 
+from wirespeed._exports import set_public_home
 from wirespeed.protocol.blocks import Block, ContentBlock, Text, UnknownContent, fit_block
 from wirespeed.protocol.meta import passed_on
 from wirespeed.protocol.results import CallToolResult
@@ -189,7 +188,9 @@ def _bytes_error() -> ResultError:
     )
 
 
-def _encode_whole(result: ToolResult | CallToolResult, revision: str, plan: ResultPlan) -> Encoded:
+def _encode_whole(
+    result: ToolResult | CallToolResult, revision: str, plan: "ResultPlan"
+) -> Encoded:
     structured: bytes | None = None
     given = result.meta
     if isinstance(result, CallToolResult):
@@ -431,3 +432,6 @@ def plan_result(annotation: Any, where: str, structured: bool | None = None) -> 
     if structured is False:
         return ResultPlan(ResultKind.TEXT, dump=output.dump)
     return ResultPlan(ResultKind.WRAPPED if output.wrapped else ResultKind.OBJECT, output)
+
+
+set_public_home(globals())

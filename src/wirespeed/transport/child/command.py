@@ -1,7 +1,5 @@
 """`Stdio`: a command that is launched as a child, as a plain value."""
 
-from __future__ import annotations
-
 import inspect
 import io
 import math
@@ -13,6 +11,7 @@ from typing import IO, Any, TypeAlias
 import msgspec
 from msgspec.structs import force_setattr
 
+from wirespeed._exports import set_public_home
 from wirespeed.transport.options import Names
 
 __all__ = ["SAFE_ENV", "SAFE_ENV_PREFIXES", "StderrTarget", "Stdio", "safe_environment"]
@@ -216,3 +215,6 @@ def _stderr(target: StderrTarget) -> StderrTarget:
         'stderr must be "inherit", "discard", a function, a file or a path, '
         f"not {type(target).__name__}"
     )
+
+
+set_public_home(globals())

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from wirespeed._exports import set_public_home
 from wirespeed.transport.address import Address, is_loopback, is_name, parse, quote_path
 from wirespeed.transport.net import bind
 from wirespeed.transport.net.listener import OnListening, serve_at
@@ -167,3 +168,6 @@ def _check_options(address: Address, options: ListenOptions) -> None:
             raise ValueError(f"{name} is for ws:// and wss:// only, not for {address.scheme}:")
     if options.reuse_port and address.scheme == "unix":
         raise ValueError("reuse_port is not for unix:")
+
+
+set_public_home(globals())

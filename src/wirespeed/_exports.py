@@ -1,0 +1,142 @@
+"""The public names of every package, and how a package loads each at its first use.
+
+The file that defines a class may move; the name from which users import the class stays. That name
+is the one that `repr`, tracebacks and pickles show.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # `typing` is loaded when something needs it
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+# By package, by module that defines them: names with blanks between. The first package that has a
+# name is its home. A module without names is itself public.
+HOMES = {
+    "wirespeed": {
+        "wirespeed.client.client": "Client",
+        "wirespeed.client.sync": "SyncClient",
+        "wirespeed.client.targets.remote": "Socket WebSocket",
+        "wirespeed.config": "",
+        "wirespeed.core": "",
+        "wirespeed.errors": "",
+        "wirespeed.limits": "Limits",
+        "wirespeed.server.context": "Context",
+        "wirespeed.server.server": "Server",
+        "wirespeed.transport.child.command": "Stdio",
+        "wirespeed.transport.net.serve": "run serve",
+        "wirespeed.transport.options": "ListenOptions Refusal UpgradeRequest",
+    },
+    "wirespeed.server": {
+        "wirespeed.protocol.asking": (
+            "ModelHint ModelPreferences Root SamplingMessage ToolResultContent ToolUseContent"
+        ),
+        "wirespeed.protocol.blocks": (
+            "Annotations Audio EmbeddedResource Icon Image ResourceContents ResourceLink Text "
+            "UnknownContent"
+        ),
+        "wirespeed.protocol.results": "Completion PromptMessage",
+        "wirespeed.schema.forms": "Email Uri titles",
+        "wirespeed.schema.json_schema": "SignatureError",
+        "wirespeed.server.asking.elicitation": "ElicitRequest Elicited",
+        "wirespeed.server.asking.input_required": "InputRequired",
+        "wirespeed.server.asking.roots": "RootsRequest",
+        "wirespeed.server.asking.roots_changes": "RootsChange",
+        "wirespeed.server.asking.sampling": "SampleRequest Sampled",
+        "wirespeed.server.context": "Context",
+        "wirespeed.server.dependencies.provider": "DependencyError Depends",
+        "wirespeed.server.extensions": "Extension ExtensionResult",
+        "wirespeed.server.middleware.chain": "InboundRequest Reply",
+        "wirespeed.server.prompts.prompt": "Prompt PromptResult",
+        "wirespeed.server.resources.contents": "ResourceResult",
+        "wirespeed.server.resources.resource": "Resource ResourceTemplate",
+        "wirespeed.server.server": "Server",
+        "wirespeed.server.tools.results": "RawResult ToolResult",
+    },
+    "wirespeed.client": {
+        "wirespeed.client.answering.progress": "report_progress",
+        "wirespeed.client.answering.types": "Accept ElicitParams SampleResult",
+        "wirespeed.client.client": "Client",
+        "wirespeed.client.connection.handshake": "VersionMismatch",
+        "wirespeed.client.requests.middleware": "ClientMiddleware OutboundRequest",
+        "wirespeed.client.results.features": (
+            "Discovery ListPromptsResult ListResourceTemplatesResult ListResourcesResult "
+            "PromptArgument PromptInfo PromptRef ResourceInfo ResourceRef "
+            "ResourceTemplateInfo"
+        ),
+        "wirespeed.client.results.tools": "ListToolsResult LogMessage ToolInfo",
+        "wirespeed.client.subscriptions.events": (
+            "Event Notice Overflowed PromptsChanged ResourceUpdated ResourcesChanged Resumed "
+            "SubscriptionFilter ToolsChanged"
+        ),
+        "wirespeed.client.subscriptions.router": "NotHonoured",
+        "wirespeed.client.subscriptions.subscription": "Subscription",
+        "wirespeed.client.sync": "BlockingSubscription SyncClient",
+        "wirespeed.client.targets.remote": "Socket WebSocket",
+        "wirespeed.client.tasks.blocking": "BlockingTask",
+        "wirespeed.client.tasks.calls": "TASKS",
+        "wirespeed.client.tasks.messages": "TaskState",
+        "wirespeed.client.tasks.task": "ToolTask",
+        "wirespeed.client.timeouts": "CLIENT_DEFAULT",
+        "wirespeed.protocol.asking": (
+            "ModelHint ModelPreferences Root SampleParams SamplingMessage ToolChoice "
+            "ToolResultContent ToolUseContent"
+        ),
+        "wirespeed.protocol.blocks": (
+            "Annotations Audio EmbeddedResource Icon Image ResourceContents ResourceLink Text "
+            "UnknownContent"
+        ),
+        "wirespeed.protocol.results": (
+            "CallToolResult Completion GetPromptResult PromptMessage ReadResourceResult"
+        ),
+        "wirespeed.transport.child.command": "Stdio",
+    },
+    "wirespeed.tasks": {
+        "wirespeed.tasks.memory": "MemoryTaskStore",
+        "wirespeed.tasks.model": "Task TaskLimit TaskStateError TaskStatus",
+        "wirespeed.tasks.sqlite": "SQLiteTaskStore",
+        "wirespeed.tasks.store": "Page TaskStore",
+    },
+    "wirespeed.litemcp": {
+        "wirespeed.litemcp.client": "LiteClient",
+        "wirespeed.litemcp.messages": "CallResult Content Parameter Response Tool VersionTuple",
+        "wirespeed.litemcp.server": "LiteServer run serve",
+        "wirespeed.litemcp.sync": "SyncLiteClient",
+    },
+}
+
+
+def exports(package: str) -> tuple[list[str], Callable[[str], Any]]:
+    """The ``__all__`` and the ``__getattr__`` of a package, which load a name when it is first
+    used. The modules below the package that the table has are loaded as attributes, too."""
+    homes = HOMES[package]
+    home_of = {name: home for home, names in homes.items() for name in names.split()}
+
+    def load(name: str) -> Any:
+        import importlib
+
+        home = home_of.get(name)
+        if home is None:
+            if f"{package}.{name}" in homes:
+                return importlib.import_module(f"{package}.{name}")
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(home), name)
+        setattr(importlib.import_module(package), name, value)
+        return value
+
+    return sorted(home_of), load
+
+
+def set_public_home(namespace: dict[str, Any]) -> None:
+    """Set ``__module__`` of a module's public classes and functions to their package.
+
+    It is the last line of each module that has some. Annotations of structs are no strings there:
+    `msgspec` and `typing` look the names in strings up in ``__module__``.
+    """
+    module = namespace["__name__"]
+    for package, homes in HOMES.items():
+        for name in homes.get(module, "").split():
+            value = namespace[name]
+            if getattr(value, "__qualname__", None) == name and value.__module__ == module:
+                value.__module__ = package

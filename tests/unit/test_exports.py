@@ -1,0 +1,104 @@
+"""What users import: each public name has one home, which `repr`, tracebacks and pickles show."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pickle
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+
+from wirespeed import client, errors, server
+from wirespeed._exports import HOMES
+
+pytestmark = pytest.mark.smoke
+
+# `wirespeed.core` has extension types: Cython code cimports them from `wirespeed._core`.
+PUBLIC = [*HOMES, "wirespeed.config", "wirespeed.errors"]
+# The annotations of these name a class of `ssl`, which is loaded when there is TLS.
+UNRESOLVED = {"ListenOptions", "WebSocket"}
+
+
+def exported(package: str) -> dict[str, Any]:
+    """What a package exports, by name."""
+    module = importlib.import_module(package)
+    return {name: getattr(module, name) for name in module.__all__}
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_classes_and_functions_carry_the_first_package_that_has_them(package: str) -> None:
+    for name, value in exported(package).items():
+        if inspect.isclass(value) or inspect.isfunction(value):
+            home = next(module for module in PUBLIC if exported(module).get(name) is value)
+            assert f"{value.__module__}.{value.__qualname__}" == f"{home}.{name}"
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_annotations_of_classes_are_found(package: str) -> None:
+    for name, value in exported(package).items():
+        if inspect.isclass(value):
+            try:
+                get_type_hints(value)
+            except NameError:
+                assert name in UNRESOLVED
+
+
+@pytest.mark.parametrize("package", HOMES)
+def test_type_checkers_see_what_the_table_has(package: str) -> None:
+    source = importlib.import_module(package).__file__
+    assert source is not None
+    (block,) = [
+        node for node in ast.parse(Path(source).read_text()).body if isinstance(node, ast.If)
+    ]
+    seen = {
+        f"{node.module}.{alias.name}"
+        for node in ast.walk(block)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    homes = HOMES[package].items()
+    listed = {f"{module}.{name}" for module, names in homes for name in names.split()}
+    assert seen - {"wirespeed.core"} == listed
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        server.Text("a"),
+        server.ToolResult(content=[server.Image(b"a", "image/png")], is_error=True),
+        client.CallToolResult([client.Text("a")], structured_content={"a": [1, None]}),
+        client.ResourceUpdated("file:///a"),
+        client.Stdio("python", ["-V"]),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_results_are_pickled(value: Any) -> None:
+    data = pickle.dumps(value)
+    assert pickle.loads(data) == value
+    assert type(value).__module__.encode() in data
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        client.VersionMismatch("no", ["2025-11-25"]),
+        errors.CallTimeout("late"),
+        errors.ChildExited("gone", 3),
+        errors.ConnectionLost("gone", 4001, "why"),
+        errors.InputNeeded("asks", {"a": {}}, "state"),
+        errors.MissingCapability({"roots": {}}, "no", code=-32600),
+        errors.ProtocolError(7, "no", {"a": 1}),
+        errors.ResourceNotFound("file:///a", "no"),
+        errors.TaskCancelled(7, "no"),
+        errors.UpgradeRefused("no", 403, "why"),
+        server.SignatureError("no"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_are_pickled(error: Exception) -> None:
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert (copy.args, vars(copy), str(copy)) == (error.args, vars(error), str(error))
