@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from client_lab import FOREVER, META
+from client_lab import FOREVER, META, turns, until
 from peer_lab import LEGACY_PEER, MODERN_PEER, LinePeer, Rules, Talk
 
 from wirespeed import Client
 from wirespeed.client import PromptRef
+from wirespeed.client.subscriptions.resource_subscriptions import _ResourceSubscription
+from wirespeed.client.subscriptions.router import _Route
 
 Message = dict[str, Any]
 
+LISTEN = "subscriptions/listen"
 SUBSCRIPTION = META + "subscriptionId"
 EVERYTHING = {
     "tools": {"listChanged": True},
@@ -78,6 +82,47 @@ async def acknowledge(talk: Talk, message: Message, honoured: dict[str, Any] | N
             "notifications": wanted if honoured is None else honoured,
         },
     )
+
+
+def told_of(talk: Talk) -> set[str]:
+    """The resources that a connection's client is told about, from what it sent."""
+    listens: dict[Any, set[str]] = {}
+    uris: set[str] = set()
+    for message in talk.messages:
+        method, params = message.get("method"), message.get("params", {})
+        if method == LISTEN:
+            listens[message["id"]] = set(params["notifications"].get("resourceSubscriptions", ()))
+        elif method == "notifications/cancelled":
+            listens.pop(params["requestId"], None)
+        elif method == "resources/subscribe":
+            uris.add(params["uri"])
+        elif method == "resources/unsubscribe":
+            uris.discard(params["uri"])
+    return uris.union(*listens.values())
+
+
+async def subscribes_anew(client: Client, server: LinePeer, *uris: str) -> None:
+    """Check that a new connection of the client subscribes to these resources alone, of all its
+    subscriptions, and that no other request remains unanswered."""
+    if not uris:
+        await turns()  # what woke the test holds the error that it raised
+        gc.collect()
+        for one in gc.get_objects():
+            assert not isinstance(one, _Route)
+            if isinstance(one, _ResourceSubscription):  # an error's traceback may hold it
+                assert not one.users and not one.wanted and not one.on
+    await client.restart()
+    talk = server.talks[-1]
+    await client.ping()
+    await until(lambda: told_of(talk) == set(uris))
+    await client.ping()
+    assert told_of(talk) == set(uris)
+    assert client.counters["requests_outstanding"] == len(talk.sent(LISTEN))
+
+
+async def idle(connections: int = 1) -> None:
+    """Wait until clients have no task at work: the test and the peer's connections remain."""
+    await until(lambda: len(asyncio.all_tasks()) == 1 + connections)
 
 
 class Listener:

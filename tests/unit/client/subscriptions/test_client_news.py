@@ -12,6 +12,7 @@ import pytest
 from client_lab import Run, turns, until
 from feature_lab import (
     ERAS,
+    LISTEN,
     Listener,
     Message,
     acknowledge,
@@ -19,6 +20,7 @@ from feature_lab import (
     listens,
     lists,
     peer,
+    subscribes_anew,
     tagged,
     updated,
 )
@@ -29,7 +31,6 @@ from wirespeed.client import NotHonoured
 from wirespeed.client.connection import lifecycle
 from wirespeed.errors import CallTimeout, RemoteError
 
-LISTEN = "subscriptions/listen"
 KINDS = ["tools", "prompts", "resources"]
 NAMES = {"tools": ["t"], "prompts": ["p"], "resources": ["r"]}
 ALL = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
@@ -191,7 +192,7 @@ async def test_resources_that_change(tmp_path: Path, era: Any) -> None:
             gone = server.sent("resources/unsubscribe")  # type: ignore[assignment]
             assert [m["params"] for m in gone] == [{"uri": "x://b"}, {"uri": "x://a"}]  # type: ignore[index]
         assert client.counters["requests_outstanding"] == 0
-        assert not client._consumers.listens
+        await subscribes_anew(client, server)
 
 
 async def test_no_update_is_told_twice_while_listens_change_places(tmp_path: Path) -> None:
@@ -253,7 +254,8 @@ async def test_a_resource_that_is_refused(tmp_path: Path, era: Any) -> None:
         else:
             await updated(talk, "x://a")
         await until(lambda: told.got == [("updated", "x://a")])
-        assert list(client._consumers._uris) == ["x://a"]
+        server.rules |= {LISTEN: Listener().listen, "resources/subscribe": {}}
+        await subscribes_anew(client, server, "x://a")
 
 
 async def test_a_resource_that_takes_too_long(tmp_path: Path, era: Any) -> None:
@@ -261,10 +263,10 @@ async def test_a_resource_that_takes_too_long(tmp_path: Path, era: Any) -> None:
     async with server, Client(server.url, era=era, on_resource_updated=print) as client:
         with pytest.raises(CallTimeout):
             await client.subscribe_resource("x://a", timeout=0.02)
-        assert not client._consumers.listens and not client._subscriptions.legacy
         server.rules |= {LISTEN: Listener().listen, "resources/subscribe": {}}
+        await subscribes_anew(client, server)
         await client.subscribe_resource("x://a")
-        assert client._consumers.listens
+        await subscribes_anew(client, server, "x://a")
 
 
 async def test_subscriptions_and_the_consumer_share_a_resource(tmp_path: Path) -> None:
@@ -326,14 +328,15 @@ async def test_what_a_consumer_of_updates_raises_is_logged(
 
 async def test_closing_forgets_what_was_subscribed_to(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
+    told = Told()
     async with server:
-        client = Client(server.url, era=era, on_resource_updated=print)
+        client = Client(server.url, era=era, on_resource_updated=told.updated)
         for n in (1, 2):
             await client.open()
-            assert not client._consumers.listens
             await client.subscribe_resource("x://a")
             assert len(listens(server) + server.sent("resources/subscribe")) == n
             await client.close()
+    assert told.got == []  # opened anew, it missed nothing
 
 
 async def test_a_server_that_announces_a_change_with_each_list(tmp_path: Path, era: Any) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,15 +14,18 @@ from client_lab import Run, until
 from feature_lab import (
     ERAS,
     EVERYTHING,
+    LISTEN,
     SUBSCRIPTION,
     Listener,
     Message,
     acknowledge,
     changed,
     declaring,
+    idle,
     listens,
     lists,
     peer,
+    subscribes_anew,
     tagged,
     updated,
 )
@@ -29,21 +34,20 @@ from peer_lab import Talk, nothing
 from wirespeed import Client, Socket
 from wirespeed.client import NotHonoured, ResourceUpdated, Resumed, SubscriptionFilter, ToolsChanged
 from wirespeed.client.connection import lifecycle
-from wirespeed.client.subscriptions import callbacks as news
-from wirespeed.client.subscriptions import router as hub
+from wirespeed.client.subscriptions import callbacks
 from wirespeed.errors import CallTimeout, ConnectionClosed, RemoteError, TransportError, Unsupported
 
-LISTEN = "subscriptions/listen"
 UPDATED = "notifications/resources/updated"
 
 
 @pytest.fixture(autouse=True)
-def short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_delays(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(lifecycle, "_FIRST_RECONNECT", 0.001)
     monkeypatch.setattr(lifecycle, "_RECONNECT_DELAY", 0.002)
-    monkeypatch.setattr(news, "_LISTEN_DELAY", 0.001)
-    monkeypatch.setattr(news, "_MAX_LISTEN_DELAY", 0.002)
-    monkeypatch.setattr(news, "_FETCH_DELAY", 0.001)
+    monkeypatch.setattr(callbacks, "_LISTEN_DELAY", 0.001)
+    monkeypatch.setattr(callbacks, "_MAX_LISTEN_DELAY", 0.002)
+    monkeypatch.setattr(callbacks, "_FETCH_DELAY", 0.001)
+    caplog.set_level(logging.INFO)
 
 
 @pytest.fixture(params=ERAS)
@@ -119,8 +123,8 @@ async def test_a_server_that_ends_every_listen_is_left_alone_at_last(
     ):
         await until(lambda: "no longer reports changes" in caplog.text)
         await client.ping()
-        assert len(listens(server)) == 1 + news._LISTENS
-        await client._consumers.watches["tools"]._fetching  # type: ignore[misc]
+        assert len(listens(server)) == 1 + callbacks._LISTENS
+        await idle()
         lists_told.clear()
         server.rules[LISTEN] = Listener().listen
         await client.subscribe_resource("x://a")
@@ -137,10 +141,10 @@ async def test_a_server_that_ends_every_listen_is_left_alone_at_last(
 async def test_a_listen_that_lasted_is_asked_for_anew(
     once: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(news, "_SETTLED", 0.0)
+    monkeypatch.setattr(callbacks, "_SETTLED", 0.0)
     server = peer(tmp_path, "modern")
     async with server, Client(server.url, on_tools_changed=lambda _: None):
-        for n in range(2 * news._LISTENS):
+        for n in range(2 * callbacks._LISTENS):
             asked = await server.got(LISTEN, n + 1)
             await finish(server.talks[0], asked[-1])
 
@@ -157,10 +161,10 @@ async def test_a_refused_listen_is_not_asked_for_again(
 
 
 async def test_closing_while_it_waits_to_listen_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(news, "_LISTEN_DELAY", 60.0)
-    monkeypatch.setattr(news, "_MAX_LISTEN_DELAY", 60.0)
+    monkeypatch.setattr(callbacks, "_LISTEN_DELAY", 60.0)
+    monkeypatch.setattr(callbacks, "_MAX_LISTEN_DELAY", 60.0)
     server = peer(tmp_path, "modern")
     async with server:
         client = Client(server.url, on_tools_changed=lambda _: None)
@@ -168,22 +172,22 @@ async def test_closing_while_it_waits_to_listen_again(
             await client.open()
             asked = await server.got(LISTEN, n)
             await finish(server.talks[-1], asked[-1])
-            await until(lambda: client._consumers.current.missed)
+            await until(lambda n=n: caplog.text.count("ended the listen") == n)  # type: ignore[misc]
             await client.close()
 
 
 async def test_resources_are_subscribed_to_while_it_waits_to_listen_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """That listens at once; and if it is refused, what was is listened to again."""
-    monkeypatch.setattr(news, "_LISTEN_DELAY", 0.1)
-    monkeypatch.setattr(news, "_MAX_LISTEN_DELAY", 0.1)
+    monkeypatch.setattr(callbacks, "_LISTEN_DELAY", 0.1)
+    monkeypatch.setattr(callbacks, "_MAX_LISTEN_DELAY", 0.1)
     server = peer(tmp_path, "modern")
     async with server, Client(server.url, on_tools_changed=lambda _: None) as client:
         await server.got(LISTEN)
         [talk] = server.talks
         await finish(talk, talk.sent(LISTEN)[0])
-        await until(lambda: client._consumers.current.missed)
+        await until(lambda: "ended the listen" in caplog.text)
         server.rules[LISTEN] = (-32603, "not now")
         with pytest.raises(RemoteError, match="not now"):
             await client.subscribe_resource("x://a")
@@ -241,13 +245,13 @@ async def test_a_list_that_cannot_be_got_is_given_up_until_it_changes(
     async with server, Client(server.url, era=era, on_tools_changed=names(told)) as client:
         await client.ping()
         await changed(server.talks[0], "tools")
-        await until(lambda: client._consumers.watches["tools"]._fetching)
-        await client._consumers.watches["tools"]._fetching  # type: ignore[misc]
-        assert len(server.sent("tools/list")) == news._FETCHES
+        await server.got("tools/list", callbacks._FETCHES)
+        await idle()
+        assert len(server.sent("tools/list")) == callbacks._FETCHES
         server.rules |= lists()
         await changed(server.talks[0], "tools")
         await until(lambda: told == [["t"]])
-    assert caplog.text.count("cannot be fetched: broken") == news._FETCHES
+    assert caplog.text.count("cannot be fetched: broken") == callbacks._FETCHES
 
 
 # -- another era -----------------------------------------------------------------------------------
@@ -304,7 +308,7 @@ async def test_a_server_of_another_era_takes_its_place(
         else:
             await server.got("notifications/cancelled", 2)
             assert not server.sent("resources/unsubscribe")
-        assert not client._consumers.listens and not client._subscriptions.legacy
+        await subscribes_anew(client, server)
 
 
 async def test_a_legacy_server_without_subscriptions_takes_its_place(
@@ -359,7 +363,6 @@ async def test_a_lost_subscription_is_not_made_again(tmp_path: Path, era: Any) -
             await server.stop()
             with pytest.raises(TransportError):
                 await events.next_event()
-            assert not client._subscriptions.legacy
             await server.start()
             await client.list_tools()
         await client.list_tools()
@@ -380,7 +383,6 @@ async def test_closing_while_a_resource_is_subscribed_to(tmp_path: Path, era: An
         await client.close()
         with pytest.raises(ConnectionClosed):
             await adding
-        assert nothing_held(client)
         server.rules = peer(tmp_path, era).rules
         await client.open()
         await client.subscribe_resource("x://a")
@@ -388,35 +390,32 @@ async def test_closing_while_a_resource_is_subscribed_to(tmp_path: Path, era: An
         await client.close()
 
 
-def nothing_held(client: Client) -> bool:
-    fresh = client._subscriptions._feeds == [client._consumers.current]
-    return fresh and not client._consumers._uris and not client._subscriptions.legacy
-
-
 async def test_closing_when_a_resource_has_just_been_subscribed_to(
-    tmp_path: Path, era: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, era: Any
 ) -> None:
-    """The answer is there, and whoever waits for it has not gone on yet."""
-    server = peer(tmp_path, era)
+    """The answer is there, and the caller that waits for it has not gone on yet."""
+    log = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}'
+
+    async def answer(talk: Talk, message: Message) -> None:
+        params = message["params"] | {"_meta": {SUBSCRIPTION: message["id"]}}
+        said: Message = {"id": message["id"], "result": {}}
+        if era == "modern":
+            said = {"method": "notifications/subscriptions/acknowledged", "params": params}
+        await talk.write(f"{log}\n{json.dumps({'jsonrpc': '2.0', **said})}")
+
+    server = peer(tmp_path, era, {LISTEN: answer, "resources/subscribe": answer})
+    closing: list[asyncio.Future[None]] = []
+
+    def on_log(entry: object) -> None:  # the next turn closes the client, and then wakes the caller
+        closing.append(asyncio.ensure_future(client.close()))
+
     async with server:
-        client = Client(server.url, era=era, on_resource_updated=print)
+        client = Client(server.url, era=era, on_log=on_log, on_resource_updated=print)
         await client.open()
-        shared, holds = type(client._consumers.current), client._subscriptions.legacy
-        acknowledge, ask = shared.acknowledge, holds._ask
-
-        def acknowledged(feed: Any, honoured: SubscriptionFilter) -> None:
-            acknowledge(feed, honoured)
-            client._consumers.closed(ConnectionClosed("closed"))
-
-        async def asked(*args: Any) -> Any:
-            await ask(*args)
-            client._consumers.closed(ConnectionClosed("closed"))
-
-        monkeypatch.setattr(shared, "acknowledge", acknowledged)
-        monkeypatch.setattr(holds, "_ask", asked)
         with pytest.raises(ConnectionClosed):
             await client.subscribe_resource("x://a")
-        assert nothing_held(client)
+        await closing[0]
+        await subscribes_anew(client, server)
         await client.close()
 
 
@@ -455,7 +454,7 @@ async def test_what_cannot_be_unsubscribed_from_stays(tmp_path: Path, era: Any) 
             assert gone == ["x://a"] * 3
         await client.unsubscribe_resource("x://a")  # nothing happens
         await client.ping()
-        assert list(client._consumers._uris) == ["x://b"]
+        await subscribes_anew(client, server, "x://b")
 
 
 async def test_unsubscribing_twice_at_once(tmp_path: Path, era: Any) -> None:
@@ -463,13 +462,12 @@ async def test_unsubscribing_twice_at_once(tmp_path: Path, era: Any) -> None:
     async with server, Client(server.url, era=era, on_resource_updated=print) as client:
         await client.subscribe_resource("x://a")
         await asyncio.gather(*(client.unsubscribe_resource("x://a") for _ in range(3)))
-        await client.ping()
-        assert nothing_held(client)
+        await subscribes_anew(client, server)
         assert len(server.sent("resources/unsubscribe")) == (era == "legacy")
 
 
 async def test_what_a_legacy_server_has_not_declared_is_not_asked_for(
-    once: Run, tmp_path: Path
+    once: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = peer(tmp_path, "legacy")
     server.rules = declaring(server.rules, {"resources": {"listChanged": True}})
@@ -483,7 +481,8 @@ async def test_what_a_legacy_server_has_not_declared_is_not_asked_for(
         await client.ping()
         methods = [message["method"] for message in server.talks[0].messages]
         assert methods == ["server/discover", "initialize", "notifications/initialized", "ping"][1:]
-        assert client._identity.log_level is None
+        await client.restart()
+    assert "log_level has no effect" not in caplog.text  # what was refused is not kept
 
 
 async def test_declared_subscriptions_of_resources(once: Run, tmp_path: Path) -> None:
@@ -491,7 +490,7 @@ async def test_declared_subscriptions_of_resources(once: Run, tmp_path: Path) ->
     server = peer(tmp_path, "legacy")
     server.rules = declaring(server.rules, {"resources": {"subscribe": {}}})
     async with server, Client(server.url, era="legacy") as client:
-        with pytest.raises(hub.NotHonoured):
+        with pytest.raises(NotHonoured):
             await client.subscribe_resource("x://a")
 
 
@@ -509,8 +508,8 @@ async def test_waiting_for_others_is_part_of_the_time_limit(tmp_path: Path, era:
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
             await first
-        assert nothing_held(client)
         server.rules |= {LISTEN: Listener().listen, "resources/subscribe": {}}
+        await subscribes_anew(client, server)
         await client.subscribe_resource("x://a")
 
 
@@ -532,25 +531,27 @@ async def test_what_waits_for_others_ends_with_the_client(tmp_path: Path, era: A
             with pytest.raises(ConnectionClosed):
                 await one
         await client.ping()
-        assert nothing_held(client)
         assert not server.talks[-1].sent(LISTEN)
         assert not server.talks[-1].sent("resources/subscribe")
+        await subscribes_anew(client, server)
         await client.close()
 
 
-async def test_an_opening_that_fails_leaves_nothing(tmp_path: Path) -> None:
+async def test_an_opening_that_fails_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(callbacks, "_LISTEN_DELAY", 60.0)
+    monkeypatch.setattr(callbacks, "_MAX_LISTEN_DELAY", 60.0)
     server = peer(tmp_path, "modern")
     async with server:
         client = Client(server.url, on_tools_changed=print)
         await client.open()
         await server.got(LISTEN)
-        await client._life.close()
         server.rules["server/discover"] = (-32603, "broken")
         server.rules["initialize"] = (-32603, "broken")
         with pytest.raises(RemoteError, match="broken"):
-            await client.open()
-        assert not client._life._tasks
-        assert not client._consumers.current.missed
+            await client.restart()
+        await idle(connections=0)
 
 
 async def test_a_new_connection_that_tells_less(

@@ -14,6 +14,7 @@ from client_lab import META, Run, turns, until
 from feature_lab import (
     ERAS,
     EVERYTHING,
+    LISTEN,
     SUBSCRIPTION,
     Listener,
     Message,
@@ -22,7 +23,9 @@ from feature_lab import (
     declaring,
     listens,
     peer,
+    subscribes_anew,
     tagged,
+    told_of,
     updated,
 )
 from peer_lab import Talk, nothing
@@ -55,7 +58,6 @@ EVENTS: dict[str, Event] = {
     "prompts": PromptsChanged(),
     "resources": ResourcesChanged(),
 }
-LISTEN = "subscriptions/listen"
 
 
 @pytest.fixture(autouse=True)
@@ -335,11 +337,8 @@ async def test_a_server_that_does_not_acknowledge(tmp_path: Path, era: Any) -> N
         assert cancelled["params"]["requestId"] == asked[0]["id"]
         with pytest.raises(CallTimeout):
             await anext(events)
-        assert (
-            not client._subscriptions.waits
-            and not client._subscriptions.legacy
-            and not client._subscriptions._routes
-        )
+        server.rules |= {LISTEN: Listener().listen, "resources/subscribe": {}}
+        await subscribes_anew(client, server)
 
 
 async def test_cancelled_while_it_is_opened(tmp_path: Path, era: Any) -> None:
@@ -351,11 +350,8 @@ async def test_cancelled_while_it_is_opened(tmp_path: Path, era: Any) -> None:
         with pytest.raises(asyncio.CancelledError):
             await opening
         await server.got("notifications/cancelled")
-        assert (
-            not client._subscriptions.waits
-            and not client._subscriptions.legacy
-            and not client._subscriptions._routes
-        )
+        server.rules |= {LISTEN: Listener().listen, "resources/subscribe": {}}
+        await subscribes_anew(client, server)
 
 
 # -- several ---------------------------------------------------------------------------------------
@@ -420,7 +416,7 @@ async def test_subscribing_to_one_resource_at_once(tmp_path: Path) -> None:
                 assert events.honoured == SubscriptionFilter(uris=("x://a",))
 
         await asyncio.gather(*(come_and_go() for _ in range(10)))
-        await until(lambda: not client._subscriptions.legacy)
+        await until(lambda: not told_of(server.talks[0]))
         told = [m["method"] for m in server.talks[0].messages if "subscribe" in m["method"]]
         assert told == ["resources/subscribe", "resources/unsubscribe"] * (len(told) // 2)
 
@@ -535,7 +531,8 @@ async def test_trap_72_the_end_in_any_order(tmp_path: Path, how: str) -> None:
         await client.ping()
         assert await rest(events) == []
         assert client.counters["requests_outstanding"] == 0
-        assert not client._subscriptions._routes and not client._subscriptions.waits
+        await client.restart()
+        assert len(server.sent(LISTEN)) == 1
     assert not server.sent("notifications/cancelled")
 
 
@@ -773,26 +770,10 @@ async def test_many_at_once(tmp_path: Path, era: Any) -> None:
         await until(lambda: len(ready) == 50)
         await changed(server.talks[0], "tools")
         await asyncio.gather(*tasks)
-        await until(lambda: not client._subscriptions.legacy and not client._subscriptions._routes)
+        await until(lambda: not told_of(server.talks[0]))
+        await until(lambda: not client.counters["requests_outstanding"])
         n = len(server.sent("resources/subscribe"))
         assert n == (50 if era == "legacy" else 0)
-
-
-def told_of(talk: Talk) -> set[str]:
-    """The resources that a connection's client is told about, from what it sent."""
-    listens: dict[Any, set[str]] = {}
-    uris: set[str] = set()
-    for message in talk.messages:
-        method, params = message.get("method"), message.get("params", {})
-        if method == LISTEN:
-            listens[message["id"]] = set(params["notifications"].get("resourceSubscriptions", ()))
-        elif method == "notifications/cancelled":
-            listens.pop(params["requestId"], None)
-        elif method == "resources/subscribe":
-            uris.add(params["uri"])
-        elif method == "resources/unsubscribe":
-            uris.discard(params["uri"])
-    return uris.union(*listens.values())
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -843,17 +824,17 @@ async def test_coming_going_and_losing_in_any_order(
             await client.ping()
         await client.ping()
 
-        def as_wanted() -> bool:
-            live = set(client._consumers._uris).union(*(one.wanted.uris for one in opened))
-            return told_of(server.talks[-1]) == live
-
-        await until(as_wanted)
+        held = set(dice.sample(some, 2))
+        for uri in some:
+            await (client.subscribe_resource if uri in held else client.unsubscribe_resource)(uri)
+        live = held.union(*(one.wanted.uris for one in opened))
+        await until(lambda: told_of(server.talks[-1]) == live)
+        await subscribes_anew(client, server, *live)
         for events in opened:
             events.close()
         for uri in some:
             await client.unsubscribe_resource(uri)
         await until(lambda: not told_of(server.talks[-1]))
-        await until(lambda: not client._subscriptions.legacy and not client._subscriptions._routes)
         await client.ping()
         assert client.counters["requests_outstanding"] == 0
-        assert not client._consumers.listens
+        await subscribes_anew(client, server)
