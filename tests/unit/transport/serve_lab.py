@@ -11,7 +11,7 @@ import struct
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from raw import encode, initialize, strict
+from raw import call, encode, initialize, strict
 
 from wirespeed import Server
 from wirespeed._core.slab import slabs_live
@@ -29,8 +29,9 @@ MAX_SPARE = 16  # blocks that a process keeps
 class Place:
     """A listener at work."""
 
-    def __init__(self, listener: Listener, task: asyncio.Task[None]) -> None:
+    def __init__(self, listener: Listener, task: asyncio.Task[None], services: Any) -> None:
         self.listener = listener
+        self.waiting: list[Any] = getattr(services, "waiting", [])
         self.task = task
         self.url = listener.urls[0]
         self.port = listener.address.port
@@ -40,6 +41,15 @@ class Place:
         async with asyncio.timeout(FOREVER):
             while not condition():
                 await asyncio.sleep(0.002)
+
+    async def at_work(self, name: str) -> Bare:
+        """A client whose call of the tool `wait` is at work."""
+        peer = await Bare.connect(self.port)
+        await peer.handshake()
+        n = len(self.waiting)
+        peer.send(call(1, "wait", {"name": name}))
+        await self.until(lambda: len(self.waiting) > n)
+        return peer
 
     async def empty(self) -> None:
         """Until nobody is connected."""
@@ -57,7 +67,7 @@ async def serving(services: Any, url: str = LOOPBACK, **options: Any) -> AsyncIt
         task = asyncio.create_task(listener.serve(listens.set_result))
         await listens
         try:
-            yield Place(listener, task)
+            yield Place(listener, task, services)
         finally:
             listener.abort()
             await asyncio.wait([task], timeout=FOREVER)

@@ -348,7 +348,7 @@ async def test_a_callback_that_takes_too_long(caplog: Any) -> None:
         await asyncio.Event().wait()
         return True
 
-    async with serving(lab_server(), authenticate=never, open_timeout=0.05) as place:
+    async with serving(lab_server(), authenticate=never, open_timeout=0.3) as place:
         answer = await exchange(place.port, upgrade())
         assert answer.status == 503
     assert "authenticate took more than" in caplog.text

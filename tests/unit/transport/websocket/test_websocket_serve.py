@@ -188,14 +188,8 @@ async def test_bad_json_is_answered_and_the_socket_stays() -> None:
 async def test_a_client_that_leaves_cancels_its_requests(how: str) -> None:
     server: Any = lab_server()
     async with serving(server) as place:
-        peer = await Bare.connect(place.port)
-        await peer.handshake()
-        peer.send(call(1, "wait", {"name": "mine"}))
-        await place.until(lambda: len(server.waiting) == 1)
-        other = await Bare.connect(place.port)
-        await other.handshake()
-        other.send(call(1, "wait", {"name": "theirs"}))
-        await place.until(lambda: len(server.waiting) == 2)
+        peer = await place.at_work("mine")
+        other = await place.at_work("theirs")
         if how == "reset":
             peer.vanish()
         elif how == "end of file":
@@ -203,6 +197,7 @@ async def test_a_client_that_leaves_cancels_its_requests(how: str) -> None:
         else:
             peer.frame(8, b"\x03\xe8")
             assert (await peer.close_code())[0] == 1000
+            await peer.close()
         await place.until(lambda: server.cancelled)
         assert server.cancelled == ["mine"]
         await place.until(lambda: place.listener.n_connections == 1)
@@ -239,11 +234,7 @@ async def test_a_reset_right_behind_data_is_noticed() -> None:
 async def test_drain_answers_what_is_in_flight_and_says_1001() -> None:
     server: Any = lab_server()
     async with serving(server) as place:
-        busy = await Bare.connect(place.port)
-        idle = await Bare.connect(place.port)
-        await busy.handshake()
-        busy.send(call(1, "wait", {"name": "last"}))
-        await place.until(lambda: server.waiting)
+        busy, idle = await place.at_work("last"), await Bare.connect(place.port)
         # one is still at the door, one before it
         half = asyncio.ensure_future(exchange(place.port, b"GET /mcp"))
         await place.until(lambda: place.listener.n_connections == 3)
@@ -269,10 +260,7 @@ async def test_drain_answers_what_is_in_flight_and_says_1001() -> None:
 async def test_who_closes_during_the_drain_is_not_waited_for() -> None:
     server: Any = lab_server()
     async with serving(server) as place:
-        busy = await Bare.connect(place.port)
-        await busy.handshake()
-        busy.send(call(1, "wait", {"name": "last"}))
-        await place.until(lambda: server.waiting)
+        busy = await place.at_work("last")
         place.listener.drain()
         busy.frame(8, b"\x03\xe9")
         assert await busy.close_code() == (1001, "")
@@ -303,10 +291,7 @@ async def test_drain_gives_up_after_the_grace_time() -> None:
 async def test_cancelling_serve_sends_what_is_answered() -> None:
     server: Any = lab_server()
     async with serving(server) as place:
-        peer = await Bare.connect(place.port)
-        await peer.handshake()
-        peer.send(call(1, "wait", {"name": "x"}))
-        await place.until(lambda: server.waiting)
+        peer = await place.at_work("x")
         place.task.cancel()
         await asyncio.wait([place.task])
         assert server.cancelled == ["x"]
@@ -334,10 +319,7 @@ async def test_a_peer_that_answers_no_ping_is_ended(caplog: Any) -> None:
     server: Any = lab_server()
     options = {"ping_interval": 0.04, "ping_timeout": 0.08}
     async with serving(server, **options) as place:
-        silent = await Bare.connect(place.port)
-        await silent.handshake()
-        silent.send(call(1, "wait", {"name": "mine"}))
-        await place.until(lambda: server.waiting)
+        silent = await place.at_work("mine")
         # this one pings of its own accord and answers pings; it stays
         async with connect(place.url, subprotocols=["mcp"]) as live:
             await place.until(lambda: server.cancelled)
@@ -360,13 +342,15 @@ async def test_no_pings_where_none_are_wanted() -> None:
 
 async def test_the_allowance_of_control_frames_is_filled_up_again() -> None:
     """A thousand pings at once end a connection; the same over time do not."""
-    async with serving(lab_server(), slow_reader_timeout=0.1) as place:
+    async with serving(lab_server(), ping_interval=0.05) as place:
         peer = await Bare.connect(place.port)
         for _ in range(3):
             peer.writer.write(frame(9, b"") * 700)
             for _ in range(700):
-                assert (await peer.recv())[0] == 10
-            await asyncio.sleep(0.2)
+                while (await peer.recv())[0] != 10:
+                    pass
+            while (await peer.recv())[0] != 9:  # the server has looked at the connection
+                pass
         await peer.handshake()
         await peer.close()
 
@@ -418,13 +402,13 @@ async def test_a_slow_reader_that_never_reads_is_cut_off() -> None:
 
 
 async def test_a_slow_reader_that_reads_a_little_stays() -> None:
-    async with serving(lab_server(), slow_reader_timeout=0.2) as place:
+    async with serving(lab_server(), slow_reader_timeout=0.5) as place:
         peer = await not_reading(place)
         (served,) = place.listener.served()
         peer.writer.transport.resume_reading()  # type: ignore[attr-defined]
         for _ in range(200):
             assert (await peer.recv())[0] == 1
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(0.004)
         assert served.endpoint.link is not None
         assert not served.endpoint.link.ending
         await peer.close()
@@ -464,7 +448,7 @@ async def test_connections_that_come_and_go_leave_nothing() -> None:
         tasks, fds, live = len(asyncio.all_tasks()), descriptors(), len(gc.get_objects())
         for _ in range(4):
             await round_of(50)
-        assert len(asyncio.all_tasks()) <= tasks + 0
+        assert len(asyncio.all_tasks()) <= tasks
         assert descriptors() <= fds
         server.waiting.clear()
         server.cancelled.clear()
