@@ -6,7 +6,6 @@ import asyncio
 import errno
 import os
 import re
-import signal
 import socket
 import stat
 import subprocess
@@ -16,7 +15,7 @@ from typing import Any
 
 import pytest
 from child_lab import Run
-from raw import call, encode, initialize, strict
+from raw import encode, initialize, strict
 from rich.pretty import pretty_repr
 from serve_lab import Bare, descriptors, exchange, lab_server, serving, upgrade
 
@@ -302,91 +301,6 @@ def test_what_is_shown_holds_no_secret() -> None:
 def test_refusals_that_cannot_be_said(status: int, reason: str, headers: Any) -> None:
     with pytest.raises(ValueError):
         Refusal(status, reason, headers)
-
-
-# -- the whole, as people call it ------------------------------------------------------------------
-
-PROGRAM = """
-import asyncio, sys
-from wirespeed import Server
-
-server = Server("program", shutdown_grace=20)
-
-@server.tool
-async def wait() -> str:
-    print("waiting", flush=True)
-    await asyncio.sleep(0.3)
-    return "done"
-
-@server.tool
-async def hang() -> str:
-    print("hanging", flush=True)
-    await asyncio.sleep(100)
-    return "never"
-
-@server.tool
-async def leave() -> str:
-    sys.exit(7)
-
-server.run(sys.argv[1], on_listening=lambda urls: print(*urls, flush=True))
-print("ended", flush=True)
-"""
-
-
-async def program(url: str) -> tuple[asyncio.subprocess.Process, int]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", PROGRAM, url, stdout=asyncio.subprocess.PIPE
-    )
-    assert process.stdout is not None
-    line = (await process.stdout.readline()).decode().strip()
-    return process, parse(line).port
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_drains(number: int) -> None:
-    process, port = await program("ws://127.0.0.1:0/mcp")
-    assert process.stdout is not None
-    peer = await Bare.connect(port)
-    await peer.handshake()
-    peer.send(call(1, "wait"))
-    assert await process.stdout.readline() == b"waiting\n"
-    process.send_signal(number)
-    assert (await peer.message())["result"]["content"][0]["text"] == "done"
-    assert (await peer.close_code())[0] == 1001
-    await peer.close()
-    assert await process.stdout.read() == b"ended\n"
-    assert await process.wait() == 0
-
-
-async def test_the_second_signal_ends_at_once() -> None:
-    process, port = await program("ws://127.0.0.1:0/mcp")
-    assert process.stdout is not None
-    peer = await Bare.connect(port)
-    await peer.handshake()
-    peer.send(call(1, "hang"))
-    assert await process.stdout.readline() == b"hanging\n"
-    process.send_signal(signal.SIGTERM)
-    while True:  # until it has stopped to listen
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-        except ConnectionError:  # refused, or reset when it waited to be accepted
-            break
-        writer.close()
-        await asyncio.sleep(0.01)
-    process.send_signal(signal.SIGTERM)
-    assert await peer.at_end()
-    await peer.close()
-    assert await process.wait() == 0
-
-
-async def test_a_tool_that_ends_the_process_is_answered() -> None:
-    process, port = await program("ws://127.0.0.1:0/mcp")
-    peer = await Bare.connect(port)
-    await peer.handshake()
-    peer.send(call(1, "leave"))
-    assert (await peer.message())["result"]["isError"] is True
-    await peer.close()
-    assert await process.wait() == 7
 
 
 # -- what people are told --------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Several processes at one port: real ones."""
+"""`run` as programs call it: one process, and several at one port."""
 
 from __future__ import annotations
 
@@ -44,6 +44,10 @@ async def hang() -> str:
     return "never"
 
 @server.tool
+async def leave() -> str:
+    sys.exit(7)
+
+@server.tool
 async def die() -> str:
     os.kill(os.getpid(), signal.SIGKILL)
     return "never"
@@ -64,7 +68,7 @@ try:
         workers=int(sys.argv[2]),
         on_listening=lambda urls: print(*urls, flush=True),
     )
-except BaseException as exc:
+except Exception as exc:
     print(f"failed: {type(exc).__name__}: {exc}", flush=True)
     raise SystemExit(9)
 print("ended", flush=True)
@@ -153,6 +157,9 @@ class Client:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self.file.close()
         self.sock.close()
 
@@ -202,16 +209,16 @@ def test_a_replacement_that_cannot_be_forked_is_tried_again(
         assert b"no worker can be started now: no more processes" in made.process.stderr.read()
 
 
+@pytest.mark.parametrize("n", [1, 2])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_drains_all(number: int) -> None:
-    with crew(2) as made, Client(made.url) as client:
+def test_a_signal_drains_all(number: int, n: int) -> None:
+    with crew(n) as made, Client(made.url) as client:
         client.send(call(1, "wait"))
         assert made.line() == "waiting"
         made.process.send_signal(number)
         assert client.recv()["result"]["content"][0]["text"] == "done"
         assert client.recv()[:2] == (1001).to_bytes(2, "big")
-        client.sock.close()
-        client.file.close()
+        client.close()
         assert made.process.wait(FOREVER) == 0
         assert made.line() == "ended"
 
@@ -228,22 +235,41 @@ def test_a_signal_to_the_whole_group_drains_once(number: int) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
         assert client.recv()["result"]["content"][0]["text"] == "done"
-        client.sock.close()
-        client.file.close()
+        client.close()
         assert made.process.wait(FOREVER) == 0
 
 
-def test_the_second_signal_ends_at_once() -> None:
-    with crew(2) as made, Client(made.url) as client:
+@pytest.mark.parametrize("n", [1, 2])
+def test_the_second_signal_ends_at_once(n: int) -> None:
+    def drains() -> bool:
+        return refused(made.url) if n == 1 else len(made.workers()) == 1
+
+    with crew(n) as made, Client(made.url) as client:
         client.send(call(1, "hang"))
         assert made.line() == "waiting"
         made.process.send_signal(signal.SIGTERM)
-        made.until(lambda: len(made.workers()) == 1)  # the other has drained
+        made.until(drains)
         made.process.send_signal(signal.SIGTERM)
         with pytest.raises((EOFError, OSError)):
             while True:
                 client.recv()
         assert made.process.wait(FOREVER) == 0
+
+
+def refused(url: str) -> bool:
+    try:
+        socket.create_connection((parse(url).host, parse(url).port), FOREVER).close()
+    except ConnectionError:  # refused, or reset when it waited to be accepted
+        return True
+    return False
+
+
+def test_a_tool_that_ends_the_process_is_answered() -> None:
+    with crew(1) as made, Client(made.url) as client:
+        client.send(call(1, "leave"))
+        assert client.recv()["result"]["isError"] is True
+        client.close()
+        assert made.process.wait(FOREVER) == 7
 
 
 def test_workers_of_a_killed_parent_end() -> None:

@@ -9,7 +9,6 @@ import socket
 from typing import Any
 
 import pytest
-from child_lab import Run
 from serve_lab import Bare, descriptors, exchange, lab_server, serving, upgrade
 
 from wirespeed import Refusal, UpgradeRequest
@@ -286,27 +285,19 @@ def truthy(request: UpgradeRequest) -> Any:
         (lambda request: "", {}, 500, "internal error"),
     ],
 )
-def test_callback(
-    authenticate: Any,
-    fields: dict[str, str],
-    status: int,
-    line: str,
-    run: Run,
-    caplog: Any,
+async def test_callback(
+    authenticate: Any, fields: dict[str, str], status: int, line: str, caplog: Any
 ) -> None:
-    async def main() -> None:
-        async with serving(lab_server(), authenticate=authenticate) as place:
-            if status == 101:
-                await (await Bare.connect(place.port, **fields)).close()
-                return
+    async with serving(lab_server(), authenticate=authenticate) as place:
+        if status == 101:
+            await (await Bare.connect(place.port, **fields)).close()
+        else:
             answer = await exchange(place.port, upgrade(**fields))
             assert (answer.status, answer.line) == (status, line)
             if status == 401:
                 assert answer.headers["www-authenticate"].startswith("Bearer")
             if authenticate is teapot:
                 assert answer.headers["x-tea"] == "yes"
-
-    run(main())
     assert ("authenticate failed" in caplog.text) == (status == 500)
     assert SECRET not in caplog.text
 
@@ -436,9 +427,9 @@ async def test_a_callback_that_ignores_its_cancellation_holds_up_nobody(
         await asyncio.wait([place.task])
         assert not task.done()
         verdict.set()  # too late: nobody is served any more
-        await asyncio.wait([task])
         await reader.read()
         writer.close()
+        await asyncio.wait([task])
         await place.empty()
     assert "authenticate ignores its cancellation" in caplog.text
 
