@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from caller_lab import Caller
 from questions_lab import add_askers
-from server_lab import MODERN, Peer
+from server_lab import MODERN, LatePeer, Peer
 
 from wirespeed import Server
 from wirespeed.transport.taskpool_choice import open_pool
@@ -54,7 +54,25 @@ def connect(runner: asyncio.Runner, server: Server) -> Iterator[Connect]:
 @pytest.fixture
 def peer(connect: Connect) -> Any:
     """A connection after the handshake for 2025-06-18."""
-    return connect("2025-06-18")
+    return LatePeer(lambda: connect("2025-06-18"))
+
+
+@pytest.fixture
+def newest_peer(connect: Connect) -> Any:
+    """A connection after the handshake for 2025-11-25."""
+    return LatePeer(lambda: connect("2025-11-25"))
+
+
+@pytest.fixture
+def modern_peer(connect: Connect) -> Any:
+    """A connection without handshake."""
+    return LatePeer(connect)
+
+
+@pytest.fixture
+def any_peer(connect: Connect, version: str) -> Any:
+    """A connection for the revision that the test is for."""
+    return LatePeer(lambda: connect(None if version == MODERN else version))
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -194,6 +195,20 @@ class Peer:
         answer = self.ask(message)
         assert "error" in answer, answer
         return answer["error"]["code"], answer["error"]["message"]
+
+
+class LatePeer:
+    """A connection that is made when the test first uses it, behind what the test registers."""
+
+    def __init__(self, make: Callable[[], Peer]) -> None:
+        self.make = make
+
+    @functools.cached_property
+    def peer(self) -> Peer:
+        return self.make()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.peer, name)
 
 
 def text_of(result: Any) -> str:

@@ -36,6 +36,11 @@ from wirespeed.server.asking.request_state import Sealer
 from wirespeed.tasks import MemoryTaskStore, Task
 
 
+@pytest.fixture
+def peer(modern_peer: Any) -> Any:
+    return modern_peer
+
+
 class Other(msgspec.Struct):
     row: int
 
@@ -174,8 +179,7 @@ def test_any_request_may_be_repeated_from_any_round(connect: Any, asking: Server
         assert asked.result()["resultType"] == "complete"
 
 
-def test_answers_without_a_state_are_answers_to_nothing(connect: Any, asking: Server) -> None:
-    peer = connect()
+def test_answers_without_a_state_are_answers_to_nothing(peer: Any, asking: Server) -> None:
     result = peer.result(tool_request(1, "form", inputResponses={"elicit-1": ACCEPT}))
     assert list(result["inputRequests"]) == ["elicit-1"]
 
@@ -241,9 +245,8 @@ def test_any_plan_ends_with_each_answer_at_its_question(
     ],
 )
 def test_trap_64_what_was_not_declared_is_not_asked(
-    tool: str, capabilities: Any, required: Any, connect: Any, asking: Server
+    tool: str, capabilities: Any, required: Any, peer: Any, asking: Server
 ) -> None:
-    peer = connect()
     answer = peer.ask(tool_request(1, tool, capabilities=capabilities))
     assert answer["error"]["code"] == -32021
     assert answer["error"]["data"] == {"requiredCapabilities": required}
@@ -280,13 +283,12 @@ def test_a_handler_may_do_without(connect: Any, server: Server) -> None:
 
 
 def test_include_context_is_a_wish_that_an_undeclared_client_does_not_get(
-    connect: Any, server: Server
+    peer: Any, server: Server
 ) -> None:
     @server.tool
     async def sample(ctx: Context) -> str:
         return (await ctx.sample("?", max_tokens=1, include_context="thisServer")).text
 
-    peer = connect()
     full = peer.result(tool_request(1, "sample"))["inputRequests"]["sample-1"]["params"]
     assert full["includeContext"] == "thisServer"
     less = peer.result(tool_request(2, "sample", capabilities={"sampling": {}}))
@@ -350,9 +352,8 @@ def test_a_malformed_answer_is_an_error_of_the_request(
 @pytest.mark.parametrize("field", ["inputResponses", "requestState"])
 @pytest.mark.parametrize("value", [5, [], True, "text", {"a": 1}])
 def test_malformed_input_is_refused_or_ignored(
-    field: str, value: Any, connect: Any, asking: Server
+    field: str, value: Any, peer: Any, asking: Server
 ) -> None:
-    peer = connect()
     answer = peer.ask(tool_request(1, "form", **{field: value}))
     if field == "inputResponses" and isinstance(value, dict):
         assert answer["result"]["resultType"] == "input_required"
@@ -458,7 +459,7 @@ def test_answers_that_are_too_much_to_remember_are_an_error(connect: Any, server
 
 
 def test_the_handler_is_cancelled_quietly(
-    connect: Any, server: Server, caplog: pytest.LogCaptureFixture
+    peer: Any, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     ended: list[str] = []
 
@@ -473,7 +474,6 @@ def test_the_handler_is_cancelled_quietly(
             await asyncio.sleep(0)
             ended.append("finally")
 
-    peer = connect()
     peer.result(tool_request(1, "form"))
     peer.wait_for(lambda: not peer.connection.running)
     assert ended == ["cancelled", "finally"]
@@ -518,7 +518,7 @@ def test_a_handler_that_swallows_its_cancellation_gives_no_second_answer(
         assert isinstance(ended[0], asyncio.CancelledError)
 
 
-def test_tasks_that_the_handler_left_end_with_it(connect: Any, server: Server) -> None:
+def test_tasks_that_the_handler_left_end_with_it(peer: Any, server: Server) -> None:
     left: list[asyncio.Task[Any]] = []
 
     @server.tool
@@ -527,22 +527,18 @@ def test_tasks_that_the_handler_left_end_with_it(connect: Any, server: Server) -
         await asyncio.Event().wait()
         return "never"
 
-    peer = connect()
     assert list(peer.result(tool_request(1, "form"))["inputRequests"]) == ["elicit-1"]
     peer.wait_for(left[0].done)
     assert left[0].cancelled()
 
 
-def test_a_request_that_was_cancelled_meanwhile_gets_no_answer(
-    connect: Any, asking: Server
-) -> None:
-    peer = connect()
+def test_a_request_that_was_cancelled_meanwhile_gets_no_answer(peer: Any, asking: Server) -> None:
     peer.send(tool_request(1, "form"), cancel(1))
     assert peer.fence() == []
     peer.wait_for(lambda: not peer.connection.running)
 
 
-def test_a_handler_that_ended_meanwhile_has_answered(connect: Any, server: Server) -> None:
+def test_a_handler_that_ended_meanwhile_has_answered(peer: Any, server: Server) -> None:
     left: list[asyncio.Task[Any]] = []
 
     @server.tool
@@ -551,7 +547,6 @@ def test_a_handler_that_ended_meanwhile_has_answered(connect: Any, server: Serve
         await asyncio.sleep(0)  # the question is asked in this turn
         return "done"
 
-    peer = connect()
     assert text_of(peer.result(tool_request(1, "form"))) == "done"
     peer.wait_for(left[0].done)
     assert isinstance(left[0].exception(), LocalError)
@@ -683,7 +678,7 @@ def answer_task(peer: Any, shown: Any) -> None:
     peer.result(modern_request(1, "tasks/update", params, TASKS))
 
 
-def test_a_task_asks_by_way_of_itself(connect: Any, server: Server) -> None:
+def test_a_task_asks_by_way_of_itself(peer: Any, server: Server) -> None:
     runs: list[int] = []
 
     @server.tool(task="required")
@@ -693,7 +688,6 @@ def test_a_task_asks_by_way_of_itself(connect: Any, server: Server) -> None:
         again = await ctx.elicit("Again?", Seat)
         return f"{seat.content} {len(roots)} {again.content}"
 
-    peer = connect()
     created = peer.result(tool_request(1, "work", capabilities=TASKS))
     assert created["resultType"] == "task"
     for n in (2, 1):
@@ -703,14 +697,13 @@ def test_a_task_asks_by_way_of_itself(connect: Any, server: Server) -> None:
     assert len(runs) == 1
 
 
-def test_the_explicit_form_in_a_task(connect: Any, server: Server) -> None:
+def test_the_explicit_form_in_a_task(peer: Any, server: Server) -> None:
     @server.tool(task="required")
     async def work(ctx: Context) -> str | InputRequired:
         if not ctx.input_responses:
             return InputRequired({"mine": ElicitRequest("?", Seat)}, state=3)
         return f"{ctx.input_responses['mine'].content} {ctx.request_state}"
 
-    peer = connect()
     task = peer.result(tool_request(1, "work", capabilities=TASKS))["taskId"]
     answer_task(peer, task_with_questions(peer, task, 1))
     done = task_with_questions(peer, task, 9)

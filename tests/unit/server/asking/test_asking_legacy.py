@@ -20,7 +20,7 @@ from questions_lab import (
     tool_request,
 )
 from raw import call, cancel, request
-from server_lab import FOREVER, LEGACY, MODERN, text_of
+from server_lab import FOREVER, LEGACY, MODERN, LatePeer, text_of
 
 from wirespeed import Context, Server
 from wirespeed.errors import CallTimeout, InvalidResponse, MissingCapability, RemoteError
@@ -54,6 +54,11 @@ class Tags(msgspec.Struct):
 # -- one question ---------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def peer(connect: Any) -> Any:
+    return LatePeer(lambda: enter(connect, NEWEST))
+
+
 FIRST = {"sample": 0, "roots": 0, "form": 2, "url": 3, "sample_tools": 3}  # in LEGACY
 
 
@@ -76,14 +81,13 @@ def test_a_question_is_a_request(version: str, tool: str, connect: Any, asking: 
     assert len(set(ids)) == len(ids)
 
 
-def test_questions_side_by_side_are_asked_at_once(connect: Any, server: Server) -> None:
+def test_questions_side_by_side_are_asked_at_once(peer: Any, server: Server) -> None:
     @server.tool
     async def both(ctx: Context) -> str:
         seat, roots = await asyncio.gather(ctx.elicit("?", Seat), ctx.roots())
         again = await ctx.elicit("Again?", Seat)
         return f"{seat.content} {len(roots)} {again.action}"
 
-    peer = enter(connect, NEWEST)
     peer.send(call(1, "both"))
     questions = [peer.recv(), peer.recv()]
     assert [q["method"] for q in questions] == ["elicitation/create", "roots/list"]
@@ -229,7 +233,7 @@ def test_messages_are_written_as_the_revision_has_them(
     assert question["params"]["includeContext"] == "allServers"
 
 
-def test_a_model_uses_tools_in_2025_11_25(connect: Any, server: Server) -> None:
+def test_a_model_uses_tools_in_2025_11_25(peer: Any, server: Server) -> None:
     @server.tool
     async def add(a: int, b: int) -> int:
         """Add two numbers."""
@@ -248,7 +252,6 @@ def test_a_model_uses_tools_in_2025_11_25(connect: Any, server: Server) -> None:
             results = [ToolResultContent(id, [Text(text=text)]) for id, text in sums]
             messages += [answer.message, SamplingMessage("user", list(results))]
 
-    peer = enter(connect, NEWEST)
     first = peer.ask(call(1, "agent"))
     (offered,) = first["params"]["tools"]
     assert offered["name"] == "add"
@@ -308,7 +311,7 @@ def test_a_model_uses_tools_in_2025_11_25(connect: Any, server: Server) -> None:
     ],
 )
 def test_what_is_not_an_answer_is_raised_in_the_handler(
-    tool: str, answer: Any, raised: tuple[type, str], connect: Any, server: Server
+    tool: str, answer: Any, raised: tuple[type, str], peer: Any, server: Server
 ) -> None:
     caught: list[Any] = []
 
@@ -324,7 +327,6 @@ def test_what_is_not_an_answer_is_raised_in_the_handler(
             raise
 
     server.add_tool(ask, name=tool)
-    peer = enter(connect, NEWEST)
     question = peer.ask(call(1, tool))
     peer.send({"jsonrpc": "2.0", "id": question["id"], **answer})
     result = peer.recv()["result"]
@@ -339,7 +341,7 @@ def test_what_is_not_an_answer_is_raised_in_the_handler(
 
 
 def test_a_question_that_nobody_answers_times_out_and_is_cancelled(
-    connect: Any, server: Server
+    peer: Any, server: Server
 ) -> None:
     @server.tool
     async def roots(ctx: Context) -> str:
@@ -348,7 +350,6 @@ def test_a_question_that_nobody_answers_times_out_and_is_cancelled(
         except CallTimeout:
             return "too late"
 
-    peer = enter(connect, NEWEST)
     question, cancelled, answer = (peer.ask(call(1, "roots")), peer.recv(), peer.recv())
     assert cancelled["method"] == "notifications/cancelled"
     assert cancelled["params"]["requestId"] == question["id"]
@@ -357,8 +358,7 @@ def test_a_question_that_nobody_answers_times_out_and_is_cancelled(
     assert peer.fence() == []
 
 
-def test_cancelling_the_call_cancels_its_question(connect: Any, asking: Server) -> None:
-    peer = enter(connect, NEWEST)
+def test_cancelling_the_call_cancels_its_question(peer: Any, asking: Server) -> None:
     question = peer.ask(call(1, "form"))
     peer.send(cancel(1))
     cancelled = peer.recv()
@@ -369,19 +369,18 @@ def test_cancelling_the_call_cancels_its_question(connect: Any, asking: Server) 
     assert not peer.connection.running
 
 
-def test_the_tools_own_timeout_cancels_its_question(connect: Any, server: Server) -> None:
+def test_the_tools_own_timeout_cancels_its_question(peer: Any, server: Server) -> None:
     @server.tool(timeout=0.01)
     async def form(ctx: Context) -> str:
         return (await ctx.elicit("?", Seat)).action
 
-    peer = enter(connect, NEWEST)
     question = peer.ask(call(1, "form"))
     got = peer.until(1)
     assert [m["params"]["requestId"] for m in got if "method" in m] == [question["id"]]
     assert "timed out" in text_of(got[-1]["result"])
 
 
-def test_a_client_that_goes_ends_the_handler(connect: Any, server: Server) -> None:
+def test_a_client_that_goes_ends_the_handler(peer: Any, server: Server) -> None:
     ended: list[BaseException] = []
 
     @server.tool
@@ -392,15 +391,13 @@ def test_a_client_that_goes_ends_the_handler(connect: Any, server: Server) -> No
             ended.append(exc)
             raise
 
-    peer = enter(connect, NEWEST)
     peer.ask(call(1, "form"))
     peer.connection.abort()
     peer.wait_for(lambda: ended and not peer.connection.running)
     assert isinstance(ended[0], asyncio.CancelledError)
 
 
-def test_the_client_may_go_on_asking_while_it_is_asked(connect: Any, asking: Server) -> None:
-    peer = enter(connect, NEWEST)
+def test_the_client_may_go_on_asking_while_it_is_asked(peer: Any, asking: Server) -> None:
     question = peer.ask(call(1, "form"))
     assert peer.result(request(2, "tools/list"))["tools"]
     other = peer.ask(call(3, "roots"))

@@ -9,13 +9,18 @@ from typing import Any
 import pytest
 from questions_lab import SAMPLED, enter, play, reply, tool_request
 from raw import call, cancel, notification
-from server_lab import LEGACY, text_of
+from server_lab import LEGACY, LatePeer, text_of
 
 from wirespeed import Context, Server
 from wirespeed.errors import CallTimeout, RemoteError
 
 NEWEST = "2025-11-25"
 PROGRESS = "notifications/progress"
+
+
+@pytest.fixture
+def peer(connect: Any) -> Any:
+    return LatePeer(lambda: enter(connect, NEWEST))
 
 
 @pytest.fixture
@@ -95,8 +100,7 @@ def test_the_progress_of_a_question(version: str, connect: Any, told: list[Any])
     assert len(told) == 3
 
 
-def test_it_may_be_passed_on_to_who_called_the_tool(connect: Any, told: list[Any]) -> None:
-    peer = enter(connect, NEWEST)
+def test_it_may_be_passed_on_to_who_called_the_tool(peer: Any, told: list[Any]) -> None:
     question = peer.ask(call(1, "pass_on", progressToken="mine"))
     peer.send(of(question, 1, total=2, message="half"))
     passed = peer.recv()
@@ -107,8 +111,7 @@ def test_it_may_be_passed_on_to_who_called_the_tool(connect: Any, told: list[Any
     assert text_of(peer.recv()["result"]) == "decline"
 
 
-def test_questions_are_told_apart(connect: Any, told: list[Any]) -> None:
-    peer = enter(connect, NEWEST)
+def test_questions_are_told_apart(peer: Any, told: list[Any]) -> None:
     peer.send(call(1, "both"))
     first, second = peer.recv(), peer.recv()
     peer.send(of(second, 1), of(first, 2), of(second, 3))
@@ -133,8 +136,7 @@ def test_questions_are_told_apart(connect: Any, told: list[Any]) -> None:
     ],
     ids=repr,
 )
-def test_what_is_malformed_is_ignored(connect: Any, told: list[Any], params: Any) -> None:
-    peer = enter(connect, NEWEST)
+def test_what_is_malformed_is_ignored(peer: Any, told: list[Any], params: Any) -> None:
     question = peer.ask(call(1, "sample"))
     peer.send(params if isinstance(params, bytes) else notification(PROGRESS, params))
     for wrong in ({"progress": "1"}, {"progress": None}, {"progress": 1, "total": "x"}):
@@ -145,17 +147,15 @@ def test_what_is_malformed_is_ignored(connect: Any, told: list[Any], params: Any
 
 
 def test_a_function_that_fails_is_logged(
-    connect: Any, told: list[Any], caplog: pytest.LogCaptureFixture
+    peer: Any, told: list[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    peer = enter(connect, NEWEST)
     question = peer.ask(call(1, "fails"))
     peer.send(of(question, 1), reply(question, SAMPLED))
     assert text_of(peer.recv()["result"]) == "Paris"
     assert "LookupError: secret" in caplog.text
 
 
-def test_a_question_that_is_given_up_hears_no_more(connect: Any, told: list[Any]) -> None:
-    peer = enter(connect, NEWEST)
+def test_a_question_that_is_given_up_hears_no_more(peer: Any, told: list[Any]) -> None:
     question = peer.ask(call(1, "sample"))
     peer.send(cancel(1))
     assert peer.recv()["method"] == "notifications/cancelled"
@@ -164,8 +164,7 @@ def test_a_question_that_is_given_up_hears_no_more(connect: Any, told: list[Any]
     assert not peer.connection.state.progress
 
 
-def test_what_cannot_be_called(connect: Any, told: list[Any]) -> None:
-    peer = enter(connect, NEWEST)
+def test_what_cannot_be_called(peer: Any, told: list[Any]) -> None:
     assert text_of(peer.result(call(1, "wrong"))) == "refused"
 
 
@@ -197,6 +196,5 @@ def test_a_modern_client_is_not_pinged(connect: Any, told: list[Any]) -> None:
     assert text_of(connect().result(tool_request(1, "ping"))) == "there"
 
 
-def test_ping_is_for_the_loop(connect: Any, told: list[Any]) -> None:
-    peer = enter(connect, NEWEST)
+def test_ping_is_for_the_loop(peer: Any, told: list[Any]) -> None:
     assert text_of(peer.result(call(1, "blocking"))) == "refused"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from raw import CHILDREN, call, initialize, modern, notification, surroundings
-from server_lab import LEGACY, Peer
+from server_lab import LEGACY, LatePeer, Peer
 
 from wirespeed import Client, Server, Stdio
 from wirespeed.server import RootsChange
@@ -64,6 +64,11 @@ def joined(
     return peer
 
 
+@pytest.fixture
+def peer(connect: Any) -> Any:
+    return LatePeer(lambda: joined(connect))
+
+
 def asked(peer: Peer) -> Any:
     """The server asks for the roots: the id of its request."""
     question = peer.recv()
@@ -104,9 +109,8 @@ def test_a_change_is_heard_and_the_roots_asked(
 
 
 def test_a_client_that_is_gone_before_a_handler_begins_is_forgotten(
-    connect: Any, server: Server, heard: Heard
+    peer: Any, server: Server, heard: Heard
 ) -> None:
-    peer = joined(connect)
     peer.fence()
 
     async def in_a_task() -> None:  # where handlers begin one turn later
@@ -120,8 +124,7 @@ def test_a_client_that_is_gone_before_a_handler_begins_is_forgotten(
     peer.wait_for(lambda: not server.service.roots.being_told)
 
 
-def test_changes_that_come_meanwhile_are_one(connect: Any, server: Server, heard: Heard) -> None:
-    peer = joined(connect)
+def test_changes_that_come_meanwhile_are_one(peer: Any, server: Server, heard: Heard) -> None:
     peer.send(*[CHANGED] * 1000)
     first = asked(peer)
     assert peer.fence() == []
@@ -165,13 +168,12 @@ def test_nor_is_anybody_without_a_handshake(connect: Any, heard: Heard) -> None:
     assert heard.begun == 0
 
 
-def test_without_a_handler_nothing_happens(connect: Any, server: Server) -> None:
-    peer = joined(connect)
+def test_without_a_handler_nothing_happens(peer: Any, server: Server) -> None:
     peer.send(CHANGED)
     assert peer.fence() == []
 
 
-def test_a_plain_handler_runs_in_a_thread_and_cannot_ask(connect: Any, server: Server) -> None:
+def test_a_plain_handler_runs_in_a_thread_and_cannot_ask(peer: Any, server: Server) -> None:
     seen: list[Any] = []
     done = threading.Event()
 
@@ -184,7 +186,6 @@ def test_a_plain_handler_runs_in_a_thread_and_cannot_ask(connect: Any, server: S
             seen.append(str(exc))
         done.set()
 
-    peer = joined(connect)
     peer.send(CHANGED)
     peer.wait_for(done.is_set)
     assert seen == [
@@ -193,7 +194,7 @@ def test_a_plain_handler_runs_in_a_thread_and_cannot_ask(connect: Any, server: S
     ]
 
 
-def test_the_end_of_the_connection_ends_the_handler(connect: Any, server: Server) -> None:
+def test_the_end_of_the_connection_ends_the_handler(peer: Any, server: Server) -> None:
     notes: list[str] = []
 
     @server.on_roots_changed
@@ -204,7 +205,6 @@ def test_the_end_of_the_connection_ends_the_handler(connect: Any, server: Server
         finally:
             notes.append("ended")
 
-    peer = joined(connect)
     peer.send(CHANGED, CHANGED)
     peer.wait_for(lambda: notes)
     peer.connection.abort()
@@ -212,8 +212,7 @@ def test_the_end_of_the_connection_ends_the_handler(connect: Any, server: Server
     assert notes == ["begun", "ended"]
 
 
-def test_a_handler_does_not_hold_a_shutdown(connect: Any, server: Server, heard: Heard) -> None:
-    peer = joined(connect)
+def test_a_handler_does_not_hold_a_shutdown(peer: Any, server: Server, heard: Heard) -> None:
     peer.send(CHANGED)
     asked(peer)
     peer.connection.drain()
@@ -250,9 +249,8 @@ def test_while_the_server_shuts_down_no_change_is_heard(connect: Any, heard: Hea
     ],
 )
 def test_a_client_that_does_not_tell(
-    answer: Any, logged: str, connect: Any, heard: Heard, caplog: pytest.LogCaptureFixture
+    answer: Any, logged: str, peer: Any, heard: Heard, caplog: pytest.LogCaptureFixture
 ) -> None:
-    peer = joined(connect)
     peer.send(CHANGED)
     peer.send({"jsonrpc": "2.0", "id": asked(peer), **answer})
     assert peer.fence() == []
@@ -265,14 +263,13 @@ def test_a_client_that_does_not_tell(
 
 
 def test_a_handler_that_fails_is_logged_and_the_next_one_called(
-    connect: Any, server: Server, caplog: pytest.LogCaptureFixture
+    peer: Any, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     @server.on_roots_changed
     async def fails(change: RootsChange) -> None:
         raise LookupError("own words")
 
     heard = Heard(server)
-    peer = joined(connect)
     peer.send(CHANGED)
     tell(peer, asked(peer), "file:///1")
     peer.wait_for(lambda: heard.got)

@@ -63,7 +63,7 @@ def tool_of(peer: Any, name: str) -> Any:
 @pytest.mark.parametrize("scope", ["request", "connection", "server"])
 @pytest.mark.parametrize(("function", "options", "name"), WAYS)
 def test_every_way_to_provide_a_value(
-    connect: Any, server: Server, function: Any, options: dict[str, Any], name: str, scope: Any
+    peer: Any, server: Server, function: Any, options: dict[str, Any], name: str, scope: Any
 ) -> None:
     server.provide(scope=scope, **options)(function)
 
@@ -71,12 +71,11 @@ def test_every_way_to_provide_a_value(
     async def which(db: Database) -> str:
         return db.name
 
-    peer = connect("2025-06-18")
     with served(peer):
         assert text_of(peer.result(call(1, "which"))) == name
 
 
-def test_what_is_injected_is_no_argument(connect: Any, server: Server) -> None:
+def test_what_is_injected_is_no_argument(peer: Any, server: Server) -> None:
     server.provide(make_coroutine)
 
     @server.tool
@@ -89,7 +88,6 @@ def test_what_is_injected_is_no_argument(connect: Any, server: Server) -> None:
         """
         return f"{table} {limit} {db.name} {ctx.protocol_version}"
 
-    peer = connect("2025-06-18")
     tool = tool_of(peer, "rows")
     assert tool["description"] == "Count rows."
     assert list(tool["inputSchema"]["properties"]) == ["table", "limit"]
@@ -133,7 +131,7 @@ def test_parameters_may_stand_in_any_order(connect: Any, server: Server) -> None
     assert text_of(peer.result(call(2, "last", {"a": 1, "c": 3}))) == "coroutine 1 2 3 2"
 
 
-def test_every_kind_of_tool_can_take_something(connect: Any, server: Server) -> None:
+def test_every_kind_of_tool_can_take_something(newest_peer: Any, server: Server) -> None:
     server.provide(make_coroutine)
     main = threading.get_ident()
 
@@ -162,16 +160,15 @@ def test_every_kind_of_tool_can_take_something(connect: Any, server: Server) -> 
 
         return later()
 
-    peer = connect("2025-11-25")
-    assert text_of(peer.result(call(1, "thread"))) == "coroutine False"
-    assert text_of(peer.result(call(2, "inline"))) == "coroutine True"
+    assert text_of(newest_peer.result(call(1, "thread"))) == "coroutine False"
+    assert text_of(newest_peer.result(call(2, "inline"))) == "coroutine True"
     for id, name in ((3, "generator"), (4, "async_generator")):
-        structured = peer.result(call(id, name, {"n": 2}))["structuredContent"]
+        structured = newest_peer.result(call(id, name, {"n": 2}))["structuredContent"]
         assert structured == {"result": ["coroutine 0", "coroutine 1"]}
-    assert text_of(peer.result(call(5, "awaitable"))) == "coroutine"
+    assert text_of(newest_peer.result(call(5, "awaitable"))) == "coroutine"
 
 
-def test_depends_needs_no_registration_and_gives_one_value(connect: Any, server: Server) -> None:
+def test_depends_needs_no_registration_and_gives_one_value(peer: Any, server: Server) -> None:
     @server.tool
     async def same(
         session: Annotated[Session, Depends(get_session)],
@@ -179,12 +176,11 @@ def test_depends_needs_no_registration_and_gives_one_value(connect: Any, server:
     ) -> str:
         return f"{session.db is db} {db.name}"
 
-    peer = connect("2025-06-18")
     assert text_of(peer.result(call(7, "same"))) == "True for 7"
     assert text_of(peer.result(call(8, "same"))) == "True for 8"
 
 
-def test_depends_of_a_registered_function_is_its_provider(connect: Any, server: Server) -> None:
+def test_depends_of_a_registered_function_is_its_provider(peer: Any, server: Server) -> None:
     server.provide(scope="connection")(make_coroutine)
 
     @server.tool
@@ -195,11 +191,10 @@ def test_depends_of_a_registered_function_is_its_provider(connect: Any, server: 
     ) -> str:
         return f"{db is other} {db is own}"
 
-    peer = connect("2025-06-18")
     assert text_of(peer.result(call(1, "same"))) == "True False"
 
 
-def test_types_are_found_through_annotated_none_and_new_types(connect: Any, server: Server) -> None:
+def test_types_are_found_through_annotated_none_and_new_types(peer: Any, server: Server) -> None:
     Token = NewType("Token", str)
 
     def token() -> Token:
@@ -216,12 +211,11 @@ def test_types_are_found_through_annotated_none_and_new_types(connect: Any, serv
 
     look.__annotations__["token"] = Token
     server.tool(look)
-    peer = connect("2025-06-18")
     assert tool_of(peer, "look")["inputSchema"]["properties"] == {}
     assert text_of(peer.result(call(1, "look"))) == "secret coroutine True"
 
 
-def test_a_provider_may_take_the_server_and_have_defaults(connect: Any, server: Server) -> None:
+def test_a_provider_may_take_the_server_and_have_defaults(peer: Any, server: Server) -> None:
     @server.provide(scope="server")
     async def database(server: Server, name: str = "default", *rest: Any) -> Database:
         return Database(f"{server.name} {name}")
@@ -230,7 +224,6 @@ def test_a_provider_may_take_the_server_and_have_defaults(connect: Any, server: 
     async def which(db: Database) -> str:
         return db.name
 
-    peer = connect("2025-06-18")
     with served(peer):
         assert text_of(peer.result(call(1, "which"))) == "lab default"
 
@@ -254,7 +247,7 @@ def test_provides_says_the_type_instead_of_the_annotation(connect: Any, server: 
 
 
 def test_resources_of_a_request_end_behind_the_handler_in_reverse(
-    connect: Any, server: Server
+    peer: Any, server: Server
 ) -> None:
     events: list[str] = []
     tasks: set[Any] = set()
@@ -285,7 +278,6 @@ def test_resources_of_a_request_end_behind_the_handler_in_reverse(
         events.append("handler")
         return f"{session.db is db} {variable.get()}"
 
-    peer = connect("2025-06-18")
     assert text_of(peer.result(call(1, "use"))) == "True set"
     assert events == [
         "db opened",
@@ -298,7 +290,7 @@ def test_resources_of_a_request_end_behind_the_handler_in_reverse(
 
 
 def test_a_failure_is_raised_at_the_yield_and_cannot_be_swallowed(
-    connect: Any, server: Server, caplog: Any
+    peer: Any, server: Server, caplog: Any
 ) -> None:
     seen: list[str] = []
 
@@ -320,7 +312,6 @@ def test_a_failure_is_raised_at_the_yield_and_cannot_be_swallowed(
     async def fail(session: Session) -> str:
         raise ValueError("no such row")
 
-    peer = connect("2025-06-18")
     result = peer.result(call(1, "fail"))
     assert result["isError"] is True
     assert text_of(result) == "no such row"
@@ -328,7 +319,7 @@ def test_a_failure_is_raised_at_the_yield_and_cannot_be_swallowed(
     assert [r.message for r in caplog.records] == ["tool fail failed"]
 
 
-def test_a_teardown_that_fails_fails_the_request(connect: Any, server: Server, caplog: Any) -> None:
+def test_a_teardown_that_fails_fails_the_request(peer: Any, server: Server, caplog: Any) -> None:
     seen: list[str] = []
 
     @server.provide
@@ -348,7 +339,6 @@ def test_a_teardown_that_fails_fails_the_request(connect: Any, server: Server, c
     async def use(session: Session) -> str:
         return "done"
 
-    peer = connect("2025-06-18")
     result = peer.result(call(1, "use"))
     assert result["isError"] is True
     assert text_of(result) == "cannot commit"
@@ -357,7 +347,7 @@ def test_a_teardown_that_fails_fails_the_request(connect: Any, server: Server, c
 
 
 def test_a_teardown_that_fails_behind_a_failure_is_logged(
-    connect: Any, server: Server, caplog: Any
+    peer: Any, server: Server, caplog: Any
 ) -> None:
     closed: list[bool] = []
 
@@ -379,7 +369,6 @@ def test_a_teardown_that_fails_behind_a_failure_is_logged(
     async def use(session: Session) -> str:
         raise ValueError("the tool's own")
 
-    peer = connect("2025-06-18")
     assert text_of(peer.result(call(1, "use"))) == "the tool's own"
     assert closed == [True]
     messages = [r.getMessage() for r in caplog.records]
@@ -390,7 +379,7 @@ def test_a_teardown_that_fails_behind_a_failure_is_logged(
 
 
 def test_a_provider_that_fails_fails_the_request_and_closes_what_was_open(
-    connect: Any, server: Server
+    peer: Any, server: Server
 ) -> None:
     closed: list[bool] = []
 
@@ -409,13 +398,12 @@ def test_a_provider_that_fails_fails_the_request_and_closes_what_was_open(
     async def use(session: Session) -> str:
         raise AssertionError("never called")
 
-    peer = connect("2025-06-18")
     assert peer.error(call(1, "use")) == (-31999, "not today")
     assert closed == [True]
 
 
 @pytest.mark.parametrize("kind", ["handler", "provider"])
-def test_a_cancelled_request_tears_down(connect: Any, server: Server, kind: str) -> None:
+def test_a_cancelled_request_tears_down(peer: Any, server: Server, kind: str) -> None:
     events: list[str] = []
     reached = asyncio.Event()
 
@@ -443,7 +431,6 @@ def test_a_cancelled_request_tears_down(connect: Any, server: Server, kind: str)
         await asyncio.Event().wait()
         return "never"
 
-    peer = connect("2025-06-18")
     peer.send(call(1, "wait"))
     peer.wait_for(reached.is_set)
     peer.send(cancel(1))
@@ -452,7 +439,7 @@ def test_a_cancelled_request_tears_down(connect: Any, server: Server, kind: str)
     assert events == ["cancelled", "closed"]
 
 
-def test_a_timeout_includes_the_dependencies(connect: Any, server: Server, caplog: Any) -> None:
+def test_a_timeout_includes_the_dependencies(peer: Any, server: Server, caplog: Any) -> None:
     closed: list[bool] = []
 
     @server.provide
@@ -467,12 +454,11 @@ def test_a_timeout_includes_the_dependencies(connect: Any, server: Server, caplo
     async def use(db: Database) -> str:
         return "never"
 
-    peer = connect("2025-06-18")
     assert text_of(peer.result(call(1, "use"))) == "Tool use timed out after 0.01 s"
     assert closed == [True]
 
 
-def test_what_a_thread_enters_after_the_cancellation_is_left(connect: Any, server: Server) -> None:
+def test_what_a_thread_enters_after_the_cancellation_is_left(peer: Any, server: Server) -> None:
     entered, go_on, left = threading.Event(), threading.Event(), threading.Event()
 
     @server.provide
@@ -486,7 +472,6 @@ def test_what_a_thread_enters_after_the_cancellation_is_left(connect: Any, serve
     async def use(db: Database) -> str:
         return "never"
 
-    peer = connect("2025-06-18")
     peer.send(call(1, "use"))
     peer.wait_for(entered.is_set)
     peer.send(cancel(1))
@@ -495,7 +480,7 @@ def test_what_a_thread_enters_after_the_cancellation_is_left(connect: Any, serve
     assert left.wait(20)
 
 
-def test_a_generator_that_yields_twice_or_never_is_an_error(connect: Any, server: Server) -> None:
+def test_a_generator_that_yields_twice_or_never_is_an_error(peer: Any, server: Server) -> None:
     @server.tool
     async def one(db: Annotated[Database, Depends(twice)]) -> str:
         return "one"
@@ -504,6 +489,5 @@ def test_a_generator_that_yields_twice_or_never_is_an_error(connect: Any, server
     async def two(db: Annotated[Database, Depends(never)]) -> str:
         return "two"
 
-    peer = connect("2025-06-18")
     assert text_of(peer.result(call(1, "one"))) == "generator didn't stop"
     assert text_of(peer.result(call(2, "two"))) == "generator didn't yield"

@@ -62,11 +62,8 @@ def test_a_type_that_is_no_argument_and_that_nothing_provides(server: Server) ->
         server.add_tool(takes_session)
 
 
-def test_what_nothing_takes_is_looked_at_when_the_server_starts(
-    connect: Any, server: Server
-) -> None:
+def test_what_nothing_takes_is_looked_at_when_the_server_starts(peer: Any, server: Server) -> None:
     server.provide(session_of_database)
-    peer = connect("2025-06-18")
     with pytest.raises(StartupError, match="nothing provides Database"), served(peer):
         pass
     assert server.service.life is None

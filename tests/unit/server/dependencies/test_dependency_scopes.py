@@ -74,7 +74,7 @@ def _modern_call(id: Any, name: str) -> Any:
 
 @pytest.mark.parametrize("scope", ["connection", "server"])
 def test_many_who_want_a_value_at_once_share_one(
-    connect: Any, server: Server, counted: Counted, scope: Any
+    peer: Any, server: Server, counted: Counted, scope: Any
 ) -> None:
     server.provide(scope=scope)(counted.database)
     counted.gate.clear()
@@ -83,7 +83,6 @@ def test_many_who_want_a_value_at_once_share_one(
     async def which(db: Database) -> str:
         return db.name
 
-    peer = connect("2025-06-18")
     with served(peer):
         peer.send(*(call(i, "which") for i in range(20)), cancel(0))
         peer.wait_for(lambda: counted.events)
@@ -93,9 +92,7 @@ def test_many_who_want_a_value_at_once_share_one(
         assert {text_of(answer["result"]) for answer in answers.values()} == {"db 1"}
 
 
-def test_whoever_comes_first_may_be_cancelled(
-    connect: Any, server: Server, counted: Counted
-) -> None:
+def test_whoever_comes_first_may_be_cancelled(peer: Any, server: Server, counted: Counted) -> None:
     server.provide(scope="connection")(counted.database)
     counted.gate.clear()
 
@@ -103,7 +100,6 @@ def test_whoever_comes_first_may_be_cancelled(
     async def which(db: Database) -> str:
         return db.name
 
-    peer = connect("2025-06-18")
     peer.send(call(1, "which"))
     peer.wait_for(lambda: counted.events)
     peer.send(cancel(1), call(2, "which"))
@@ -112,7 +108,7 @@ def test_whoever_comes_first_may_be_cancelled(
     assert text_of(peer.recv()["result"]) == "db 1"
 
 
-def test_a_failure_is_for_all_who_wait_and_is_not_kept(connect: Any, server: Server) -> None:
+def test_a_failure_is_for_all_who_wait_and_is_not_kept(peer: Any, server: Server) -> None:
     gate = asyncio.Event()
     tries: list[int] = []
 
@@ -128,7 +124,6 @@ def test_a_failure_is_for_all_who_wait_and_is_not_kept(connect: Any, server: Ser
     async def which(db: Database) -> str:
         return db.name
 
-    peer = connect("2025-06-18")
     peer.send(call(1, "which"), call(2, "which"))
     peer.wait_for(lambda: tries)
     gate.set()
@@ -167,7 +162,7 @@ def test_values_of_a_server_end_with_it_in_reverse_order(
     ]
 
 
-def test_a_group_of_tasks_may_live_in_a_wide_resource(connect: Any, server: Server) -> None:
+def test_a_group_of_tasks_may_live_in_a_wide_resource(peer: Any, server: Server) -> None:
     ticks: list[int] = []
 
     @server.provide(scope="connection")
@@ -190,7 +185,6 @@ def test_a_group_of_tasks_may_live_in_a_wide_resource(connect: Any, server: Serv
         await asyncio.sleep(0)
         return db.name
 
-    peer = connect("2025-06-18")
     assert text_of(peer.result(call(1, "which"))) == "ticking"
     assert ticks
     peer.end_input()
@@ -198,7 +192,7 @@ def test_a_group_of_tasks_may_live_in_a_wide_resource(connect: Any, server: Serv
 
 
 def test_a_wide_resource_that_ends_early_is_made_again(
-    connect: Any, server: Server, caplog: Any
+    peer: Any, server: Server, caplog: Any
 ) -> None:
     breaks: list[asyncio.Event] = []
 
@@ -219,7 +213,6 @@ def test_a_wide_resource_that_ends_early_is_made_again(
     async def which(db: Database) -> str:
         return db.name
 
-    peer = connect("2025-06-18")
     assert text_of(peer.result(call(1, "which"))) == "db 1"
     breaks[0].set()
     peer.wait_for(lambda: caplog.records)
@@ -229,7 +222,7 @@ def test_a_wide_resource_that_ends_early_is_made_again(
 
 
 def test_context_variables_of_a_request_do_not_reach_what_outlives_it(
-    connect: Any, server: Server
+    peer: Any, server: Server
 ) -> None:
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
 
@@ -246,12 +239,11 @@ def test_context_variables_of_a_request_do_not_reach_what_outlives_it(
     async def which(settings: Settings, db: Database) -> str:
         return f"{variable.get()}, {db.name}"
 
-    peer = connect("2025-06-18")
     assert text_of(peer.result(call(1, "which"))) == "of a request, unset"
 
 
 def test_handlers_that_are_cancelled_with_their_connection_still_have_its_values(
-    connect: Any, server: Server, counted: Counted
+    peer: Any, server: Server, counted: Counted
 ) -> None:
     server.provide(scope="connection")(counted.database)
     started = asyncio.Event()
@@ -267,7 +259,6 @@ def test_handlers_that_are_cancelled_with_their_connection_still_have_its_values
             counted.events.append(f"handler ended with {db.name}")
         return "never"
 
-    peer = connect("2025-06-18")
     peer.send(call(1, "wait"))
     peer.wait_for(started.is_set)
     peer.connection.abort()
@@ -276,7 +267,7 @@ def test_handlers_that_are_cancelled_with_their_connection_still_have_its_values
 
 
 def test_a_teardown_that_fails_in_a_wider_scope_is_logged_and_the_rest_goes_on(
-    connect: Any, server: Server, counted: Counted, caplog: Any
+    peer: Any, server: Server, counted: Counted, caplog: Any
 ) -> None:
     server.provide(scope="connection")(counted.database)
 
@@ -289,7 +280,6 @@ def test_a_teardown_that_fails_in_a_wider_scope_is_logged_and_the_rest_goes_on(
     async def which(session: Session) -> str:
         return session.db.name
 
-    peer = connect("2025-06-18")
     assert text_of(peer.result(call(1, "which"))) == "db 1"
     peer.end_input()
     peer.wait_for(lambda: "closed db 1" in counted.events)
@@ -321,14 +311,13 @@ def test_a_teardown_of_a_connection_has_a_time_limit(connect: Any, caplog: Any) 
     assert "took more than 0.01 s" in caplog.text
 
 
-def test_a_value_of_the_server_wants_it_to_be_served(connect: Any, server: Server) -> None:
+def test_a_value_of_the_server_wants_it_to_be_served(peer: Any, server: Server) -> None:
     server.provide(scope="server")(make_coroutine)
 
     @server.tool
     async def which(db: Database) -> str:
         return db.name
 
-    peer = connect("2025-06-18")
     text = text_of(peer.result(call(1, "which")))
     assert "is not served, so it has no values of scope 'server'" in text
     assert "server.running()" in text

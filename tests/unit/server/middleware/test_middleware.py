@@ -170,16 +170,15 @@ def test_every_method_passes_whatever_comes_of_it(
 
 
 def test_a_tool_that_fails_is_a_reply_with_is_error(
-    connect: Any, server: Server, seen: list[Any], version: str
+    any_peer: Any, server: Server, seen: list[Any], version: str
 ) -> None:
-    peer = joined(connect, version)
-    assert peer.result(tool_call(1, "fails", version))["isError"] is True
+    assert any_peer.result(tool_call(1, "fails", version))["isError"] is True
     assert seen[-1][2].is_error
-    peer.result(tool_call(2, "echo", version, {"text": '"isError":true'}))
+    any_peer.result(tool_call(2, "echo", version, {"text": '"isError":true'}))
     assert not seen[-1][2].is_error
 
 
-def test_errors_are_raised_through_it(connect: Any, server: Server, version: str) -> None:
+def test_errors_are_raised_through_it(any_peer: Any, server: Server, version: str) -> None:
     errors: list[tuple[int, Any]] = []
 
     @server.add_middleware
@@ -194,18 +193,17 @@ def test_errors_are_raised_through_it(connect: Any, server: Server, version: str
     async def picky(a: int) -> str:
         raise ProtocolError(-5, "no", {"a": a})
 
-    peer = joined(connect, version)
-    assert peer.error(tool_call(1, "nothing", version))[0] == -32602
-    assert peer.error(tool_call(2, "picky", version, {"a": 3})) == (-5, "no")
+    assert any_peer.error(tool_call(1, "nothing", version))[0] == -32602
+    assert any_peer.error(tool_call(2, "picky", version, {"a": 3})) == (-5, "no")
     ask = modern if version == MODERN else request
-    assert peer.error(ask(3, "no/such"))[0] == -32601
+    assert any_peer.error(ask(3, "no/such"))[0] == -32601
     assert errors == [(-32602, None), (-5, {"a": 3}), (-32601, None)]
 
 
 # -- answering ------------------------------------------------------------------------------------
 
 
-def test_it_answers_without_the_handler(connect: Any, server: Server, version: str) -> None:
+def test_it_answers_without_the_handler(any_peer: Any, server: Server, version: str) -> None:
     ran: list[int] = []
 
     @server.tool
@@ -219,8 +217,7 @@ def test_it_answers_without_the_handler(connect: Any, server: Server, version: s
             return Reply.result({"content": [{"type": "text", "text": "cached"}]})
         return await call_next(request)
 
-    peer = joined(connect, version)
-    result = peer.result(tool_call(1, "work", version))
+    result = any_peer.result(tool_call(1, "work", version))
     assert text_of(result) == "cached"
     assert ran == []
     if version == MODERN:
@@ -230,19 +227,18 @@ def test_it_answers_without_the_handler(connect: Any, server: Server, version: s
         assert result.keys() == {"content"}
 
 
-def test_it_refuses_with_an_error_of_its_own(connect: Any, server: Server, version: str) -> None:
+def test_it_refuses_with_an_error_of_its_own(any_peer: Any, server: Server, version: str) -> None:
     @server.add_middleware
     async def deny(request: InboundRequest, call_next: Any) -> Any:
         if request.method == "tools/list":
             raise ProtocolError(-7, "not today", {"why": "sunday"})
         return await call_next(request)
 
-    peer = joined(connect, version)
-    answer = peer.ask((modern if version == MODERN else request)(1, "tools/list"))
+    answer = any_peer.ask((modern if version == MODERN else request)(1, "tools/list"))
     assert answer["error"] == {"code": -7, "message": "not today", "data": {"why": "sunday"}}
 
 
-def test_it_replaces_the_result(connect: Any, server: Server, version: str) -> None:
+def test_it_replaces_the_result(any_peer: Any, server: Server, version: str) -> None:
     @server.tool
     async def secret() -> str:
         return "password"
@@ -254,8 +250,7 @@ def test_it_replaces_the_result(connect: Any, server: Server, version: str) -> N
             return reply
         return Reply.result(reply.data.replace(b"password", b"********") + b"\n ")
 
-    peer = joined(connect, version)
-    result = peer.result(tool_call(1, "secret", version))
+    result = any_peer.result(tool_call(1, "secret", version))
     assert text_of(result) == "********"
     assert (INFO in result.get("_meta", {})) is (version == MODERN)
 
@@ -276,7 +271,7 @@ def test_a_reply_must_be_a_json_object() -> None:
         InboundRequest()
 
 
-def test_it_asks_the_handler_again(connect: Any, server: Server, version: str) -> None:
+def test_it_asks_the_handler_again(any_peer: Any, server: Server, version: str) -> None:
     left = [ValueError("first"), ValueError("second")]
 
     @server.tool
@@ -293,12 +288,11 @@ def test_it_asks_the_handler_again(connect: Any, server: Server, version: str) -
             reply = await call_next(request)
         return reply
 
-    peer = joined(connect, version)
-    assert text_of(peer.result(tool_call(1, "flaky", version))) == "at last"
+    assert text_of(any_peer.result(tool_call(1, "flaky", version))) == "at last"
 
 
 def test_a_second_call_while_the_first_runs_is_refused(
-    connect: Any, server: Server, caplog: Any
+    peer: Any, server: Server, caplog: Any
 ) -> None:
     @server.tool
     async def slow() -> str:
@@ -315,7 +309,6 @@ def test_a_second_call_while_the_first_runs_is_refused(
         assert isinstance(second, RuntimeError)
         return first
 
-    peer = connect("2025-06-18")
     assert text_of(peer.result(call(1, "slow"))) == "x"
 
 
@@ -361,7 +354,7 @@ def test_the_handler_runs_in_the_context_and_the_task_of_the_chain(
     assert variable.get() == "unset"
 
 
-def test_other_features_see_it_too(connect: Any, server: Server) -> None:
+def test_other_features_see_it_too(peer: Any, server: Server) -> None:
     @server.prompt
     async def hello() -> str:
         await asyncio.sleep(0)
@@ -376,7 +369,6 @@ def test_other_features_see_it_too(connect: Any, server: Server) -> None:
         variable.set(f"{request.method} {request.name}")
         return await call_next(request)
 
-    peer = connect("2025-06-18")
     got = peer.result(request(1, "prompts/get", {"name": "hello"}))
     assert got["messages"][0]["content"]["text"] == "prompts/get hello"
     got = peer.result(request(2, "resources/read", {"uri": "config://app"}))
@@ -413,19 +405,18 @@ def test_its_own_failure_is_logged_and_says_nothing(
 
 @pytest.mark.parametrize("value", [None, b"{}", {}, 7])
 def test_anything_but_a_reply_is_a_failure(
-    connect: Any, server: Server, caplog: Any, value: Any
+    peer: Any, server: Server, caplog: Any, value: Any
 ) -> None:
     @server.add_middleware
     async def wrong(request: InboundRequest, call_next: Any) -> Any:
         reply = await call_next(request)
         return value if request.method == "tools/list" else reply
 
-    peer = connect("2025-06-18")
     assert peer.error(request(1, "tools/list")) == (-32603, "Internal error")
     assert "must return a Reply" in caplog.text
 
 
-def test_another_request_is_not_passed_on(connect: Any, server: Server, caplog: Any) -> None:
+def test_another_request_is_not_passed_on(peer: Any, server: Server, caplog: Any) -> None:
     kept: list[InboundRequest] = []
 
     @server.add_middleware
@@ -433,7 +424,6 @@ def test_another_request_is_not_passed_on(connect: Any, server: Server, caplog: 
         kept.append(request)
         return await call_next(kept[0])
 
-    peer = connect("2025-06-18")
     assert peer.error(request(1, "ping")) == (-32603, "Internal error")
     assert "takes the request that the middleware was given" in caplog.text
 
@@ -444,7 +434,7 @@ def test_a_middleware_must_be_callable(server: Server) -> None:
             add("mw")  # type: ignore[arg-type]
 
 
-def test_a_handler_whose_own_await_is_cancelled_failed(connect: Any, server: Server) -> None:
+def test_a_handler_whose_own_await_is_cancelled_failed(peer: Any, server: Server) -> None:
     @server.tool
     async def odd() -> str:
         await asyncio.sleep(0)
@@ -456,7 +446,6 @@ def test_a_handler_whose_own_await_is_cancelled_failed(connect: Any, server: Ser
         await asyncio.sleep(0)
         return reply
 
-    peer = connect("2025-06-18")
     assert "was cancelled" in text_of(peer.result(call(1, "odd")))
 
 
@@ -495,21 +484,20 @@ class Slow:
 
 
 def test_a_cancellation_reaches_both_and_nothing_is_answered(
-    connect: Any, server: Server, version: str
+    any_peer: Any, server: Server, version: str
 ) -> None:
     slow = Slow(server)
-    peer = joined(connect, version)
-    peer.send(tool_call(1, "wait", version))
-    peer.wait_for(slow.started.is_set)
-    peer.send(cancel(1))
-    assert peer.fence() == []
+    any_peer.send(tool_call(1, "wait", version))
+    any_peer.wait_for(slow.started.is_set)
+    any_peer.send(cancel(1))
+    assert any_peer.fence() == []
     assert slow.notes == ["tool cancelled True", "middleware cancelled"]
-    assert peer.connection.session.counters["requests_in_flight"] == 0
-    assert peer.connection.session.n_cancelled == 0
-    assert peer.connection.running == set()
+    assert any_peer.connection.session.counters["requests_in_flight"] == 0
+    assert any_peer.connection.session.n_cancelled == 0
+    assert any_peer.connection.running == set()
 
 
-def test_who_swallows_the_cancellation_answers_nothing(connect: Any, server: Server) -> None:
+def test_who_swallows_the_cancellation_answers_nothing(peer: Any, server: Server) -> None:
     started = asyncio.Event()
 
     @server.tool
@@ -525,7 +513,6 @@ def test_who_swallows_the_cancellation_answers_nothing(connect: Any, server: Ser
         except asyncio.CancelledError:
             return Reply.result({"content": []})
 
-    peer = connect("2025-06-18")
     peer.send(call(1, "wait"))
     peer.wait_for(started.is_set)
     peer.send(cancel(1))
@@ -535,7 +522,7 @@ def test_who_swallows_the_cancellation_answers_nothing(connect: Any, server: Ser
     peer.wait_for(started.is_set)
 
 
-def test_a_cancellation_while_only_the_middleware_waits(connect: Any, server: Server) -> None:
+def test_a_cancellation_while_only_the_middleware_waits(peer: Any, server: Server) -> None:
     waits, ended = asyncio.Event(), asyncio.Event()
 
     @server.add_middleware
@@ -548,7 +535,6 @@ def test_a_cancellation_while_only_the_middleware_waits(connect: Any, server: Se
                 ended.set()
         return await call_next(request)
 
-    peer = connect("2025-06-18")
     peer.send(request(1, "tools/list"))
     peer.wait_for(waits.is_set)
     peer.send(cancel(1))
@@ -556,16 +542,15 @@ def test_a_cancellation_while_only_the_middleware_waits(connect: Any, server: Se
     assert peer.fence() == []
 
 
-def test_the_tools_timeout_is_a_reply(connect: Any, server: Server, version: str) -> None:
+def test_the_tools_timeout_is_a_reply(any_peer: Any, server: Server, version: str) -> None:
     slow = Slow(server, timeout=0.01)
-    peer = joined(connect, version)
-    result = peer.result(tool_call(1, "wait", version))
+    result = any_peer.result(tool_call(1, "wait", version))
     assert result["isError"] is True
     assert "timed out" in text_of(result)
     assert slow.notes == ["tool cancelled False", "middleware done"]
 
 
-def test_a_timeout_of_the_middleware_around_the_handler(connect: Any, server: Server) -> None:
+def test_a_timeout_of_the_middleware_around_the_handler(peer: Any, server: Server) -> None:
     slow = Slow(server)
 
     @server.add_middleware
@@ -576,28 +561,25 @@ def test_a_timeout_of_the_middleware_around_the_handler(connect: Any, server: Se
         except TimeoutError:
             raise ProtocolError(-9, "too slow") from None
 
-    peer = connect("2025-06-18")
     assert peer.error(call(1, "wait")) == (-9, "too slow")
     assert slow.notes == ["tool cancelled False"]
     slow.go.set()
     assert text_of(peer.result(call(2, "wait"))) == "done"
 
 
-def test_call_next_in_a_task_of_its_own(connect: Any, server: Server) -> None:
+def test_call_next_in_a_task_of_its_own(peer: Any, server: Server) -> None:
     slow = Slow(server, timeout=0.01)
 
     @server.add_middleware
     async def apart(request: InboundRequest, call_next: Any) -> Any:
         return await asyncio.ensure_future(call_next(request))
 
-    peer = connect("2025-06-18")
     assert "timed out" in text_of(peer.result(call(1, "wait")))
     assert slow.notes == ["tool cancelled False", "middleware done"]
 
 
-def test_a_client_that_goes_ends_the_chain(connect: Any, server: Server) -> None:
+def test_a_client_that_goes_ends_the_chain(peer: Any, server: Server) -> None:
     slow = Slow(server)
-    peer = connect("2025-06-18")
     peer.send(call(1, "wait"))
     peer.wait_for(slow.started.is_set)
     peer.connection.abort()
@@ -605,9 +587,8 @@ def test_a_client_that_goes_ends_the_chain(connect: Any, server: Server) -> None
     assert slow.notes == ["tool cancelled True", "middleware cancelled"]
 
 
-def test_a_shutdown_waits_for_the_chain(connect: Any, server: Server) -> None:
+def test_a_shutdown_waits_for_the_chain(peer: Any, server: Server) -> None:
     slow = Slow(server)
-    peer = connect("2025-06-18")
     peer.send(call(1, "wait"))
     peer.wait_for(slow.started.is_set)
     peer.connection.drain()
@@ -617,11 +598,10 @@ def test_a_shutdown_waits_for_the_chain(connect: Any, server: Server) -> None:
 
 
 def test_a_shutdown_whose_grace_is_over_answers_for_the_chain(
-    connect: Any, server: Server, caplog: Any
+    peer: Any, server: Server, caplog: Any
 ) -> None:
     slow = Slow(server)
     server.shutdown_grace = 0.01
-    peer = connect("2025-06-18")
     peer.send(call(1, "wait"))
     peer.wait_for(slow.started.is_set)
     peer.connection.drain()
@@ -656,7 +636,7 @@ def listen(id: Any) -> dict[str, Any]:
     return modern(id, "subscriptions/listen", {"notifications": {"toolsListChanged": True}})
 
 
-def test_a_subscription_stays_open_behind_it(connect: Any, server: Server) -> None:
+def test_a_subscription_stays_open_behind_it(modern_peer: Any, server: Server) -> None:
     replies: list[Any] = []
 
     @server.add_middleware
@@ -666,19 +646,18 @@ def test_a_subscription_stays_open_behind_it(connect: Any, server: Server) -> No
         return reply
 
     server.add_tool(lambda: "x", name="one")
-    peer = connect()
-    assert peer.ask(listen("s"))["method"] == "notifications/subscriptions/acknowledged"
+    assert modern_peer.ask(listen("s"))["method"] == "notifications/subscriptions/acknowledged"
     assert replies == [None]
     server.add_tool(lambda: "x", name="two")
-    assert peer.recv()["method"] == "notifications/tools/list_changed"
-    peer.send(cancel("s"))
-    assert peer.fence() == []
-    assert peer.connection.listens == {}
-    assert peer.connection.session.n_cancelled == 0
+    assert modern_peer.recv()["method"] == "notifications/tools/list_changed"
+    modern_peer.send(cancel("s"))
+    assert modern_peer.fence() == []
+    assert modern_peer.connection.listens == {}
+    assert modern_peer.connection.session.n_cancelled == 0
 
 
 def test_what_is_said_behind_an_open_subscription_is_only_logged(
-    connect: Any, server: Server, caplog: Any
+    modern_peer: Any, server: Server, caplog: Any
 ) -> None:
     @server.add_middleware
     async def late(request: InboundRequest, call_next: Any) -> Any:
@@ -687,15 +666,14 @@ def test_what_is_said_behind_an_open_subscription_is_only_logged(
         return Reply.result({}) if reply is None else reply
 
     server.add_tool(lambda: "x", name="one")
-    peer = connect()
-    peer.ask(listen("s"))
-    assert peer.fence() == []
+    modern_peer.ask(listen("s"))
+    assert modern_peer.fence() == []
     assert "failed behind an open subscription" in caplog.text
     server.add_tool(lambda: "x", name="two")
-    assert peer.recv()["method"] == "notifications/tools/list_changed"
+    assert modern_peer.recv()["method"] == "notifications/tools/list_changed"
 
 
-def test_a_refused_subscription_is_an_error_as_any(connect: Any, server: Server) -> None:
+def test_a_refused_subscription_is_an_error_as_any(modern_peer: Any, server: Server) -> None:
     codes: list[int] = []
 
     @server.add_middleware
@@ -706,13 +684,12 @@ def test_a_refused_subscription_is_an_error_as_any(connect: Any, server: Server)
             codes.append(exc.code)
             raise
 
-    peer = connect()
-    assert peer.error(modern(1, "subscriptions/listen", {"notifications": 5}))[0] == -32602
+    assert modern_peer.error(modern(1, "subscriptions/listen", {"notifications": 5}))[0] == -32602
     assert codes == [-32602]
 
 
 def test_progress_and_logs_of_the_handler_come_before_its_answer(
-    connect: Any, server: Server, seen: list[Any]
+    peer: Any, server: Server, seen: list[Any]
 ) -> None:
     @server.tool
     async def chatty(ctx: Context) -> str:
@@ -720,7 +697,6 @@ def test_progress_and_logs_of_the_handler_come_before_its_answer(
         await ctx.info("half")
         return "done"
 
-    peer = connect("2025-06-18")
     peer.send(call(1, "chatty", {}, progressToken="t"))
     methods = [message.get("method") for message in peer.until(1)]
     assert methods == ["notifications/progress", "notifications/message", None]
@@ -881,7 +857,7 @@ def test_a_call_that_becomes_a_task_is_a_reply_and_goes_on(
     assert peer.connection.running == set()
 
 
-def test_the_name_of_a_request_follows_from_its_method(connect: Any, server: Server) -> None:
+def test_the_name_of_a_request_follows_from_its_method(modern_peer: Any, server: Server) -> None:
     """Whatever other members it has: a guard must see what the handler will."""
     seen: list[Any] = []
     server.add_resource("secret://x", "hidden")
@@ -895,14 +871,13 @@ def test_the_name_of_a_request_follows_from_its_method(connect: Any, server: Ser
         seen.append(request.name)
         return await call_next(request)
 
-    peer = connect()
-    peer.result(modern(1, "resources/read", {"name": "nothing", "uri": "secret://x"}))
-    peer.result(modern(2, "tools/call", {"name": "quiet", "uri": "secret://x"}))
+    modern_peer.result(modern(1, "resources/read", {"name": "nothing", "uri": "secret://x"}))
+    modern_peer.result(modern(2, "tools/call", {"name": "quiet", "uri": "secret://x"}))
     assert seen == ["secret://x", "quiet"]
 
 
 def test_a_call_behind_middleware_is_nothing_of_the_one_before(
-    connect: Any, server: Server
+    modern_peer: Any, server: Server
 ) -> None:
     wait = True
 
@@ -916,11 +891,10 @@ def test_a_call_behind_middleware_is_nothing_of_the_one_before(
             await asyncio.sleep(60)
         raise ValueError("own words")
 
-    peer = connect()
-    assert "timed out" in text_of(peer.result(tool_call(1, "slow", MODERN)))
+    assert "timed out" in text_of(modern_peer.result(tool_call(1, "slow", MODERN)))
     wait = False
     for id in (2, 3):
-        assert text_of(peer.result(tool_call(id, "slow", MODERN))) == "own words"
+        assert text_of(modern_peer.result(tool_call(id, "slow", MODERN))) == "own words"
 
 
 def test_a_handler_that_cancels_its_own_task_is_answered_as_without(

@@ -16,6 +16,11 @@ from wirespeed import Context, Server
 from wirespeed.errors import ProtocolError, StartupError
 
 
+@pytest.fixture
+def peer(newest_peer: Any) -> Any:
+    return newest_peer
+
+
 class Database:
     def __init__(self, name: str) -> None:
         self.name = name
@@ -81,41 +86,40 @@ def served(peer: Any) -> Iterator[Any]:
 # -- what shows -----------------------------------------------------------------------------------
 
 
-def test_everything_shows_under_the_prefix(connect: Any, server: Server) -> None:
+def test_everything_shows_under_the_prefix(modern_peer: Any, server: Server) -> None:
     server.mount("calc", calculator())
-    peer = connect()
-    offered = peer.handshake("2025-11-25")["capabilities"]
+    offered = modern_peer.handshake("2025-11-25")["capabilities"]
     assert {"tools", "prompts", "resources", "completions"} <= set(offered)
-    assert names(peer) == ["calc_add"]
-    assert names(peer, "prompts") == ["calc_explain"]
-    assert names(peer, "resources", "uri") == ["calc://about", "calc://fixed"]
-    assert names(peer, "resourceTemplates", "uriTemplate") == ["calc://table/{n}"]
-    (tool,) = peer.result(request(1, "tools/list"))["tools"]
+    assert names(modern_peer) == ["calc_add"]
+    assert names(modern_peer, "prompts") == ["calc_explain"]
+    assert names(modern_peer, "resources", "uri") == ["calc://about", "calc://fixed"]
+    assert names(modern_peer, "resourceTemplates", "uriTemplate") == ["calc://table/{n}"]
+    (tool,) = modern_peer.result(request(1, "tools/list"))["tools"]
     assert tool["title"] == "Adds"
-    result = peer.result(call(2, "calc_add", {"a": 1, "b": 2}))
+    result = modern_peer.result(call(2, "calc_add", {"a": 1, "b": 2}))
     assert result["structuredContent"] == {"result": 3}
-    got = peer.result(
+    got = modern_peer.result(
         request(3, "prompts/get", {"name": "calc_explain", "arguments": {"what": "sums"}})
     )
     assert got["messages"][0]["content"]["text"] == "Explain sums, brief"
     assert got["description"] == "Explain something."
-    assert read(peer, "calc://about")["text"] == "a calculator"
-    assert read(peer, "calc://fixed")["text"] == "fixed text"
-    assert read(peer, "calc://table/7")["text"] == "table of 7"
-    assert complete(peer, {"type": "ref/prompt", "name": "calc_explain"}, "style", "b") == ["brief"]
+    assert read(modern_peer, "calc://about")["text"] == "a calculator"
+    assert read(modern_peer, "calc://fixed")["text"] == "fixed text"
+    assert read(modern_peer, "calc://table/7")["text"] == "table of 7"
+    assert complete(modern_peer, {"type": "ref/prompt", "name": "calc_explain"}, "style", "b") == [
+        "brief"
+    ]
     ref = {"type": "ref/resource", "uri": "calc://table/{n}"}
-    assert complete(peer, ref, "n", "1") == ["1", "12"]
+    assert complete(modern_peer, ref, "n", "1") == ["1", "12"]
 
 
-def test_the_names_of_the_mounted_server_itself_are_not_known(connect: Any, server: Server) -> None:
+def test_the_names_of_the_mounted_server_itself_are_not_known(peer: Any, server: Server) -> None:
     server.mount("calc", calculator())
-    peer = connect("2025-11-25")
     assert peer.error(call(1, "add", {"a": 1, "b": 2})) == (-32602, "Unknown tool: add")
 
 
-def test_faults_name_the_tool_as_the_client_knows_it(connect: Any, server: Server) -> None:
+def test_faults_name_the_tool_as_the_client_knows_it(peer: Any, server: Server) -> None:
     server.mount("calc", calculator())
-    peer = connect("2025-11-25")
     text = text_of(peer.result(call(1, "calc_add", {"a": "x"})))
     assert text.startswith("Invalid arguments for tool calc_add")
 
@@ -137,19 +141,17 @@ def test_a_mounted_server_goes_on_by_itself(connect: Any, server: Server) -> Non
     ],
 )
 def test_how_prefix_and_name_are_joined(
-    connect: Any, server: Server, prefix: str, options: dict[str, str], shown: str
+    peer: Any, server: Server, prefix: str, options: dict[str, str], shown: str
 ) -> None:
     server.mount(prefix, calculator(), **options)
-    peer = connect("2025-11-25")
     assert names(peer) == [shown]
     assert peer.result(call(1, shown, {"a": 1, "b": 2}))["structuredContent"] == {"result": 3}
 
 
-def test_uris_may_have_a_prefix(connect: Any, server: Server) -> None:
+def test_uris_may_have_a_prefix(peer: Any, server: Server) -> None:
     calc = calculator()
     server.mount("a", calc, uri_prefix="a+")
     server.mount("b", calc, uri_prefix="b:")
-    peer = connect("2025-11-25")
     assert names(peer, "resources", "uri") == [
         "a+calc://about",
         "a+calc://fixed",
@@ -168,18 +170,17 @@ def test_uris_may_have_a_prefix(connect: Any, server: Server) -> None:
     assert code == -32002
 
 
-def test_mounts_nest(connect: Any, server: Server) -> None:
+def test_mounts_nest(peer: Any, server: Server) -> None:
     middle = Server("middle")
     server.mount("outer", middle, uri_prefix="o+")
     middle.mount("inner", calculator(), uri_prefix="i+")  # behind the first: it is live
-    peer = connect("2025-11-25")
     assert names(peer) == ["outer_inner_add"]
     result = peer.result(call(1, "outer_inner_add", {"a": 1, "b": 2}))
     assert result["structuredContent"] == {"result": 3}
     assert read(peer, "o+i+calc://table/7")["text"] == "table of 7"
 
 
-def test_tools_that_run_as_tasks_do_so_where_they_show(connect: Any, server: Server) -> None:
+def test_tools_that_run_as_tasks_do_so_where_they_show(modern_peer: Any, server: Server) -> None:
     calc = Server("calc")
     server.mount("calc", calc)
 
@@ -187,21 +188,19 @@ def test_tools_that_run_as_tasks_do_so_where_they_show(connect: Any, server: Ser
     async def slow() -> str:
         return "done"
 
-    peer = connect()
-    assert "tasks" in peer.handshake("2025-11-25")["capabilities"]
+    assert "tasks" in modern_peer.handshake("2025-11-25")["capabilities"]
     params = {"name": "calc_slow", "arguments": {}, "task": {}}
-    task = peer.result(request(1, "tools/call", params))["task"]
-    peer.send(request(2, "tasks/result", {"taskId": task["taskId"]}))
-    assert text_of(peer.until(2)[-1]["result"]) == "done"
+    task = modern_peer.result(request(1, "tools/call", params))["task"]
+    modern_peer.send(request(2, "tasks/result", {"taskId": task["taskId"]}))
+    assert text_of(modern_peer.until(2)[-1]["result"]) == "done"
 
 
 # -- changes --------------------------------------------------------------------------------------
 
 
-def test_what_changes_at_the_mounted_server_shows(connect: Any, server: Server) -> None:
+def test_what_changes_at_the_mounted_server_shows(peer: Any, server: Server) -> None:
     calc = calculator()
     server.mount("calc", calc)
-    peer = connect("2025-11-25")
     peer.fence()
 
     async def later(n: int) -> int:
@@ -239,16 +238,15 @@ def test_completers_that_come_later_are_there(connect: Any, server: Server) -> N
     assert complete(peer, ref, "what", "") == ["sums"]
 
 
-def test_updates_of_resources_reach_those_who_subscribed(connect: Any, server: Server) -> None:
+def test_updates_of_resources_reach_those_who_subscribed(peer: Any, server: Server) -> None:
     calc = calculator()
     server.mount("calc", calc, uri_prefix="c+")
-    peer = connect("2025-11-25")
     peer.result(request(1, "resources/subscribe", {"uri": "c+calc://about"}))
     calc.resource_updated("calc://about")
     assert peer.recv() == notification("notifications/resources/updated", {"uri": "c+calc://about"})
 
 
-def test_unmounting_takes_everything_away(connect: Any, server: Server) -> None:
+def test_unmounting_takes_everything_away(peer: Any, server: Server) -> None:
     calc = calculator()
     server.mount("calc", calc)
     server.mount("again", calc, uri_prefix="a+")
@@ -258,7 +256,6 @@ def test_unmounting_takes_everything_away(connect: Any, server: Server) -> None:
         return "own"
 
     server.unmount(calc)
-    peer = connect("2025-11-25")
     assert names(peer) == ["own"]
     assert names(peer, "prompts") == []
     assert names(peer, "resources") == []
@@ -347,7 +344,7 @@ def test_no_circles(server: Server) -> None:
 # -- what is the mounted server's own -------------------------------------------------------------
 
 
-def test_dependencies_are_those_of_its_own_server(connect: Any, server: Server) -> None:
+def test_dependencies_are_those_of_its_own_server(peer: Any, server: Server) -> None:
     calc = Server("calc")
     events: list[str] = []
 
@@ -364,7 +361,6 @@ def test_dependencies_are_those_of_its_own_server(connect: Any, server: Server) 
             return db.name
 
     server.mount("calc", calc)
-    peer = connect("2025-11-25")
     with served(peer):
         assert text_of(peer.result(call(1, "calc_which"))) == "calc"
         assert text_of(peer.result(call(2, "which"))) == "lab"
@@ -383,13 +379,12 @@ async def make_point() -> Point:
     return Point(7)
 
 
-def test_what_is_provided_here_is_still_an_argument_there(connect: Any, server: Server) -> None:
+def test_what_is_provided_here_is_still_an_argument_there(peer: Any, server: Server) -> None:
     calc = Server("calc")
     calc.add_tool(where)
     server.mount("calc", calc)
     server.provide(make_point)
     server.add_tool(where)
-    peer = connect("2025-11-25")
     assert text_of(peer.result(call(1, "calc_where", {"point": {"x": 1}}))) == "at 1"
     assert text_of(peer.result(call(2, "where"))) == "at 7"
 
@@ -565,7 +560,7 @@ def test_middleware_of_both_is_passed_outside_in(connect: Any, server: Server) -
     assert passed() == ["lab", "middle", "calc"]
 
 
-def test_middleware_guards_what_is_mounted_at_once(connect: Any, server: Server) -> None:
+def test_middleware_guards_what_is_mounted_at_once(peer: Any, server: Server) -> None:
     calc = calculator()
 
     @calc.add_middleware
@@ -573,7 +568,6 @@ def test_middleware_guards_what_is_mounted_at_once(connect: Any, server: Server)
         raise ProtocolError(-31999, "not you")
 
     server.add_tool(nothing)
-    peer = connect("2025-11-25")
     peer.fence()
     server.mount("calc", calc)
     assert peer.recv() == notification("notifications/tools/list_changed")

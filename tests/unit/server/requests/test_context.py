@@ -103,8 +103,7 @@ def test_trap_60_zero_and_the_empty_string_are_tokens(
 
 
 @pytest.mark.parametrize("token", [None, True, False, [], {}, 1.5, 1e3])
-def test_what_is_no_token_asks_for_nothing(token: Any, connect: Any, reporting: Server) -> None:
-    peer = connect("2025-06-18")
+def test_what_is_no_token_asks_for_nothing(token: Any, peer: Any, reporting: Server) -> None:
     assert len(ask(peer, "2025-06-18", "steps", {"values": [1]}, progressToken=token)) == 1
 
 
@@ -112,7 +111,7 @@ def test_without_a_token_nothing_is_sent(version: str, connect: Any, reporting: 
     assert len(ask(enter(connect, version), version, "steps", {"values": [1, 2]})) == 1
 
 
-def test_trap_59_nothing_comes_after_the_response(connect: Any, server: Server) -> None:
+def test_trap_59_nothing_comes_after_the_response(peer: Any, server: Server) -> None:
     kept: list[Context] = []
 
     @server.tool
@@ -121,7 +120,6 @@ def test_trap_59_nothing_comes_after_the_response(connect: Any, server: Server) 
         await ctx.progress(1)
         return "kept"
 
-    peer = connect("2025-06-18")
     got = ask(peer, "2025-06-18", "keep", progressToken=1)
     assert [p["progress"] for p in progress_of(got)] == [1]
     (ctx,) = kept
@@ -138,7 +136,7 @@ def test_trap_59_nothing_comes_after_the_response(connect: Any, server: Server) 
     assert peer.fence() == []
 
 
-def test_trap_59_a_thread_that_outlives_its_call_says_nothing(connect: Any, server: Server) -> None:
+def test_trap_59_a_thread_that_outlives_its_call_says_nothing(peer: Any, server: Server) -> None:
     gate, said = threading.Event(), threading.Event()
 
     @server.tool(timeout=0.5)  # the thread has begun by then
@@ -150,7 +148,6 @@ def test_trap_59_a_thread_that_outlives_its_call_says_nothing(connect: Any, serv
         said.set()
         return "late"
 
-    peer = connect("2025-06-18")
     got = ask(peer, "2025-06-18", "slow", progressToken=1)
     assert got[-1]["result"]["isError"] is True
     gate.set()
@@ -196,7 +193,7 @@ def test_threads_of_one_call_cannot_make_progress_fall(connect: Any, server: Ser
     assert sent[-1] == 399
 
 
-def test_progress_of_two_requests_is_not_mixed(connect: Any, server: Server) -> None:
+def test_progress_of_two_requests_is_not_mixed(peer: Any, server: Server) -> None:
     both = asyncio.Barrier(2)
 
     @server.tool
@@ -206,7 +203,6 @@ def test_progress_of_two_requests_is_not_mixed(connect: Any, server: Server) -> 
             await ctx.progress(n + i)
         return "done"
 
-    peer = connect("2025-06-18")
     peer.send(
         call(1, "steps", {"n": 0}, progressToken="one"),
         call(2, "steps", {"n": 10}, progressToken=2),
@@ -224,13 +220,12 @@ def test_progress_of_two_requests_is_not_mixed(connect: Any, server: Server) -> 
 @pytest.mark.parametrize("tool", ["logs", "logs_in_thread"])
 @pytest.mark.parametrize("version", LEGACY)
 def test_legacy_logs_from_the_level_that_was_set(
-    version: str, tool: str, connect: Any, reporting: Server
+    version: str, tool: str, any_peer: Any, reporting: Server
 ) -> None:
-    peer = connect(version)
-    assert [m["level"] for m in logs_of(ask(peer, version, tool))] == list(LEVELS[1:])
+    assert [m["level"] for m in logs_of(ask(any_peer, version, tool))] == list(LEVELS[1:])
     for i, level in enumerate(LEVELS):
-        assert peer.result(request(9, "logging/setLevel", {"level": level})) == {}
-        got = logs_of(ask(peer, version, tool))
+        assert any_peer.result(request(9, "logging/setLevel", {"level": level})) == {}
+        got = logs_of(ask(any_peer, version, tool))
         assert got == [{"level": name, "data": {"level": name}} for name in LEVELS[i:]]
 
 
@@ -241,15 +236,14 @@ def test_an_invalid_log_level_is_refused(params: Any, connect: Any) -> None:
 
 @pytest.mark.parametrize("tool", ["logs", "logs_in_thread"])
 def test_trap_71_modern_logs_are_only_for_requests_that_ask(
-    tool: str, connect: Any, reporting: Server
+    tool: str, modern_peer: Any, reporting: Server
 ) -> None:
-    peer = connect()
-    assert logs_of(ask(peer, MODERN, tool)) == []
+    assert logs_of(ask(modern_peer, MODERN, tool)) == []
     for i, level in enumerate(LEVELS):
-        got = ask(peer, MODERN, tool, **{META + "logLevel": level})
+        got = ask(modern_peer, MODERN, tool, **{META + "logLevel": level})
         assert [m["level"] for m in logs_of(got)] == list(LEVELS[i:])
         assert "result" in got[-1]
-    assert logs_of(ask(peer, MODERN, tool)) == []
+    assert logs_of(ask(modern_peer, MODERN, tool)) == []
 
 
 def test_a_log_has_its_logger_and_any_data(connect: Any, server: Server) -> None:
@@ -284,7 +278,7 @@ def test_an_unknown_level_is_the_tools_error(connect: Any, server: Server) -> No
     assert "debug, info" in text_of(result)
 
 
-def test_trap_11_a_log_that_is_no_text_breaks_nothing(connect: Any, server: Server) -> None:
+def test_trap_11_a_log_that_is_no_text_breaks_nothing(peer: Any, server: Server) -> None:
     @server.tool
     async def log(ctx: Context) -> str:
         try:
@@ -293,19 +287,17 @@ def test_trap_11_a_log_that_is_no_text_breaks_nothing(connect: Any, server: Serv
             await ctx.error("a file name that is no text")
         return "done"
 
-    peer = connect("2025-06-18")
     assert len(ask(peer, "2025-06-18", "log")) == 2
     assert peer.fence() == []
 
 
-def test_a_tool_that_says_a_lot_waits_for_the_client(connect: Any, server: Server) -> None:
+def test_a_tool_that_says_a_lot_waits_for_the_client(peer: Any, server: Server) -> None:
     @server.tool
     async def talk(ctx: Context) -> str:
         for i in range(100):
             await ctx.error(f"{i}:" + "x" * 65536)
         return "done"
 
-    peer = connect("2025-06-18")
     got = ask(peer, "2025-06-18", "talk")
     assert [int(m["data"].split(":")[0]) for m in logs_of(got)] == list(range(100))
 
@@ -324,7 +316,7 @@ def test_many_messages_of_one_tick_are_all_waited_for(connect: Any, server: Serv
 
 
 def test_what_nobody_reads_is_dropped_before_it_grows(
-    connect: Any, server: Server, caplog: pytest.LogCaptureFixture
+    peer: Any, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     queued: list[int] = []
 
@@ -335,7 +327,6 @@ def test_what_nobody_reads_is_dropped_before_it_grows(
         queued.append(len(peer.connection.session.outbox))
         return "done"
 
-    peer = connect("2025-06-18")
     got = ask(peer, "2025-06-18", "shout")
     limit = 4 * server.limits.output_high
     assert limit <= queued[0] < limit + 20_000
@@ -360,7 +351,7 @@ def test_the_request_id_has_its_type(id: Any, connect: Any, server: Server) -> N
     assert type(seen[0]) is type(id)
 
 
-def test_a_thread_can_look_whether_it_is_cancelled(connect: Any, server: Server) -> None:
+def test_a_thread_can_look_whether_it_is_cancelled(peer: Any, server: Server) -> None:
     started, noticed = threading.Event(), threading.Event()
 
     @server.tool
@@ -371,7 +362,6 @@ def test_a_thread_can_look_whether_it_is_cancelled(connect: Any, server: Server)
         noticed.set()
         return "dropped"
 
-    peer = connect("2025-06-18")
     peer.send(call(1, "work"))
     peer.fence()
     assert started.wait(20)

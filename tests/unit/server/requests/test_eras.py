@@ -17,6 +17,11 @@ INFO = META + "serverInfo"
 
 
 @pytest.fixture
+def peer(modern_peer: Any) -> Any:
+    return modern_peer
+
+
+@pytest.fixture
 def server() -> Server:
     server = Server(
         "eras",
@@ -102,8 +107,7 @@ def test_a_request_before_initialize_is_refused(method: str, connect: Any) -> No
     assert "initialize" in text
 
 
-def test_trap_27_ping_is_answered_at_any_time(connect: Any) -> None:
-    peer = connect()
+def test_trap_27_ping_is_answered_at_any_time(peer: Any) -> None:
     assert peer.result(request(1, "ping")) == {}
     peer.ask(initialize(2))
     assert peer.result(request(3, "ping")) == {}
@@ -111,8 +115,7 @@ def test_trap_27_ping_is_answered_at_any_time(connect: Any) -> None:
     assert peer.result(request(4, "ping")) == {}
 
 
-def test_trap_63_a_cancelled_initialize_is_answered(connect: Any) -> None:
-    peer = connect()
+def test_trap_63_a_cancelled_initialize_is_answered(peer: Any) -> None:
     peer.send(initialize(1), notification("notifications/cancelled", {"requestId": 1}))
     assert peer.recv()["result"]["protocolVersion"] == "2025-06-18"
     assert "tools" in peer.result(request(2, "tools/list"))
@@ -303,11 +306,10 @@ def test_caching_hints_are_those_of_the_server(connect: Any) -> None:
 @pytest.mark.parametrize("missing", ["protocolVersion", "clientCapabilities"])
 @pytest.mark.parametrize("method", ["server/discover", "tools/list", "tools/call", "ping"])
 def test_trap_15_a_half_built_envelope_is_modern_and_invalid(
-    missing: str, method: str, connect: Any
+    missing: str, method: str, peer: Any
 ) -> None:
     meta = envelope()
     del meta[META + missing]
-    peer = connect()
     code, text = peer.error(request(1, method, {"name": "echo"}, **meta))
     assert code == -32602
     assert missing in text
@@ -347,10 +349,7 @@ def test_a_broken_envelope_is_refused(key: str, value: Any, connect: Any) -> Non
 
 
 @pytest.mark.parametrize("asked", ["2099-01-01", "zzz", "", "2025-06-18"])
-def test_trap_17_an_unsupported_version_names_those_to_choose_from(
-    asked: str, connect: Any
-) -> None:
-    peer = connect()
+def test_trap_17_an_unsupported_version_names_those_to_choose_from(asked: str, peer: Any) -> None:
     error = peer.ask(modern(1, "tools/list", version=asked))["error"]
     assert error["code"] == -32022
     assert error["data"] == {"supported": [MODERN, *reversed(LEGACY)], "requested": asked}
@@ -389,7 +388,7 @@ def test_trap_16_nothing_is_inferred_from_requests_before(connect: Any) -> None:
         }
 
 
-def test_two_modern_conversations_may_be_under_way_at_once(connect: Any, server: Server) -> None:
+def test_two_modern_conversations_may_be_under_way_at_once(peer: Any, server: Server) -> None:
     import asyncio
 
     both = asyncio.Barrier(2)
@@ -400,7 +399,6 @@ def test_two_modern_conversations_may_be_under_way_at_once(connect: Any, server:
         assert ctx.client_info is not None
         return str(ctx.client_info["name"])
 
-    peer = connect()
     peer.send(
         modern(1, "tools/call", {"name": "meet"}, client="one"),
         modern("1", "tools/call", {"name": "meet"}, client="two"),
@@ -421,8 +419,7 @@ def test_trap_25_legacy_methods_are_unknown_in_modern(method: str, connect: Any)
     assert method in text
 
 
-def test_a_modern_request_without_an_envelope_is_invalid(connect: Any) -> None:
-    peer = connect()
+def test_a_modern_request_without_an_envelope_is_invalid(peer: Any) -> None:
     peer.result(modern(1, "tools/list"))
     for id, message in enumerate((request(2, "tools/list"), request(3, "server/discover")), 2):
         answer = peer.ask(message)
@@ -441,16 +438,14 @@ def test_after_initialize_modern_requests_are_refused(connect: Any) -> None:
     assert "tools" in peer.result(request(2, "tools/list"))
 
 
-def test_discover_is_answered_before_and_after_initialize(connect: Any) -> None:
-    peer = connect()
+def test_discover_is_answered_before_and_after_initialize(peer: Any) -> None:
     before = peer.result(modern(1, "server/discover"))
     peer.handshake("2025-06-18")
     assert peer.result(modern(2, "server/discover")) == before
     assert "resultType" not in peer.result(request(3, "tools/list"))
 
 
-def test_after_a_modern_success_initialize_names_the_versions(connect: Any) -> None:
-    peer = connect()
+def test_after_a_modern_success_initialize_names_the_versions(peer: Any) -> None:
     peer.result(modern(1, "tools/list"))
     error = peer.ask(initialize(2))["error"]
     assert error["code"] == -32022
@@ -469,8 +464,7 @@ def test_after_a_modern_success_initialize_names_the_versions(connect: Any) -> N
         modern(1, "subscriptions/listen"),
     ],
 )
-def test_a_modern_failure_pins_nothing(message: Any, connect: Any) -> None:
-    peer = connect()
+def test_a_modern_failure_pins_nothing(message: Any, peer: Any) -> None:
     assert "error" in peer.ask(message)
     assert peer.handshake("2025-06-18")["protocolVersion"] == "2025-06-18"
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.compiled
 variable: contextvars.ContextVar[Any] = contextvars.ContextVar("variable", default="unset")
 
 
-def test_there_is_a_current_task_before_and_after_every_await(connect: Any, server: Server) -> None:
+def test_there_is_a_current_task_before_and_after_every_await(peer: Any, server: Server) -> None:
     seen: list[Any] = []
 
     @server.tool
@@ -37,12 +37,11 @@ def test_there_is_a_current_task_before_and_after_every_await(connect: Any, serv
             await asyncio.sleep(0)
         return "ok"
 
-    peer = connect("2025-06-18")
     assert text_of(peer.result(call(1, "look"))) == "ok"
     assert len(set(seen)) == 1
 
 
-def test_requests_under_way_have_tasks_of_their_own(connect: Any, server: Server) -> None:
+def test_requests_under_way_have_tasks_of_their_own(peer: Any, server: Server) -> None:
     barrier = asyncio.Barrier(50)
     tasks: list[Any] = []
 
@@ -53,7 +52,6 @@ def test_requests_under_way_have_tasks_of_their_own(connect: Any, server: Server
         assert asyncio.current_task() in tasks
         return "met"
 
-    peer = connect("2025-06-18")
     peer.send(*(call(i, "meet") for i in range(50)))
     peer.answers(*range(50))
     assert len(set(tasks)) == 50
@@ -130,14 +128,13 @@ def test_context_variables_do_not_leak_between_requests(connect: Any, server: Se
     assert variable.get() == "unset"
 
 
-def test_an_inline_tool_shares_no_variables_with_the_next(connect: Any, server: Server) -> None:
+def test_an_inline_tool_shares_no_variables_with_the_next(peer: Any, server: Server) -> None:
     @server.tool(inline=True)
     def inline(value: str) -> str:
         before = variable.get()
         variable.set(value)
         return str(before)
 
-    peer = connect("2025-06-18")
     peer.send(*(call(i, "inline", {"value": "leaked"}) for i in range(3)))
     for answer in peer.answers(0, 1, 2).values():
         assert text_of(answer["result"]) == "unset"
@@ -219,7 +216,7 @@ def test_a_task_group_fails_as_a_group(connect: Any, server: Server) -> None:
     assert text_of(connect("2025-06-18").result(call(1, "group"))) == "in a child 0"
 
 
-def test_children_of_a_handler_may_outlive_it(connect: Any, server: Server) -> None:
+def test_children_of_a_handler_may_outlive_it(peer: Any, server: Server) -> None:
     gate = asyncio.Event()
     children: list[asyncio.Task[str]] = []
 
@@ -232,7 +229,6 @@ def test_children_of_a_handler_may_outlive_it(connect: Any, server: Server) -> N
         children.append(asyncio.create_task(child()))
         return "spawned"
 
-    peer = connect("2025-06-18")
     peer.result(call(1, "spawn"))
     peer.result(call(2, "spawn"))
     gate.set()
@@ -255,7 +251,7 @@ def test_to_thread_and_subprocess_of_asyncio(connect: Any, server: Server) -> No
     assert text_of(connect("2025-06-18").result(call(1, "work"))) == "child"
 
 
-def test_cancel_of_the_current_task_is_an_error_of_the_call(connect: Any, server: Server) -> None:
+def test_cancel_of_the_current_task_is_an_error_of_the_call(peer: Any, server: Server) -> None:
     @server.tool
     async def suicide() -> str:
         task = asyncio.current_task()
@@ -264,7 +260,6 @@ def test_cancel_of_the_current_task_is_an_error_of_the_call(connect: Any, server
         await asyncio.sleep(0)
         return "never"
 
-    peer = connect("2025-06-18")
     result = peer.result(call(1, "suicide"))
     assert result["isError"] is True
     assert "cancelled" in text_of(result)
@@ -367,7 +362,7 @@ WAITS = [
 @pytest.mark.parametrize("wait", WAITS)
 @pytest.mark.parametrize("together", [True, False])
 def test_trap_62_a_cancelled_request_is_cancelled_wherever_it_waits(
-    wait: Any, together: bool, connect: Any, server: Server
+    wait: Any, together: bool, peer: Any, server: Server
 ) -> None:
     ended: list[BaseException] = []
 
@@ -380,7 +375,6 @@ def test_trap_62_a_cancelled_request_is_cancelled_wherever_it_waits(
             raise
         return "never"
 
-    peer = connect("2025-06-18")
     peer.send(call(1, "tool"))
     if not together:
         peer.fence()
@@ -400,7 +394,7 @@ def test_trap_62_a_cancelled_request_is_cancelled_wherever_it_waits(
 
 
 def test_trap_62_what_a_cancelled_handler_still_does_is_not_sent(
-    connect: Any, server: Server, caplog: pytest.LogCaptureFixture
+    peer: Any, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     done: list[str] = []
 
@@ -422,7 +416,6 @@ def test_trap_62_what_a_cancelled_handler_still_does_is_not_sent(
             raise ValueError("while cleaning up") from None
         return "never"
 
-    peer = connect("2025-06-18")
     peer.send(call(1, "answer"), call(2, "fail"), cancel(2), cancel(1))
     peer.wait_for(lambda: len(done) == 2)
     assert peer.fence() == []
@@ -432,7 +425,7 @@ def test_trap_62_what_a_cancelled_handler_still_does_is_not_sent(
 
 
 def test_a_cancelled_request_that_waits_for_a_thread_frees_the_thread(
-    connect: Any, server: Server
+    peer: Any, server: Server
 ) -> None:
     ran: list[int] = []
     gate = threading.Event()
@@ -443,7 +436,6 @@ def test_a_cancelled_request_that_waits_for_a_thread_frees_the_thread(
         ran.append(n)
         return "done"
 
-    peer = connect("2025-06-18")
     peer.send(*(call(i, "work", {"n": i}) for i in range(200)))
     peer.fence()
     peer.send(*(cancel(i) for i in range(1, 200)))
@@ -458,12 +450,11 @@ def test_a_cancelled_request_that_waits_for_a_thread_frees_the_thread(
 # -- races ----------------------------------------------------------------------------------------
 
 
-def test_a_cancel_that_comes_after_the_answer_changes_nothing(connect: Any, server: Server) -> None:
+def test_a_cancel_that_comes_after_the_answer_changes_nothing(peer: Any, server: Server) -> None:
     @server.tool
     async def quick() -> str:
         return "quick"
 
-    peer = connect("2025-06-18")
     peer.send(call(1, "quick"), cancel(1), call(1, "quick"), cancel(1))
     assert [peer.recv()["id"], peer.recv()["id"]] == [1, 1]
     assert peer.fence() == []
@@ -490,13 +481,12 @@ def test_a_cancel_in_the_same_turn_as_the_completion(connect: Any, server: Serve
     peer.wait_for(lambda: peer.connection.session.n_cancelled == 0)
 
 
-def test_a_flood_of_cancels_is_harmless(connect: Any, server: Server) -> None:
+def test_a_flood_of_cancels_is_harmless(peer: Any, server: Server) -> None:
     @server.tool
     async def hang() -> str:
         await asyncio.Event().wait()
         return "never"
 
-    peer = connect("2025-06-18")
     peer.send(*(call(i, "hang") for i in range(100)))
     peer.send(*(cancel(i % 150) for i in range(20_000)))
     assert peer.fence() == []
@@ -505,7 +495,7 @@ def test_a_flood_of_cancels_is_harmless(connect: Any, server: Server) -> None:
     assert counters["requests_in_flight"] == 0
 
 
-def test_a_cancel_of_another_type_does_not_hit(connect: Any, server: Server) -> None:
+def test_a_cancel_of_another_type_does_not_hit(peer: Any, server: Server) -> None:
     gate = asyncio.Event()
 
     @server.tool
@@ -513,7 +503,6 @@ def test_a_cancel_of_another_type_does_not_hit(connect: Any, server: Server) -> 
         await gate.wait()
         return "done"
 
-    peer = connect("2025-06-18")
     peer.send(call(1, "wait"), cancel("1"), cancel(1.0), cancel(True), cancel([1]))
     assert peer.fence() == []
     gate.set()
@@ -521,7 +510,7 @@ def test_a_cancel_of_another_type_does_not_hit(connect: Any, server: Server) -> 
     peer.answers(1, 2)
 
 
-def test_the_link_goes_and_every_handler_is_cancelled(connect: Any, server: Server) -> None:
+def test_the_link_goes_and_every_handler_is_cancelled(peer: Any, server: Server) -> None:
     ended: list[int] = []
 
     @server.tool
@@ -532,7 +521,6 @@ def test_the_link_goes_and_every_handler_is_cancelled(connect: Any, server: Serv
             ended.append(n)
         return "never"
 
-    peer = connect("2025-06-18")
     peer.send(*(call(i, "hang", {"n": i}) for i in range(10)))
     peer.fence()
     peer.connection.abort()

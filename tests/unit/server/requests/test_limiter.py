@@ -20,6 +20,11 @@ from wirespeed.server.requests.concurrency import DEFAULT_QUEUE, Limiter, limite
 pytestmark = pytest.mark.smoke
 
 
+@pytest.fixture
+def peer(newest_peer: Any) -> Any:
+    return newest_peer
+
+
 class Gate:
     """Handlers that wait until they are let go, one by one."""
 
@@ -45,9 +50,8 @@ def gate() -> Gate:
     return Gate()
 
 
-def test_so_many_run_and_the_rest_waits_in_order(connect: Any, server: Server, gate: Gate) -> None:
+def test_so_many_run_and_the_rest_waits_in_order(peer: Any, server: Server, gate: Gate) -> None:
     server.add_tool(gate.work, max_concurrency=2, queue=3)
-    peer = connect("2025-11-25")
     peer.send(*(call(n, "work", {"n": n}) for n in range(5)))
     assert peer.fence() == []
     assert gate.started == [0, 1]
@@ -59,10 +63,9 @@ def test_so_many_run_and_the_rest_waits_in_order(connect: Any, server: Server, g
 
 
 def test_too_many_hear_that_the_tool_is_busy(
-    connect: Any, server: Server, gate: Gate, caplog: Any
+    peer: Any, server: Server, gate: Gate, caplog: Any
 ) -> None:
     server.add_tool(gate.work, max_concurrency=1, queue=1)
-    peer = connect("2025-11-25")
     peer.send(*(call(n, "work", {"n": n}) for n in range(6)))
     for answer in peer.answers(2, 3, 4, 5).values():
         result = answer["result"]
@@ -93,11 +96,8 @@ def test_connections_share_the_limit(connect: Any, server: Server, gate: Gate) -
     assert one.recv()["id"] == 1
 
 
-def test_cancelled_while_waiting_gives_up_the_place(
-    connect: Any, server: Server, gate: Gate
-) -> None:
+def test_cancelled_while_waiting_gives_up_the_place(peer: Any, server: Server, gate: Gate) -> None:
     server.add_tool(gate.work, max_concurrency=1, queue=1)
-    peer = connect("2025-11-25")
     peer.send(call(0, "work", {"n": 0}), call(1, "work", {"n": 1}))
     assert peer.fence() == []
     peer.send(cancel(1), call(2, "work", {"n": 2}))
@@ -110,9 +110,8 @@ def test_cancelled_while_waiting_gives_up_the_place(
     assert gate.started == [0, 2]
 
 
-def test_cancelled_while_running_lets_the_next_in(connect: Any, server: Server, gate: Gate) -> None:
+def test_cancelled_while_running_lets_the_next_in(peer: Any, server: Server, gate: Gate) -> None:
     server.add_tool(gate.work, max_concurrency=1)
-    peer = connect("2025-11-25")
     peer.send(call(0, "work", {"n": 0}), call(1, "work", {"n": 1}))
     assert peer.fence() == []
     peer.send(cancel(0))
@@ -124,7 +123,7 @@ def test_cancelled_while_running_lets_the_next_in(connect: Any, server: Server, 
 @pytest.mark.parametrize("how", ["tool", "generator", "raw", "provider"])
 @pytest.mark.parametrize("end", ["cancelled", "timeout"])
 def test_a_thread_keeps_its_place_until_it_ends(
-    connect: Any, server: Server, how: str, end: str
+    peer: Any, server: Server, how: str, end: str
 ) -> None:
     lock = threading.Lock()
     release = threading.Event()
@@ -161,7 +160,6 @@ def test_a_thread_keeps_its_place_until_it_ends(
 
         provided.__annotations__["word"] = Annotated[str, Depends(work)]
         server.add_tool(provided, **options)
-    peer = connect("2025-11-25")
     peer.send(*(call(n, "work", {}) for n in range(3)))
     if end == "timeout":
         assert all(answer["result"]["isError"] for answer in peer.answers(0, 1, 2).values())
@@ -178,11 +176,8 @@ def test_a_thread_keeps_its_place_until_it_ends(
         assert most == [1, 1]
 
 
-def test_a_timeout_counts_the_waiting(
-    connect: Any, server: Server, gate: Gate, caplog: Any
-) -> None:
+def test_a_timeout_counts_the_waiting(peer: Any, server: Server, gate: Gate, caplog: Any) -> None:
     server.add_tool(gate.work, max_concurrency=1, timeout=0.05)
-    peer = connect("2025-11-25")
     peer.send(call(0, "work", {"n": 0}), call(1, "work", {"n": 1}))
     for answer in peer.answers(0, 1).values():
         assert text_of(answer["result"]) == "Tool work timed out after 0.05 s"
@@ -203,7 +198,7 @@ def test_a_failure_gives_the_place_back(connect: Any, server: Server) -> None:
         assert text_of(peer.result(call(n, "fail"))) == "no"
 
 
-def test_every_kind_of_tool_can_be_limited(connect: Any, server: Server) -> None:
+def test_every_kind_of_tool_can_be_limited(peer: Any, server: Server) -> None:
     main = threading.get_ident()
 
     @server.tool(max_concurrency=1)
@@ -228,7 +223,6 @@ def test_every_kind_of_tool_can_be_limited(connect: Any, server: Server) -> None
     server.tool_raw("raw", {"type": "object"}, raw, context=True, max_concurrency=1)
     server.tool_raw("raw_thread", {"type": "object"}, raw_thread, max_concurrency=1)
     server.tool_raw("raw_inline", {"type": "object"}, raw_thread, max_concurrency=1, inline=True)
-    peer = connect("2025-11-25")
     assert text_of(peer.result(call(1, "thread", {"a": 1, "b": 3}))) == "1 3 False"
     assert text_of(peer.result(call(2, "inline", {"a": 1}))) == "1 2 True"
     assert text_of(peer.result(call(3, "generator", {"a": 2}))) == "[0,1]"
@@ -241,7 +235,7 @@ def number() -> int:
     return 42
 
 
-def test_who_waits_holds_no_dependencies(connect: Any, server: Server, gate: Gate) -> None:
+def test_who_waits_holds_no_dependencies(peer: Any, server: Server, gate: Gate) -> None:
     made: list[int] = []
 
     async def resource() -> list[int]:
@@ -253,7 +247,6 @@ def test_who_waits_holds_no_dependencies(connect: Any, server: Server, gate: Gat
 
     work.__annotations__ = {"n": int, "r": Annotated[list, Depends(resource)], "return": int}
     server.add_tool(work, max_concurrency=1)
-    peer = connect("2025-11-25")
     peer.send(call(0, "work", {"n": 0}), call(1, "work", {"n": 1}))
     peer.wait_for(lambda: gate.started)
     assert peer.fence() == []
@@ -328,7 +321,7 @@ def test_prompts_and_resources_can_be_limited(connect: Any, server: Server, gate
         server.add_resource("gate://x", number, max_concurrency=0)
 
 
-def test_completions_can_be_limited_each(connect: Any, server: Server, gate: Gate) -> None:
+def test_completions_can_be_limited_each(peer: Any, server: Server, gate: Gate) -> None:
     @server.prompt
     def ask(n: int, m: int) -> str:
         return ""
@@ -342,7 +335,6 @@ def test_completions_can_be_limited_each(connect: Any, server: Server, gate: Gat
         ref = {"type": "ref/prompt", "name": "ask"}
         return request(id, "completion/complete", {"ref": ref, "argument": argument})
 
-    peer = connect("2025-11-25")
     peer.send(complete(1), complete(2))
     assert peer.fence() == []
     code, text = peer.error(complete(3))

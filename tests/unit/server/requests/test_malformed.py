@@ -119,21 +119,19 @@ def check(answer: Any, version: str | None, row: tuple[bytes, int, Any, str]) ->
 @pytest.mark.parametrize("version", [None, *LEGACY, MODERN])
 @pytest.mark.parametrize("name", ROWS)
 def test_row_is_answered_and_the_connection_lives(
-    name: str, version: str | None, connect: Any
+    name: str, version: str | None, modern_peer: Any
 ) -> None:
-    peer = connect()
-    enter(peer, version)
-    check(peer.ask(ROWS[name][0] + b"\n"), version, ROWS[name])
-    assert peer.fence() == []
+    enter(modern_peer, version)
+    check(modern_peer.ask(ROWS[name][0] + b"\n"), version, ROWS[name])
+    assert modern_peer.fence() == []
 
 
 @pytest.mark.parametrize("version", [None, *LEGACY, MODERN])
 @pytest.mark.parametrize("name", SILENT)
-def test_row_is_never_answered(name: str, version: str | None, connect: Any) -> None:
-    peer = connect()
-    enter(peer, version)
-    peer.send(SILENT[name] + b"\n")
-    assert peer.fence() == []
+def test_row_is_never_answered(name: str, version: str | None, modern_peer: Any) -> None:
+    enter(modern_peer, version)
+    modern_peer.send(SILENT[name] + b"\n")
+    assert modern_peer.fence() == []
 
 
 @pytest.mark.parametrize("version", [None, *LEGACY, MODERN])
@@ -158,8 +156,7 @@ def test_a_flood_of_bad_lines_is_answered_but_not_logged_without_end() -> None:
         assert "further bad input on this connection is not logged" in peer.stderr()
 
 
-def test_every_row_in_one_write_is_answered_in_order(connect: Any) -> None:
-    peer = connect("2025-06-18")
+def test_every_row_in_one_write_is_answered_in_order(peer: Any) -> None:
     peer.send(b"".join(row[0] + b"\n" for row in ROWS.values()))
     for row in ROWS.values():
         check(peer.recv(), "2025-06-18", row)
@@ -217,17 +214,18 @@ def test_nesting_up_to_the_bound_passes(depth: int, connect: Any) -> None:
     assert f"deeper than {depth}" in answer["error"]["message"]
 
 
-def test_a_byte_order_mark_is_tolerated_once_at_the_start(connect: Any) -> None:
-    peer = connect()
-    assert peer.ask(b"\xef\xbb\xbf" + json.dumps(request(1, "ping")).encode() + b"\n")["id"] == 1
-    assert peer.ask(b"\xef\xbb\xbf{}\n")["error"]["code"] == -32700
+def test_a_byte_order_mark_is_tolerated_once_at_the_start(modern_peer: Any) -> None:
+    assert (
+        modern_peer.ask(b"\xef\xbb\xbf" + json.dumps(request(1, "ping")).encode() + b"\n")["id"]
+        == 1
+    )
+    assert modern_peer.ask(b"\xef\xbb\xbf{}\n")["error"]["code"] == -32700
 
 
-def test_a_carriage_return_before_the_newline_is_tolerated(connect: Any) -> None:
-    peer = connect()
-    peer.send(json.dumps(request(1, "ping")).encode() + b"\r\n")
-    peer.send(b"\r\n", json.dumps(request(2, "ping")).encode() + b"\r\n")
-    assert [peer.recv()["id"], peer.recv()["id"]] == [1, 2]
+def test_a_carriage_return_before_the_newline_is_tolerated(modern_peer: Any) -> None:
+    modern_peer.send(json.dumps(request(1, "ping")).encode() + b"\r\n")
+    modern_peer.send(b"\r\n", json.dumps(request(2, "ping")).encode() + b"\r\n")
+    assert [modern_peer.recv()["id"], modern_peer.recv()["id"]] == [1, 2]
 
 
 def test_a_carriage_return_alone_ends_no_line(connect: Any) -> None:
@@ -290,14 +288,13 @@ def test_trap_3_and_4_ids_come_back_as_they_came(id: str, peer: Peer) -> None:
     assert b'"id":%b,"error":' % id.encode() in peer.line()
 
 
-def test_trap_3_a_number_and_a_string_are_two_ids(connect: Any, server: Server) -> None:
+def test_trap_3_a_number_and_a_string_are_two_ids(peer: Any, server: Server) -> None:
     @server.tool
     async def hang() -> None:
         import asyncio
 
         await asyncio.Event().wait()
 
-    peer = connect("2025-06-18")
     peer.send(call(1, "hang"), call("1", "hang"), call(1, "hang"))
     assert peer.recv()["id"] == 1  # the duplicate
     assert peer.fence() == []
@@ -305,7 +302,7 @@ def test_trap_3_a_number_and_a_string_are_two_ids(connect: Any, server: Server) 
 
 
 def test_a_duplicate_id_in_flight_is_refused_and_the_first_goes_on(
-    connect: Any, server: Server
+    peer: Any, server: Server
 ) -> None:
     @server.tool
     async def slow(text: str) -> str:
@@ -314,7 +311,6 @@ def test_a_duplicate_id_in_flight_is_refused_and_the_first_goes_on(
         await asyncio.sleep(0.01)
         return text
 
-    peer = connect("2025-06-18")
     peer.send(call(7, "slow", {"text": "first"}), call(7, "slow", {"text": "second"}))
     refused, answer = peer.recv(), peer.recv()
     assert refused["id"] == 7
@@ -333,7 +329,7 @@ def slashes(message: Any) -> bytes:
     return json.dumps(message).replace("/", "\\/").encode() + b"\n"
 
 
-def test_escaped_slashes_mean_the_same_in_the_legacy_era(connect: Any, server: Server) -> None:
+def test_escaped_slashes_mean_the_same_in_the_legacy_era(modern_peer: Any, server: Server) -> None:
     @server.tool
     async def hang() -> None:
         import asyncio
@@ -344,36 +340,33 @@ def test_escaped_slashes_mean_the_same_in_the_legacy_era(connect: Any, server: S
     async def echo(text: str) -> str:
         return text
 
-    peer = connect()
-    peer.ask(slashes(initialize(0)))
-    peer.send(slashes(notification("notifications/initialized")))
-    assert len(peer.ask(slashes(request(1, "tools/list")))["result"]["tools"]) == 2
-    answer = peer.ask(slashes(call(2, "echo", {"text": "a/b"})))
+    modern_peer.ask(slashes(initialize(0)))
+    modern_peer.send(slashes(notification("notifications/initialized")))
+    assert len(modern_peer.ask(slashes(request(1, "tools/list")))["result"]["tools"]) == 2
+    answer = modern_peer.ask(slashes(call(2, "echo", {"text": "a/b"})))
     assert text_of(answer["result"]) == "a/b"
-    peer.send(call(3, "hang"))
-    peer.send(slashes(notification("notifications/cancelled", {"requestId": 3})))
-    assert peer.fence() == []
-    assert peer.connection.session.counters["cancelled"] == 1
-    assert peer.connection.state.initialized
+    modern_peer.send(call(3, "hang"))
+    modern_peer.send(slashes(notification("notifications/cancelled", {"requestId": 3})))
+    assert modern_peer.fence() == []
+    assert modern_peer.connection.session.counters["cancelled"] == 1
+    assert modern_peer.connection.state.initialized
 
 
-def test_escaped_slashes_mean_the_same_in_the_modern_era(connect: Any, server: Server) -> None:
+def test_escaped_slashes_mean_the_same_in_the_modern_era(modern_peer: Any, server: Server) -> None:
     @server.tool
     async def echo(text: str) -> str:
         return text
 
-    peer = connect()
-    assert "supportedVersions" in peer.ask(slashes(modern(1, "server/discover")))["result"]
+    assert "supportedVersions" in modern_peer.ask(slashes(modern(1, "server/discover")))["result"]
     params = {"name": "echo", "arguments": {"text": "x"}}
-    answer = peer.ask(slashes(modern(2, "tools/call", params)))["result"]
+    answer = modern_peer.ask(slashes(modern(2, "tools/call", params)))["result"]
     assert text_of(answer) == "x"
     assert answer["resultType"] == "complete"
 
 
-def test_a_method_may_be_spelled_with_unicode_escapes(connect: Any) -> None:
-    peer = connect()
-    assert peer.ask(b'{"jsonrpc":"2.0","id":1,"method":"\\u0070ing"}\n')["result"] == {}
-    assert peer.ask(b'{"jsonrpc":"\\u0032.0","id":1,"method":"ping"}\n')["result"] == {}
+def test_a_method_may_be_spelled_with_unicode_escapes(modern_peer: Any) -> None:
+    assert modern_peer.ask(b'{"jsonrpc":"2.0","id":1,"method":"\\u0070ing"}\n')["result"] == {}
+    assert modern_peer.ask(b'{"jsonrpc":"\\u0032.0","id":1,"method":"ping"}\n')["result"] == {}
 
 
 @pytest.mark.parametrize("version", [LEGACY[-1], MODERN])

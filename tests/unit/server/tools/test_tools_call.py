@@ -95,7 +95,7 @@ def test_every_kind_of_function_is_a_tool(connect: Any, server: Server, version:
         assert text_of(peer.result(tool_call(version, id, name, {"n": 3}))) == "[0,1,2]"
 
 
-def test_a_blocking_tool_stalls_no_other(connect: Any, server: Server) -> None:
+def test_a_blocking_tool_stalls_no_other(peer: Any, server: Server) -> None:
     gate = threading.Event()
 
     @server.tool
@@ -111,7 +111,6 @@ def test_a_blocking_tool_stalls_no_other(connect: Any, server: Server) -> None:
     def fast_in_thread() -> str:
         return "fast"
 
-    peer = connect("2025-06-18")
     peer.send(call(1, "block"), call(2, "fast"), call(3, "fast_in_thread"))
     try:
         assert set(peer.answers(2, 3)) == {2, 3}
@@ -131,7 +130,7 @@ def test_inline_is_for_plain_functions_only(server: Server) -> None:
             server.add_tool(function, inline=True)
 
 
-def test_many_arguments_and_keyword_only_ones(connect: Any, server: Server) -> None:
+def test_many_arguments_and_keyword_only_ones(peer: Any, server: Server) -> None:
     names = [f"a{i}" for i in range(24)]
     source = f"async def many({', '.join(n + ': int' for n in names)}) -> list[int]:\n"
     source += f"    return [{', '.join(names)}]\n"
@@ -143,7 +142,6 @@ def test_many_arguments_and_keyword_only_ones(connect: Any, server: Server) -> N
     async def keywords(ctx: Context, a: int, *, b: int = 2, c: str) -> str:
         return f"{a} {b} {c} {ctx.request_id}"
 
-    peer = connect("2025-06-18")
     result = peer.result(call(1, "many", {n: i for i, n in enumerate(names)}))
     assert result["structuredContent"] == {"result": list(range(24))}
     assert text_of(peer.result(call("x", "keywords", {"c": "c", "a": 1}))) == "1 2 c x"
@@ -190,25 +188,23 @@ def test_a_raw_tool_with_its_context(connect: Any, server: Server, version: str)
 
 
 @pytest.mark.off_schema("what a tool writes itself is not looked at")
-def test_a_raw_result_is_sent_as_it_is(connect: Any, server: Server) -> None:
+def test_a_raw_result_is_sent_as_it_is(peer: Any, server: Server) -> None:
     body = b'{"content":[], "resultType":"complete","com.example/x":[1.0,1e400]}'
 
     async def handler(arguments: Any) -> RawResult:
         return RawResult(body)
 
     server.tool_raw("raw", OBJECT, handler)
-    peer = connect("2025-06-18")
     peer.send(call(1, "raw"))
     assert peer.line() == b'{"jsonrpc":"2.0","id":1,"result":%b}' % body
 
 
 @pytest.mark.off_schema("what a tool writes itself is not looked at")
-def test_a_raw_result_from_a_typed_tool_may_be_pretty(connect: Any, server: Server) -> None:
+def test_a_raw_result_from_a_typed_tool_may_be_pretty(peer: Any, server: Server) -> None:
     @server.tool
     async def pretty():  # type: ignore[no-untyped-def]
         return RawResult(b'\n{\n  "content": [],\r\n "x": "a\\nb"\n}\n')
 
-    peer = connect("2025-06-18")
     assert peer.result(call(1, "pretty")) == {"content": [], "x": "a\nb"}
     assert peer.fence() == []
 
@@ -246,12 +242,11 @@ def test_a_lease_keeps_its_memory_while_the_handler_keeps_it(connect: Any, serve
         assert copy == bytes(lease)
 
 
-def test_input_memory_goes_when_nobody_keeps_it(connect: Any, server: Server) -> None:
+def test_input_memory_goes_when_nobody_keeps_it(peer: Any, server: Server) -> None:
     async def handler(arguments: Any) -> int:
         return len(arguments)
 
     server.tool_raw("raw", OBJECT, handler)
-    peer = connect("2025-06-18")
     peer.fence()
     before = peer.connection.session.counters["slabs_live"]
     for i in range(50):
@@ -518,7 +513,7 @@ class Silent(Exception):
 
 @pytest.mark.parametrize("kind", ["coroutine", "later", "thread", "inline", "raw"])
 def test_an_exception_is_a_result_and_its_traceback_only_logged(
-    kind: str, connect: Any, server: Server, caplog: pytest.LogCaptureFixture
+    kind: str, peer: Any, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def coroutine() -> str:
         raise LookupError("what went wrong")
@@ -538,7 +533,6 @@ def test_an_exception_is_a_result_and_its_traceback_only_logged(
     else:
         function = {"coroutine": coroutine, "later": later}.get(kind, thread)
         server.add_tool(function, name="tool", inline=kind == "inline")
-    peer = connect("2025-06-18")
     result = peer.result(call(1, "tool"))
     assert result == {
         "content": [{"type": "text", "text": "what went wrong"}], "isError": True
@@ -565,7 +559,7 @@ def test_an_exception_is_a_result_and_its_traceback_only_logged(
 )
 @pytest.mark.parametrize("inline", [True, False])
 def test_odd_exceptions_are_results_too(
-    exc: BaseException, text: str, inline: bool, connect: Any, server: Server
+    exc: BaseException, text: str, inline: bool, peer: Any, server: Server
 ) -> None:
     def odd() -> str:
         raise exc
@@ -575,7 +569,6 @@ def test_odd_exceptions_are_results_too(
         raise exc
 
     server.add_tool(odd if inline else odd_later, name="odd", inline=inline)
-    peer = connect("2025-06-18")
     peer.send(call(1, "odd"), request(2, "ping"))
     got = peer.answers(1, 2)
     assert got[1]["result"]["isError"] is True
@@ -719,7 +712,7 @@ def test_finished_calls_are_not_kept(connect: Any, server: Server) -> None:
 def test_input_memory_goes_with_the_call_not_at_a_collection(
     end: str,
     middleware: bool,
-    connect: Any,
+    modern_peer: Any,
     server: Server,
     collector: None,
     monkeypatch: pytest.MonkeyPatch,
@@ -745,26 +738,27 @@ def test_input_memory_goes_with_the_call_not_at_a_collection(
         async def through(request: Any, call_next: Any) -> Any:
             return await call_next(request)
 
-    peer = connect()
-    peer.result(modern("first", "tools/list"))
-    before = peer.connection.session.counters["slabs_live"]
+    modern_peer.result(modern("first", "tools/list"))
+    before = modern_peer.connection.session.counters["slabs_live"]
     for id in range(20):
-        peer.send(modern(id, "tools/call", {"name": "work", "arguments": {"text": "x" * 200_000}}))
+        modern_peer.send(
+            modern(id, "tools/call", {"name": "work", "arguments": {"text": "x" * 200_000}})
+        )
         if end == "cancelled":
-            peer.wait_for(begun.is_set)
+            modern_peer.wait_for(begun.is_set)
             begun.clear()
-            peer.send(cancel(id))
-            assert peer.fence() == []
+            modern_peer.send(cancel(id))
+            assert modern_peer.fence() == []
         else:
-            assert peer.recv()["id"] == id
-    peer.fence()
-    assert peer.connection.session.counters["slabs_live"] <= before + 1
+            assert modern_peer.recv()["id"] == id
+    modern_peer.fence()
+    assert modern_peer.connection.session.counters["slabs_live"] <= before + 1
 
 
 @pytest.mark.parametrize("middleware", [False, True])
 @pytest.mark.parametrize("inline", [False, True])
 def test_a_connection_that_is_idle_keeps_nothing_of_its_last_call(
-    inline: bool, middleware: bool, connect: Any, server: Server, collector: None
+    inline: bool, middleware: bool, modern_peer: Any, server: Server, collector: None
 ) -> None:
     def work(text: str, ctx: Context) -> str:
         return text[:1]
@@ -779,11 +773,12 @@ def test_a_connection_that_is_idle_keeps_nothing_of_its_last_call(
         async def through(request: Any, call_next: Any) -> Any:
             return await call_next(request)
 
-    peer = connect()
-    peer.result(modern("first", "tools/list"))
-    before = peer.connection.session.counters["slabs_live"]
-    peer.result(modern(1, "tools/call", {"name": "work", "arguments": {"text": "x" * 200_000}}))
-    assert peer.connection.session.counters["slabs_live"] <= before
+    modern_peer.result(modern("first", "tools/list"))
+    before = modern_peer.connection.session.counters["slabs_live"]
+    modern_peer.result(
+        modern(1, "tools/call", {"name": "work", "arguments": {"text": "x" * 200_000}})
+    )
+    assert modern_peer.connection.session.counters["slabs_live"] <= before
 
 
 # -- names that nothing has ------------------------------------------------------------------------

@@ -182,47 +182,43 @@ def test_a_plain_tool_has_no_empty_members(version: str, connect: Any) -> None:
 
 @pytest.mark.parametrize("version", LEGACY)
 def test_a_legacy_client_is_told_once_for_all_changes_of_a_tick(
-    version: str, connect: Any, server: Server
+    version: str, any_peer: Any, server: Server
 ) -> None:
-    peer = connect(version)
-    peer.fence()
+    any_peer.fence()
     server.add_tool(nothing, name="one")
     server.add_tool(nothing, name="two")
     server.remove_tool("one")
-    assert peer.recv() == CHANGED
-    assert peer.fence() == []
-    assert [tool["name"] for tool in ask(peer, version)["result"]["tools"]] == ["two"]
+    assert any_peer.recv() == CHANGED
+    assert any_peer.fence() == []
+    assert [tool["name"] for tool in ask(any_peer, version)["result"]["tools"]] == ["two"]
     server.add_tool(nothing, name="three")
-    assert peer.recv() == CHANGED
+    assert any_peer.recv() == CHANGED
 
 
-def test_nothing_is_said_before_initialized(connect: Any, server: Server) -> None:
-    peer = connect()
-    peer.send(notification("notifications/initialized"))  # too early: means nothing
+def test_nothing_is_said_before_initialized(modern_peer: Any, server: Server) -> None:
+    modern_peer.send(notification("notifications/initialized"))  # too early: means nothing
     server.add_tool(nothing, name="one")
-    assert peer.fence() == []
-    peer.ask(initialize(1))
+    assert modern_peer.fence() == []
+    modern_peer.ask(initialize(1))
     server.add_tool(nothing, name="two")
-    assert peer.fence() == []
-    peer.send(notification("notifications/initialized"))
-    peer.fence()
+    assert modern_peer.fence() == []
+    modern_peer.send(notification("notifications/initialized"))
+    modern_peer.fence()
     server.add_tool(nothing, name="three")
-    assert peer.recv() == CHANGED
+    assert modern_peer.recv() == CHANGED
 
 
 def test_trap_71_a_modern_client_without_a_listen_is_told_nothing(
-    connect: Any, server: Server
+    modern_peer: Any, server: Server
 ) -> None:
-    peer = connect()
-    peer.send(notification("notifications/initialized"))
-    peer.result(modern(1, "tools/list"))
+    modern_peer.send(notification("notifications/initialized"))
+    modern_peer.result(modern(1, "tools/list"))
     server.add_tool(nothing, name="one")
-    assert peer.fence() == []
-    assert len(ask(peer, MODERN)["result"]["tools"]) == 1
+    assert modern_peer.fence() == []
+    assert len(ask(modern_peer, MODERN)["result"]["tools"]) == 1
 
 
-def test_a_change_from_another_thread_is_told(connect: Any, server: Server) -> None:
-    peer = connect("2025-06-18")
+def test_a_change_from_another_thread_is_told(peer: Any, server: Server) -> None:
     peer.fence()
     thread = threading.Thread(target=server.add_tool, args=(nothing,), kwargs={"name": "one"})
     thread.start()
@@ -231,7 +227,7 @@ def test_a_change_from_another_thread_is_told(connect: Any, server: Server) -> N
     assert len(ask(peer, "2025-06-18")["result"]["tools"]) == 1
 
 
-def test_a_removed_tool_is_unknown_and_its_calls_go_on(connect: Any, server: Server) -> None:
+def test_a_removed_tool_is_unknown_and_its_calls_go_on(peer: Any, server: Server) -> None:
     import asyncio
 
     gate = asyncio.Event()
@@ -241,7 +237,6 @@ def test_a_removed_tool_is_unknown_and_its_calls_go_on(connect: Any, server: Ser
         await gate.wait()
         return "done"
 
-    peer = connect("2025-06-18")
     peer.send(request(1, "tools/call", {"name": "wait"}))
     peer.fence()
     server.remove_tool("wait")
@@ -251,13 +246,12 @@ def test_a_removed_tool_is_unknown_and_its_calls_go_on(connect: Any, server: Ser
     assert peer.recv()["id"] == 1
 
 
-def test_a_tool_can_change_the_tools(connect: Any, server: Server) -> None:
+def test_a_tool_can_change_the_tools(peer: Any, server: Server) -> None:
     @server.tool(inline=True)
     def grow() -> str:
         server.add_tool(nothing, name="grown")
         return "grown"
 
-    peer = connect("2025-06-18")
     peer.send(request(1, "tools/call", {"name": "grow"}))
     answers = [peer.recv(), peer.recv()]
     assert CHANGED in answers
@@ -336,11 +330,10 @@ def test_a_cancelled_listen_ends_silently_and_the_others_go_on(
     assert peer.ask(modern(1, "subscriptions/listen", WANTED))["method"].endswith("acknowledged")
 
 
-def test_a_listen_whose_id_is_in_flight_is_refused(connect: Any) -> None:
-    peer = connect()
-    peer.ask(modern(1, "subscriptions/listen", WANTED))
-    assert peer.error(modern(1, "subscriptions/listen", WANTED))[0] == -32600
-    assert len(peer.connection.listens) == 1
+def test_a_listen_whose_id_is_in_flight_is_refused(modern_peer: Any) -> None:
+    modern_peer.ask(modern(1, "subscriptions/listen", WANTED))
+    assert modern_peer.error(modern(1, "subscriptions/listen", WANTED))[0] == -32600
+    assert len(modern_peer.connection.listens) == 1
 
 
 def test_too_many_listens_are_refused_and_the_connection_goes_on(connect: Any) -> None:
@@ -357,10 +350,9 @@ def test_too_many_listens_are_refused_and_the_connection_goes_on(connect: Any) -
 
 
 @pytest.mark.parametrize("params", [{}, {"notifications": None}, {"notifications": []}])
-def test_a_listen_without_a_wish_list_is_invalid(params: Any, connect: Any) -> None:
-    peer = connect()
-    assert peer.error(modern(1, "subscriptions/listen", params))[0] == -32602
-    assert peer.connection.session.counters["requests_in_flight"] == 0
+def test_a_listen_without_a_wish_list_is_invalid(params: Any, modern_peer: Any) -> None:
+    assert modern_peer.error(modern(1, "subscriptions/listen", params))[0] == -32602
+    assert modern_peer.connection.session.counters["requests_in_flight"] == 0
 
 
 def test_trap_72_a_shutdown_ends_each_listen_with_a_cancellation_and_a_result(
