@@ -127,10 +127,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """`-n auto`: a worker for each core for whole folders, none for a few files."""
+    """`-n auto`: two workers for each core for whole folders, none for a few files.
+
+    Half of the time of a test is waiting for children, sockets and timers.
+    """
     named = [Path(arg.partition("::")[0]) for arg in config.args]
     wide = all(path.is_dir() and len(list(path.rglob("test_*.py"))) > 20 for path in named)
-    return len(os.sched_getaffinity(0)) if wide and hasattr(os, "sched_getaffinity") else 0
+    return 2 * len(os.sched_getaffinity(0)) if wide and hasattr(os, "sched_getaffinity") else 0
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -199,8 +202,9 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     return report
 
 
-def pytest_collection_finish() -> None:
-    """Thousands of tests need not be looked through in each collection."""
+@pytest.fixture(scope="module", autouse=True)
+def small_collections() -> None:
+    """A test's own collections look at what is newer than its file: not at thousands of tests."""
     gc.collect()
     gc.freeze()
 
