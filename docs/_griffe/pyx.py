@@ -24,8 +24,11 @@ SIGNATURE_END = re.compile(r":[ \t]*(?:#[^\n]*)?\n")
 TERM = re.compile(r"^((?:``)?\w+(?:``)?)\n(?=    \S)", re.MULTILINE)
 ROLE = re.compile(r":(?:class|func|meth|mod):(?=`)")
 SESSION = re.compile(r"^>>> .*\n(?:(?:>>> |\.\.\. |\.\.\.$).*\n)*", re.MULTILINE)
-GROUP = re.compile(r"^( +)(\w+(?:, \w+)+):((?: .*)?)$", re.MULTILINE)
+GROUP = re.compile(r"^( +)(\w+(?:, \w+)+):((?: .*)?(?:\n\1 +.*)*)$", re.MULTILINE)
 BEFORE_CODE = re.compile(r"::$", re.MULTILINE)
+ARGS = re.compile(r"^Args:\n(?:(?: .*)?\n)*", re.MULTILINE)
+RAISES = re.compile(r"^Raises:\n", re.MULTILINE)
+DESCRIBED_BY = re.compile(r"`([\w.]+)`(?:, which)? describes them")
 
 
 def docstrings(source: str) -> Iterator[tuple[str, str]]:
@@ -46,17 +49,14 @@ def docstrings(source: str) -> Iterator[tuple[str, str]]:
 
 
 def one_each(group: re.Match[str]) -> str:
-    """An entry of "Args:" for several parameters: one entry for each, as griffe wants it.
-
-    The text is a block of its own below the last of them when it goes on in the next line.
-    """
+    """An entry of "Args:" for several parameters: one entry for each, as griffe wants it."""
     indent, first, *others = group[1], *group[2].split(", ")
-    head = [f"{indent}{name}: See `{first}`." for name in others]
-    return "\n".join([*head, f"{indent}{first}:{group[3]}"])
+    rest = [f"{indent}{name}: See `{first}`." for name in others]
+    return "\n".join([f"{indent}{first}:{group[3]}", *rest])
 
 
 def _name_options(place: griffe.Module | griffe.Class) -> None:
-    """``**options: Unpack[Options]`` becomes a parameter for each member of Options."""
+    """``**options: Unpack[Options]`` becomes a parameter for each member of Options, described."""
     for member in place.members.values():
         if member.is_alias:
             continue
@@ -78,11 +78,67 @@ def _name_options_of(function: griffe.Function) -> None:
     options = function.modules_collection[given.slice.canonical_path]
     del function.parameters[last[0].name]
     kind = griffe.ParameterKind.keyword_only
-    for name, member in options.all_members.items():
-        if member.is_attribute:
-            function.parameters.add(
-                griffe.Parameter(name, annotation=member.annotation, kind=kind, default="...")
-            )
+    classes = (options, *options.mro())
+    members = {
+        name: member
+        for kept in classes
+        for name, member in kept.members.items()
+        if member.is_attribute
+    }
+    for name, member in members.items():
+        annotation = member.annotation
+        default = "None" if str(annotation).endswith("| None") else "..."
+        function.parameters.add(
+            griffe.Parameter(name, annotation=annotation, kind=kind, default=default)
+        )
+    place: Any = function.parent if function.name == "__init__" else function
+    if place.docstring is not None:
+        known: dict[str, str] = {}
+        for kept in classes:
+            known = _described(kept, function) | known
+        _add_entries(place.docstring, {name: known[name] for name in members if name in known})
+
+
+def _described(options: griffe.Class, function: griffe.Function) -> dict[str, str]:
+    """What the docstring of a TypedDict says of its members, or the one that it names says."""
+    assert options.docstring is not None, options.path
+    named = DESCRIBED_BY.search(options.docstring.value)
+    if named is None:
+        return _entries(options.docstring)
+    first, _, method = named[1].partition(".")
+    owner: Any = function.parent
+    if owner.name != first:
+        owner = options.module.members.get(first)
+    place = owner and (owner.members[method] if method else owner)
+    return _entries(place.docstring) if place and place.docstring else {}
+
+
+def _entries(docstring: griffe.Docstring) -> dict[str, str]:
+    """The entries of "Args:" and "Attributes:"."""
+    kinds = (griffe.DocstringSectionKind.parameters, griffe.DocstringSectionKind.attributes)
+    single = griffe.Docstring(GROUP.sub(one_each, docstring.value), parent=docstring.parent)
+    sections = single.parse("google", warnings=False)
+    return {
+        entry.name: entry.description
+        for section in sections
+        if section.kind in kinds
+        for entry in section.value
+    }
+
+
+def _add_entries(docstring: griffe.Docstring, known: dict[str, str]) -> None:
+    """Put entries that a docstring lacks at the end of its "Args:"."""
+    own = _entries(docstring)
+    added = "".join(
+        f"    {name}: " + text.replace("\n", "\n        ") + "\n"
+        for name, text in known.items()
+        if name not in own
+    )
+    text = docstring.value + "\n"
+    if not ARGS.search(text):
+        text = RAISES.sub("Args:\n\n\\g<0>", text) if RAISES.search(text) else f"{text}\nArgs:\n"
+    if added:
+        docstring.value = ARGS.sub(lambda block: block[0].rstrip("\n") + f"\n{added}\n", text)
 
 
 class PyxDocstrings(griffe.Extension):

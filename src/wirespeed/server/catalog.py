@@ -24,9 +24,11 @@ _encode = msgspec.json.Encoder().encode
 class LimitOptions(TypedDict, total=False):
     """How calls of one function are bounded.
 
-    timeout: Seconds after which a call is given up, waiting for other calls included.
-    max_concurrency: Calls that run at a time. See `wirespeed.server.requests.concurrency`.
-    queue: Calls that wait beyond these, 100 by default; more are refused with -31000.
+    Attributes:
+        timeout: Seconds after which a call is given up, including the wait for other calls.
+        max_concurrency: The most calls that run at a time. See
+            `wirespeed.server.requests.concurrency`.
+        queue: The most calls that wait beyond these, 100 by default; more are refused with -31000.
     """
 
     timeout: float | None

@@ -390,17 +390,14 @@ class Context:
             max_tokens: The most tokens that the model may return.
             timeout: Seconds to wait, as of `elicit`.
             on_progress: Called with the progress, as of `elicit`.
-
-        The other options:
-
-        * ``system``, ``temperature``, ``stop_sequences``, ``metadata``: For the model; the client
-          may change or drop them.
-        * ``model_preferences``: ``hints``, ``cost_priority`` …, as `ModelPreferences` or a dict
-          with the names of the specification.
-        * ``tools``: What the model may call (2025-11-25 on): objects as in tools/list, or tools of
-          this server. The caller runs them and asks again.
-        * ``tool_choice``: Whether the model may, must or must not call them.
-        * ``include_context``: Deprecated; left out for clients that do not declare it.
+            system, temperature, stop_sequences, metadata: For the model; the client may change or
+                drop them.
+            model_preferences: ``hints``, ``cost_priority`` …, as `ModelPreferences` or a dict
+                with the names of the specification.
+            tools: What the model may call (2025-11-25 on): objects as in tools/list, or tools of
+                this server. The caller runs them and asks again.
+            tool_choice: Whether the model may, must or must not call the tools.
+            include_context: Deprecated; left out for clients that do not declare it.
 
         Raises:
             ValueError: Tool results do not match tool uses, or are mixed with other content.

@@ -189,24 +189,25 @@ class Server:
     def add_tool(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> Tool:
         """Register a function as a tool; clients that are connected are told.
 
-        ``function`` is a coroutine function, or a plain one, which runs in a worker thread.
-        The options:
-
-        * ``name``, ``title``, ``description``: Instead of what the function says itself.
-        * ``annotations``: Hints such as ``{"readOnlyHint": True}`` (server/tools).
-        * ``icons``, ``meta``: For tools/list.
-        * ``structured``: Whether results have structured content; by default the return type says.
-        * ``inline``: Run a plain function on the event loop's thread, which does nothing else
-          meanwhile: for functions of microseconds.
-        * ``timeout``: Seconds after which a call is cancelled and answered with an error; waiting
-          for other calls and for dependencies counts.
-        * ``max_concurrency``, ``queue``: Calls that run at a time, and that wait beyond these (100
-          by default); more are refused with an error. See `wirespeed.server.requests.concurrency`.
-        * ``task``: Whether a call may (``"optional"``) or must (``"required"``) run as a task that
-          outlives its request; for clients of 2025-11-25, and of 2026-07-28 with the tasks
-          extension (see `use_tasks`).
-        * ``task_after``: With ``task="optional"``, the seconds that a call of a modern client may
-          take before it becomes a task; 2 by default, 0 for at once.
+        Args:
+            function: A coroutine function, or a plain one, which runs in a worker thread.
+            name, title, description: Instead of the function's own name and docstring.
+            annotations: Hints such as ``{"readOnlyHint": True}`` (server/tools).
+            icons, meta: For tools/list.
+            structured: Whether results have structured content; by default the return type says.
+            inline: Run a plain function on the event loop's thread, which does nothing else
+                meanwhile: for functions of microseconds.
+            timeout: Seconds after which a call is cancelled and answered with an error; waiting
+                for other calls and for dependencies counts.
+            max_concurrency: The most calls that run at a time. See
+                `wirespeed.server.requests.concurrency`.
+            queue: The most calls that wait beyond these, 100 by default; more are refused with an
+                error.
+            task: Whether a call may (``"optional"``) or must (``"required"``) run as a task that
+                outlives its request; for clients of 2025-11-25, and of 2026-07-28 with the tasks
+                extension (see `use_tasks`).
+            task_after: With ``task="optional"``, the seconds that a call of a modern client may
+                take before it becomes a task; 2 by default, 0 for at once.
 
         Raises:
             SignatureError: The signature cannot be a tool's; the text says why.
@@ -225,12 +226,18 @@ class Server:
     ) -> Tool:
         """Register a handler that gets its arguments undecoded.
 
-        ``handler(arguments)``, or with ``context=True`` ``handler(arguments, ctx)``, where
-        ``arguments`` is a bytes-like view of the JSON object that came in. The view pins input
-        memory: keep it only after ``copy()``. ``schema`` is announced, not enforced; its type is
-        ``"object"`` (server/tools, "Tool"); so is ``output_schema``. The result is treated like
-        that of a function without a return annotation. The other options and the errors are those
-        of `add_tool`.
+        The result is treated like that of a function without a return annotation. The other
+        options and the errors are those of `add_tool`.
+
+        Args:
+            name: The name of the tool.
+            schema: The input schema (server/tools, "Tool"), which is announced, not enforced. Its
+                type is ``"object"``.
+            handler: Called with a bytes-like view of the JSON object that came in. The view pins
+                input memory: keep it only after ``copy()``.
+            context: Whether the handler's second argument is the `Context`.
+            output_schema: The output schema, which is announced, not enforced. Its type is
+                ``"object"``.
         """
         return self._service.tools.register_raw(name, schema, handler, **options)
 
@@ -275,30 +282,27 @@ class Server:
         A URI is looked for among the resources first, then matched with the templates in the order
         of their registration.
 
-        ``uri`` is a URI (RFC 3986), or a template of level 1 or 2 (RFC 6570: ``{var}``,
-        ``{+var}``, and at the end ``{#var}``) whose variables are parameters of the function.
-        Values that do not fit a parameter's type mean that there is no such resource.
-
-        ``content`` is what the resource says (`wirespeed.server.resources.contents` has the
-        kinds), or a function that returns it whenever it is read; a plain function runs in a
-        worker thread. A function that returns None, or raises `ResourceNotFound`, means that there
-        is no such resource.
-
-        The options:
-
-        * ``name``, ``title``, ``description``: Instead of what function or URI say themselves.
-        * ``mime_type``: The media type; by default that of the kind of value.
-        * ``size``: Bytes, before encoding, for resources/list; known for fixed text and bytes.
-        * ``annotations``, ``icons``, ``meta``: For the list.
-        * ``ttl_ms``, ``cache_scope``: How long a result may be kept, and by whom (2026-07-28
-          server/utilities/caching), instead of the server's.
-        * ``timeout``: Seconds after which reading is given up, waiting for others included.
-        * ``max_concurrency``, ``queue``: Requests whose function runs at a time, and that wait
-          beyond these (100 by default); more get error -31000. See
-          `wirespeed.server.requests.concurrency`.
-        * ``safe``: Whether a template's values that could lead a path out of its folder (``..``, a
-          slash in front) mean that there is no such resource. Turn it off only where no value
-          becomes part of a path.
+        Args:
+            uri: A URI (RFC 3986), or a template of level 1 or 2 (RFC 6570: ``{var}``, ``{+var}``,
+                and at the end ``{#var}``) whose variables are parameters of the function. Values
+                that do not fit a parameter's type mean that there is no such resource.
+            content: The content of the resource (`wirespeed.server.resources.contents` has the
+                kinds), or a function that returns the content at each read; a plain function runs
+                in a worker thread. A function that returns None, or raises `ResourceNotFound`,
+                means that there is no such resource.
+            name, title, description: Instead of the function's own name and docstring, or the URI.
+            mime_type: The media type; by default that of the kind of value.
+            size: Bytes, before encoding, for resources/list; known for fixed text and bytes.
+            annotations, icons, meta: For the list.
+            ttl_ms, cache_scope: How long a result may be kept, and by whom (2026-07-28
+                server/utilities/caching), instead of the server's.
+            timeout: Seconds after which a read is given up, including the wait for other requests.
+            max_concurrency: The most requests whose function runs at a time. See
+                `wirespeed.server.requests.concurrency`.
+            queue: The most requests that wait beyond these, 100 by default; more get error -31000.
+            safe: Whether a template's values that could lead a path out of its folder (``..``, a
+                slash in front) mean that there is no such resource. Turn it off only where no
+                value becomes part of a path.
 
         Raises:
             SignatureError: The function's parameters are not the template's variables.
@@ -325,8 +329,7 @@ class Server:
         lead out mean that there is no such resource, and so do files that are not regular files.
         The media type follows from the file's name; UTF-8 text goes out as text, anything else as
         a blob. ``path`` completes, one level at a time. The other options are those of
-        `add_resource`: ``name``, ``title``, ``description``, ``annotations``, ``icons``, ``meta``,
-        ``ttl_ms``, ``cache_scope`` and ``timeout``.
+        `add_resource`.
 
         Args:
             uri_prefix: What the URIs begin with, such as ``file:///srv/docs`` or ``docs://``.
@@ -400,14 +403,15 @@ class Server:
     def add_prompt(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> Prompt:
         """Register a function as a prompt; clients that are connected are told.
 
-        ``function`` is a coroutine function, or a plain one, which runs in a worker thread. A
-        parameter without a default is a required argument. The options:
-
-        * ``name``, ``title``, ``description``: Instead of what the function says itself.
-        * ``icons``, ``meta``: For prompts/list.
-        * ``timeout``: Seconds after which a call is given up, waiting for other calls included.
-        * ``max_concurrency``, ``queue``: Calls that run at a time, and that wait beyond these (100
-          by default); more get error -31000. See `wirespeed.server.requests.concurrency`.
+        Args:
+            function: A coroutine function, or a plain one, which runs in a worker thread. A
+                parameter without a default is a required argument.
+            name, title, description: Instead of the function's own name and docstring.
+            icons, meta: For prompts/list.
+            timeout: Seconds after which a call is given up, including the wait for other calls.
+            max_concurrency: The most calls that run at a time. See
+                `wirespeed.server.requests.concurrency`.
+            queue: The most calls that wait beyond these, 100 by default; more get error -31000.
 
         Raises:
             SignatureError: The signature cannot be a prompt's; the text says why.
@@ -438,9 +442,11 @@ class Server:
             @server.completion("review", "language")
             def languages(value: str) -> list[str]: ...
 
-        ``ref`` is the name of the prompt, or the template (``"users://{id}"``), as registered; or
-        the function that was registered as one of them. The options are ``timeout``, seconds after
-        which an answer is given up, and ``max_concurrency`` and ``queue`` as of `add_prompt`.
+        Args:
+            ref: The name of the prompt, or the template (``"users://{id}"``), as registered; or
+                the function that was registered as one of them.
+            argument: The name of the argument or variable.
+            timeout, max_concurrency, queue: As of `add_prompt`.
 
         Raises:
             ValueError: There is no such prompt or template, or no such argument; an option is out

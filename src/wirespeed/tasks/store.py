@@ -31,7 +31,7 @@ class Page(msgspec.Struct):
 
 
 class StoreLimits(TypedDict, total=False):
-    """Options of every store: see `TaskStore`."""
+    """Options of every store; `TaskStore` describes them."""
 
     max_tasks: int
     max_tasks_per_owner: int

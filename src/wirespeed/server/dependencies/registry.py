@@ -71,7 +71,7 @@ _PLAIN_TYPES = {*_PLAIN, object, None, type(None), Any}
 
 
 class ProviderOptions(TypedDict, total=False):
-    """Options of a provider: see `Server.provide`."""
+    """Options of a provider; `Server.provide` describes them."""
 
     scope: ScopeName
     provides: Any

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class PromptOptions(LimitOptions, total=False):
-    """The options of `Server.prompt`, which describes them."""
+    """The options of `Server.prompt`; `Server.add_prompt` describes them."""
 
     name: str | None
     title: str | None
