@@ -18,9 +18,9 @@ __all__ = ["SAFE_ENV", "SAFE_ENV_PREFIXES", "StderrTarget", "Stdio", "safe_envir
 
 StderrTarget: TypeAlias = "str | os.PathLike[str] | IO[bytes] | IO[str] | Callable[[str], object]"
 
-# The first six are what the official SDKs inherit. Ours adds what changes only how text, time
-# and temporary files look, and where CA certificates are. Nothing that loads code
-# (LD_*, PYTHONPATH, NODE_OPTIONS) and nothing that may carry a secret (tokens, *_PROXY URLs).
+# The official SDKs let a server inherit the first six. The others change the form of text and
+# times, and the places of temporary files and CA certificates. No variable here loads code (LD_*,
+# PYTHONPATH, NODE_OPTIONS), and none may hold a secret (tokens, *_PROXY URLs).
 SAFE_ENV = (
     "HOME",
     "LOGNAME",
@@ -37,15 +37,15 @@ SAFE_ENV = (
 )
 SAFE_ENV_PREFIXES = ("LC_",)
 
-# What this process shows to servers elsewhere: it is never inherited.
+# The token of this process for servers elsewhere. A child never inherits it.
 _TOKEN = "WIRESPEED_TOKEN"
 
-# What restart=True stands for.
+# The count for restart=True.
 _RESTARTS = 5
 
 
 def safe_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The part of ``environ`` (default ``os.environ``) that a server inherits.
+    """Return the part of ``environ`` (default ``os.environ``) that a server inherits.
 
     Exported shell functions (values that start with ``() ``) are left out.
     """
@@ -66,11 +66,11 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stdio(_Options, frozen=True):
-    """A server that is launched as a child and spoken to over its stdin and stdout.
+    """A server that is launched as a child and reached through its stdin and stdout.
 
     command
-        The program: a name looked up on the child's ``PATH``, or a path. It is run as it
-        is, without a shell.
+        The program: a name that is looked up on the child's ``PATH``, or a path. No shell
+        runs it.
     args
         Its arguments, a sequence of strings or paths.
     env
@@ -79,9 +79,9 @@ class Stdio(_Options, frozen=True):
     cwd
         Its working directory; None for the caller's.
     stderr
-        What happens to its stderr: ``"inherit"`` (the caller's own), ``"discard"``, a path
-        (appended to), an open file, or a function called with each line as ``str``. All
-        but ``"inherit"`` keep the last lines for error messages.
+        The target of its stderr: ``"inherit"`` (the caller's own), ``"discard"``, a path (the
+        file is appended to), an open file, or a function that is called with each line as
+        ``str``. All but ``"inherit"`` keep the last lines for error messages.
     restart
         How many times in a row a crashed server is started again: 0 never, True for 5.
     shutdown_grace
@@ -136,7 +136,7 @@ class Stdio(_Options, frozen=True):
 
     @property
     def command_line(self) -> str:
-        """The command as it would be typed in a shell, for people to read."""
+        """The command as a user types it in a shell, for people to read."""
         return shlex.join(self.shown or self.argv)
 
     @property
@@ -145,7 +145,7 @@ class Stdio(_Options, frozen=True):
         return os.path.abspath(self.cwd or ".")
 
     def environment(self) -> dict[str, str]:
-        """The complete environment of the child, as of now."""
+        """Return the complete environment of the child, from the variables of this moment."""
         base = dict(os.environ) if self.inherit_env else safe_environment()
         base.pop(_TOKEN, None)
         return base | dict(self.env or {})

@@ -1,4 +1,4 @@
-"""Why a child ended, and why a child could not be started, in words."""
+"""The reasons why a child ended or could not be started, in words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["describe_status", "launch_reason"]
 
 
 def describe_status(status: int | None) -> str:
-    """An exit status in words: "exited with status 3", "was killed by SIGKILL"."""
+    """Return an exit status in words: "exited with status 3", "was killed by SIGKILL"."""
     if status is None:
         return "ended with an unknown status"
     if status >= 0:
@@ -27,7 +27,7 @@ def describe_status(status: int | None) -> str:
 
 
 def launch_reason(target: Stdio, cwd: str, environ: dict[str, str], exc: Exception) -> str:
-    """Why a launch failed, in words for the author of the target."""
+    """Return the reason of a failed launch, in words for the author of the target."""
     code = exc.errno if isinstance(exc, OSError) else None
     reason = _cwd_fault(target, cwd)
     if reason is None and code in (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR):
@@ -88,7 +88,7 @@ def _command_fault(target: Stdio, cwd: str, environ: dict[str, str], code: int) 
 
 
 def _on_path(command: str, cwd: str, environ: dict[str, str]) -> str | None:
-    """The first file of that name, executable or not: what exec would complain about."""
+    """Return the path of the first file of that name, executable or not."""
     for folder in os.get_exec_path(environ):
         path = os.path.join(cwd, folder, command)
         if os.path.exists(path):

@@ -1,12 +1,12 @@
-"""A process that ends the children of this one when this one is killed.
+"""A process that ends the children of this process when this process is killed.
 
-Nothing in this process can run after SIGKILL, and the kernel's PR_SET_PDEATHSIG is sent when the
-*thread* that launched a child ends. So a shell reads from a pipe of ours which process groups there
-are. At the end of the pipe it gives the groups that are left time to end by themselves, then sends
-them SIGTERM, then SIGKILL.
+No code of this process runs after SIGKILL, and the kernel's PR_SET_PDEATHSIG is sent when the
+*thread* that launched a child ends. So a shell reads the list of process groups from a pipe of
+ours. At the end of the pipe the groups that are left have time to end by themselves, then the shell
+sends them SIGTERM, then SIGKILL.
 
-There is one guard for all children: it starts with the first and ends with the last. A process that
-leaves its group is out of its reach.
+There is one guard for all children. The guard starts with the first child and ends with the last. A
+process that leaves its group is out of reach.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ __all__ = ["guard"]
 
 log = logging.getLogger("wirespeed.stdio")
 
-# `read` returns false at the end of the pipe. 20 * 0.1 s is the grace of `Stdio.shutdown_grace`.
+GRACE = 20  # tenths of a second, as the default of `Stdio.shutdown_grace`
+# `read` returns false at the end of the pipe. $1 is GRACE.
 SCRIPT = """# wirespeed-guard
 trap '' HUP INT QUIT TERM
 groups=' '
@@ -42,22 +43,22 @@ signal() {
 grace() {
   n=0
   signal 0
-  while [ "$groups" != ' ' ] && [ $n -lt 20 ]; do
+  while [ "$groups" != ' ' ] && [ "$n" -lt "$1" ]; do
     sleep 0.1
     signal 0
     n=$((n + 1))
   done
 }
-grace
+grace "$1"
 signal TERM
 signal CONT
-grace
+grace "$1"
 signal KILL
 """
 
 
 class Guard:
-    """The groups to end, and the pipe that tells the shell. Every method is for any thread."""
+    """The groups to end, and the pipe to the shell. Any thread may call the methods."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -66,7 +67,7 @@ class Guard:
         self._theirs = -1  # the shell's end until there is a shell
 
     def add(self, group: int) -> None:
-        """End this process group when this process is killed; `start` must follow."""
+        """End a process group when this process is killed. `start` must follow."""
         with self._lock:
             self._groups.add(group)
             if self._fd >= 0 and self._tell(f"+ {group}\n"):
@@ -77,13 +78,13 @@ class Guard:
             self._tell("".join(f"+ {one}\n" for one in self._groups))
 
     def start(self) -> None:
-        """Start the shell unless it runs: takes milliseconds, so not on a loop's thread."""
+        """Start the shell unless it runs. That takes milliseconds: not for the thread of a loop."""
         with self._lock:
             if self._theirs < 0:
                 return
             try:
                 process = subprocess.Popen(
-                    ["/bin/sh", "-c", SCRIPT],
+                    ["/bin/sh", "-c", SCRIPT, "sh", str(GRACE)],
                     stdin=self._theirs,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
@@ -99,7 +100,7 @@ class Guard:
                 self._theirs = -1
 
     def remove(self, group: int) -> None:
-        """This group has ended, or is being ended."""
+        """Take a group from the list: it has ended, or is being ended."""
         with self._lock:
             if group not in self._groups:
                 return
@@ -109,17 +110,17 @@ class Guard:
                 self._close()
 
     def forget(self) -> None:
-        """In a fork of this process: the children are not its own."""
+        """Drop the list, in a fork of this process: the children are not its own."""
         self._lock = threading.Lock()
         self._groups.clear()
         self._close()
 
     def _tell(self, text: str) -> bool:
-        """False if nobody reads the pipe: the shell was killed."""
+        """Write to the shell. Returns False if the shell was killed."""
         try:
             os.write(self._fd, text.encode())
         except BlockingIOError:
-            pass  # a shell that is stopped: its list stays incomplete
+            pass  # the shell is stopped: its list stays incomplete
         except OSError:
             return False
         return True

@@ -1,8 +1,8 @@
-"""Draining a child's stderr, so that a child that writes much can never block on it.
+"""Reading a child's stderr, so that no write of the child to stderr blocks for ever.
 
-MCP, basic/transports#stdio: stderr is free UTF-8 logging that a client may capture,
-forward or ignore, and (from 2025-11-25) should not take as a sign of failure. It is read
-here whatever happens to the text, and its end is kept for error messages.
+MCP, basic/transports#stdio: stderr is UTF-8 logging that a client may capture, forward or ignore,
+and (from 2025-11-25) should not take for a sign of failure. stderr is read in every case, and its
+last lines are kept for error messages.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ log = logging.getLogger("wirespeed.stdio")
 
 TAIL_LINES = 20
 TAIL_BYTES = 8192
-# A longer line reaches a callback in pieces: a child that never ends a line must not make
-# us grow.
+# A longer line reaches a callback in pieces, so that a line without end takes no more memory.
 MAX_LINE = 65536
 
-# One read a tick. Line callbacks get less: 64 Ki empty lines in one tick would stall the loop.
+# Bytes of the one read in a turn of the loop. Line callbacks get less: 64 Ki empty lines in one
+# turn would stall the loop.
 _CHUNK = 65536
 _LINES_CHUNK = 16384
-# What finish() reads at most: a pipe that is full at its largest, but not an endless flood
-# from a process that outlives the child.
+# Bytes that `finish` reads at most: those of the largest pipe, but not an endless flood of a
+# process that outlives the child.
 _FINISH_BYTES = 1 << 20
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
@@ -42,16 +42,16 @@ del _CONTROLS[9]
 
 
 class Sink(Protocol):
-    """Where the bytes of a pipe go. Exceptions are logged once and never stop the drain."""
+    """The target of the bytes of a pipe. Exceptions are logged once and never stop the drain."""
 
     def feed(self, data: memoryview) -> None: ...
 
     def close(self) -> None:
-        """The pipe has ended."""
+        """Take notice that the pipe has ended."""
 
 
 class _Lines:
-    """Calls a function with each line as str, without its line end."""
+    """Call a function with each line as str, without its line end."""
 
     def __init__(self, call: Callable[[str], object]) -> None:
         self._call = call
@@ -74,11 +74,11 @@ class _Lines:
             self._partial.clear()
 
     def _cut(self) -> None:
-        """Emits the front of an overlong line, at a character's boundary."""
+        """Emit the front of an overlong line, cut between two characters."""
         partial = self._partial
         while len(partial) > MAX_LINE:
             end = MAX_LINE
-            # At most three steps back, so that bytes that are not UTF-8 still make progress.
+            # At most three steps back: bytes that are not UTF-8 are cut, too.
             for _ in range(3):
                 end -= partial[end] & 0xC0 == 0x80
             self._emit(partial[:end])
@@ -92,7 +92,7 @@ class _Lines:
 
 
 class _TextFile:
-    """Decodes into a text file; the file stays open."""
+    """Decode into a text file, which stays open."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
@@ -113,7 +113,7 @@ class _TextFile:
 
 
 class _BinaryFile:
-    """Copies bytes into a binary file, which is closed at the end only if it is ours."""
+    """Copy bytes into a binary file, which is closed at the end only if it is ours."""
 
     def __init__(self, file: IO[bytes], owned: bool) -> None:
         self._file = file
@@ -122,7 +122,7 @@ class _BinaryFile:
 
     def feed(self, data: memoryview) -> None:
         with self._guard:
-            # A raw file may take less than it is given; a file that returns None took all.
+            # A raw file may write a part of the data; a file that returns None wrote all of it.
             while data:
                 written = self._file.write(data)
                 data = data[len(data) if written is None else written :]
@@ -136,7 +136,7 @@ class _BinaryFile:
 
 
 class _Guard:
-    """Swallows exceptions of somebody else's code, logging the first one."""
+    """Suppress exceptions of a user's code, and log the first one."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -157,7 +157,7 @@ class _Guard:
 
 
 def open_sink(target: Any) -> Sink | None:
-    """The sink for ``Stdio.stderr`` other than ``"inherit"``; None discards.
+    """Return the sink for a ``Stdio.stderr`` other than ``"inherit"``; None for "discard".
 
     Raises OSError if a path cannot be opened for appending.
     """
@@ -173,11 +173,11 @@ def open_sink(target: Any) -> Sink | None:
 
 
 class Drain:
-    """Reads a pipe until its end, keeping the last lines.
+    """Read a pipe until its end, and keep the last lines.
 
-    ``fd`` becomes the drain's own: it is made non-blocking here and closed at the end of
-    file or by :meth:`close`. Everything happens in the loop's thread, one bounded read a
-    tick, so a flood neither blocks the writer for good nor starves the loop.
+    The drain owns ``fd``: it makes ``fd`` non-blocking, and closes it at the end of file or in
+    :meth:`close`. All code runs on the thread of the loop, with one bounded read in a turn, so a
+    flood neither blocks the writer for ever nor starves the loop.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, sink: Sink | None) -> None:
@@ -197,14 +197,14 @@ class Drain:
 
     @property
     def closed(self) -> bool:
-        """True after the end of file or close()."""
+        """Whether the end of file was read, or `close` was called."""
         return self._fd < 0
 
     def lines(self) -> list[str]:
-        """The last lines, without line ends and terminal escapes: at most 20, 8 KiB."""
+        """Return the last lines, without line ends and terminal escapes: at most 20, 8 KiB."""
         tail = bytes(self._tail)
         if self._dropped:
-            # The first line lost its beginning; do not show half of it as if it were whole.
+            # The first line lost its beginning: a part of a line must not look like a whole one.
             cut = tail.find(b"\n", 0, -1) + 1
             tail = tail[cut:] if cut else "…".encode() + tail
         text = _ESCAPES.sub("", tail.decode("utf-8", "replace").removesuffix("\n"))
@@ -214,13 +214,13 @@ class Drain:
         return lines[-TAIL_LINES:]
 
     def finish(self) -> None:
-        """Reads what is in the pipe now (bounded); for the moment when the child has exited."""
+        """Read the bytes that are in the pipe now, up to a limit. Called when the child exited."""
         budget = _FINISH_BYTES
         while budget > 0 and (count := self._read()) > 0:
             budget -= count
 
     def close(self) -> None:
-        """Stops reading and closes the pipe. Idempotent."""
+        """Stop reading, and close the pipe. Idempotent."""
         if self._fd < 0:
             return
         fd, self._fd = self._fd, -1
@@ -234,8 +234,8 @@ class Drain:
             self._sink.close()
 
     def __del__(self) -> None:
-        # Only after the loop was closed with the child still running: the loop, which held
-        # this object, is gone or forgot its readers.
+        # Only after the loop was closed while the child was running: a running loop refers to this
+        # object.
         fd = getattr(self, "_fd", -1)
         if fd >= 0:
             if self._poller is None:
@@ -248,7 +248,7 @@ class Drain:
             self._read()
 
     def _read(self) -> int:
-        """One read; the number of bytes, 0 when there is nothing now or no more at all."""
+        """Read once; return the number of bytes, 0 when no bytes wait and at the end of file."""
         if self._fd < 0:
             return 0
         try:
@@ -273,9 +273,9 @@ class Drain:
 
 
 class _Poller:
-    """add_reader for loops that have none: a thread polls, the loop's thread reads.
+    """`add_reader` for loops without it: a thread polls, and the thread of the loop reads.
 
-    One call is under way at a time, so a slow loop is not flooded with callbacks.
+    One call waits at a time, so that a slow loop is not flooded with callbacks.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, call: Callable[[], None]) -> None:
@@ -288,7 +288,7 @@ class _Poller:
         threading.Thread(target=self._run, name="wirespeed-stderr", daemon=True).start()
 
     def stop(self, fd: int) -> None:
-        """Ends the thread, which closes ``fd``: it must not be closed under poll()."""
+        """End the thread, which closes ``fd``: nothing may close ``fd`` during poll()."""
         assert fd == self._fd
         self._stopped = True
         self._done.release()
@@ -304,7 +304,7 @@ class _Poller:
                 if self._stopped:
                     break
                 self._loop.call_soon_threadsafe(self._tick)
-                # A loop that was closed meanwhile will never run the tick.
+                # A loop that was closed meanwhile never runs `_tick`.
                 while not self._done.acquire(timeout=1.0):
                     if self._loop.is_closed():
                         self._stopped = True

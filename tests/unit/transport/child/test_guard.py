@@ -134,7 +134,8 @@ def test_the_script_takes_groups_out_of_its_list() -> None:
     try:
         lines = "".join(f"+ {one.pid}\n" for one in ones) + f"- {ones[1].pid}\n- 12345678\n"
         for shells in ("/bin/sh", "bash"):
-            subprocess.run([shells, "-c", SCRIPT], input=lines, text=True, check=False, timeout=20)
+            command = [shells, "-c", SCRIPT, "guard", "2"]
+            subprocess.run(command, input=lines, text=True, check=False, timeout=FOREVER)
             assert ones[0].wait(FOREVER) == ones[2].wait(FOREVER) == -signal.SIGTERM
             assert ones[1].poll() is None
     finally:

@@ -32,6 +32,7 @@ from child_lab import (
 from wirespeed.errors import LaunchError
 from wirespeed.transport.child import process as process_module
 from wirespeed.transport.child.command import Stdio
+from wirespeed.transport.child.group import ProcessGroup
 from wirespeed.transport.child.process import Child
 
 
@@ -191,7 +192,7 @@ async def test_no_signal_reaches_a_group_that_is_gone(monkeypatch: Any) -> None:
 
 
 async def test_a_group_that_we_may_not_signal_is_given_up(monkeypatch: Any) -> None:
-    monkeypatch.setattr(process_module, "_KILL_WAIT", 0.01)
+    monkeypatch.setattr(process_module, "KILL_WAIT", 0.01)
     child = await Child.launch(Stdio("sleep", ["60"]))
     with monkeypatch.context() as patch:
 
@@ -229,21 +230,18 @@ async def test_shutdown_from_another_task() -> None:
     assert await waiter == 0
 
 
-def test_cancelled_shutdown_goes_on(run: Run) -> None:
-    async def main() -> int:
-        child = await Child.launch(shell("ignores_term.sh"))
-        await read_line(child)
-        task = asyncio.create_task(child.shutdown(grace=0.05, term_grace=0.05))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert not child.exited
-        assert await child.wait() == -signal.SIGKILL
-        await child.shutdown()  # waits for the first
-        return child.pid
-
-    assert reaped(run(main()))
+async def test_cancelled_shutdown_goes_on() -> None:
+    child = await Child.launch(shell("ignores_term.sh"))
+    await read_line(child)
+    task = asyncio.create_task(child.shutdown(grace=0.05, term_grace=0.05))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not child.exited
+    assert await child.wait() == -signal.SIGKILL
+    await child.shutdown()  # waits for the first
+    assert reaped(child.pid)
 
 
 def test_shutdown_cut_off_by_the_end_of_the_loop_kills(run: Run) -> None:
@@ -265,10 +263,10 @@ def test_shutdown_cut_off_by_the_end_of_the_loop_kills(run: Run) -> None:
 async def test_shutdown_cancelled_before_its_first_step_kills() -> None:
     child = await Child.launch(shell("ignores_term.sh"))
     await read_line(child)
-    first = child.shutdown(grace=60, term_grace=60)
+    first, before = child.shutdown(grace=60, term_grace=60), asyncio.all_tasks()
     first.send(None)
-    assert child._ending is not None
-    child._ending.cancel()
+    (ending,) = asyncio.all_tasks() - before
+    ending.cancel()
     assert await child.wait() == -signal.SIGKILL
     assert child.stdin_fd == -1
     first.close()
@@ -277,7 +275,7 @@ async def test_shutdown_cancelled_before_its_first_step_kills() -> None:
 async def test_cancelled_launch_leaves_nothing(monkeypatch: Any) -> None:
     started, go = threading.Event(), threading.Event()
     pids: list[int] = []
-    spawn = process_module._Process.spawn
+    spawn = ProcessGroup.spawn
 
     def slow(self: Any, *args: Any) -> None:
         started.set()
@@ -285,7 +283,7 @@ async def test_cancelled_launch_leaves_nothing(monkeypatch: Any) -> None:
         spawn(self, *args)
         pids.append(self.pid)
 
-    monkeypatch.setattr(process_module._Process, "spawn", slow)
+    monkeypatch.setattr(ProcessGroup, "spawn", slow)
     await asyncio.to_thread(int)  # the executor's thread stays
     before, threads = open_fds(), set(threading.enumerate())
     task = asyncio.create_task(Child.launch(Stdio("sleep", ["60"], stderr="discard")))
@@ -307,7 +305,7 @@ def test_launch_cut_off_by_a_closed_loop(
 ) -> None:
     go, done = threading.Event(), threading.Event()
     processes: list[Any] = []
-    spawn, reap = process_module._Process.spawn, process_module._Process.reap
+    spawn, reap = ProcessGroup.spawn, ProcessGroup.reap
 
     def slow(self: Any, *args: Any) -> None:
         processes.append(self)
@@ -318,8 +316,8 @@ def test_launch_cut_off_by_a_closed_loop(
         reap(self)
         done.set()
 
-    monkeypatch.setattr(process_module._Process, "spawn", slow)
-    monkeypatch.setattr(process_module._Process, "reap", reap_)
+    monkeypatch.setattr(ProcessGroup, "spawn", slow)
+    monkeypatch.setattr(ProcessGroup, "reap", reap_)
     loop = loop_factory()
     task = loop.create_task(Child.launch(Stdio("sleep", ["60"])))
     loop.call_later(0.01, loop.stop)
@@ -364,20 +362,17 @@ def test_child_that_exits_after_its_loop_was_closed(loop_factory: Any) -> None:
     child.kill()
 
 
-def test_forgotten_child_is_killed_with_a_warning(run: Run) -> None:
-    async def main() -> int:
+async def test_forgotten_child_is_killed_with_a_warning() -> None:
+    gc.collect()
+    before = open_fds()
+    child = await Child.launch(Stdio("sleep", ["60"]))
+    pid, gone = child.pid, weakref.ref(child)
+    with pytest.warns(ResourceWarning, match="never shut down"):
+        del child
         gc.collect()
-        before = open_fds()
-        child = await Child.launch(Stdio("sleep", ["60"]))
-        pid, gone = child.pid, weakref.ref(child)
-        with pytest.warns(ResourceWarning, match="never shut down"):
-            del child
-            gc.collect()
-        assert gone() is None
-        assert open_fds() == before
-        return pid
-
-    wait_reaped(run(main()))
+    assert gone() is None
+    assert open_fds() == before
+    await asyncio.to_thread(wait_reaped, pid)
 
 
 def test_forgotten_child_dies_with_the_interpreter() -> None:
@@ -396,9 +391,9 @@ def test_forgotten_child_dies_with_the_interpreter() -> None:
 async def test_fork_of_the_owner_does_not_kill_at_its_exit() -> None:
     child = await Child.launch(Stdio("cat"))
     # What the finalizer would see in a forked copy of this process.
-    child._process.owner += 1
-    process_module._abandon(child._process)
-    child._process.owner -= 1
+    child.group.owner += 1
+    child.group.abandon()
+    child.group.owner -= 1
     os.write(child.stdin_fd, b"alive\n")
     assert await read_line(child) == "alive"
     await child.shutdown()
