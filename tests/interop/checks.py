@@ -266,9 +266,9 @@ def check_server_s_requests(held: Held) -> None:
         assert asked == []  # our server asks nothing
         return
     if held.pairing.modern:
-        assert seen(held, "asked") is None
+        assert seen(held, "ask") is None
         return
-    assert seen(held, "asked") == "-32601"
+    assert seen(held, "ask") == "-32601"
     (ping,) = (m for m in held.run.requests("ping") if (("<", m)) in held.run.messages)
     assert (">", {"jsonrpc": "2.0", "id": ping["id"], "result": {}}) in held.run.messages
 

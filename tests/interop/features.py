@@ -1,8 +1,8 @@
 """Every feature, with every peer, both ways and in both eras: what is expected, what was observed,
 and the matrix in docs/interoperability.md that is made of it.
 
-All *_features_server programs offer the same things, and all *_features_client programs (ours is
-`features_ours.py`) go through the same steps and report what they saw:
+All servers offer the same things, and all clients (ours is `ours.py`) go through the same steps and
+report what they saw:
 
     tools       add (structured, annotated), fail, count (progress), chatter (logs), wait and
                 noticed (cancellation), grow (a new tool, prompt or resource), touch (a resource
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import features_ours
+import ours
 import pairings
 import peers
 import transcripts
@@ -226,9 +226,11 @@ Outcome = Held | Exception
 
 def command(peer: str, role: str) -> list[str]:
     """What launches a peer's program: its "client" or "server"."""
-    if peer == "ts2":
-        return peers.node(f"ts2_features_{role}.mjs")
-    return [peers.python(peer), str(peers.PROGRAMS / f"{peer}_features_{role}.py")]
+    if role == "client":
+        return pairings.client_command(peer)
+    if peer == "fastmcp":
+        return [peers.python(peer), str(peers.PROGRAMS / "fastmcp_server.py")]
+    return [*pairings.server_command(peer), "--features"]
 
 
 def hold(ways: list[Way], folder: Path) -> dict[Way, Outcome]:
@@ -286,10 +288,11 @@ async def _their_client(launch: list[str], places: dict[Way, Path]) -> dict[Way,
 
 async def _our_client(launch: list[str], places: dict[Way, Path]) -> dict[Way, dict[str, Any]]:
     return {
-        way: await features_ours.Session(
+        way: await ours.Ours(
             pairings.spied(place, launch, ("--legacy", way.only) * bool(way.only)),
             "legacy" if way.era == "legacy" else "auto",
-        ).hold(way.features)
+            way.features,
+        ).hold()
         for way, place in places.items()
     }
 

@@ -1,44 +1,56 @@
-"""Goes through every feature with our client and reports what it saw.
-
-The *_client programs do the same with other clients, so one set of checks (`checks.py`) reads all
-reports. A report is a dictionary:
-
-    version, server_info, instructions, capabilities    what the handshake gave
-    connect_error                                       instead of all else, when it failed
-    tools, add, person, blocks, fail, unknown, …        what each step saw, or {"failed": why}
-    closing                                             all steps were gone through
-    stray                                               errors that belong to no call
-
-A step that hangs is ended after 20 s and has failed.
-"""
+"""Our client goes through the `steps`, as those of others do."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import traceback
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
+from programs import steps
+from programs.steps import Json, Note
 
-from wirespeed import Client, Stdio, WebSocket
-from wirespeed.client import CallToolResult, LogMessage, ToolInfo
+from wirespeed import Client, Server, Stdio, WebSocket
+from wirespeed.client.answering.types import Accept, SampleResult
+from wirespeed.client.results.features import PromptRef, ResourceRef
+from wirespeed.client.subscriptions.events import ResourceUpdated
+from wirespeed.client.tasks.calls import TASKS
 from wirespeed.errors import RemoteError, WirespeedError
-
-UNICODE = 'Grüße \u2028\u2029\u0085 \r\n\t"\\/ 日本語 🎉 \0\x1f\x7f'
-BIG = "x日🎉\n" * (1 << 17)
-STEP_SECONDS = 20.0
+from wirespeed.protocol.asking import Root, ToolUseContent
 
 
-class Session:
-    """One connection of our client to a server: a command that launches it, or where it is."""
+def plain(value: Any) -> Json:
+    """A struct as its members on the wire, without those that are not there."""
+    found = msgspec.to_builtins(value)
+    return {k: v for k, v in found.items() if v is not None}
 
-    def __init__(self, target: list[str] | WebSocket, era: str) -> None:
-        self.report: dict[str, Any] = {}
-        self.logs: list[Any] = []
-        self.changed = asyncio.Event()
-        self.names: list[str] = []
+
+class Ours(steps.Peer):
+    """One connection of our client.
+
+    Args:
+        target: The server, where it listens, or a command that launches it.
+        era: How the client finds its version.
+        features: The features to go through; None goes through the calls.
+    """
+
+    errors = RemoteError
+    connect_errors = WirespeedError
+    calls = [*steps.CALLS, "ask"]  # noqa: RUF012 (it is not changed)
+
+    def __init__(
+        self, target: list[str] | WebSocket | Server, era: str, features: list[str] | None = None
+    ) -> None:
+        super().__init__({} if features is None else {"features": features})
+        more: Json = {
+            "on_prompts_changed": lambda prompts: self._listed("prompts", prompts),
+            "on_resources_changed": lambda resources: self._listed("resources", resources),
+            "on_resource_updated": lambda uri: self.event(f"updated {uri}").set(),
+            "on_elicit": self.on_elicit,
+            "on_elicit_url": self.on_elicit,
+            "on_sample": self.on_sample,
+            "sampling_tools": True,
+            "roots": [Root(uri="file:///work", name="work")],
+            "extensions": [TASKS],
+        }
         self.client = Client(
             Stdio(target[0], target[1:], stderr=self._on_stderr)
             if isinstance(target, list)
@@ -46,157 +58,123 @@ class Session:
             era=era,  # type: ignore[arg-type]
             name="peer",
             version="1",
-            timeout=STEP_SECONDS,
+            timeout=steps.STEP_SECONDS,
             log_level="warning",
-            on_log=self._on_log,
-            on_tools_changed=self._on_tools,
+            on_log=self.log,
+            on_tools_changed=lambda tools: self._listed("tools", tools),
+            **({} if features is None else more),
         )
+
+    async def hold(self) -> Json:
+        return await steps.hold(self)
+
+    def connected(self) -> Client:
+        return self.client
+
+    def about(self) -> Json:
+        return {
+            "version": self.client.protocol_version,
+            "server_info": self.client.server_info,
+            "instructions": self.client.instructions,
+            "capabilities": self.client.server_capabilities,
+        }
+
+    # -- what the server asks and tells ----------------------------------------------------------
 
     def _on_stderr(self, line: str) -> None:
         self.report.setdefault("spy_said", []).append(line)
 
-    def _on_log(self, entry: LogMessage) -> None:
-        self.logs.append([entry.level, entry.data, entry.logger])
+    def _listed(self, kind: str, entries: list[Any]) -> None:
+        if any(entry.name == "late" for entry in entries):
+            self.event(f"notifications/{kind}/list_changed").set()
 
-    def _on_tools(self, tools: list[ToolInfo]) -> None:
-        self.names = sorted(tool.name for tool in tools)
-        self.changed.set()
+    async def on_elicit(self, request: Any) -> Any:
+        asked = {"mode": request.mode, "message": request.message}
+        if request.mode == "url":
+            self.elicited(asked | {"url": request.url})
+            return Accept()
+        return self.elicited(asked | {"requestedSchema": request.schema})["content"]
 
-    async def hold(self) -> dict[str, Any]:
-        report = self.report
-        try:
-            await self.client.open()
-        except WirespeedError as exc:
-            report["connect_error"] = f"{type(exc).__name__}: {exc}"
-            return report
-        try:
-            report["version"] = self.client.protocol_version
-            report["server_info"] = self.client.server_info
-            report["instructions"] = self.client.instructions
-            report["capabilities"] = self.client.server_capabilities
-            for step in self.steps():
-                try:
-                    async with asyncio.timeout(STEP_SECONDS):
-                        report[step.__name__] = await step()
-                except Exception:
-                    report[step.__name__] = {"failed": traceback.format_exc()[-1500:]}
-            report["closing"] = True
-        finally:
-            await self.client.close()
-        return report
+    async def on_sample(self, request: Any) -> Any:
+        content = request.messages[0].content
+        block = content[0] if isinstance(content, list) else content
+        asked = {"messages": [{"content": plain(block)}], "maxTokens": request.max_tokens}
+        answer = self.sampled(asked | {"tools": request.tools})
+        if request.tools:
+            (use,) = answer["content"]
+            content = [ToolUseContent(id=use["id"], name=use["name"], input=use["input"])]
+            return SampleResult(content=content, model="m-1", stop_reason="toolUse")
+        return SampleResult(content=answer["content"]["text"], model="m-1")
 
-    def steps(self) -> list[Callable[[], Awaitable[Any]]]:
-        return [
-            self.tools,
-            self.add,
-            self.person,
-            self.blocks,
-            self.fail,
-            self.unknown,
-            self.bad_arguments,
-            self.whoami,
-            self.unicode,
-            self.big,
-            self.many,
-            self.progress,
-            self.logging,
-            self.cancel,
-            self.list_changed,
-            self.ping,
-            self.asked,
-        ]
+    # -- what the steps do -----------------------------------------------------------------------
 
-    async def call(self, name: str, /, **arguments: Any) -> CallToolResult:
-        return await self.client.call_tool(name, arguments)
+    async def call(
+        self, name: str, arguments: Json, note: Note | None = None, meta: Json | None = None
+    ) -> Json:
+        result = await self.client.call_tool(name, arguments, on_progress=note, meta=meta)
+        found = plain(result)
+        assert steps.text_of(found) == result.text
+        return found
 
-    async def outcome(self, name: str, arguments: dict[str, Any]) -> Any:
-        try:
-            result = await self.client.call_tool(name, arguments)
-        except RemoteError as exc:
-            return {"code": exc.code, "message": exc.message}
-        return {"is_error": result.is_error, "text": result.text}
+    async def first_page(self) -> tuple[str | None, list[Any]]:
+        page = await self.client.list_tools_page()
+        return page.next_cursor, page.tools
 
-    async def tools(self) -> Any:
-        tools = [msgspec.to_builtins(tool) for tool in await self.client.list_tools()]
-        return [{k: v for k, v in tool.items() if v is not None} for tool in tools]
+    async def tools(self) -> list[Json]:
+        return [plain(tool) for tool in await self.client.list_tools()]
 
-    async def add(self) -> Any:
-        result = await self.call("add", a=2, b=3)
-        return {"structured": result.structured_content, "text": result.text}
+    async def prompts(self) -> list[Json]:
+        return [plain(prompt) for prompt in await self.client.list_prompts()]
 
-    async def person(self) -> Any:
-        result = await self.call("person", name="Ada", colour="green", tags=["a", "b"])
-        return {"structured": result.structured_content, "text": json.loads(result.text)}
+    async def resources(self) -> list[Json]:
+        return [plain(resource) for resource in await self.client.list_resources()]
 
-    async def blocks(self) -> Any:
-        return [msgspec.to_builtins(block) for block in (await self.call("blocks")).content]
+    async def templates(self) -> list[Json]:
+        return [plain(template) for template in await self.client.list_resource_templates()]
 
-    async def fail(self) -> Any:
-        return await self.outcome("fail", {})
+    @staticmethod
+    def _contents(result: Any) -> list[Json]:
+        found = [plain(one) for one in result.contents]
+        return [{k: v for k, v in one.items() if k != "_meta"} for one in found]
 
-    async def unknown(self) -> Any:
-        return await self.outcome("no such tool", {})
+    async def read(self, uri: str) -> list[Json]:
+        return self._contents(await self.client.read_resource(uri))
 
-    async def bad_arguments(self) -> Any:
-        return await self.outcome("add", {"a": "two", "b": 3})
+    async def read_template(self) -> list[Json]:
+        return self._contents(await self.client.read_template("item://{id}", id=7))
 
-    async def whoami(self) -> Any:
-        return json.loads((await self.call("whoami")).text)
+    async def get_prompt(self, name: str, arguments: dict[str, str]) -> Any:
+        result = await self.client.get_prompt(name, arguments)
+        return [[message.role, message.text] for message in result.messages]
 
-    async def unicode(self) -> Any:
-        return (await self.call("echo", text=UNICODE)).text == UNICODE
+    async def complete(self, of: str, name: str, value: str, known: Any) -> list[str]:
+        ref = ResourceRef(of) if "://" in of else PromptRef(of)
+        return (await self.client.complete(ref, name, value, context=known)).values
 
-    async def big(self) -> Any:
-        return (await self.call("echo", text=BIG)).text == BIG
-
-    async def many(self) -> Any:
-        calls = (self.call("echo", text=f"text {i}", ms=i * 7 % 20) for i in range(100))
-        results = await asyncio.gather(*calls)
-        return sum(result.text == f"text {i}" for i, result in enumerate(results))
-
-    async def progress(self) -> Any:
-        seen: dict[int, list[Any]] = {3: [], 5: []}
-
-        async def one(n: int) -> None:
-            await self.client.call_tool(
-                "count", {"n": n}, on_progress=lambda *values: seen[n].append(list(values))
-            )
-
-        await asyncio.gather(*map(one, seen))
-        return {str(n): values for n, values in seen.items()}
-
-    async def logging(self) -> Any:
-        await self.call("chatter")  # the level was given to the client
-        return self.logs
-
-    async def cancel(self) -> Any:
-        call: asyncio.Task[Any]
-
-        async def wait() -> None:
-            await self.client.call_tool(
-                "wait", {"tag": "mine"}, on_progress=lambda *values: call.cancel()
-            )
-
-        call = asyncio.create_task(wait())
-        await asyncio.wait([call])
-        if not call.cancelled():
-            return "answered"
-        while "mine" not in (noticed := json.loads((await self.call("noticed")).text)):
-            await asyncio.sleep(0.01)
-        return noticed
-
-    async def list_changed(self) -> Any:
-        await self.call("grow", name="late")
-        await self.changed.wait()
-        return self.names
-
-    async def ping(self) -> Any:
-        if self.client.protocol_version > "2026":
-            return None
+    async def ping(self) -> None:
         await self.client.ping()
-        return "pong"
 
-    async def asked(self) -> Any:
-        if self.client.protocol_version > "2026":
+    async def updated(self, uri: str) -> str | None:
+        if self.modern:
+            async with self.client.subscribe(uris=[uri]) as events:
+                await self.call("touch", {"uri": uri})
+                async for event in events:
+                    assert event == ResourceUpdated(uri)
+                    return event.uri
+        await self.client.subscribe_resource(uri)
+        await self.call("touch", {"uri": uri})
+        await self.event(f"updated {uri}").wait()
+        await self.client.unsubscribe_resource(uri)
+        return uri
+
+    # -- steps of our own ------------------------------------------------------------------------
+
+    async def ask(self) -> Any:
+        if self.modern:
             return None  # a modern server asks nothing
-        return (await self.call("ask")).text
+        return steps.text_of(await self.call("ask", {}))
+
+    async def tasks(self) -> str:
+        task = await self.client.start_tool("slow", {})
+        assert task.id is not None
+        return (await task.result(timeout=steps.STEP_SECONDS)).text

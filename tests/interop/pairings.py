@@ -234,8 +234,8 @@ async def _our_client(
         if pairing.over == "ws":
             async with listening(place, command, pairing.options) as url:
                 target = WebSocket(url, compression=pairing.compressed)
-                return await ours.Session(target, pairing.mode).hold()
-        return await ours.Session(spied(place, command, pairing.options), pairing.mode).hold()
+                return await ours.Ours(target, pairing.mode).hold()
+        return await ours.Ours(spied(place, command, pairing.options), pairing.mode).hold()
 
 
 async def _their_client(

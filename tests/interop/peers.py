@@ -79,17 +79,18 @@ def npm() -> Path:
 def node(program: str) -> list[str]:
     """The command that runs one of the .mjs programs with its packages in reach.
 
-    Modules are looked up from where a program lies, so it is copied beside them.
+    Modules are looked up from where a program lies, so all programs are copied beside them.
     """
-    folder = npm()
-    source = PROGRAMS / program
-    data = source.read_bytes()
-    copy = folder / f"{source.stem}-{hashlib.sha256(data).hexdigest()[:12]}.mjs"
-    if not copy.exists():
-        scratch = folder / f".{copy.name}.{os.getpid()}"
-        scratch.write_bytes(data)
-        scratch.rename(copy)
-    return [str(folder / "node_modules" / ".bin" / "node"), str(copy)]
+    sources = {source.name: source.read_bytes() for source in sorted(PROGRAMS.glob("*.mjs"))}
+    digest = hashlib.sha256(b"".join(sources.values())).hexdigest()[:12]
+    folder = npm() / f"programs-{digest}"
+    with _locked(folder.with_suffix(".lock")):
+        if not folder.exists():
+            scratch = Path(tempfile.mkdtemp(dir=folder.parent))
+            for name, data in sources.items():
+                (scratch / name).write_bytes(data)
+            scratch.rename(folder)
+    return [str(npm() / "node_modules" / ".bin" / "node"), str(folder / program)]
 
 
 async def report(command: list[str], seconds: float = 120.0) -> dict[str, Any]:

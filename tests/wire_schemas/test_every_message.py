@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import features
-import features_ours
+import ours
 import pytest
 import wire_shapes
 from wire_check import row
@@ -90,22 +90,22 @@ def add_rarities(server: Server) -> None:
         return (await ctx.sample("Capital of France?", max_tokens=50)).text
 
 
-class Session(features_ours.Session):
+class Session(ours.Ours):
     """The features, and what is rare."""
 
-    async def _on_sample(self, request: Any) -> Any:
+    async def on_sample(self, request: Any) -> Any:
         if request.max_tokens == 5:
             await asyncio.sleep(30)
         report_progress(1)
-        return await super()._on_sample(request)
+        return await super().on_sample(request)
 
     async def rarities(self) -> None:
         client = self.client
         await client.add_root(Root(uri="file:///more"))
-        await self.call("complete")
-        await self.call("patiently")
+        await client.call_tool("complete")
+        await client.call_tool("patiently")
         if not self.modern:
-            assert (await self.call("hurry")).text == "late"
+            assert (await client.call_tool("hurry")).text == "late"
             if client.protocol_version < "2025-11-25":
                 return
             await client.list_tasks()
@@ -130,14 +130,13 @@ def test_every_message_of_a_revision(
     server = program(version, monkeypatch).server
     add_rarities(server)
     era = "modern" if version > "2026" else "legacy"
-    session = Session(server, era)
     steps = [name for name, feature in features.FEATURES.items() if era in feature.eras]
 
     async def main() -> None:
-        report = await session.hold([*steps, "rarities"])
+        report = await Session(server, era, [*steps, "rarities"]).hold()
         assert report["rarities"] is None
         if era == "modern":
-            await Session(server, era).ending(server)
+            await Session(server, era, []).ending(server)
 
     asyncio.run(main())
     never = NEVER | NEVER_IN.get(version, set())

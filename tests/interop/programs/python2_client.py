@@ -1,232 +1,163 @@
-"""Does with mcp 2's client what `ours.py` does with ours; see there for the report.
+"""mcp 2's client goes through the `steps`.
 
 python python2_client.py JOB    (a file of JSON: sessions to hold, and where to report)
 """
 
-import json
-import sys
-import traceback
-from collections.abc import Awaitable, Callable
 from typing import Any
 
-import anyio
 import mcp_types as types
+import steps
 from mcp import Client, MCPError, StdioServerParameters
+from steps import Json, Note, dump
 
-UNICODE = 'Grüße \u2028\u2029\u0085 \r\n\t"\\/ 日本語 🎉 \0\x1f\x7f'
-BIG = "x日🎉\n" * (1 << 17)
-
-
-def dump(model: Any) -> Any:
-    return model.model_dump(mode="json", by_alias=True, exclude_none=True)
-
-
-def text_of(result: types.CallToolResult) -> str:
-    return "\n".join(b.text for b in result.content if isinstance(b, types.TextContent))
+TASKS = {
+    True: "no tasks of its own; written on its interface for extensions, as a test does, they work",
+    False: "no tasks of 2025-11-25",
+}
 
 
-class Session:
-    def __init__(self, job: dict[str, Any]) -> None:
-        self.job = job
-        self.report: dict[str, Any] = {}
-        self.logs: list[Any] = []
-        self.changed = anyio.Event()
+def sampled(answer: Json) -> Any:
+    """What the client is to return for sampling."""
+    many = isinstance(answer["content"], list)
+    kind = types.CreateMessageResultWithTools if many else types.CreateMessageResult
+    return kind.model_validate(answer)
+
+
+def reference(of: str) -> Any:
+    """The reference that is completed: a resource template if it has a scheme, else a prompt."""
+    if "://" in of:
+        return types.ResourceTemplateReference(type="ref/resource", uri=of)
+    return types.PromptReference(type="ref/prompt", name=of)
+
+
+class Python2(steps.Peer):
+    errors = MCPError
 
     async def on_log(self, params: types.LoggingMessageNotificationParams) -> None:
-        self.logs.append([params.level, params.data, params.logger])
+        self.log(params)
 
     async def on_message(self, message: Any) -> None:
-        if isinstance(message, types.ToolListChangedNotification):
-            self.changed.set()
+        if isinstance(message, types.ResourceUpdatedNotification):
+            self.event(f"updated {message.params.uri}").set()
         elif isinstance(message, Exception):
-            self.report.setdefault("stray", []).append(repr(message))
+            self.stray(message)
+        else:
+            self.event(message.method).set()
 
-    async def hold(self) -> None:
-        command = self.job["command"]
-        target = StdioServerParameters(command=command[0], args=command[1:])
+    async def on_elicit(self, context: Any, params: Any) -> types.ElicitResult:
+        return types.ElicitResult.model_validate(self.elicited(dump(params)))
+
+    async def on_sample(self, context: Any, params: Any) -> Any:
+        return sampled(self.sampled(dump(params)))
+
+    async def on_roots(self, context: Any) -> types.ListRootsResult:
+        return types.ListRootsResult(roots=[types.Root(uri="file:///work", name="work")])
+
+    def connected(self) -> Client:
+        command, *args = self.job["command"]
+        tools = types.SamplingToolsCapability()
+        more: Json = {
+            "elicitation_callback": self.on_elicit,
+            "sampling_callback": self.on_sample,
+            "sampling_capabilities": types.SamplingCapability(tools=tools),
+            "list_roots_callback": self.on_roots,
+        }
         self.client = Client(
-            target,
+            StdioServerParameters(command=command, args=args),
             mode=self.job["mode"],
             logging_callback=self.on_log,
             log_level="warning",
             message_handler=self.on_message,
             client_info=types.Implementation(name="peer", version="1"),
-            read_timeout_seconds=20,
+            read_timeout_seconds=steps.STEP_SECONDS,
+            **(more if "features" in self.job else {}),
         )
-        try:
-            async with self.client:
-                self.report["version"] = self.client.protocol_version
-                info = self.client.server_info
-                self.report["server_info"] = None if info is None else dump(info)
-                self.report["instructions"] = self.client.instructions
-                self.report["capabilities"] = dump(self.client.server_capabilities)
-                self.modern = self.client.protocol_version > "2026"
-                for step in self.steps():
-                    name = step.__name__
-                    try:
-                        with anyio.fail_after(20):
-                            self.report[name] = await step()
-                    except Exception:
-                        self.report[name] = {"failed": traceback.format_exc()[-1500:]}
-                self.report["closing"] = True
-        except BaseExceptionGroup as group:
-            failures, rest = group.split(MCPError)
-            if rest is not None or failures is None:
-                raise
-            while isinstance(failures, BaseExceptionGroup):
-                failures = failures.exceptions[0]
-            self.report["connect_error"] = str(failures)
-        except MCPError as exc:
-            self.report["connect_error"] = str(exc)
+        return self.client
 
-    def steps(self) -> list[Callable[[], Awaitable[Any]]]:
-        return [
-            self.tools,
-            self.add,
-            self.person,
-            self.blocks,
-            self.fail,
-            self.unknown,
-            self.bad_arguments,
-            self.whoami,
-            self.unicode,
-            self.big,
-            self.many,
-            self.progress,
-            self.logging,
-            self.cancel,
-            self.list_changed,
-            self.ping,
-        ]
+    def about(self) -> Json:
+        info = self.client.server_info
+        return {
+            "version": self.client.protocol_version,
+            "server_info": None if info is None else dump(info),
+            "instructions": self.client.instructions,
+            "capabilities": dump(self.client.server_capabilities),
+        }
 
-    async def call(self, name: str, /, **arguments: Any) -> types.CallToolResult:
-        return await self.client.call_tool(name, arguments)
+    def absent(self) -> dict[str, str]:
+        return {"tasks": TASKS[self.modern]}
 
-    async def outcome(self, name: str, arguments: dict[str, Any]) -> Any:
-        try:
-            result = await self.client.call_tool(name, arguments)
-        except MCPError as exc:
-            return {"code": exc.code, "message": exc.message}
-        return {"is_error": result.is_error, "text": text_of(result)}
+    async def call(
+        self, name: str, arguments: Json, note: Note | None = None, meta: Json | None = None
+    ) -> Json:
+        more = {} if meta is None else {"meta": meta}
+        noted = steps.noting(note)
+        result = await self.client.call_tool(name, arguments, progress_callback=noted, **more)
+        found: Json = dump(result)
+        return found
 
-    async def all_tools(self) -> list[types.Tool]:
-        found: list[types.Tool] = []
+    async def every(self, fetch: Any, member: str) -> list[Json]:
+        found: list[Json] = []
         cursor = None
         while True:
-            page = await self.client.list_tools(cursor=cursor, cache_mode="bypass")
-            found += page.tools
+            page = await fetch(cursor=cursor, cache_mode="bypass")
+            found += map(dump, getattr(page, member))
             cursor = page.next_cursor
             if cursor is None:
                 return found
 
-    async def tools(self) -> Any:
-        return [dump(tool) for tool in await self.all_tools()]
+    async def first_page(self) -> tuple[str | None, list[Any]]:
+        page = await self.client.list_tools(cache_mode="bypass")
+        return page.next_cursor, page.tools
 
-    async def add(self) -> Any:
-        result = await self.call("add", a=2, b=3)
-        return {"structured": result.structured_content, "text": text_of(result)}
+    async def tools(self) -> list[Json]:
+        return await self.every(self.client.list_tools, "tools")
 
-    async def person(self) -> Any:
-        result = await self.call("person", name="Ada", colour="green", tags=["a", "b"])
-        return {"structured": result.structured_content, "text": json.loads(text_of(result))}
+    async def prompts(self) -> list[Json]:
+        return await self.every(self.client.list_prompts, "prompts")
 
-    async def blocks(self) -> Any:
-        return [dump(block) for block in (await self.call("blocks")).content]
+    async def resources(self) -> list[Json]:
+        return await self.every(self.client.list_resources, "resources")
 
-    async def fail(self) -> Any:
-        return await self.outcome("fail", {})
+    async def templates(self) -> list[Json]:
+        return await self.every(self.client.list_resource_templates, "resource_templates")
 
-    async def unknown(self) -> Any:
-        return await self.outcome("no such tool", {})
+    async def read(self, uri: str) -> list[Json]:
+        return [dump(content) for content in (await self.client.read_resource(uri)).contents]
 
-    async def bad_arguments(self) -> Any:
-        return await self.outcome("add", {"a": "two", "b": 3})
+    async def get_prompt(self, name: str, arguments: dict[str, str]) -> Any:
+        result = await self.client.get_prompt(name, arguments)
+        return [[message.role, message.content.text] for message in result.messages]
 
-    async def whoami(self) -> Any:
-        return json.loads(text_of(await self.call("whoami")))
+    async def complete(self, of: str, name: str, value: str, known: Any) -> list[str]:
+        argument = {"name": name, "value": value}
+        result = await self.client.complete(reference(of), argument, known)
+        return result.completion.values
 
-    async def unicode(self) -> Any:
-        return text_of(await self.call("echo", text=UNICODE)) == UNICODE
-
-    async def big(self) -> Any:
-        return text_of(await self.call("echo", text=BIG)) == BIG
-
-    async def many(self) -> Any:
-        right = 0
-
-        async def one(i: int) -> None:
-            nonlocal right
-            result = await self.call("echo", text=f"text {i}", ms=i * 7 % 20)
-            right += text_of(result) == f"text {i}"
-
-        async with anyio.create_task_group() as group:
-            for i in range(100):
-                group.start_soon(one, i)
-        return right
-
-    async def progress(self) -> Any:
-        seen: dict[int, list[Any]] = {3: [], 5: []}
-
-        async def one(n: int) -> None:
-            async def note(progress: float, total: float | None, message: str | None) -> None:
-                seen[n].append([progress, total, message])
-
-            await self.client.call_tool("count", {"n": n}, progress_callback=note)
-
-        async with anyio.create_task_group() as group:
-            for n in seen:
-                group.start_soon(one, n)
-        return {str(n): values for n, values in seen.items()}
-
-    async def logging(self) -> Any:
-        if not self.modern:
-            await self.client.set_logging_level("warning")
-        await self.call("chatter")
-        return self.logs
-
-    async def cancel(self) -> Any:
-        scope = anyio.CancelScope()
-
-        async def started(*args: Any) -> None:
-            scope.cancel()
-
-        with scope:
-            await self.client.call_tool("wait", {"tag": "mine"}, progress_callback=started)
-        while "mine" not in (noticed := json.loads(text_of(await self.call("noticed")))):
-            await anyio.sleep(0.01)
-        return noticed
-
-    async def list_changed(self) -> Any:
-        if self.modern:
-            async with self.client.listen(tools_list_changed=True) as events:
-                await self.call("grow", name="late")
-                await anext(events)
-        else:
-            await self.call("grow", name="late")
-            await self.changed.wait()
-        return sorted(tool.name for tool in await self.all_tools())
-
-    async def ping(self) -> Any:
-        if self.modern:
-            return None
+    async def ping(self) -> None:
         await self.client.send_ping()
-        return "pong"
 
+    async def set_level(self, level: Any) -> None:
+        if not self.modern:
+            await self.client.set_logging_level(level)
 
-async def main() -> None:
-    with open(sys.argv[1]) as file:
-        job = json.load(file)
-    reports = {}
-    for wanted in job["sessions"]:
-        session = Session(wanted)
-        try:
-            await session.hold()
-        except Exception:
-            session.report["failed"] = traceback.format_exc()[-3000:]
-        reports[wanted["name"]] = session.report
-    with open(job["report"], "w") as file:
-        json.dump(reports, file)
+    async def changed(self, kind: str, arguments: Json) -> None:
+        if not self.modern:
+            return await super().changed(kind, arguments)
+        async with self.client.listen(**{f"{kind}_list_changed": True}) as events:
+            await self.call("grow", arguments)
+            await anext(events)
+
+    async def updated(self, uri: str) -> str:
+        if self.modern:
+            async with self.client.listen(resource_subscriptions=[uri]) as events:
+                await self.call("touch", {"uri": uri})
+                return (await anext(events)).uri
+        await self.client.subscribe_resource(uri)
+        await self.call("touch", {"uri": uri})
+        await self.event(f"updated {uri}").wait()
+        await self.client.unsubscribe_resource(uri)
+        return uri
 
 
 if __name__ == "__main__":
-    anyio.run(main)
+    steps.run(Python2)

@@ -1,164 +1,108 @@
-// Does with @modelcontextprotocol/client 2.x what `ours.py` does with ours; see there.
+// The client of @modelcontextprotocol/client 2.x goes through the steps of `steps.mjs`.
 //
 //     ts2_client.mjs JOB    (a file of JSON: sessions to hold, and where to report)
-import { readFileSync, writeFileSync } from 'node:fs';
-import { Client } from '@modelcontextprotocol/client';
+import { Client, ProtocolError } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
+import { run } from './steps.mjs';
 
-const UNICODE = 'Grüße \u2028\u2029\u0085 \r\n\t"\\/ 日本語 🎉 \0\x1f\x7f';
-const BIG = 'x日🎉\n'.repeat(1 << 17);
-const textOf = (result) =>
-  result.content
-    .filter((block) => block.type === 'text')
-    .map((block) => block.text)
-    .join('\n');
-const within = (promise, ms = 20000) => {
-  let timer;
-  const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error('took too long')), ms);
-  });
-  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+const TASKS =
+  'no tasks of its own; it refuses results that are one, but sends requests about them, as a test does';
+const CAPABILITIES = {
+  sampling: { tools: {} },
+  elicitation: { form: {}, url: {} },
+  roots: { listChanged: true },
 };
+// without a cursor the lists walk all the pages themselves
+const every = { cacheMode: 'refresh' };
 
-async function hold(job) {
-  const report = {};
-  const logs = [];
-  let onChanged;
-  const changed = new Promise((resolve) => (onChanged = resolve));
+function answer(client, asked) {
+  client.setRequestHandler('elicitation/create', async ({ params }) => {
+    asked.elicitation = params;
+    if (params.mode === 'url') return { action: 'accept' };
+    return { action: 'accept', content: { name: 'Ada', age: 36 } };
+  });
+  client.setRequestHandler('sampling/createMessage', async ({ params }) => {
+    asked.sampling = params;
+    const answer = { role: 'assistant', model: 'm-1' };
+    if (params.tools) {
+      const use = { type: 'tool_use', id: 'u-1', name: 'look_up', input: { q: 1 } };
+      return { ...answer, stopReason: 'toolUse', content: [use] };
+    }
+    return { ...answer, stopReason: 'endTurn', content: { type: 'text', text: 'Paris' } };
+  });
+  client.setRequestHandler('roots/list', async () => ({
+    roots: [{ uri: 'file:///work', name: 'work' }],
+  }));
+}
+
+await run((job, notes) => {
   const client = new Client(
     { name: 'peer', version: '1' },
     {
       versionNegotiation: { mode: job.mode.startsWith('20') ? { pin: job.mode } : job.mode },
       defaultCacheTtlMs: 0,
+      ...(job.features ? { capabilities: CAPABILITIES } : {}),
     }
   );
-  client.onerror = (error) => (report.stray ??= []).push(String(error));
-  client.setNotificationHandler('notifications/message', ({ params }) => {
-    logs.push([params.level, params.data, params.logger ?? null]);
-  });
-  client.setNotificationHandler('notifications/tools/list_changed', () => onChanged());
-  const [command, ...args] = job.command;
-  try {
-    await within(client.connect(new StdioClientTransport({ command, args })));
-  } catch (error) {
-    report.connect_error = String(error);
-    await client.close();
-    return report;
+  client.onerror = notes.stray;
+  if (job.features) answer(client, notes.asked);
+  client.setNotificationHandler('notifications/message', notes.log);
+  for (const kind of job.features ? ['tools', 'prompts', 'resources'] : ['tools']) {
+    client.setNotificationHandler(`notifications/${kind}/list_changed`, () =>
+      notes.event(kind).happened()
+    );
   }
-  report.version = client.getNegotiatedProtocolVersion();
-  const modern = client.getProtocolEra() === 'modern';
-  report.server_info = client.getServerVersion() ?? null;
-  report.instructions = client.getInstructions() ?? null;
-  report.capabilities = client.getServerCapabilities();
-
-  const call = (name, args, options) => client.callTool({ name, arguments: args }, options);
-  const outcome = async (name, args) => {
-    try {
-      const result = await call(name, args);
-      return { is_error: result.isError ?? false, text: textOf(result) };
-    } catch (error) {
-      return { code: error.code, message: error.message };
-    }
-  };
-  const allTools = async () => {
-    // without a cursor it walks all the pages itself
-    return (await client.listTools(undefined, { cacheMode: 'refresh' })).tools;
-  };
-  const steps = {
-    tools: allTools,
-    add: async () => {
-      const result = await call('add', { a: 2, b: 3 });
-      return { structured: result.structuredContent ?? null, text: textOf(result) };
-    },
-    person: async () => {
-      const result = await call('person', { name: 'Ada', colour: 'green', tags: ['a', 'b'] });
-      return { structured: result.structuredContent ?? null, text: JSON.parse(textOf(result)) };
-    },
-    blocks: async () => (await call('blocks', {})).content,
-    fail: () => outcome('fail', {}),
-    unknown: () => outcome('no such tool', {}),
-    bad_arguments: () => outcome('add', { a: 'two', b: 3 }),
-    whoami: async () => JSON.parse(textOf(await call('whoami', {}))),
-    unicode: async () => textOf(await call('echo', { text: UNICODE })) === UNICODE,
-    big: async () => textOf(await call('echo', { text: BIG })) === BIG,
-    many: async () => {
-      const right = await Promise.all(
-        Array.from({ length: 100 }, async (_, i) => {
-          const result = await call('echo', { text: `text ${i}`, ms: (i * 7) % 20 });
-          return textOf(result) === `text ${i}` ? 1 : 0;
-        })
-      );
-      return right.reduce((a, b) => a + b);
-    },
-    progress: async () => {
-      // Progress that arrives together with the answer is lost (typescript-sdk#2580), so the
-      // server holds the answer until the last of it was seen.
-      const seen = { 3: [], 5: [] };
-      const note = async (n, { progress, total, message }) => {
-        seen[n].push([progress, total ?? null, message ?? null]);
-        if (progress === n) await call('go', { n });
+  client.setNotificationHandler('notifications/resources/updated', ({ params }) =>
+    notes.event(params.uri).happened()
+  );
+  const listen = (filter) => (peer.modern ? client.listen(filter) : null);
+  const peer = {
+    code: (error) => (error instanceof ProtocolError ? error.code : undefined),
+    connect: async () => {
+      const [command, ...args] = job.command;
+      await client.connect(new StdioClientTransport({ command, args }));
+      peer.version = client.getNegotiatedProtocolVersion();
+      peer.modern = client.getProtocolEra() === 'modern';
+      peer.absent = { tasks: peer.modern ? TASKS : 'no tasks of 2025-11-25' };
+      peer.about = {
+        server_info: client.getServerVersion() ?? null,
+        instructions: client.getInstructions() ?? null,
+        capabilities: client.getServerCapabilities(),
       };
-      await Promise.all(
-        Object.keys(seen)
-          .map(Number)
-          .map((n) => call('count', { n, hold: true }, { onprogress: (p) => note(n, p) }))
-      );
-      return seen;
     },
-    logging: async () => {
-      if (modern) {
-        const _meta = { 'io.modelcontextprotocol/logLevel': 'warning' };
-        await client.callTool({ name: 'chatter', arguments: {}, _meta });
-      } else {
-        await client.setLoggingLevel('warning');
-        await call('chatter', {});
-      }
-      return logs;
+    close: () => client.close(),
+    call: (params, options) => client.callTool(params, options),
+    ping: () => client.ping(),
+    logged: async (level) => {
+      if (!peer.modern) await client.setLoggingLevel(level);
+      const _meta = peer.modern ? { 'io.modelcontextprotocol/logLevel': level } : undefined;
+      await client.callTool({ name: 'chatter', arguments: {}, ...(_meta ? { _meta } : {}) });
     },
-    cancel: async () => {
-      const controller = new AbortController();
-      const options = { signal: controller.signal, onprogress: () => controller.abort() };
-      let ended = 'answered';
-      await call('wait', { tag: 'mine' }, options).catch(() => (ended = 'cancelled'));
-      if (ended !== 'cancelled') return ended;
-      for (;;) {
-        const noticed = JSON.parse(textOf(await call('noticed', {})));
-        if (noticed.includes('mine')) return noticed;
-        await new Promise((resolve) => setTimeout(resolve, 10));
-      }
-    },
-    list_changed: async () => {
-      const listening = modern ? await client.listen({ toolsListChanged: true }) : null;
-      await call('grow', { name: 'late' });
-      await changed;
+    // a request of its own: listTools walks all the pages
+    firstPage: () => client.request({ method: 'tools/list', params: {} }),
+    tools: async () => (await client.listTools(undefined, every)).tools,
+    prompts: async () => (await client.listPrompts(undefined, every)).prompts,
+    resources: async () => (await client.listResources(undefined, every)).resources,
+    templates: async () =>
+      (await client.listResourceTemplates(undefined, every)).resourceTemplates,
+    read: async (uri) => (await client.readResource({ uri }, every)).contents,
+    getPrompt: (params) => client.getPrompt(params),
+    complete: async (params) => (await client.complete(params)).completion.values,
+    grown: async (kind, args) => {
+      const listening = await listen({ [`${kind}ListChanged`]: true });
+      await client.callTool({ name: 'grow', arguments: args });
+      await notes.event(kind).promise;
       await listening?.close();
-      return (await allTools()).map((tool) => tool.name).sort();
     },
-    ping: async () => {
-      if (modern) return null;
-      await client.ping();
-      return 'pong';
+    touched: async (uri) => {
+      const listening = await listen({ resourceSubscriptions: [uri] });
+      if (!peer.modern) await client.subscribeResource({ uri });
+      await client.callTool({ name: 'touch', arguments: { uri } });
+      await notes.event(uri).promise;
+      await listening?.close();
+      if (!peer.modern) await client.unsubscribeResource({ uri });
+      return uri;
     },
   };
-  for (const [name, step] of Object.entries(steps)) {
-    try {
-      report[name] = await within(step());
-    } catch (error) {
-      report[name] = { failed: String(error.stack ?? error) };
-    }
-  }
-  report.closing = true;
-  await client.close();
-  return report;
-}
-
-const job = JSON.parse(readFileSync(process.argv[2], 'utf8'));
-const reports = {};
-for (const session of job.sessions) {
-  try {
-    reports[session.name] = await hold(session);
-  } catch (error) {
-    reports[session.name] = { failed: String(error.stack ?? error) };
-  }
-}
-writeFileSync(job.report, JSON.stringify(reports));
+  return peer;
+});

@@ -1,141 +1,216 @@
-// The tools of our_server.py on @modelcontextprotocol/server 2.x.
+// What our_server.py offers, or with --features what `features.py` describes, on
+// @modelcontextprotocol/server 2.x.
 //
-//     ts2_server.mjs [--legacy VERSION | --modern]
+//     ts2_server.mjs [--features] [--legacy VERSION | --modern]
 //
 // --legacy: no other version is negotiated by initialize. --modern: initialize is refused.
-import { McpServer } from '@modelcontextprotocol/server';
+import {
+  McpServer,
+  ResourceNotFoundError,
+  ResourceTemplate,
+  completable,
+  inputRequired,
+} from '@modelcontextprotocol/server';
 import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import { z } from 'zod';
+import { adder, calls, common, text } from './tools.mjs';
 
-const cancelled = [];
-const [flag, version] = process.argv.slice(2);
-const text = (value) => ({ content: [{ type: 'text', text: value }] });
-const sleep = (ms, signal) =>
-  new Promise((resolve, reject) => {
-    const timer = setTimeout(resolve, ms);
-    signal?.addEventListener('abort', () => {
-      clearTimeout(timer);
-      reject(new Error('aborted'));
-    });
-  });
-const progress = async (ctx, params) => {
-  const progressToken = ctx.mcpReq._meta?.progressToken;
-  if (progressToken !== undefined) {
-    await ctx.mcpReq.notify({
-      method: 'notifications/progress',
-      params: { progressToken, ...params },
-    });
-  }
-};
+const ABSENT = { pagination: 'McpServer lists everything on one page' };
+const TASKS =
+  'no tasks of its own; written on its handlers for other methods, as a test does, they work';
+const options = process.argv.slice(2);
+const FEATURES = options[0] === '--features' && options.shift();
+const [flag, version] = options;
+const isModern = (ctx) => ctx.mcpReq.envelope !== undefined;
 
 function build() {
   const server = new McpServer(
-    { name: 'interop', version: '1.2.3' },
+    { name: FEATURES ? 'features' : 'interop', version: '1.2.3' },
     {
-      instructions: 'Call the tools.',
-      capabilities: { logging: {}, tools: { listChanged: true } },
+      instructions: FEATURES ? 'Try every feature.' : 'Call the tools.',
+      capabilities: {
+        logging: {},
+        tools: { listChanged: true },
+        ...(FEATURES
+          ? { prompts: { listChanged: true }, resources: { listChanged: true, subscribe: true } }
+          : {}),
+      },
       ...(flag === '--legacy' ? { supportedProtocolVersions: [version, '2026-07-28'] } : {}),
     }
   );
-  server.registerTool(
-    'add',
-    {
-      description: 'Add two numbers.',
-      inputSchema: z.object({ a: z.number().int(), b: z.number().int() }),
-      outputSchema: z.object({ result: z.number().int() }),
+  const sdk = {
+    tool: (name, shape, run, more) =>
+      server.registerTool(name, { inputSchema: z.object(shape), ...more }, run),
+    progress: async (ctx, params) => {
+      const progressToken = ctx.mcpReq._meta?.progressToken;
+      if (progressToken === undefined) return;
+      const method = 'notifications/progress';
+      await ctx.mcpReq.notify({ method, params: { progressToken, ...params } });
     },
-    async ({ a, b }) => ({ ...text(String(a + b)), structuredContent: { result: a + b } })
-  );
-  server.registerTool(
-    'echo',
-    { inputSchema: z.object({ text: z.string(), ms: z.number().int().default(0) }) },
-    async (args) => {
-      await sleep(args.ms);
-      return text(args.text);
-    }
-  );
-  const colour = z.enum(['red', 'green']);
-  server.registerTool(
-    'person',
-    {
-      inputSchema: z.object({
-        name: z.string(),
-        age: z.number().int().default(30),
-        colour: colour.default('red'),
-        tags: z.array(z.string()).nullable().default(null),
-      }),
-      outputSchema: z.object({
-        name: z.string(),
-        age: z.number().int(),
-        colour,
-        tags: z.array(z.string()),
-      }),
-    },
-    async ({ name, age, colour, tags }) => {
-      const value = { name, age, colour, tags: tags ?? [] };
-      return { ...text(JSON.stringify(value)), structuredContent: value };
-    }
-  );
-  server.registerTool('blocks', {}, async () => ({
-    content: [
-      { type: 'text', text: 'text' },
-      { type: 'image', data: 'iVBORw0K', mimeType: 'image/png' },
-      { type: 'audio', data: 'UklGRg==', mimeType: 'audio/wav' },
-      { type: 'resource_link', uri: 'file:///link.txt', name: 'link', mimeType: 'text/plain' },
-      {
-        type: 'resource',
-        resource: { uri: 'file:///a.txt', mimeType: 'text/plain', text: 'inside' },
-      },
-      { type: 'resource', resource: { uri: 'file:///b.bin', blob: 'AAECAw==' } },
-    ],
-  }));
-  server.registerTool('fail', {}, async () => {
-    throw new Error('boom');
-  });
-  server.registerTool('count', { inputSchema: z.object({ n: z.number() }) }, async ({ n }, ctx) => {
-    for (let i = 1; i <= n; i++) {
-      await progress(ctx, { progress: i, total: n, message: `step ${i}` });
-    }
-    return text(String(n));
-  });
-  server.registerTool('chatter', {}, async (ctx) => {
-    for (const level of ['debug', 'info', 'warning', 'error']) {
-      await ctx.mcpReq.log(level, { said: level }, 'chatter');
-    }
-    return text('said');
-  });
-  server.registerTool(
-    'wait',
-    { inputSchema: z.object({ tag: z.string() }) },
-    async ({ tag }, ctx) => {
-      ctx.mcpReq.signal.addEventListener('abort', () => cancelled.push(tag));
-      await progress(ctx, { progress: 1 });
-      await sleep(30000, ctx.mcpReq.signal);
-      return text('waited');
-    }
-  );
-  server.registerTool('noticed', {}, async () => text(JSON.stringify(cancelled)));
-  server.registerTool('grow', { inputSchema: z.object({ name: z.string() }) }, async ({ name }) => {
-    server.registerTool(name, { description: 'Came late.' }, async () => text('late'));
-    return text(name);
-  });
-  server.registerTool('ask', {}, async () => {
-    // the client is asked something, and then what it cannot answer (legacy)
-    await server.server.ping();
-    try {
-      await server.server.listRoots();
-    } catch (error) {
-      return text(String(error.code));
-    }
-    return text('answered');
-  });
-  server.registerTool('whoami', {}, async (ctx) => {
-    const info =
+    log: (ctx, level) => ctx.mcpReq.log(level, { said: level }, 'chatter'),
+    signal: (ctx) => ctx.mcpReq.signal,
+    client: (ctx) =>
       ctx.mcpReq.envelope?.['io.modelcontextprotocol/clientInfo'] ??
-      server.server.getClientVersion();
-    return text(JSON.stringify({ client: info?.name ?? null }));
-  });
+      server.server.getClientVersion(),
+    asks: server.server,
+  };
+  if (FEATURES) features(server, sdk);
+  else calls(sdk);
   return server;
+}
+
+function features(server, sdk) {
+  common(sdk, 5);
+  const { tool } = sdk;
+  const subscribed = new Set();
+  // The client's answer, or the result that asks for it: `request` is that of the modern era.
+  const ask = async (ctx, request, asking) => {
+    if (!isModern(ctx)) return { answer: await asking() };
+    const answer = ctx.mcpReq.inputResponses?.key;
+    if (answer !== undefined) return { answer };
+    return { required: inputRequired({ inputRequests: { key: request }, requestState: 'one' }) };
+  };
+
+  tool('absent', {}, async (_, ctx) => {
+    const tasks = isModern(ctx) ? TASKS : 'no tasks of 2025-11-25';
+    return text(JSON.stringify({ ...ABSENT, tasks }));
+  });
+  const [shape, run, more] = adder;
+  tool('add', shape, run, {
+    ...more,
+    title: 'Adder',
+    annotations: { title: 'Add up', readOnlyHint: true, destructiveHint: false },
+    icons: [{ src: 'https://example.com/add.png', mimeType: 'image/png', sizes: ['48x48'] }],
+    _meta: { 'example.com/kind': 'sum' },
+  });
+  tool('grow', { kind: z.string() }, async ({ kind }) => {
+    if (kind === 'tools') {
+      server.registerTool('late', {}, async () => text('late'));
+    } else if (kind === 'prompts') {
+      server.registerPrompt('late', {}, () => ({ messages: [] }));
+    } else {
+      server.registerResource('late', 'text://late', {}, async (uri) => ({
+        contents: [{ uri: uri.href, text: 'late' }],
+      }));
+    }
+    return text(kind);
+  });
+  tool('touch', { uri: z.string() }, async ({ uri }, ctx) => {
+    if (isModern(ctx) || subscribed.has(uri)) await server.server.sendResourceUpdated({ uri });
+    return text(uri);
+  });
+  tool('meta', {}, async (_, ctx) => ({
+    ...text(String(ctx.mcpReq._meta?.['example.com/trace'])),
+    _meta: { 'example.com/answer': 42 },
+  }));
+
+  tool('ask_form', {}, async (_, ctx) => {
+    const params = {
+      message: 'Who are you?',
+      requestedSchema: {
+        type: 'object',
+        properties: {
+          name: { type: 'string', title: 'Name' },
+          age: { type: 'integer', minimum: 0 },
+        },
+        required: ['name', 'age'],
+      },
+    };
+    const { answer, required } = await ask(ctx, inputRequired.elicit(params), () =>
+      ctx.mcpReq.elicitInput({ mode: 'form', ...params })
+    );
+    return required ?? text(JSON.stringify({ action: answer.action, content: answer.content }));
+  });
+  tool('ask_url', {}, async (_, ctx) => {
+    const params = { message: 'Sign in.', url: 'https://example.com/sign-in' };
+    const { answer, required } = await ask(ctx, inputRequired.elicitUrl(params), () =>
+      ctx.mcpReq.elicitInput({ mode: 'url', elicitationId: 'e-1', ...params })
+    );
+    return required ?? text(JSON.stringify({ action: answer.action }));
+  });
+  const question = {
+    messages: [{ role: 'user', content: { type: 'text', text: 'Capital of France?' } }],
+    maxTokens: 50,
+  };
+  tool('ask_sample', {}, async (_, ctx) => {
+    const { answer, required } = await ask(ctx, inputRequired.createMessage(question), () =>
+      ctx.mcpReq.requestSampling(question)
+    );
+    return required ?? text(JSON.stringify({ model: answer.model, text: answer.content.text }));
+  });
+  tool('ask_sample_tools', {}, async (_, ctx) => {
+    const params = {
+      ...question,
+      tools: [{ name: 'look_up', inputSchema: { type: 'object' } }],
+    };
+    const { answer, required } = await ask(ctx, inputRequired.createMessage(params), () =>
+      ctx.mcpReq.requestSampling(params)
+    );
+    if (required) return required;
+    const blocks = Array.isArray(answer.content) ? answer.content : [answer.content];
+    return text(JSON.stringify(blocks.map((block) => [block.type, block.name, block.input])));
+  });
+  tool('ask_roots', {}, async (_, ctx) => {
+    const { answer, required } = await ask(ctx, inputRequired.listRoots(), () =>
+      server.server.listRoots()
+    );
+    return required ?? text(JSON.stringify(answer.roots.map((root) => [root.uri, root.name])));
+  });
+
+  server.registerResource(
+    'hello',
+    'text://hello',
+    { title: 'Hello', description: 'A greeting.', mimeType: 'text/plain' },
+    async (uri) => ({ contents: [{ uri: uri.href, mimeType: 'text/plain', text: 'Hello.' }] })
+  );
+  server.registerResource(
+    'bytes',
+    'blob://bytes',
+    { description: 'Four bytes.', mimeType: 'application/octet-stream' },
+    async (uri) => ({
+      contents: [{ uri: uri.href, mimeType: 'application/octet-stream', blob: 'AAECAw==' }],
+    })
+  );
+  server.registerResource(
+    'item',
+    new ResourceTemplate('item://{id}', {
+      list: undefined,
+      complete: { id: (value) => [`${value}0`, `${value}1`] },
+    }),
+    { description: 'An item.', mimeType: 'text/plain' },
+    async (uri, { id }) => {
+      if (!/^\d+$/.test(id)) throw new ResourceNotFoundError(uri.href);
+      return { contents: [{ uri: uri.href, mimeType: 'text/plain', text: `item ${id}` }] };
+    }
+  );
+  server.server.setRequestHandler('resources/subscribe', async ({ params }) => {
+    subscribed.add(params.uri);
+    return {};
+  });
+  server.server.setRequestHandler('resources/unsubscribe', async ({ params }) => {
+    subscribed.delete(params.uri);
+    return {};
+  });
+
+  const names = ['Ada', 'Alan', 'Bob'];
+  server.registerPrompt(
+    'greet',
+    {
+      title: 'Greeting',
+      description: 'Greet somebody.',
+      argsSchema: z.object({
+        name: completable(z.string(), (value) => names.filter((name) => name.startsWith(value))),
+        tone: completable(z.string(), (value, context) => [
+          `${value} for ${context?.arguments?.name}`,
+        ]).optional(),
+      }),
+    },
+    ({ name, tone }) => ({
+      messages: [
+        { role: 'user', content: { type: 'text', text: `Greet ${name}, tone ${tone ?? 'warm'}.` } },
+      ],
+    })
+  );
 }
 
 serveStdio(build, {

@@ -1,0 +1,113 @@
+"""Both ways and in both eras with the SDKs: each one's calls, over each of its transports.
+
+Over WebSocket only mcp 1 and the client of TypeScript sdk 1.x speak it, in the legacy era; their
+second versions no longer have it.
+"""
+
+from __future__ import annotations
+
+import pytest
+from checks import CHECKS, WEBSOCKET_CHECKS
+from pairings import (
+    ALL_LEGACY,
+    LATEST_LEGACY,
+    MODERN,
+    OLDER,
+    Held,
+    Pairing,
+    calling,
+    only,
+    serving,
+    unfit,
+)
+
+COMPRESSED = ("--compression",)
+PYTHON = [
+    serving("python2", "legacy", LATEST_LEGACY),
+    serving("python2", "auto", MODERN, probes=True),
+    serving("python2", MODERN, MODERN),
+    *(serving("python2", "legacy", v, options=only(v)) for v in OLDER),
+    serving("python2", "auto", LATEST_LEGACY, options=only(ALL_LEGACY), probes=True),
+    serving("python2", "auto", MODERN, options=only(MODERN), probes=True),
+    serving("python1", "legacy", LATEST_LEGACY),
+    *(serving("python1", "legacy", v, options=only(v)) for v in OLDER),
+    serving("fastmcp", "legacy", LATEST_LEGACY),
+    serving("fastmcp", "auto", MODERN, probes=True),
+    serving("fastmcp", "auto", "2025-06-18", options=only("2025-06-18"), probes=True),
+    calling("python2", "auto", MODERN),
+    calling("python2", "modern", MODERN),
+    calling("python2", "legacy", LATEST_LEGACY),
+    *(calling("python2", "legacy", v, options=("--legacy", v)) for v in OLDER),
+    calling("python1", "auto", LATEST_LEGACY),
+    calling("python1", "legacy", LATEST_LEGACY),
+    *(calling("python1", "legacy", v, options=("--legacy", v)) for v in OLDER),
+]
+# The auto client of 2.x sends its probe to a server of its own, so `probes` is not said of it.
+TYPESCRIPT = [
+    serving("ts2", "legacy", LATEST_LEGACY),
+    serving("ts2", "auto", MODERN),
+    serving("ts2", MODERN, MODERN),
+    *(serving("ts2", "legacy", v, options=only(v)) for v in OLDER),
+    serving("ts2", "auto", LATEST_LEGACY, options=only(ALL_LEGACY)),
+    serving("ts2", "auto", MODERN, options=only(MODERN)),
+    serving("ts1", "legacy", LATEST_LEGACY),
+    *(serving("ts1", "legacy", v, options=only(v)) for v in OLDER),
+    calling("ts2", "auto", MODERN),
+    calling("ts2", "modern", MODERN),
+    calling("ts2", "legacy", LATEST_LEGACY),
+    calling("ts2", "auto", MODERN, options=("--modern",)),
+    *(calling("ts2", "legacy", v, options=("--legacy", v)) for v in OLDER),
+    calling("ts1", "auto", LATEST_LEGACY),
+    calling("ts1", "legacy", LATEST_LEGACY),
+]
+WEBSOCKET = [
+    serving("python1", "legacy", LATEST_LEGACY, over="ws"),
+    serving("python1", "legacy", LATEST_LEGACY, over="ws", options=COMPRESSED),
+    *(serving("python1", "legacy", v, over="ws", options=only(v)) for v in OLDER),
+    serving("ts1", "legacy", LATEST_LEGACY, over="ws"),
+    serving("ts1", "legacy", LATEST_LEGACY, over="ws", options=COMPRESSED),
+    serving("ts1", "legacy", LATEST_LEGACY, over="ws", options=only(ALL_LEGACY)),
+    *(serving("ts1", "legacy", v, over="ws", options=only(v)) for v in OLDER),
+    calling("python1", "auto", LATEST_LEGACY, over="ws"),
+    calling("python1", "legacy", LATEST_LEGACY, over="ws"),
+    calling("python1", "legacy", LATEST_LEGACY, over="ws", options=COMPRESSED),
+    *(calling("python1", "legacy", v, over="ws", options=("--legacy", v)) for v in OLDER),
+]
+REFUSE = [
+    serving("python2", "legacy", "", options=only(MODERN), error=MODERN),
+    serving("python1", "legacy", "", options=only(MODERN), error=MODERN),
+    calling("python1", "modern", "", error="VersionMismatch"),
+    serving("ts2", "legacy", "", options=only(MODERN), error=MODERN),
+    serving("ts2", MODERN, "", options=only(ALL_LEGACY), error=MODERN),
+    serving("ts1", "legacy", "", options=only(MODERN), error=MODERN),
+    calling("ts2", "legacy", "", options=("--modern",), error=MODERN),
+    calling("ts1", "modern", "", error="VersionMismatch"),
+    serving("python1", "legacy", "", over="ws", options=only(MODERN), error=MODERN),
+    serving("ts1", "legacy", "", over="ws", options=only(MODERN), error=MODERN),
+    calling("python1", "modern", "", over="ws", error="VersionMismatch"),
+]
+AGREE = [*PYTHON, *TYPESCRIPT, *WEBSOCKET]
+CASES = [
+    (pairing, feature)
+    for pairing in AGREE
+    for feature in (CHECKS | WEBSOCKET_CHECKS if pairing in WEBSOCKET else CHECKS)
+    # FastMCP's client does not have subscriptions/listen
+    if (pairing.peer, pairing.modern, feature) != ("fastmcp", True, "list_changed")
+]
+
+
+@pytest.mark.parametrize(("pairing", "feature"), CASES, ids=str)
+def test_feature(held: Held, feature: str) -> None:
+    (CHECKS | WEBSOCKET_CHECKS)[feature](held)
+
+
+@pytest.mark.parametrize("pairing", AGREE, ids=str)
+def test_our_messages_fit_their_revision(held: Held) -> None:
+    for run in held.runs:
+        assert unfit(run, held.pairing.serving) == []
+
+
+@pytest.mark.parametrize("pairing", REFUSE, ids=str)
+def test_no_version_in_common(held: Held, pairing: Pairing) -> None:
+    assert pairing.error in held.report["connect_error"]
+    assert held.run.exit == 0
