@@ -9,6 +9,22 @@ from typing import Any
 import pytest
 from client_lab import Fake
 
+from wirespeed.client.connection import lifecycle
+from wirespeed.client.connection.connection import ClientConnection
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> list[ClientConnection]:
+    """The connections that clients make during the test, in order."""
+    made: list[ClientConnection] = []
+
+    def make(*args: Any) -> ClientConnection:
+        made.append(ClientConnection(*args))
+        return made[-1]
+
+    monkeypatch.setattr(lifecycle, "ClientConnection", make)
+    return made
+
 
 @pytest.fixture
 def fake(tmp_path: Path) -> Callable[..., Fake]:

@@ -197,7 +197,7 @@ class Rounds:
                 assert answering is not None
                 answers = await self.answer_all(answering, asked.questions)
             else:
-                await asyncio.sleep(_pause(idle))
+                await asyncio.sleep(pause_after(idle))
                 idle += 1
             result = await self._send_again(request, asked.params(request, answers))
             if not isinstance(result, Unfinished):
@@ -389,7 +389,7 @@ def _needed(why: str, request: Request, asked: _Asked) -> InputNeeded:
     )
 
 
-def _pause(idle: int) -> float:
+def pause_after(idle: int) -> float:
     """Seconds before a round without new answers."""
     longest: float = min(FIRST_PAUSE * 2.0 ** min(idle, 20), LONGEST_PAUSE)
     return random.uniform(longest / 2, longest)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import threading
+import weakref
 from typing import Any
 
 import pytest
@@ -45,11 +47,15 @@ class Blocking:
 
 
 async def test_abandoned_work_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = threads.Workers(2)
     monkeypatch.setattr(threads, "MAX_THREADS", 2)
-    monkeypatch.setattr(threads, "_executor", None)
+    monkeypatch.setattr(threads, "_executor", workers)
     handler = Blocking()
+    kept: weakref.WeakSet[Any] = weakref.WeakSet()
     for _ in range(20):  # a peer that asks and cancels in turn
-        task = asyncio.create_task(in_thread(handler, None))
+        argument = Blocking()
+        kept.add(argument)
+        task = asyncio.create_task(in_thread(handler, argument))
         await turns()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -59,18 +65,20 @@ async def test_abandoned_work_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -
     await turns()
     assert not late.done()
     assert handler.begun == 2
-    assert threads._executor is not None
-    assert threads._executor._jobs.qsize() == 0  # nothing piles up
+    del task, argument
+    gc.collect()
+    assert len(kept) == 2  # nothing piles up
     handler.go.set()
     assert await late == "done"
     assert handler.begun == 3
-    threads._executor.shutdown()
+    workers.shutdown()
 
 
 async def test_what_has_not_begun_does_not_begin(
     once: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(threads, "_executor", threads.Workers(1))
+    workers = threads.Workers(1)
+    monkeypatch.setattr(threads, "_executor", workers)
     first, second = Blocking(), Blocking()
     running = asyncio.create_task(in_thread(first, None))
     await until(lambda: first.begun)
@@ -83,8 +91,7 @@ async def test_what_has_not_begun_does_not_begin(
     assert await running == "done"
     assert await in_thread(lambda _: "next", None) == "next"
     assert second.begun == 0
-    assert threads._executor is not None
-    threads._executor.shutdown()
+    workers.shutdown()
 
 
 def test_a_client_may_move_to_another_loop(once: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from client_lab import LEGACY, MODERN, Fake, Run, alive, text_result, turns, unt
 
 from wirespeed import Client, Stdio
 from wirespeed.client.connection import lifecycle
+from wirespeed.client.connection.connection import ClientConnection
 from wirespeed.errors import (
     CallTimeout,
     ChildExited,
@@ -98,11 +99,13 @@ async def test_answers_before_a_crash_count(fake: Make) -> None:
         assert got == ["a", ChildExited]
 
 
-async def test_answers_of_a_child_that_a_write_finds_dead(fake: Make) -> None:
+async def test_answers_of_a_child_that_a_write_finds_dead(
+    fake: Make, connections: list[ClientConnection]
+) -> None:
     server = fake(DIES | {"tools/call:b": [["result", text_result("b")], ["exit", 1]]})
     async with Client(server.target, era="legacy") as client:
-        connection = client._life.live
-        assert connection is not None and connection.link is not None
+        [connection] = connections
+        assert connection.link is not None
         first = asyncio.create_task(outcome(client, "b"))
         second = asyncio.create_task(outcome(client, "wait"))
         await turns(1)
@@ -149,10 +152,12 @@ async def test_a_child_that_closes_stdin_but_lives(fake: Make) -> None:
     assert not alive(server.pids[0])
 
 
-async def test_a_crash_while_nothing_is_called(fake: Make) -> None:
+async def test_a_crash_while_nothing_is_called(
+    fake: Make, caplog: pytest.LogCaptureFixture
+) -> None:
     server = fake(LEGACY | {"notifications/initialized": [["exit", 5]]})
     async with Client(server.target, era="legacy") as client:
-        await until(lambda: client._life.crashes)
+        await until(lambda: caplog.records)
         with pytest.raises(ChildExited, match="status 5"):
             await client.call_tool("echo")
         with pytest.raises(ChildExited, match="status 5"):
@@ -364,11 +369,13 @@ async def test_trap_35_listens_are_sent_again_after_a_crash(fake: Make) -> None:
     assert [[tool.name for tool in tools] for tools in lists] == [["echo"]]
 
 
-async def test_a_listening_client_gives_up_in_the_end(once: Run, fake: Make) -> None:
+async def test_a_listening_client_gives_up_in_the_end(
+    once: Run, fake: Make, caplog: pytest.LogCaptureFixture
+) -> None:
     dies = MODERN | {"subscriptions/listen": [["exit", 7]]}
     server = fake(dies, restart=2)
     async with Client(server.target, on_tools_changed=print) as client:
-        await until(lambda: client._life.crashes == 3)
+        await until(lambda: caplog.text.count("exited with status 7") == 3)
         with pytest.raises(ChildExited, match="status 7"):
             await client.call_tool("echo")
     assert len(server.pids) == 3

@@ -321,11 +321,11 @@ async def test_a_modern_verdict_is_kept_over_a_restart(once: Run, fake: Make) ->
     # silent for longer than a probe would wait: a known modern server is waited for
     slow = MODERN | {"server/discover": [["sleep", 3 * SHORT], *discovered()]}
     server = fake(MODERN, slow)
-    async with Client(server.target) as client:
-        client._life._probe_timeout = SHORT
+    async with Client(server.target, probe_timeout=SHORT) as client:
+        before = server.methods
         await client.restart()
         assert client.protocol_version == "2026-07-28"
-    assert server.methods == ["server/discover", "server/discover"]
+    assert server.methods == [*before, "server/discover"]
 
 
 async def test_a_server_that_became_modern_is_asked_again(once: Run, fake: Make) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import weakref
 from typing import Any
 
 import pytest
 from client_lab import Run, turns, until
 
 from wirespeed import Client, Context, Server
+from wirespeed.client.connection.connection import ClientConnection
+from wirespeed.client.connection.lifecycle import Lifecycle
 from wirespeed.errors import CallTimeout, ConnectionClosed, RemoteError
 from wirespeed.limits import Limits
 from wirespeed.protocol import codes
@@ -309,16 +310,12 @@ async def test_a_server_that_drains_answers_first() -> None:
 async def test_nothing_is_kept() -> None:
     server = lab()
 
-    async def use() -> list[Any]:
+    for _ in range(5):
         async with Client(server) as client:
             await client.call_tool("echo", {"value": "x" * 100_000})
-            connection = client._life.live
-            assert connection is not None
-            kept = [weakref.ref(client), weakref.ref(client._life)]
-        return kept
-
-    kept = [ref for _ in range(5) for ref in await use()]
+    del client
     await turns()
     gc.collect()
-    assert [ref() for ref in kept] == [None] * len(kept)
+    kept = Client | Lifecycle | ClientConnection
+    assert not [one for one in gc.get_objects() if isinstance(one, kept)]
     assert len(asyncio.all_tasks()) == 1

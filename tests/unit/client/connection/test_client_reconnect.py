@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -125,24 +124,25 @@ async def test_never(peer: Any, restart: Any) -> None:
 # -- what waits ------------------------------------------------------------------------------------
 
 
-async def test_calls_wait_for_the_new_connection(peer: Any) -> None:
+async def test_calls_wait_for_the_new_connection(
+    peer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     peer.rules = MODERN_PEER | DIES
     async with peer, Client(target(peer, restart=1000)) as client:
         await peer.stop()
-        await until(lambda: client._life.crashes)
+        await until(lambda: caplog.records)
         calls = [asyncio.create_task(client.call_tool("echo")) for _ in range(50)]
-        await until(lambda: client._life.crashes > 3)
+        await until(lambda: caplog.text.count("reconnecting failed") == 3)
         assert not any(call.done() for call in calls)
         await peer.start()
         assert {(await call).text for call in calls} == {"ok"}
         assert len(peer.talks) == 2
-        assert client._life.crashes == 0  # answers prove the server well
 
 
-async def test_a_call_that_waits_has_its_time_limit() -> None:
+async def test_a_call_that_waits_has_its_time_limit(caplog: pytest.LogCaptureFixture) -> None:
     async with WebPeer(MODERN_PEER) as peer, Client(target(peer, restart=1000)) as client:
         await peer.stop()
-        await until(lambda: client._life.crashes)
+        await until(lambda: caplog.records)
         with pytest.raises(CallTimeout, match="could not be sent within 0"):
             await client.call_tool("echo", timeout=0.02)
 
@@ -164,37 +164,51 @@ async def test_closing_ends_the_attempts(monkeypatch: pytest.MonkeyPatch) -> Non
 
 async def test_time_that_has_passed_anyway_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who calls long after the loss does not wait."""
-    monkeypatch.setattr(lifecycle, "_FIRST_RECONNECT", 60.0)
+    monkeypatch.setattr(lifecycle, "_FIRST_RECONNECT", 0.02)
     monkeypatch.setattr(lifecycle.random, "uniform", lambda low, high: high)
+    sleep, pauses = asyncio.sleep, []
+
+    async def noted(seconds: float) -> None:
+        pauses.append(seconds)
+        await sleep(seconds)
+
     async with WebPeer(MODERN_PEER | DIES) as peer, Client(target(peer)) as client:
-        with pytest.raises(ConnectionLost):
-            await client.call_tool("die")
-        client._life._lost_at -= 61.0
-        assert (await client.call_tool("echo")).text == "ok"
+        for waited in (0.03, 0.0):
+            with pytest.raises(ConnectionLost):
+                await client.call_tool("die")
+            await sleep(waited)
+            pauses.clear()
+            monkeypatch.setattr(asyncio, "sleep", noted)
+            assert (await client.call_tool("echo")).text == "ok"
+            monkeypatch.setattr(asyncio, "sleep", sleep)
+            assert len(pauses) == (waited == 0.0)
 
 
 # -- how often -------------------------------------------------------------------------------------
 
 
-async def test_attempts_are_bounded_and_each_further_call_makes_one(peer: Any) -> None:
+async def test_attempts_are_bounded_and_each_further_call_makes_one(
+    peer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     peer.rules = MODERN_PEER | DIES
     async with peer, Client(target(peer, restart=3)) as client:
         await peer.stop()
-        await until(lambda: client._life.crashes)
+        await until(lambda: caplog.records)
         with pytest.raises(TransportError, match="cannot connect to"):
             await client.call_tool("echo")
-        assert client._life.crashes == 4  # the loss, and three attempts
+        assert caplog.text.count("reconnecting failed") == 3
         got = await asyncio.gather(
             *(client.call_tool("echo") for _ in range(10)), return_exceptions=True
         )
         assert {type(error) for error in got} == {TransportError}
-        assert client._life.crashes == 5  # one for all of them
+        assert caplog.text.count("reconnecting failed") == 4  # one for all of them
         await peer.start()  # the server is back at last
         assert (await client.call_tool("echo")).text == "ok"
-        assert client._life.crashes == 0
 
 
-async def test_pauses_grow_and_are_random(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pauses_grow_and_are_random(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     ranges: list[tuple[float, float]] = []
 
     def uniform(low: float, high: float) -> float:
@@ -206,7 +220,7 @@ async def test_pauses_grow_and_are_random(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(lifecycle.random, "uniform", uniform)
     async with WebPeer(MODERN_PEER) as peer, Client(target(peer, restart=10)) as client:
         await peer.stop()
-        await until(lambda: client._life.crashes)
+        await until(lambda: caplog.records)
         with pytest.raises(TransportError):
             await client.call_tool("echo")
     assert ranges == [(0.0, 0.1)] + [(d / 2, d) for d in (0.25, 0.5, 1, 2, 4, 8, 16, 30, 30)]
@@ -249,12 +263,17 @@ async def test_a_server_that_dies_of_each_call(peer: Any) -> None:
     """Attempts are counted until a call succeeds, so a loop of failures does not go on forever."""
     peer.rules = MODERN_PEER | DIES
     async with peer, Client(target(peer, restart=2)) as client:
-        for _ in range(2):
+        for _ in range(2):  # an answer proves the server well, so the attempts are counted anew
+            for _ in range(2):
+                with pytest.raises(ConnectionLost):
+                    await client.call_tool("die")
+            assert (await client.call_tool("echo")).text == "ok"
+        for _ in range(3):
             with pytest.raises(ConnectionLost):
                 await client.call_tool("die")
-        assert client._life.crashes == 2
-        assert (await client.call_tool("echo")).text == "ok"
-        assert client._life.crashes == 0
+        talks = len(peer.talks)
+        await turns(20)
+        assert len(peer.talks) == talks == 7
 
 
 # -- what is to be heard ---------------------------------------------------------------------------
@@ -305,20 +324,13 @@ async def test_connections_that_lived_long_count_as_good(monkeypatch: pytest.Mon
         await peer.got("subscriptions/listen", 7)
 
 
-def test_short_ones_do_not(run: Run, caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        rules = MODERN_PEER | {"subscriptions/listen": die}
-        async with (
-            WebPeer(rules) as peer,
-            Client(target(peer, restart=2), on_tools_changed=lambda tools: None) as client,
-        ):
-            await until(lambda: client._life.crashes == 3)
-            await turns(20)
-            assert len(peer.talks) == 3
-
-    with caplog.at_level(logging.WARNING):
-        run(main())
-    assert "the server closed the connection without a closing frame" in caplog.text
+async def test_short_ones_do_not(caplog: pytest.LogCaptureFixture) -> None:
+    rules = MODERN_PEER | {"subscriptions/listen": die}
+    lost = "without a closing frame"
+    async with WebPeer(rules) as peer, Client(target(peer, restart=2), on_tools_changed=print):
+        await until(lambda: caplog.text.count(lost) == 3)
+        await turns(20)
+        assert len(peer.talks) == 3
 
 
 async def test_news_of_an_old_connection_reach_nobody() -> None:

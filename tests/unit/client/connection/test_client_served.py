@@ -147,7 +147,9 @@ async def test_the_client_goes_away(tmp_path: Path, certificate: Path, kind: str
 
 
 @KINDS
-async def test_the_server_is_shut_down(tmp_path: Path, certificate: Path, kind: str) -> None:
+async def test_the_server_is_shut_down(
+    tmp_path: Path, certificate: Path, kind: str, connections: list[Any]
+) -> None:
     async with hosted(kind, tmp_path, certificate) as host:
         client = client_of(host, certificate, timeout=None)
         await client.open()
@@ -158,8 +160,8 @@ async def test_the_server_is_shut_down(tmp_path: Path, certificate: Path, kind: 
     errors = await asyncio.gather(*calls, return_exceptions=True)
     assert all(isinstance(error, Exception) for error in errors)
     if kind in ("ws", "wss"):
-        await until(lambda: client._life.crashes)
-        lost = client._life.live.lost_error  # type: ignore[union-attr]
+        await until(lambda: connections[0].lost_error)
+        lost = connections[0].lost_error
         assert isinstance(lost, ConnectionLost) and lost.code == 1001
         assert "the server closed the connection: 1001 going away" in str(lost)
     await client.close()

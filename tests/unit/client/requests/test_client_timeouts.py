@@ -239,14 +239,15 @@ async def test_a_call_cancelled_before_it_was_written_is_not_forgotten(
 
 
 @pytest.mark.parametrize("first", ["answer", "cancellation"])
-async def test_an_answer_in_the_tick_of_the_cancellation(fake: Make, first: str) -> None:
+async def test_an_answer_in_the_tick_of_the_cancellation(
+    fake: Make, first: str, connections: list[ClientConnection]
+) -> None:
     """Whichever is first, the caller sees one end, and the server is told nothing: it answered."""
     server = fake(HANGS)
     async with Client(server.target, era="legacy") as client:
         task = asyncio.create_task(client.call_tool("later"))
         await server.got("tools/call")
-        connection = client._life.live
-        assert connection is not None
+        [connection] = connections
         line = b'{"jsonrpc":"2.0","id":%d,"result":{"content":[]}}\n' % ids(server, "later")[0]
 
         def answer() -> None:
@@ -344,7 +345,7 @@ async def test_a_client_that_is_closed_while_it_starts(once: Run, tmp_path: Path
             await asyncio.sleep(0)  # it has not begun
         with pytest.raises(ConnectionClosed):
             await waiting
-        assert client._life.live is None
+        assert client.counters == {}  # it is closed
 
 
 async def test_a_start_that_fails_is_told_to_everybody(once: Run, tmp_path: Path) -> None:

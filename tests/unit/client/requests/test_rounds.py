@@ -195,9 +195,9 @@ def test_trap_66_without_a_state_none_is_sent(once: Run, tmp_path: Path) -> None
 
 
 def test_the_first_arguments_are_sent_again_even_if_they_changed(once: Run, tmp_path: Path) -> None:
+    gate = Gate({"name": "x"})
+
     async def work(client: Client, peer: LinePeer) -> None:
-        gate = Gate({"name": "x"})
-        client._identity.answering._on_elicit = gate  # type: ignore[union-attr]
         for arguments in ({"seats": [2]}, bytearray(b'{"seats":[2]}')):
             task = asyncio.create_task(client.call_tool("book", arguments))
             await peer.got("tools/call")
@@ -214,7 +214,7 @@ def test_the_first_arguments_are_sent_again_even_if_they_changed(once: Run, tmp_
             gate.begun = 0
 
     results = [required({"a": elicit()}), DONE] * 2
-    with_client(once, tmp_path, modern(results), work, on_elicit=name)
+    with_client(once, tmp_path, modern(results), work, on_elicit=gate)
 
 
 def test_arguments_may_be_absent(once: Run, tmp_path: Path) -> None:
@@ -291,20 +291,22 @@ def test_progress_and_meta_are_those_of_the_call(once: Run, tmp_path: Path) -> N
     with_client(once, tmp_path, modern([]) | {"tools/call": give}, work)
 
 
-def test_the_next_round_may_go_over_another_connection(run: Run, tmp_path: Path) -> None:
+def test_the_next_round_may_go_over_another_connection(
+    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = Gate({"name": "x"})
+
     async def work(client: Client, peer: LinePeer) -> None:
-        gate = Gate({"name": "x"})
-        client._identity.answering._on_elicit = gate  # type: ignore[union-attr]
         task = asyncio.create_task(client.call_tool("book"))
         await gate.wait()
         (await peer.talk(0)).vanish()
-        await until(lambda: not client._life.live or not client._life.live.usable)
+        await until(lambda: caplog.records)
         gate.open.set()
         assert (await task).text == "done"
         assert [len(talk.sent("tools/call")) for talk in peer.talks] == [1, 1]
 
     results = [required({"a": elicit()}, "s"), DONE]
-    with_client(run, tmp_path, modern(results), work, on_elicit=name)
+    with_client(run, tmp_path, modern(results), work, on_elicit=gate)
 
 
 # -- what servers must not do ----------------------------------------------------------------------
@@ -439,7 +441,7 @@ def test_the_pauses_grow_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(rounds, "FIRST_PAUSE", 0.05)
     monkeypatch.setattr(rounds, "LONGEST_PAUSE", 2.0)
     for idle, longest in ((0, 0.05), (1, 0.1), (4, 0.8), (9, 2.0), (10_000, 2.0)):
-        pauses = [rounds._pause(idle) for _ in range(100)]
+        pauses = [rounds.pause_after(idle) for _ in range(100)]
         assert longest / 2 <= min(pauses) <= max(pauses) <= longest
 
 
@@ -447,16 +449,16 @@ def test_the_pauses_grow_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_handlers_of_one_round_run_at_once(run: Run, tmp_path: Path) -> None:
+    gate = Gate({"name": "x"})
+
     async def work(client: Client, peer: LinePeer) -> None:
-        gate = Gate({"name": "x"})
-        client._identity.answering._on_elicit = gate  # type: ignore[union-attr]
         task = asyncio.create_task(client.call_tool("book"))
         await gate.wait(3)
         gate.open.set()
         await task
 
     results = [required({"a": elicit(), "b": elicit(), "c": elicit()}), DONE]
-    with_client(run, tmp_path, modern(results), work, on_elicit=name)
+    with_client(run, tmp_path, modern(results), work, on_elicit=gate)
 
 
 def test_a_handler_that_fails_ends_the_others_and_the_call(run: Run, tmp_path: Path) -> None:
@@ -523,9 +525,9 @@ def test_a_handler_that_was_cancelled_by_itself_fails(run: Run, tmp_path: Path) 
 
 @pytest.mark.parametrize("stage", ["handler", "answer"])
 def test_a_call_can_be_cancelled_in_any_round(run: Run, tmp_path: Path, stage: str) -> None:
+    gate = Gate({"name": "x"})
+
     async def work(client: Client, peer: LinePeer) -> None:
-        gate = Gate({"name": "x"})
-        client._identity.answering._on_elicit = gate  # type: ignore[union-attr]
         task = asyncio.create_task(client.call_tool("book"))
         await gate.wait()
         if stage == "answer":
@@ -542,14 +544,14 @@ def test_a_call_can_be_cancelled_in_any_round(run: Run, tmp_path: Path, stage: s
             await turns()
             assert len(peer.sent("tools/call")) == 1
 
-    with_client(run, tmp_path, modern([required({"a": elicit()})]), work, on_elicit=name)
+    with_client(run, tmp_path, modern([required({"a": elicit()})]), work, on_elicit=gate)
 
 
 @pytest.mark.parametrize("stage", ["handler", "answer"])
 def test_the_time_limit_covers_all_rounds(run: Run, tmp_path: Path, stage: str) -> None:
+    gate = Gate({"name": "x"})
+
     async def work(client: Client, peer: LinePeer) -> None:
-        gate = Gate({"name": "x"})
-        client._identity.answering._on_elicit = gate  # type: ignore[union-attr]
         if stage == "answer":
             gate.open.set()
         with pytest.raises(CallTimeout, match=r"tool book: no answer within 0\.15 s"):
@@ -558,13 +560,13 @@ def test_the_time_limit_covers_all_rounds(run: Run, tmp_path: Path, stage: str) 
         if stage == "answer":
             await peer.got("notifications/cancelled")
 
-    with_client(run, tmp_path, modern([required({"a": elicit()})]), work, on_elicit=name)
+    with_client(run, tmp_path, modern([required({"a": elicit()})]), work, on_elicit=gate)
 
 
 def test_closing_the_client_ends_its_rounds(run: Run, tmp_path: Path) -> None:
+    gate = Gate({"name": "x"})
+
     async def work(client: Client, peer: LinePeer) -> None:
-        gate = Gate({"name": "x"})
-        client._identity.answering._on_elicit = gate  # type: ignore[union-attr]
         task = asyncio.create_task(client.call_tool("book", timeout=None))
         await gate.wait()
         await client.close()
@@ -572,24 +574,26 @@ def test_closing_the_client_ends_its_rounds(run: Run, tmp_path: Path) -> None:
             await task
         assert gate.cancelled == 1
 
-    with_client(run, tmp_path, modern([required({"a": elicit()})]), work, on_elicit=name)
+    with_client(run, tmp_path, modern([required({"a": elicit()})]), work, on_elicit=gate)
 
 
-def test_a_server_that_becomes_a_legacy_one_between_two_rounds(run: Run, tmp_path: Path) -> None:
+def test_a_server_that_becomes_a_legacy_one_between_two_rounds(
+    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = Gate({"name": "x"})
+
     async def work(client: Client, peer: LinePeer) -> None:
-        gate = Gate({"name": "x"})
-        client._identity.answering._on_elicit = gate  # type: ignore[union-attr]
         task = asyncio.create_task(client.call_tool("book"))
         await gate.wait()
         peer.rules = legacy()
         (await peer.talk(0)).vanish()
-        await until(lambda: not client._life.live or not client._life.live.usable)
+        await until(lambda: caplog.records)
         gate.open.set()
         with pytest.raises(InvalidResponse, match="now speaks a legacy revision"):
             await task
 
     rules = modern([required({"a": elicit()}, "s")])
-    with_client(run, tmp_path, rules, work, on_elicit=name)
+    with_client(run, tmp_path, rules, work, on_elicit=gate)
 
 
 # -- by hand ---------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from peer_lab import LinePeer, Rules, Talk
 from wirespeed import Client, Socket
 from wirespeed.client import ResourceUpdated, ToolsChanged
 from wirespeed.client import cache as cache_module
+from wirespeed.client import client as client_module
 from wirespeed.client.cache import CachingDecoder, ResponseCache, belongs
 from wirespeed.client.connection import lifecycle
 from wirespeed.client.results.decode import Unfinished
@@ -34,12 +35,16 @@ HOUR = 3_600_000
 
 
 class Clock:
-    """The seconds that a cache sees."""
+    """The seconds that caches see."""
 
-    def __init__(self, client: Client) -> None:
-        self.now = 1000.0
-        assert client._cache is not None
-        client._cache.clock = lambda: self.now
+    now = 1000.0
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(client_module, "ResponseCache", lambda: ResponseCache(lambda: clock.now))
+    return clock
 
 
 def hinted(method: str, ttl: Any = HOUR, scope: str = "private") -> dict[str, Any]:
@@ -56,12 +61,11 @@ def asked(server: LinePeer, method: str) -> int:
 @pytest.mark.parametrize("method", [*CACHED, "resources/read", "server/discover"])
 @pytest.mark.parametrize("scope", ["private", "public"])
 async def test_what_is_fresh_is_not_asked_for_again(
-    tmp_path: Path, method: str, scope: str
+    tmp_path: Path, clock: Clock, method: str, scope: str
 ) -> None:
     server = peer(tmp_path, "modern")
     async with server, Client(server.url) as client:
         server.rules[method] = hinted(method, 5000, scope)
-        clock = Clock(client)
         first = await MODERN_FETCHES[method](client)
         clock.now += 4.999
         again = await MODERN_FETCHES[method](client)
@@ -98,11 +102,10 @@ async def test_a_time_to_live_that_is_none_is_as_if_it_were_missing(
 
 
 @pytest.mark.parametrize("method", [*CACHED, "resources/read", "server/discover"])
-async def test_a_time_to_live_of_ages(once: Run, tmp_path: Path, method: str) -> None:
+async def test_a_time_to_live_of_ages(once: Run, tmp_path: Path, clock: Clock, method: str) -> None:
     server = peer(tmp_path, "modern")
     async with server, Client(server.url) as client:
         server.rules[method] = hinted(method, 10**400)
-        clock = Clock(client)
         for _ in range(2):
             await MODERN_FETCHES[method](client)
             clock.now += 1e9
@@ -183,7 +186,7 @@ async def test_everyone_gets_objects_of_their_own(once: Run, tmp_path: Path) -> 
 # -- pages -----------------------------------------------------------------------------------------
 
 
-async def test_pages_are_kept_one_by_one(once: Run, tmp_path: Path) -> None:
+async def test_pages_are_kept_one_by_one(once: Run, tmp_path: Path, clock: Clock) -> None:
     async def answer(talk: Talk, message: Message) -> None:
         cursor = message["params"].get("cursor")
         name, following, ttl = {
@@ -198,7 +201,6 @@ async def test_pages_are_kept_one_by_one(once: Run, tmp_path: Path) -> None:
 
     server = peer(tmp_path, "modern", {"prompts/list": answer})
     async with server, Client(server.url) as client:
-        clock = Clock(client)
         for _ in range(2):
             assert [prompt.name for prompt in await client.list_prompts()] == ["a", "b", "c"]
         assert asked(server, "prompts/list") == 3
@@ -344,14 +346,14 @@ async def test_what_was_under_way_when_it_changed_is_not_kept(tmp_path: Path, wh
 
 
 async def test_a_new_connection_starts_with_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(lifecycle, "_FIRST_RECONNECT", 0.001)
     server = peer(tmp_path, "modern", lists(HOUR))
     async with server, Client(Socket(server.url)) as client:
         await client.list_tools()
         server.talks[0].vanish()
-        await until(lambda: client._life.crashes)
+        await until(lambda: caplog.records)
         await client.ping()
         assert len(server.talks) == 2
         await client.list_tools()
