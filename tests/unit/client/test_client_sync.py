@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import inspect
 import os
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 from client_lab import FOREVER, LEGACY, MODERN, Fake, alive, our_threads, text_result
-from feature_lab import changed, paged, peer, running, updated
+from feature_lab import changed, peer, running, updated
 
 from wirespeed import Client, Server, SyncClient
-from wirespeed.client import TASKS, PromptRef, ResourceUpdated, ToolsChanged, VersionMismatch
+from wirespeed.client import (
+    TASKS,
+    PromptRef,
+    ResourceUpdated,
+    ToolsChanged,
+    VersionMismatch,
+    blocking,
+)
 from wirespeed.client.blocking import walk
 from wirespeed.errors import CallTimeout, ConnectionClosed, RemoteError
 
@@ -40,9 +50,37 @@ def eventually(condition: Callable[[], Any]) -> None:
         time.sleep(0.005)
 
 
+class Handover:
+    """What happens as the next work is handed to the loop of a `SyncClient`, under its lock."""
+
+    before: Callable[[], Any] | None = None
+    after: Callable[[], Any] | None = None
+
+    def happen(self, when: str) -> None:
+        act = getattr(self, when)
+        setattr(self, when, None)
+        if act is not None:
+            act()
+
+
 @pytest.fixture(autouse=True)
-def chosen(any_loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WIRESPEED_LOOP", any_loop)
+def handover(any_loop: str, monkeypatch: pytest.MonkeyPatch) -> Handover:
+    handover = Handover()
+    base: Any = {"asyncio": asyncio.SelectorEventLoop, "uvloop": uvloop.Loop}[any_loop]
+
+    class Loop(base):
+        def call_soon_threadsafe(self, *args: Any, **options: Any) -> Any:
+            handover.happen("before")
+            handle = super().call_soon_threadsafe(*args, **options)
+            handover.happen("after")
+            return handle
+
+    monkeypatch.setattr(blocking, "loop_factory", lambda: Loop)
+    return handover
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 def test_the_same_methods_with_the_same_parameters() -> None:
@@ -160,27 +198,18 @@ def test_a_subscription_blocks(tmp_path: Path, era: Any) -> None:
             client.subscribe(tools=True).__enter__()
 
 
-def test_an_interrupt_while_it_waits_for_an_event_loses_nothing(tmp_path: Path) -> None:
+def test_an_interrupt_while_it_waits_for_an_event_loses_nothing(
+    tmp_path: Path, handover: Handover
+) -> None:
     server = peer(tmp_path, "modern")
     with (
         running(server) as act,
         SyncClient(server.url) as client,
         client.subscribe(tools=True) as events,
     ):
-        lock = client._lock
-
-        class Lock:
-            def __enter__(self) -> None:
-                lock.acquire()
-
-            def __exit__(self, *exc: object) -> None:
-                lock.release()
-                raise KeyboardInterrupt
-
-        client._lock = Lock()  # type: ignore[assignment]
+        handover.after = interrupt
         with pytest.raises(KeyboardInterrupt):
             next(events)
-        client._lock = lock
         act(lambda talk: changed(talk, "tools"))
         assert next(events) == ToolsChanged()
 
@@ -196,29 +225,17 @@ def test_threads_share_the_link(fake: Make) -> None:
         assert [call.result().text for call in late] == ["late"] * 4
 
 
-class Interrupting:
-    """A lock that is interrupted as it is released, when the server was asked already."""
+def test_an_interrupt_before_it_waits_cancels_the_call(fake: Make, handover: Handover) -> None:
+    server = fake(HANGS)
 
-    def __init__(self, lock: Any, server: Fake) -> None:
-        self.lock, self.server = lock, server
-
-    def __enter__(self) -> None:
-        self.lock.acquire()
-
-    def __exit__(self, *exc: object) -> None:
-        self.lock.release()
-        eventually(lambda: self.server.sent("tools/call"))
+    def asked() -> None:
+        eventually(lambda: server.sent("tools/call"))
         raise KeyboardInterrupt
 
-
-def test_an_interrupt_before_it_waits_cancels_the_call(fake: Make) -> None:
-    server = fake(HANGS)
     with SyncClient(server.target, era="legacy") as client:
-        lock = client._lock
-        client._lock = Interrupting(lock, server)  # type: ignore[assignment]
+        handover.after = asked
         with pytest.raises(KeyboardInterrupt):
             client.call_tool("hang")
-        client._lock = lock
         eventually(lambda: server.sent("notifications/cancelled"))
         assert client.call_tool("echo").text == "ok"
     [call, _] = server.sent("tools/call")
@@ -416,60 +433,49 @@ class Cycle:
         self.me, self.held = self, held
 
 
-class DuringHandover:
-    """A client's loop, where something happens while work is handed to it, under the lock."""
-
-    def __init__(self, loop: Any, act: Callable[[], Any]) -> None:
-        self.loop, self.act = loop, act
-        self.acted = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.loop, name)
-
-    def call_soon_threadsafe(self, *args: Any) -> Any:
-        if not self.acted:
-            self.acted = True
-            self.act()
-        return self.loop.call_soon_threadsafe(*args)
-
-
 @pytest.mark.parametrize("where", ["under the lock", "in the loop's thread"])
 def test_iterations_that_the_collector_ends(
-    tmp_path: Path, where: str, caplog: pytest.LogCaptureFixture
+    fake: Make, where: str, handover: Handover, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It may run at any allocation: the generators are closed, and nobody waits for that."""
-    pages = paged("tools", {None: ("ab", None)})
-    closed: list[Any] = []
+    closed: list[str] = []
 
-    async def tools(listing: Any) -> Any:
+    async def letters(which: str) -> Any:
         try:
-            async for item in listing:
-                yield item
+            for letter in which:
+                yield letter
         finally:
-            closed.append(threading.current_thread())
+            closed.append(threading.current_thread().name)
 
-    server = peer(tmp_path, "legacy", {"tools/list": pages})
-    with running(server), SyncClient(server.url, era="legacy") as client:
-        real = client._client.iter_tools
-        left = Cycle(walk(client, tools(real())))
-        assert next(left.held).name == "a"
-        del left
+    async def upper(lower: Any) -> Any:
+        try:
+            async for letter in lower:
+                yield letter.upper()
+        finally:
+            closed.append("upper")
+
+    async def collect() -> Any:
+        yield gc.collect()
+
+    with SyncClient(fake(LEGACY).target, era="legacy") as client:
+        items = upper(letters("ab"))
+        walked, left = weakref.ref(items), Cycle(walk(client, items))
+        assert next(left.held) == "A"
+        del left, items
         assert closed == []
         if where == "under the lock":
-            loop = client._loop
-            client._loop = DuringHandover(loop, gc.collect)  # type: ignore[assignment]
+            handover.before = gc.collect
             client.ping()
-            client._loop = loop
         else:
-            client._loop.call_soon_threadsafe(gc.collect)  # type: ignore[union-attr]
-        eventually(lambda: closed)
-        assert closed == [client._thread]
-        assert not client._walked
+            next(walk(client, collect()))
+        eventually(lambda: len(closed) == 2)
+        assert closed == ["upper", "wirespeed-client"]
+        eventually(lambda: walked() is None)
         client.ping()
     assert not caplog.records
 
 
-def test_a_task_that_is_no_longer_iterated_over() -> None:
+def test_a_task_that_is_no_longer_iterated_over(handover: Handover) -> None:
     server = Server("s")
     server.use_tasks(poll_interval=0.02)
     go = threading.Event()
@@ -484,16 +490,14 @@ def test_a_task_that_is_no_longer_iterated_over() -> None:
         left = Cycle(iter(task))
         assert next(left.held).status == "working"
         del left
-        loop = client._loop
-        client._loop = DuringHandover(loop, gc.collect)  # type: ignore[assignment]
+        handover.before = gc.collect
         client.ping()
-        client._loop = loop
         go.set()
         assert task.result(timeout=FOREVER).text == "done"
 
 
 @pytest.mark.parametrize("act", ["ping", "list_tools", "close"])
-def test_a_signal_handler_may_use_it(fake: Make, act: str) -> None:
+def test_a_signal_handler_may_use_it(fake: Make, act: str, handover: Handover) -> None:
     """Also when the signal comes while its thread holds the client's lock."""
     client = SyncClient(fake(LEGACY).target, era="legacy")
     done: list[int] = []
@@ -505,14 +509,12 @@ def test_a_signal_handler_may_use_it(fake: Make, act: str) -> None:
     before = signal.signal(signal.SIGUSR1, handler)
     try:
         with client:
-            handing = DuringHandover(client._loop, lambda: signal.raise_signal(signal.SIGUSR1))
-            client._loop = handing  # type: ignore[assignment]
+            handover.before = lambda: signal.raise_signal(signal.SIGUSR1)
             if act == "close":
                 with pytest.raises(ConnectionClosed):
                     client.ping()
             else:
                 client.ping()
-                client._loop = handing.loop
             assert done == [signal.SIGUSR1]
     finally:
         signal.signal(signal.SIGUSR1, before)
