@@ -11,7 +11,9 @@ import pytest
 
 pytestmark = pytest.mark.smoke
 
-REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
+ROOT = Path(__file__).resolve().parents[2]
+REFERENCE = ROOT / "docs" / "reference"
+IMPORT = re.compile(r"^(?:from|import) (wirespeed[\w.]*)", re.MULTILINE)
 # with "members: []" a module's docstring only
 BLOCK = re.compile(r"^::: ([\w.]+)$(?!\n    options:\n      members: \[\])", re.MULTILINE)
 MODULES = (
@@ -36,10 +38,13 @@ def shown() -> set[str]:
     return {name for page in pages for name in BLOCK.findall(page)}
 
 
-def homes(name: str) -> set[str]:
-    """The public names of what a public module exports under a name."""
+def homes(name: str, value: object) -> set[str]:
+    """The public names of a value that a public module exports under a name."""
     modules = [m for m in map(importlib.import_module, MODULES) if name in m.__all__]
-    return {f"{module.__name__}.{name}" for module in modules}
+    found = {m.__name__ for m in modules if getattr(m, name) is value}
+    if (own := getattr(value, "__module__", None)) in found:
+        found = {own}
+    return {f"{module}.{name}" for module in found}
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -51,6 +56,12 @@ def test_every_public_name_is_in_the_reference(module: str) -> None:
         name
         for name, value in values.items()
         if not isinstance(value, ModuleType)
-        and names.isdisjoint(homes(name) | {module})
+        and names.isdisjoint(homes(name, value) | {module})
         and f"{module}.{name}" not in ELSEWHERE
     ]
+
+
+def test_the_guide_imports_from_public_modules() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    used = {module for page in pages for module in IMPORT.findall(page.read_text())}
+    assert used <= {*MODULES, "wirespeed.ext", "wirespeed.litemcp.bridge"}
