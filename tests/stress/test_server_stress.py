@@ -144,9 +144,15 @@ class Driver:
         assert extra == set()
 
 
-@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
-@pytest.mark.parametrize("is_modern", [True, False])
-@pytest.mark.parametrize("limits", [{}, SMALL])
+@pytest.mark.parametrize(
+    ("limits", "is_modern", "loop"),
+    [
+        ({}, True, "uvloop"),
+        ({}, False, "asyncio"),
+        (SMALL, True, "asyncio"),
+        (SMALL, False, "uvloop"),
+    ],
+)
 def test_each_of_20k_mixed_requests_is_answered_once_or_cancelled(
     limits: dict[str, int], is_modern: bool, loop: str
 ) -> None:
