@@ -82,6 +82,11 @@ async def get_session(db: Annotated[Database, Depends(get_db)]) -> Session:
     return Session(db)
 
 
+async def which(db: Database) -> str:
+    """A tool."""
+    return db.name
+
+
 async def twice() -> AsyncIterator[Database]:
     yield Database()
     yield Database()

@@ -27,6 +27,7 @@ from dependency_lab import (
     never,
     served,
     twice,
+    which,
 )
 from raw import call, cancel, request
 from server_lab import text_of
@@ -66,11 +67,7 @@ def test_every_way_to_provide_a_value(
     peer: Any, server: Server, function: Any, options: dict[str, Any], name: str, scope: Any
 ) -> None:
     server.provide(scope=scope, **options)(function)
-
-    @server.tool
-    async def which(db: Database) -> str:
-        return db.name
-
+    server.add_tool(which)
     with served(peer):
         assert text_of(peer.result(call(1, "which"))) == name
 
@@ -101,11 +98,7 @@ def test_what_is_injected_is_no_argument(peer: Any, server: Server) -> None:
 
 def test_what_a_client_sends_never_takes_the_place(connect: Any, server: Server) -> None:
     server.provide(make_coroutine)
-
-    @server.tool
-    async def which(db: Database) -> str:
-        return db.name
-
+    server.add_tool(which)
     peer = connect("2025-06-18")
     sent = {"db": {"name": "evil"}}
     assert text_of(peer.result(call(1, "which", sent))) == "coroutine"
@@ -220,9 +213,7 @@ def test_a_provider_may_take_the_server_and_have_defaults(peer: Any, server: Ser
     async def database(server: Server, name: str = "default", *rest: Any) -> Database:
         return Database(f"{server.name} {name}")
 
-    @server.tool
-    async def which(db: Database) -> str:
-        return db.name
+    server.add_tool(which)
 
     with served(peer):
         assert text_of(peer.result(call(1, "which"))) == "lab default"
@@ -289,117 +280,79 @@ def test_resources_of_a_request_end_behind_the_handler_in_reverse(
     assert len(tasks) == 1
 
 
-def test_a_failure_is_raised_at_the_yield_and_cannot_be_swallowed(
-    peer: Any, server: Server, caplog: Any
-) -> None:
-    seen: list[str] = []
+class Open:
+    """A database whose end is noted, and a session that ends in one of several ways."""
 
-    @server.provide
-    async def database() -> AsyncIterator[Database]:
+    def __init__(self, server: Server, how: str) -> None:
+        self.how = how
+        self.seen: list[str] = []
+        server.provide(self.database)
+        server.provide(self.session)
+        server.add_tool(self.use)
+
+    async def database(self) -> AsyncIterator[Database]:
         try:
             yield Database()
-        except ValueError as exc:
-            seen.append(f"rolled back: {exc}")
+        except (ValueError, OSError) as exc:
+            self.seen.append(f"rolled back: {exc}")
+        finally:
+            self.seen.append("closed")
 
-    @server.provide
-    def session(db: Database) -> Iterator[Session]:
+    async def session(self, db: Database) -> AsyncIterator[Session]:
+        if self.how == "cannot be made":
+            raise ProtocolError(-31999, "not today", {"db": db.name})
         try:
             yield Session(db)
         except ValueError as exc:
-            seen.append(f"swallowed: {exc}")
+            self.seen.append(f"swallowed: {exc}")
+        finally:
+            if "cannot close" in self.how:
+                raise OSError("cannot close")
 
-    @server.tool
-    async def fail(session: Session) -> str:
-        raise ValueError("no such row")
-
-    result = peer.result(call(1, "fail"))
-    assert result["isError"] is True
-    assert text_of(result) == "no such row"
-    assert seen == ["swallowed: no such row", "rolled back: no such row"]
-    assert [r.message for r in caplog.records] == ["tool fail failed"]
-
-
-def test_a_teardown_that_fails_fails_the_request(peer: Any, server: Server, caplog: Any) -> None:
-    seen: list[str] = []
-
-    @server.provide
-    async def database() -> AsyncIterator[Database]:
-        try:
-            yield Database()
-        except OSError as exc:
-            seen.append(f"rolled back: {exc}")
-            raise
-
-    @server.provide
-    async def session(db: Database) -> AsyncIterator[Session]:
-        yield Session(db)
-        raise OSError("cannot commit")
-
-    @server.tool
-    async def use(session: Session) -> str:
+    async def use(self, session: Session) -> str:
+        if "tool fails" in self.how:
+            raise ValueError("no such row")
         return "done"
 
-    result = peer.result(call(1, "use"))
-    assert result["isError"] is True
-    assert text_of(result) == "cannot commit"
-    assert seen == ["rolled back: cannot commit"]
-    assert [r.message for r in caplog.records] == ["tool use failed"]
 
-
-def test_a_teardown_that_fails_behind_a_failure_is_logged(
-    peer: Any, server: Server, caplog: Any
+@pytest.mark.parametrize(
+    ("how", "text", "seen", "logged"),
+    [
+        (
+            "tool fails",  # raised at each yield, where it cannot be swallowed
+            "no such row",
+            ["swallowed: no such row", "rolled back: no such row", "closed"],
+            ["tool use failed"],
+        ),
+        (
+            "cannot close",
+            "cannot close",
+            ["rolled back: cannot close", "closed"],
+            ["tool use failed"],
+        ),
+        (
+            "tool fails and cannot close",
+            "no such row",
+            ["swallowed: no such row", "rolled back: no such row", "closed"],
+            ["the teardown of provider", "tool use failed"],
+        ),
+        ("cannot be made", None, ["closed"], []),
+    ],
+)
+def test_what_was_opened_is_closed_whatever_fails(
+    peer: Any, server: Server, caplog: Any, how: str, text: Any, seen: Any, logged: Any
 ) -> None:
-    closed: list[bool] = []
-
-    @server.provide
-    async def database() -> AsyncIterator[Database]:
-        try:
-            yield Database()
-        finally:
-            closed.append(True)
-
-    @server.provide
-    async def session(db: Database) -> AsyncIterator[Session]:
-        try:
-            yield Session(db)
-        finally:
-            raise OSError("cannot close")
-
-    @server.tool
-    async def use(session: Session) -> str:
-        raise ValueError("the tool's own")
-
-    assert text_of(peer.result(call(1, "use"))) == "the tool's own"
-    assert closed == [True]
-    messages = [r.getMessage() for r in caplog.records]
-    assert len(messages) == 2
-    assert "the teardown of provider" in messages[0]
-    assert "session failed" in messages[0]
-    assert messages[1] == "tool use failed"
-
-
-def test_a_provider_that_fails_fails_the_request_and_closes_what_was_open(
-    peer: Any, server: Server
-) -> None:
-    closed: list[bool] = []
-
-    @server.provide
-    async def database() -> AsyncIterator[Database]:
-        try:
-            yield Database()
-        finally:
-            closed.append(True)
-
-    @server.provide
-    async def session(db: Database) -> Session:
-        raise ProtocolError(-31999, "not today", {"db": db.name})
-
-    @server.tool
-    async def use(session: Session) -> str:
-        raise AssertionError("never called")
-
-    assert peer.error(call(1, "use")) == (-31999, "not today")
-    assert closed == [True]
+    opened = Open(server, how)
+    if text is None:
+        assert peer.error(call(1, "use")) == (-31999, "not today")
+    else:
+        result = peer.result(call(1, "use"))
+        assert (result["isError"], text_of(result)) == (True, text)
+    assert opened.seen == seen
+    assert len(caplog.records) == len(logged)
+    for record, words in zip(caplog.records, logged, strict=True):
+        assert words in record.getMessage()
+        assert "session failed" in record.getMessage() or words == "tool use failed"
 
 
 @pytest.mark.parametrize("kind", ["handler", "provider"])

@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
-from dependency_lab import Database, Session, Settings, make_coroutine, served
+from dependency_lab import Database, Session, Settings, make_coroutine, served, which
 from raw import call, cancel, modern, request
 from server_lab import text_of
 
@@ -51,10 +51,7 @@ def test_the_value_of_a_connection_is_made_once_and_ends_with_it(
     connect: Any, server: Server, counted: Counted, version: str
 ) -> None:
     server.provide(scope="connection")(counted.database)
-
-    @server.tool
-    async def which(db: Database) -> str:
-        return db.name
+    server.add_tool(which)
 
     make = call if version != "2026-07-28" else _modern_call
     one = connect(None if version == "2026-07-28" else version)
@@ -78,10 +75,7 @@ def test_many_who_want_a_value_at_once_share_one(
 ) -> None:
     server.provide(scope=scope)(counted.database)
     counted.gate.clear()
-
-    @server.tool
-    async def which(db: Database) -> str:
-        return db.name
+    server.add_tool(which)
 
     with served(peer):
         peer.send(*(call(i, "which") for i in range(20)), cancel(0))
@@ -95,10 +89,7 @@ def test_many_who_want_a_value_at_once_share_one(
 def test_whoever_comes_first_may_be_cancelled(peer: Any, server: Server, counted: Counted) -> None:
     server.provide(scope="connection")(counted.database)
     counted.gate.clear()
-
-    @server.tool
-    async def which(db: Database) -> str:
-        return db.name
+    server.add_tool(which)
 
     peer.send(call(1, "which"))
     peer.wait_for(lambda: counted.events)
@@ -120,9 +111,7 @@ def test_a_failure_is_for_all_who_wait_and_is_not_kept(peer: Any, server: Server
             raise OSError("no route")
         return Database("second")
 
-    @server.tool
-    async def which(db: Database) -> str:
-        return db.name
+    server.add_tool(which)
 
     peer.send(call(1, "which"), call(2, "which"))
     peer.wait_for(lambda: tries)
@@ -209,9 +198,7 @@ def test_a_wide_resource_that_ends_early_is_made_again(
         await broken.wait()
         raise OSError("the line is broken")
 
-    @server.tool
-    async def which(db: Database) -> str:
-        return db.name
+    server.add_tool(which)
 
     assert text_of(peer.result(call(1, "which"))) == "db 1"
     breaks[0].set()
@@ -300,9 +287,7 @@ def test_a_teardown_of_a_connection_has_a_time_limit(connect: Any, caplog: Any) 
         finally:
             ended.append("cancelled")
 
-    @server.tool
-    async def which(db: Database) -> str:
-        return db.name
+    server.add_tool(which)
 
     peer = connect("2025-06-18", to=server)
     assert text_of(peer.result(call(1, "which"))) == "main"
@@ -313,11 +298,7 @@ def test_a_teardown_of_a_connection_has_a_time_limit(connect: Any, caplog: Any) 
 
 def test_a_value_of_the_server_wants_it_to_be_served(peer: Any, server: Server) -> None:
     server.provide(scope="server")(make_coroutine)
-
-    @server.tool
-    async def which(db: Database) -> str:
-        return db.name
-
+    server.add_tool(which)
     text = text_of(peer.result(call(1, "which")))
     assert "is not served, so it has no values of scope 'server'" in text
     assert "server.running()" in text
