@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from raw import META, call, cancel, initialize, modern, notification, request
+from questions_lab import Asked, enter, reply
+from raw import META, call, cancel, modern, notification, request
 from server_lab import MODERN, text_of
 
 from wirespeed import Context, Server
@@ -32,8 +33,27 @@ def tool_call(id: Any, tool: str, version: str, arguments: Any = None) -> dict[s
     return call(id, tool, arguments)
 
 
-def joined(connect: Any, version: str) -> Any:
-    return connect(None if version == MODERN else version)
+def asks(id: Any, method: str, version: str) -> dict[str, Any]:
+    return (modern if version == MODERN else request)(id, method)
+
+
+async def through(request: InboundRequest, call_next: Any) -> Any:
+    """A middleware that does nothing."""
+    return await call_next(request)
+
+
+async def quit() -> str:
+    """A tool that cancels its own task."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(0)
+    return "never"
+
+
+async def ask_first(ctx: Context) -> str:
+    """A tool that asks."""
+    return (await ctx.elicit("Sure?", None)).action
 
 
 @pytest.fixture
@@ -88,7 +108,7 @@ def test_it_sees_the_request_undecoded_and_the_result_encoded(
         assert request.principal is None
         return reply
 
-    peer = joined(connect, version)
+    peer = connect(None if version == MODERN else version)
     message = tool_call("a/b", "echo", version, {"text": "hi"})
     result = peer.result(message)
     assert text_of(result) == "hi"
@@ -148,7 +168,7 @@ def test_the_first_added_is_outermost(connect: Any, server: Server, version: str
 
     for name in ("a", "b", "c"):
         server.add_middleware(named(name))
-    peer = joined(connect, version)
+    peer = connect(None if version == MODERN else version)
     order.clear()
     peer.result(tool_call(1, "work", version))
     assert order == ["a in", "b in", "c in", "work", "c out", "b out", "a out"]
@@ -195,8 +215,7 @@ def test_errors_are_raised_through_it(any_peer: Any, server: Server, version: st
 
     assert any_peer.error(tool_call(1, "nothing", version))[0] == -32602
     assert any_peer.error(tool_call(2, "picky", version, {"a": 3})) == (-5, "no")
-    ask = modern if version == MODERN else request
-    assert any_peer.error(ask(3, "no/such"))[0] == -32601
+    assert any_peer.error(asks(3, "no/such", version))[0] == -32601
     assert errors == [(-32602, None), (-5, {"a": 3}), (-32601, None)]
 
 
@@ -234,7 +253,7 @@ def test_it_refuses_with_an_error_of_its_own(any_peer: Any, server: Server, vers
             raise ProtocolError(-7, "not today", {"why": "sunday"})
         return await call_next(request)
 
-    answer = any_peer.ask((modern if version == MODERN else request)(1, "tools/list"))
+    answer = any_peer.ask(asks(1, "tools/list", version))
     assert answer["error"] == {"code": -7, "message": "not today", "data": {"why": "sunday"}}
 
 
@@ -395,9 +414,8 @@ def test_its_own_failure_is_logged_and_says_nothing(
         return call_next(request)
 
     server.add_middleware(at_once if when == "at once" else broken)
-    peer = joined(connect, version)
-    ask = modern if version == MODERN else request
-    assert peer.error(ask(1, "tools/list")) == (-32603, "Internal error")
+    peer = connect(None if version == MODERN else version)
+    assert peer.error(asks(1, "tools/list", version)) == (-32603, "Internal error")
     assert "secret" in caplog.text
     assert "middleware failed at a tools/list" in caplog.text
     peer.fence()
@@ -440,12 +458,7 @@ def test_a_handler_whose_own_await_is_cancelled_failed(peer: Any, server: Server
         await asyncio.sleep(0)
         raise asyncio.CancelledError
 
-    @server.add_middleware
-    async def look(request: InboundRequest, call_next: Any) -> Any:
-        reply = await call_next(request)
-        await asyncio.sleep(0)
-        return reply
-
+    server.add_middleware(through)
     assert "was cancelled" in text_of(peer.result(call(1, "odd")))
 
 
@@ -461,6 +474,12 @@ class Slow:
         self.go = asyncio.Event()
         server.add_tool(self.wait, timeout=timeout)
         server.add_middleware(self.around)
+
+    def begin(self, peer: Any, message: Any = None) -> None:
+        """Send a call of the tool, and wait until it runs."""
+        self.started.clear()
+        peer.send(call(1, "wait") if message is None else message)
+        peer.wait_for(self.started.is_set)
 
     async def wait(self, ctx: Context) -> str:
         self.started.set()
@@ -483,43 +502,29 @@ class Slow:
         return reply
 
 
+@pytest.mark.parametrize("swallowed", [False, True])
 def test_a_cancellation_reaches_both_and_nothing_is_answered(
-    any_peer: Any, server: Server, version: str
+    any_peer: Any, server: Server, version: str, swallowed: bool
 ) -> None:
-    slow = Slow(server)
-    any_peer.send(tool_call(1, "wait", version))
-    any_peer.wait_for(slow.started.is_set)
-    any_peer.send(cancel(1))
-    assert any_peer.fence() == []
-    assert slow.notes == ["tool cancelled True", "middleware cancelled"]
-    assert any_peer.connection.session.counters["requests_in_flight"] == 0
-    assert any_peer.connection.session.n_cancelled == 0
-    assert any_peer.connection.running == set()
-
-
-def test_who_swallows_the_cancellation_answers_nothing(peer: Any, server: Server) -> None:
-    started = asyncio.Event()
-
-    @server.tool
-    async def wait() -> str:
-        started.set()
-        await asyncio.Event().wait()
-        return "never"
-
     @server.add_middleware
     async def stubborn(request: InboundRequest, call_next: Any) -> Any:
         try:
             return await call_next(request)
         except asyncio.CancelledError:
-            return Reply.result({"content": []})
+            if swallowed:
+                return Reply.result({"content": []})
+            raise
 
-    peer.send(call(1, "wait"))
-    peer.wait_for(started.is_set)
-    peer.send(cancel(1))
-    assert peer.fence() == []
-    peer.send(call(2, "wait"))
-    started.clear()
-    peer.wait_for(started.is_set)
+    slow = Slow(server)
+    for id in (1, 2):
+        slow.notes.clear()
+        slow.begin(any_peer, tool_call(id, "wait", version))
+        any_peer.send(cancel(id))
+        assert any_peer.fence() == []
+        assert slow.notes == ["tool cancelled True", "middleware cancelled"]
+        assert any_peer.connection.session.counters["requests_in_flight"] == 0
+        assert any_peer.connection.session.n_cancelled == 0
+        assert any_peer.connection.running == set()
 
 
 def test_a_cancellation_while_only_the_middleware_waits(peer: Any, server: Server) -> None:
@@ -542,8 +547,17 @@ def test_a_cancellation_while_only_the_middleware_waits(peer: Any, server: Serve
     assert peer.fence() == []
 
 
-def test_the_tools_timeout_is_a_reply(any_peer: Any, server: Server, version: str) -> None:
+@pytest.mark.parametrize("apart", [False, True])
+def test_the_tools_timeout_is_a_reply(
+    any_peer: Any, server: Server, version: str, apart: bool
+) -> None:
     slow = Slow(server, timeout=0.01)
+
+    @server.add_middleware
+    async def inner(request: InboundRequest, call_next: Any) -> Any:
+        reply = call_next(request)
+        return await (asyncio.ensure_future(reply) if apart else reply)
+
     result = any_peer.result(tool_call(1, "wait", version))
     assert result["isError"] is True
     assert "timed out" in text_of(result)
@@ -567,21 +581,9 @@ def test_a_timeout_of_the_middleware_around_the_handler(peer: Any, server: Serve
     assert text_of(peer.result(call(2, "wait"))) == "done"
 
 
-def test_call_next_in_a_task_of_its_own(peer: Any, server: Server) -> None:
-    slow = Slow(server, timeout=0.01)
-
-    @server.add_middleware
-    async def apart(request: InboundRequest, call_next: Any) -> Any:
-        return await asyncio.ensure_future(call_next(request))
-
-    assert "timed out" in text_of(peer.result(call(1, "wait")))
-    assert slow.notes == ["tool cancelled False", "middleware done"]
-
-
 def test_a_client_that_goes_ends_the_chain(peer: Any, server: Server) -> None:
     slow = Slow(server)
-    peer.send(call(1, "wait"))
-    peer.wait_for(slow.started.is_set)
+    slow.begin(peer)
     peer.connection.abort()
     peer.wait_for(lambda: len(slow.notes) == 2)
     assert slow.notes == ["tool cancelled True", "middleware cancelled"]
@@ -589,21 +591,17 @@ def test_a_client_that_goes_ends_the_chain(peer: Any, server: Server) -> None:
 
 def test_a_shutdown_waits_for_the_chain(peer: Any, server: Server) -> None:
     slow = Slow(server)
-    peer.send(call(1, "wait"))
-    peer.wait_for(slow.started.is_set)
+    slow.begin(peer)
     peer.connection.drain()
     slow.go.set()
     assert text_of(peer.recv()["result"]) == "done"
     peer.wait_for(peer.connection.closed.done)
 
 
-def test_a_shutdown_whose_grace_is_over_answers_for_the_chain(
-    peer: Any, server: Server, caplog: Any
-) -> None:
+def test_a_shutdown_whose_grace_is_over_answers_for_the_chain(peer: Any, server: Server) -> None:
     slow = Slow(server)
     server.shutdown_grace = 0.01
-    peer.send(call(1, "wait"))
-    peer.wait_for(slow.started.is_set)
+    slow.begin(peer)
     peer.connection.drain()
     assert peer.recv()["error"]["message"] == "The server is shutting down"
     assert slow.notes[-1] == "middleware cancelled"
@@ -734,13 +732,10 @@ def test_it_is_for_connections_made_after_it_was_added(
 # -- what goes on behind the answer, or before it -------------------------------------------------
 
 
-def test_questions_to_a_modern_client_are_a_reply(connect: Any, server: Server) -> None:
+def test_questions_to_a_modern_client_are_a_reply(modern_peer: Any, server: Server) -> None:
     replies: list[Any] = []
 
-    @server.tool
-    async def ask_first(ctx: Context) -> str:
-        answer = await ctx.elicit("Sure?", None)
-        return answer.action
+    server.add_tool(ask_first)
 
     @server.add_middleware
     async def look(request: InboundRequest, call_next: Any) -> Any:
@@ -749,29 +744,10 @@ def test_questions_to_a_modern_client_are_a_reply(connect: Any, server: Server) 
         replies.append(reply.decode()["resultType"])
         return reply
 
-    peer = connect()
-    can = {META + "clientCapabilities": {"elicitation": {"form": {}}}}
-    first = peer.result(modern(1, "tools/call", {"name": "ask_first"}, **can))
-    assert first["resultType"] == "input_required"
-    (key,) = first["inputRequests"]
-    params = {
-        "name": "ask_first",
-        "requestState": first["requestState"],
-        "inputResponses": {key: {"action": "decline"}},
-    }
-    assert text_of(peer.result(modern(2, "tools/call", params, **can))) == "decline"
+    asked = Asked(modern_peer, "ask_first")
+    assert text_of(asked.result({"elicit-1": {"action": "decline"}})) == "decline"
     assert replies == ["input_required", "complete"]
-    assert peer.connection.running == set()
-
-
-def asked_client(connect: Any) -> Any:
-    """A legacy client that elicits."""
-    peer = connect()
-    hello = initialize("i", "2025-06-18")
-    hello["params"]["capabilities"] = {"elicitation": {}}
-    peer.ask(hello)
-    peer.send(notification("notifications/initialized"))
-    return peer
+    assert modern_peer.connection.running == set()
 
 
 def test_questions_to_a_legacy_client_pass_middleware_of_their_own(
@@ -779,10 +755,7 @@ def test_questions_to_a_legacy_client_pass_middleware_of_their_own(
 ) -> None:
     seen: list[Any] = []
 
-    @server.tool
-    async def ask_first(ctx: Context) -> str:
-        answer = await ctx.elicit("Sure?", None)
-        return answer.action
+    server.add_tool(ask_first)
 
     @server.add_ask_middleware
     async def outer(question: ServerRequest, call_next: Any) -> bytes:
@@ -799,18 +772,16 @@ def test_questions_to_a_legacy_client_pass_middleware_of_their_own(
         seen.append(json.loads(answer))
         return b'{"action":"cancel"}'
 
-    peer = asked_client(connect)
+    peer = enter(connect, "2025-06-18", {"elicitation": {}})
     asked = peer.ask(call(1, "ask_first"))
     assert asked["params"]["message"] == "Really?"
-    answer = peer.ask({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "decline"}})
+    answer = peer.ask(reply(asked, {"action": "decline"}))
     assert text_of(answer["result"]) == "cancel"
     assert seen == [("elicitation/create", "Sure?"), {"action": "decline"}]
 
 
 def test_middleware_answers_a_question_in_the_clients_stead(connect: Any, server: Server) -> None:
-    @server.tool
-    async def ask_first(ctx: Context) -> str:
-        return (await ctx.elicit("Sure?", None)).action
+    server.add_tool(ask_first)
 
     answers: list[Any] = [b'{"action":"accept"}', {"action": "accept"}]
 
@@ -819,7 +790,7 @@ def test_middleware_answers_a_question_in_the_clients_stead(connect: Any, server
         answer: bytes = answers.pop(0)
         return answer
 
-    peer = asked_client(connect)
+    peer = enter(connect, "2025-06-18", {"elicitation": {}})
     assert text_of(peer.result(call(1, "ask_first"))) == "accept"
     assert "must return bytes, not dict" in text_of(peer.result(call(2, "ask_first")))
 
@@ -881,9 +852,7 @@ def test_a_call_behind_middleware_is_nothing_of_the_one_before(
 ) -> None:
     wait = True
 
-    @server.add_middleware
-    async def through(request: InboundRequest, call_next: Any) -> Any:
-        return await call_next(request)
+    server.add_middleware(through)
 
     @server.tool(timeout=0.02)
     async def slow() -> str:
@@ -903,16 +872,9 @@ def test_a_handler_that_cancels_its_own_task_is_answered_as_without(
     """It cancels the chain, too, which runs in the same task."""
     seen: list[str] = []
 
-    @server.tool
-    async def quit() -> str:
-        task = asyncio.current_task()
-        assert task is not None
-        task.cancel()
-        await asyncio.sleep(0)
-        return "never"
-
+    server.add_tool(quit)
     server.add_tool(lambda: "still", name="next")
-    alone = joined(connect, version).result(tool_call(1, "quit", version))
+    alone = connect(None if version == MODERN else version).result(tool_call(1, "quit", version))
 
     @server.add_middleware
     async def look(request: InboundRequest, call_next: Any) -> Any:
@@ -922,7 +884,7 @@ def test_a_handler_that_cancels_its_own_task_is_answered_as_without(
             seen.append("cancelled")
             raise
 
-    peer = joined(connect, version)
+    peer = connect(None if version == MODERN else version)
     assert peer.result(tool_call(1, "quit", version)) == alone
     assert alone["isError"] is True
     assert text_of(alone) == "Tool quit was cancelled"
@@ -931,14 +893,8 @@ def test_a_handler_that_cancels_its_own_task_is_answered_as_without(
     assert text_of(peer.result(tool_call(2, "next", version))) == "still"
 
 
-def test_who_catches_such_an_end_answers_itself(connect: Any, server: Server) -> None:
-    @server.tool
-    async def quit() -> str:
-        task = asyncio.current_task()
-        assert task is not None
-        task.cancel()
-        await asyncio.sleep(0)
-        return "never"
+def test_who_catches_such_an_end_answers_itself(peer: Any, server: Server) -> None:
+    server.add_tool(quit)
 
     @server.add_middleware
     async def catch(request: InboundRequest, call_next: Any) -> Any:
@@ -950,7 +906,7 @@ def test_who_catches_such_an_end_answers_itself(connect: Any, server: Server) ->
             task.uncancel()
             return Reply.result({"content": [{"type": "text", "text": "caught"}]})
 
-    assert text_of(connect("2025-06-18").result(call(1, "quit"))) == "caught"
+    assert text_of(peer.result(call(1, "quit"))) == "caught"
 
 
 def test_a_middleware_that_is_cancelled_by_itself_failed(
