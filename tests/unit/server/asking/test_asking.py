@@ -618,7 +618,7 @@ def features(server: Server) -> Server:
         return f"{of} {(await ctx.elicit('Which seat?', Seat)).content}"
 
     server.prompt(name="trip")(ask)
-    server.resource("seat://fixed", name="seat")(ask)
+    server.resource("seat://fixed", name="seat", ttl_ms=1000)(ask)
     server.resource("seat://{of}/any", name="seat_of")(ask)
     return server
 
@@ -636,8 +636,11 @@ def test_trap_64_prompts_and_resources_ask_too(
 ) -> None:
     asked = Asked(connect(), modern_request(1, method, params))
     assert list(asked.first["inputRequests"]) == ["elicit-1"]
-    assert "ttlMs" not in asked.first
+    # an interim result says nothing of caching (server/utilities/caching)
+    assert not asked.first.keys() & {"ttlMs", "cacheScope", "contents", "messages"}
     last = asked.result()
+    if method == "resources/read":
+        assert (last["ttlMs"], last["cacheScope"]) == (0, "private")
     assert "Seat(row=5, window=False)" in str(last)
     assert last["resultType"] == "complete"
     assert asked.error(**other) == REFUSAL

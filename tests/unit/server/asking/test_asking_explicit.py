@@ -290,7 +290,7 @@ def test_prompts_and_resources_have_it_too(connect: Any, server: Server) -> None
         return f"{n} {len(ctx.input_responses['r'])}"
 
     server.prompt(name="trip")(ask)
-    server.resource("seat://{n}", name="seat")(ask)
+    server.resource("seat://{n}", name="seat", ttl_ms=1000)(ask)
     for message in (
         modern_request(1, "prompts/get", {"name": "trip", "arguments": {"n": "7"}}),
         modern_request(1, "resources/read", {"uri": "seat://7"}),
@@ -299,6 +299,11 @@ def test_prompts_and_resources_have_it_too(connect: Any, server: Server) -> None
             result, asked = drive(connect, version, message)
             assert len(asked) == 1
             assert "'7 2'" in str(result)
+            assert not result.get("ttlMs")
+        params = {k: v for k, v in message["params"].items() if k != "_meta"}
+        error = connect().ask(modern_request(1, message["method"], params, {}))["error"]
+        assert error["code"] == -32021
+        assert error["data"] == {"requiredCapabilities": {"roots": {}}}
 
 
 def test_the_annotation_is_not_part_of_the_output(server: Server) -> None:

@@ -16,8 +16,7 @@ import msgspec
 import pydantic
 import pytest
 from caller_lab import Caller, before, since
-from raw import META, cancel, modern
-from server_lab import LEGACY, MODERN
+from server_lab import MODERN
 
 from wirespeed import Context, Server
 from wirespeed.errors import ProtocolError
@@ -108,37 +107,6 @@ def test_a_list_shows_what_the_revision_has(caller: Any, server: Server, version
     assert first == expected
 
 
-def test_pages(caller: Any) -> None:
-    server = Server("pages", page_size=2)
-    for n in range(5):
-        server.add_prompt(lambda: "", name=f"p{n}")
-    client = caller(server)
-    names, cursor = [], {}
-    for _ in range(3):
-        page = client.plain("prompts/list", **cursor)
-        names += [prompt["name"] for prompt in page["prompts"]]
-        cursor = {"cursor": page.get("nextCursor")}
-    assert names == [f"p{n}" for n in range(5)] and cursor == {"cursor": None}
-
-
-def test_a_cursor_needs_no_connection(connect: Any) -> None:
-    server = Server("pages", page_size=1)
-    server.add_prompt(lambda: "", name="a")
-    server.add_prompt(lambda: "", name="b")
-    cursor = Caller(connect(to=server), MODERN).plain("prompts/list")["nextCursor"]
-    page = Caller(connect(to=server), MODERN).plain("prompts/list", cursor=cursor)
-    assert page == {"prompts": [{"name": "b"}]}
-
-
-@pytest.mark.parametrize("cursor", ["", "x", "YQ"])
-def test_trap_61_an_empty_cursor_is_a_cursor_like_any_other(
-    cursor: str, caller: Any, server: Server
-) -> None:
-    server.add_prompt(lambda: "", name="a")
-    error = caller().error("prompts/list", cursor=cursor)
-    assert error == {"code": -32602, "message": "Invalid cursor"}
-
-
 @pytest.mark.parametrize("name", ["a b", "ünï", "x/y:z", "\n", "a" * 300, "💥", "null"])
 def test_trap_82_unusual_names_do_not_break_the_list(
     name: str, caller: Any, server: Server
@@ -148,63 +116,6 @@ def test_trap_82_unusual_names_do_not_break_the_list(
     client = caller()
     assert [p["name"] for p in client.plain("prompts/list")["prompts"]] == ["before", name]
     assert messages(client, name) == [("user", "found")]
-
-
-def test_capabilities_follow_what_there_is(connect: Any, server: Server, version: str) -> None:
-    def offered() -> Any:
-        return Caller(connect(), version).capabilities().get("prompts")
-
-    assert offered() is None
-    server.add_prompt(lambda: "x", name="a")
-    assert offered() == {"listChanged": True}
-    server.remove_prompt("a")
-    assert offered() == {"listChanged": True}  # what was declared is answered
-
-
-def test_a_server_may_offer_prompts_before_it_has_one(caller: Any, server: Server) -> None:
-    client = caller()
-    assert client.error("prompts/list")["code"] == -32601
-    assert client.error("prompts/get", name="a")["code"] == -32601
-    server.enable_prompts()
-    assert client.plain("prompts/list") == {"prompts": []}
-    refused(client, "a", "Unknown prompt: a")
-
-
-def test_prompts_come_and_go(caller: Any, server: Server) -> None:
-    server.add_prompt(lambda: "1", name="a")
-    client = caller()
-    assert messages(client, "a") == [("user", "1")]
-    server.add_prompt(lambda: "2", name="b")
-    server.remove_prompt("a")
-    assert client.plain("prompts/list") == {"prompts": [{"name": "b"}]}
-    refused(client, "a", "Unknown prompt: a")
-    assert messages(client, "b") == [("user", "2")]
-    assert list(server.prompts) == ["b"]
-    with pytest.raises(KeyError):
-        server.remove_prompt("a")
-
-
-@pytest.mark.parametrize("version", LEGACY)
-def test_legacy_clients_are_told_of_changes(caller: Any, server: Server, version: str) -> None:
-    server.add_prompt(lambda: "1", name="a")
-    client = caller()
-    client.peer.fence()  # it is initialized
-    server.add_prompt(lambda: "2", name="b")
-    server.remove_prompt("b")
-    notes = client.peer.fence()
-    assert notes == [{"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"}]
-
-
-def test_modern_clients_are_told_where_they_listen(connect: Any, server: Server) -> None:
-    server.add_prompt(lambda: "1", name="a")
-    peer = connect()
-    wanted = {"promptsListChanged": True}
-    peer.send(modern(0, "subscriptions/listen", {"notifications": wanted}))
-    assert peer.recv()["params"]["notifications"] == wanted
-    server.add_prompt(lambda: "2", name="b")
-    note = peer.recv()
-    assert note["method"] == "notifications/prompts/list_changed"
-    assert note["params"] == {"_meta": {META + "subscriptionId": 0}}
 
 
 # -- messages -------------------------------------------------------------------------------------
@@ -541,33 +452,7 @@ def test_a_timeout_ends_a_prompt(caller: Any, server: Server) -> None:
     assert error == {"code": -32603, "message": "The prompt slow timed out after 0.001 s"}
 
 
-def test_a_prompt_is_cancelled(connect: Any, server: Server) -> None:
-    begun, ended = asyncio.Event(), asyncio.Event()
-
-    @server.prompt
-    async def endless() -> str:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        return "never"
-
-    client = Caller(connect("2025-06-18"), "2025-06-18")
-    client.peer.send(client.message("prompts/get", {"name": "endless"}))
-    client.peer.run(begun.wait())
-    client.peer.send(cancel(1))
-    client.peer.run(ended.wait())
-    assert client.peer.fence() == []
-
-
 # -- registration ---------------------------------------------------------------------------------
-
-
-def test_a_name_is_taken_once(server: Server) -> None:
-    server.add_prompt(lambda: "", name="a")
-    with pytest.raises(ValueError, match="there is a prompt 'a' already"):
-        server.add_prompt(lambda: "", name="a")
 
 
 def test_what_cannot_be_a_prompt(server: Server) -> None:

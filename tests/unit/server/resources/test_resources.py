@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 from caller_lab import Caller, before, code_of_missing, since
-from raw import META, cancel, modern
+from raw import META, modern
 from server_lab import LEGACY, MODERN
 
 from wirespeed import Context, Server
@@ -150,123 +150,19 @@ def test_names_and_texts_come_from_the_function(caller: Any, server: Server) -> 
     ]
 
 
-@pytest.mark.parametrize(
-    "method, member, uris",
-    [
-        ("resources/list", "resources", [f"a://{n}" for n in range(5)]),
-        ("resources/templates/list", "resourceTemplates", [f"a://{n}/{{x}}" for n in range(5)]),
-    ],
-)
-def test_pages(method: str, member: str, uris: list[str], caller: Any) -> None:
-    server = Server("pages", page_size=2)
-
-    def nothing(x: str = "") -> str:
-        return x
-
-    for uri in uris:
-        server.add_resource(uri, nothing)
-    client = caller(server)
-    first = client.plain(method)
-    assert len(first[member]) == 2
-    second = client.plain(method, cursor=first["nextCursor"])
-    third = client.plain(method, cursor=second["nextCursor"])
-    assert "nextCursor" not in third
-    found = [entry for page in (first, second, third) for entry in page[member]]
-    assert [entry.get("uri") or entry.get("uriTemplate") for entry in found] == uris
-
-
-@pytest.mark.parametrize("method", ["resources/list", "resources/templates/list"])
-@pytest.mark.parametrize("cursor", ["", "x", "YTovLzU="])
-def test_trap_61_an_empty_cursor_is_a_cursor_like_any_other(
-    method: str, cursor: str, caller: Any, server: Server
+def test_modern_clients_are_told_of_the_updates_they_listen_to(
+    modern_peer: Any, server: Server
 ) -> None:
     server.add_resource("a://1", "x")
-    assert caller().error(method, cursor=cursor) == {"code": -32602, "message": "Invalid cursor"}
-
-
-def test_capabilities_follow_what_there_is(connect: Any, server: Server, version: str) -> None:
-    def offered() -> Any:
-        return Caller(connect(), version).capabilities().get("resources")
-
-    assert offered() is None
-    server.add_resource("a://1", "x")
-    assert offered() == {"subscribe": True, "listChanged": True}
-    server.remove_resource("a://1")
-    # what was declared is answered: an empty list
-    assert offered() == {"subscribe": True, "listChanged": True}
-
-
-def test_a_server_may_offer_resources_before_it_has_one(caller: Any, server: Server) -> None:
-    client = caller()
-    assert client.error("resources/list")["code"] == -32601
-    server.enable_resources()
-    assert client.plain("resources/list") == {"resources": []}
-    assert client.plain("resources/templates/list") == {"resourceTemplates": []}
-    missing(client, "a://1")
-
-
-@pytest.mark.parametrize("method", ["resources/list", "resources/templates/list", "resources/read"])
-def test_without_resources_there_are_no_such_methods(method: str, caller: Any) -> None:
-    assert caller().error(method, uri="a://1")["code"] == -32601
-
-
-def test_lists_are_those_of_this_moment(caller: Any, server: Server) -> None:
-    server.add_resource("a://1", "x")
-    client = caller()
-    assert len(client.plain("resources/list")["resources"]) == 1
-    assert len(client.plain("resources/templates/list")["resourceTemplates"]) == 0
-    server.add_resource("a://2", "y")
-    assert [r["uri"] for r in client.plain("resources/list")["resources"]] == ["a://1", "a://2"]
-    assert text(client, "a://2") == "y"
-    server.remove_resource("a://1")
-    assert [r["uri"] for r in client.plain("resources/list")["resources"]] == ["a://2"]
-    missing(client, "a://1")
-    assert list(server.resources) == ["a://2"]
-
-
-def test_templates_come_and_go(caller: Any, server: Server) -> None:
-    def echo(x: str) -> str:
-        return x
-
-    server.add_resource("b://{x}", echo)
-    client = caller()
-    assert text(client, "b://1") == "1"
-    assert list(server.resource_templates) == ["b://{x}"]
-    server.remove_resource("b://{x}")
-    missing(client, "b://1")
-    assert client.plain("resources/templates/list") == {"resourceTemplates": []}
-    with pytest.raises(KeyError):
-        server.remove_resource("b://{x}")
-
-
-@pytest.mark.parametrize("version", LEGACY)
-def test_legacy_clients_are_told_of_changes(caller: Any, server: Server, version: str) -> None:
-    server.add_resource("a://1", "x")
-    client = caller()
-    client.peer.fence()  # it is initialized
     server.add_resource("a://2", "x")
-    server.add_resource("a://3", "x")
-    server.remove_resource("a://2")
-    notes = client.peer.fence()
-    assert notes == [{"jsonrpc": "2.0", "method": "notifications/resources/list_changed"}]
-
-
-def test_modern_clients_are_told_of_what_they_listen_to(connect: Any, server: Server) -> None:
-    server.add_resource("a://1", "x")
-    peer = connect()
-    wanted = {"resourcesListChanged": True, "resourceSubscriptions": ["a://1"]}
-    peer.send(modern("listen", "subscriptions/listen", {"notifications": wanted}))
-    assert peer.recv()["params"]["notifications"] == wanted
-    server.add_resource("a://2", "x")
-    assert peer.recv()["method"] == "notifications/resources/list_changed"
+    wanted = {"resourceSubscriptions": ["a://1"]}
+    modern_peer.send(modern("listen", "subscriptions/listen", {"notifications": wanted}))
+    assert modern_peer.recv()["params"]["notifications"] == wanted
     server.resource_updated("a://2")
     server.resource_updated("a://1")
-    note = peer.recv()
+    note = modern_peer.recv()
     assert note["method"] == "notifications/resources/updated"
-    assert note["params"] == {
-        "uri": "a://1",
-        "_meta": {META + "subscriptionId": "listen"},
-    }
+    assert note["params"] == {"uri": "a://1", "_meta": {META + "subscriptionId": "listen"}}
 
 
 @pytest.mark.parametrize("version", LEGACY)
@@ -677,26 +573,6 @@ def test_a_timeout_ends_reading(
     assert error["code"] == -32603 and "timed out after 0.001 s" in error["message"]
 
 
-def test_reading_is_cancelled(connect: Any, server: Server) -> None:
-    begun, ended = asyncio.Event(), asyncio.Event()
-
-    @server.resource("a://{n}")
-    async def endless(n: int) -> str:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        return "never"
-
-    client = Caller(connect("2025-06-18"), "2025-06-18")
-    client.peer.send(client.message("resources/read", {"uri": "a://1"}))
-    client.peer.run(begun.wait())
-    client.peer.send(cancel(1))
-    client.peer.run(ended.wait())
-    assert client.peer.fence() == []
-
-
 def test_plain_functions_run_in_threads_and_the_others_go_on(connect: Any, server: Server) -> None:
     gate = threading.Event()
 
@@ -791,15 +667,6 @@ def test_a_parameter_that_no_variable_fills(server: Server) -> None:
 
     with pytest.raises(SignatureError, match="parameter 'y' is not a variable of a"):
         server.resource("a://{x}")(some)
-
-
-def test_a_uri_is_registered_once(server: Server) -> None:
-    server.add_resource("a://1", "x")
-    with pytest.raises(ValueError, match="there is a resource 'a://1' already"):
-        server.add_resource("a://1", nothing)
-    server.add_resource("a://{x}", lambda x: x, name="x")
-    with pytest.raises(ValueError, match="already"):
-        server.add_resource("a://{x}", lambda x: x, name="x")
 
 
 def test_fixed_contents_that_cannot_be_sent_are_refused(server: Server) -> None:

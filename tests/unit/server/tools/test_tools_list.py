@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from raw import META, cancel, initialize, modern, notification, request
-from server_lab import LEGACY, MODERN
+from server_lab import MODERN
 
 from wirespeed import Server
 from wirespeed.server import Icon
@@ -39,71 +39,6 @@ def numbered(n: int, **options: Any) -> Server:
 
 
 # -- pages ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n, size", [(0, 3), (1, 3), (3, 3), (4, 3), (10, 3), (10, 1), (5, None)])
-def test_all_pages_together_are_all_tools_in_order(
-    n: int, size: int | None, version: str, connect: Any
-) -> None:
-    peer = enter(connect, version, to=numbered(n, page_size=size))
-    names: list[str] = []
-    params: dict[str, Any] = {}
-    pages = 0
-    while True:
-        result = ask(peer, version, **params)["result"]
-        pages += 1
-        names += [tool["name"] for tool in result["tools"]]
-        assert size is None or len(result["tools"]) <= size
-        if "nextCursor" not in result:
-            break
-        params = {"cursor": result["nextCursor"]}
-    assert names == [f"tool-{i}" for i in range(n)]
-    assert pages == max(1, -(-n // (size or 1000)))
-
-
-def test_a_cursor_needs_no_connection(connect: Any) -> None:
-    server = numbered(4, page_size=2)
-    cursor = ask(connect(to=server), MODERN)["result"]["nextCursor"]
-    again = ask(connect(to=server), MODERN, cursor=cursor)["result"]
-    assert [tool["name"] for tool in again["tools"]] == ["tool-2", "tool-3"]
-
-
-def test_a_cursor_survives_changes_elsewhere_in_the_list(connect: Any) -> None:
-    server = numbered(4, page_size=2)
-    peer = connect(to=server)
-    cursor = ask(peer, MODERN)["result"]["nextCursor"]
-    server.remove_tool("tool-0")
-    server.add_tool(nothing, name="new")
-    tools = ask(peer, MODERN, cursor=cursor)["result"]["tools"]
-    assert [tool["name"] for tool in tools] == ["tool-2", "tool-3"]
-
-
-@pytest.mark.parametrize("cursor", ["", "nope", "dG9vbC05", "====", "é", "dG9vbC0x\n", "dG9v bC0x"])
-def test_trap_61_a_bad_cursor_is_refused_and_the_empty_one_is_a_cursor(
-    cursor: str, version: str, connect: Any
-) -> None:
-    peer = enter(connect, version, to=numbered(4, page_size=2))
-    error = ask(peer, version, cursor=cursor)["error"]
-    assert error["code"] == -32602
-    assert "cursor" in error["message"]
-
-
-@pytest.mark.parametrize("cursor", [1, True, [], {}])
-def test_a_cursor_that_is_no_string_is_refused(cursor: Any, connect: Any) -> None:
-    peer = connect("2025-06-18", to=numbered(4, page_size=2))
-    error = ask(peer, "2025-06-18", cursor=cursor)["error"]
-    assert error["code"] == -32602
-    assert "cursor" in error["message"]
-
-
-def test_only_one_spelling_of_a_cursor_is_known(connect: Any) -> None:
-    """Else a client could fill the cache of pages with spellings."""
-    server = numbered(4, page_size=2)
-    peer = connect("2025-06-18", to=server)
-    cursor = ask(peer, "2025-06-18")["result"]["nextCursor"]
-    for odd in (cursor + "=", cursor[:2] + "!" + cursor[2:], cursor + "é"):
-        assert ask(peer, "2025-06-18", cursor=odd)["error"]["code"] == -32602
-    assert "tools" in ask(peer, "2025-06-18", cursor=cursor)["result"]
 
 
 def test_a_page_size_below_one_is_refused() -> None:
@@ -180,21 +115,6 @@ def test_a_plain_tool_has_no_empty_members(version: str, connect: Any) -> None:
 # -- changes --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", LEGACY)
-def test_a_legacy_client_is_told_once_for_all_changes_of_a_tick(
-    version: str, any_peer: Any, server: Server
-) -> None:
-    any_peer.fence()
-    server.add_tool(nothing, name="one")
-    server.add_tool(nothing, name="two")
-    server.remove_tool("one")
-    assert any_peer.recv() == CHANGED
-    assert any_peer.fence() == []
-    assert [tool["name"] for tool in ask(any_peer, version)["result"]["tools"]] == ["two"]
-    server.add_tool(nothing, name="three")
-    assert any_peer.recv() == CHANGED
-
-
 def test_nothing_is_said_before_initialized(modern_peer: Any, server: Server) -> None:
     modern_peer.send(notification("notifications/initialized"))  # too early: means nothing
     server.add_tool(nothing, name="one")
@@ -256,14 +176,6 @@ def test_a_tool_can_change_the_tools(peer: Any, server: Server) -> None:
     answers = [peer.recv(), peer.recv()]
     assert CHANGED in answers
     assert "grown" in server.tools
-
-
-def test_a_name_taken_twice_is_refused(server: Server) -> None:
-    server.add_tool(nothing, name="one")
-    with pytest.raises(ValueError, match="already"):
-        server.add_tool(nothing, name="one")
-    with pytest.raises(KeyError):
-        server.remove_tool("two")
 
 
 # -- subscriptions/listen -------------------------------------------------------------------------
