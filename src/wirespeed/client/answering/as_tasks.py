@@ -22,10 +22,10 @@ from wirespeed.client.answering.server_requests import Inbox, _Running
 from wirespeed.errors import Declined, HandlerFailed, ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.protocol.asking import CREATE_MESSAGE, TASK_REQUESTS
+from wirespeed.tasks import views
 from wirespeed.tasks.memory import MemoryTaskStore
 from wirespeed.tasks.model import Task, TaskLimit, TaskStateError, new_task_id
 from wirespeed.tasks.store import now_ms
-from wirespeed.tasks.views import cursor_of, place_of, status_of, ttl_of, view, with_related
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -41,21 +41,15 @@ POLL = 1000  # ms
 PAGE_SIZE = 50
 
 _OWNER = b"server"
-_CANCELLED = "The task was cancelled by request"
 
 _encode = msgspec.json.Encoder().encode
-_error = msgspec.json.Decoder(dict[str, Any]).decode
-
-
-class _TaskParams(msgspec.Struct):
-    taskId: str  # noqa: N815
 
 
 class _ListParams(msgspec.Struct):
     cursor: str | None = None
 
 
-_task_params = msgspec.json.Decoder(_TaskParams)
+_task_params = msgspec.json.Decoder(views.TaskParams)
 _list_params = msgspec.json.Decoder(_ListParams)
 
 
@@ -124,10 +118,7 @@ class TaskInbox(Inbox):
     async def _create(
         self, question: Question, wish: Mapping[str, Any], reporter: Reporter | None
     ) -> bytes:
-        try:
-            ttl = ttl_of(wish)
-        except ValueError as exc:
-            raise ProtocolError(codes.INVALID_PARAMS, f"Invalid params: {exc}") from None
+        ttl = views.ttl_of(wish)
         now = now_ms()
         for task_id in await self._store.expire(now):
             if (worker := self._workers.pop(task_id, None)) is not None:
@@ -148,7 +139,7 @@ class TaskInbox(Inbox):
         work = self._work(task, question, reporter)
         worker = self._workers[task.id] = self._connection.owner.spawn(work)
         worker.add_done_callback(lambda _: self._workers.pop(task.id, None))
-        return _encode({"task": view(task)})
+        return _encode({"task": views.view(task)})
 
     async def _work(self, task: Task, question: Question, reporter: Reporter | None) -> None:
         """Run the handler, and end the task with its result."""
@@ -182,50 +173,38 @@ class TaskInbox(Inbox):
     async def _change(self, task_id: str, change: Callable[[Task], Task]) -> Task:
         task = await self._store.update(task_id, change)
         if task is None:
-            raise _not_found()
+            raise views.not_found()
         self._changed.set()
         self._changed = asyncio.Event()
         connection = self._connection
         if connection.usable:
-            connection.notify("notifications/tasks/status", _encode(view(task)))
+            connection.notify("notifications/tasks/status", _encode(views.view(task)))
         return task
 
     async def _find(self, task_id: str) -> Task:
         task = await self._store.get(task_id)
         if task is None or task.expired(now_ms()):
-            raise _not_found()
+            raise views.not_found()
         return task
 
-    async def _get(self, params: _TaskParams) -> bytes:
-        return _encode(view(await self._find(params.taskId)))
+    async def _get(self, params: views.TaskParams) -> bytes:
+        return _encode(views.view(await self._find(params.taskId)))
 
     async def _list(self, params: _ListParams) -> bytes:
-        try:
-            after = 0 if params.cursor is None else place_of(params.cursor)
-        except ValueError as exc:
-            raise ProtocolError(codes.INVALID_PARAMS, str(exc)) from None
-        page = await self._store.page(_OWNER, after, PAGE_SIZE)
-        now = now_ms()
-        found: dict[str, Any] = {"tasks": [view(one) for one in page.tasks if not one.expired(now)]}
-        if page.next is not None:
-            found["nextCursor"] = cursor_of(page.next)
-        return _encode(found)
+        return await views.list_page(self._store, _OWNER, params.cursor, PAGE_SIZE)
 
-    async def _cancel(self, params: _TaskParams) -> bytes:
+    async def _cancel(self, params: views.TaskParams) -> bytes:
         task = await self._find(params.taskId)
         now = now_ms()
         try:
-            task = await self._change(task.id, lambda task: task.cancelled(_CANCELLED, now))
+            task = await self._change(task.id, lambda task: task.cancelled(views.CANCELLED, now))
         except TaskStateError:
-            raise ProtocolError(
-                codes.INVALID_PARAMS,
-                f"Cannot cancel task: already in terminal status '{status_of(task)}'",
-            ) from None
+            raise views.cannot_cancel(task) from None
         if (worker := self._workers.get(task.id)) is not None:
             worker.cancel()
-        return _encode(view(task))
+        return _encode(views.view(task))
 
-    async def _result(self, params: _TaskParams) -> bytes:
+    async def _result(self, params: views.TaskParams) -> bytes:
         while True:
             changed = self._changed
             task = await self._find(params.taskId)
@@ -237,12 +216,7 @@ class TaskInbox(Inbox):
                     await changed.wait()
             except TimeoutError:
                 continue  # the task has expired, which `_find` raises
-        if task.error is not None:
-            error = _error(task.error)
-            raise ProtocolError(error["code"], error["message"])
-        if task.result is None:
-            raise ProtocolError(codes.TASK_CANCELLED, task.message or _CANCELLED)
-        return with_related(task.result, task.id)
+        return views.result_of(task)
 
 
 _METHODS: dict[str, tuple[msgspec.json.Decoder[Any], Callable[..., Coroutine[Any, Any, bytes]]]] = {
@@ -259,7 +233,3 @@ def _decode(message: Message, decoder: msgspec.json.Decoder[Any]) -> Any:
         return decoder.decode(b"{}" if raw is None else raw)
     except msgspec.DecodeError as exc:
         raise ProtocolError(codes.INVALID_PARAMS, f"Invalid params: {exc}") from None
-
-
-def _not_found() -> ProtocolError:
-    return ProtocolError(codes.INVALID_PARAMS, "Failed to retrieve task: Task not found")

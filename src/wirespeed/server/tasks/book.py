@@ -22,6 +22,7 @@ from wirespeed.server.tasks.listeners import Listener, TaskListeners
 from wirespeed.server.tasks.workers import TaskWorkers, Worker, seconds_until
 from wirespeed.tasks.model import Task, TaskLimit, TaskStateError, new_task_id
 from wirespeed.tasks.store import TaskStore, now_ms
+from wirespeed.tasks.views import CANCELLED, not_found
 from wirespeed.transport.quiet import Quiet
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ logger = logging.getLogger("wirespeed.server")
 LOOK_EVERY = 0.5
 SWEEP_EVERY = 10.0
 
-CANCELLED = "The task was cancelled by request"
 EXPIRED = "The task's time to live is over"
 TOO_LARGE = "The result is too large to keep"
 NOT_KEPT = "The result cannot be kept"
@@ -453,12 +453,6 @@ class TaskBook:
         if self._open:
             self._open = False
             await self.store.close()
-
-
-def not_found(*, expired: bool = False) -> ProtocolError:
-    """-32602, which both forms of tasks use for an unknown id."""
-    reason = "Task has expired" if expired else "Task not found"
-    return ProtocolError(codes.INVALID_PARAMS, f"Failed to retrieve task: {reason}")
 
 
 def _short(task_id: str) -> str:

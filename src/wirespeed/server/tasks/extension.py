@@ -25,7 +25,7 @@ from wirespeed.server.requests.reply import Body, Whole
 from wirespeed.server.tasks.book import TaskBook, TaskService
 from wirespeed.server.tasks.run import run_now, run_soon
 from wirespeed.tasks.model import Task, TaskStateError, TaskStatus
-from wirespeed.tasks.views import view
+from wirespeed.tasks.views import TaskParams, view
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -42,12 +42,6 @@ MAX_LISTENED = 1000
 MAX_TASK_ID = 64
 
 _encode = msgspec.json.Encoder().encode
-
-
-class TaskParams(msgspec.Struct):
-    """tasks/get and tasks/cancel."""
-
-    taskId: str  # noqa: N815
 
 
 class UpdateParams(msgspec.Struct):

@@ -25,11 +25,10 @@ from wirespeed.protocol.asking_rules import missing_capability
 from wirespeed.server.requests.methods import cursor_of as page_asked_for
 from wirespeed.server.requests.methods import params_of
 from wirespeed.server.requests.reply import Body
-from wirespeed.server.tasks.book import CANCELLED, TaskBook
+from wirespeed.server.tasks.book import TaskBook
 from wirespeed.server.tasks.run import refusal, run_now
+from wirespeed.tasks import views
 from wirespeed.tasks.model import Task, TaskStateError
-from wirespeed.tasks.store import now_ms
-from wirespeed.tasks.views import cursor_of, place_of, status_of, ttl_of, view, with_related
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -41,13 +40,6 @@ if TYPE_CHECKING:
 PAGE_SIZE = 100  # tasks on a page, where the server has no page size
 
 _encode = msgspec.json.Encoder().encode
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-
-
-class TaskParams(msgspec.Struct):
-    """tasks/get, tasks/result, tasks/cancel."""
-
-    taskId: str  # noqa: N815
 
 
 class _Request(msgspec.Struct):
@@ -55,29 +47,28 @@ class _Request(msgspec.Struct):
     params: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-_task_params = msgspec.json.Decoder(TaskParams)
+_task_params = msgspec.json.Decoder(views.TaskParams)
 _request = msgspec.json.Decoder(_Request).decode
-_error = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class _Form:
     """See `wirespeed.server.tasks.run.TaskForm`."""
 
     def created(self, connection: ServerConnection, task: Task) -> Body:
-        return _encode({"task": view(task)})
+        return _encode({"task": views.view(task)})
 
     def started(self, book: TaskBook, connection: ServerConnection, task: Task) -> None:
         def tell(task: Task) -> None:
             if connection.link is not None and connection.state.initialized:
                 connection.session.send_notification(
-                    "notifications/tasks/status", _encode(view(task))
+                    "notifications/tasks/status", _encode(views.view(task))
                 )
                 connection.wrote()
 
         book.listen(connection, task, tell)
 
     def tagged(self, task_id: str, method: str, params: bytes) -> bytes | None:
-        return with_related(params, task_id)
+        return views.with_related(params, task_id)
 
 
 _FORM = _Form()
@@ -85,10 +76,7 @@ _FORM = _Form()
 
 def as_task(book: TaskBook, wish: Mapping[str, Any]) -> AsTask:
     """How a call becomes the task that its client requests. ProtocolError: it is malformed."""
-    try:
-        ttl = ttl_of(wish)
-    except ValueError as exc:
-        raise ProtocolError(codes.INVALID_PARAMS, f"Invalid params: {exc}") from None
+    ttl = views.ttl_of(wish)
 
     def start(call: Call, work: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
         return run_now(book, _FORM, ttl, call, work)
@@ -121,7 +109,7 @@ async def _get(connection: ServerConnection, task_id: str, version: str) -> Body
     for key, request in task.requests.items():
         if _may_ask(connection, request, version) and book.claim(task_id, key):
             book.spawn(_ask_while_wanted(connection, book, task_id, key, request))
-    return _encode(view(task))
+    return _encode(views.view(task))
 
 
 def cancel(
@@ -135,40 +123,25 @@ async def _cancel(connection: ServerConnection, task_id: str) -> Body:
     book = _book(connection)
     task = await book.find(connection, task_id)
     try:
-        return _encode(view(await book.cancel(task)))
+        return _encode(views.view(await book.cancel(task)))
     except TaskStateError:
-        task = await book.find(connection, task_id)
-        raise ProtocolError(
-            codes.INVALID_PARAMS,
-            f"Cannot cancel task: already in terminal status '{status_of(task)}'",
-        ) from None
+        raise views.cannot_cancel(await book.find(connection, task_id)) from None
 
 
 def list_page(
     connection: ServerConnection, message: Message, revision: Revision
 ) -> Coroutine[Any, Any, Body]:
     """tasks/list: the tasks of the principal, or of the connection if it has no principal."""
-    cursor = page_asked_for(message)
-    return _list(connection, 0 if cursor is None else _place(cursor))
+    return _list(connection, page_asked_for(message))
 
 
-async def _list(connection: ServerConnection, after: int) -> Body:
+async def _list(connection: ServerConnection, cursor: str | None) -> Body:
     book = _book(connection)
     await book.ready()
     owner, _ = book.owner(connection)
-    page = await book.store.page(owner, after, connection.service.page_size or PAGE_SIZE)
-    now = now_ms()
-    found: dict[str, Any] = {"tasks": [view(task) for task in page.tasks if not task.expired(now)]}
-    if page.next is not None:
-        found["nextCursor"] = cursor_of(page.next)
-    return _encode(found)
-
-
-def _place(cursor: str) -> int:
-    try:
-        return place_of(cursor)
-    except ValueError as exc:
-        raise ProtocolError(codes.INVALID_PARAMS, str(exc)) from None
+    return await views.list_page(
+        book.store, owner, cursor, connection.service.page_size or PAGE_SIZE
+    )
 
 
 def result(
@@ -193,14 +166,7 @@ async def _result(connection: ServerConnection, task_id: str, version: str) -> B
                     and book.claim(task_id, key)
                 ):
                     asked[key] = book.spawn(_ask(connection, book, task_id, key, request))
-    if task.error is not None:
-        error = _error(task.error)
-        raise ProtocolError(error["code"], error["message"], error.get("data"))
-    if task.result is None:
-        raise ProtocolError(codes.TASK_CANCELLED, task.message or CANCELLED)
-    members = _members(task.result)
-    members.pop("resultType", None)  # of a task that a modern client started
-    return with_related(_encode(members), task_id)
+    return views.result_of(task)
 
 
 def _may_ask(connection: ServerConnection, request: bytes, version: str) -> bool:
@@ -234,7 +200,7 @@ async def _ask(
     """Send one question of a task to this connection's client, and store its answer."""
     try:
         found = _request(request)
-        params = with_related(bytes(found.params), task_id)
+        params = views.with_related(bytes(found.params), task_id)
         try:
             answer = await connection.ask(found.method, params)
         except RemoteError as exc:

@@ -13,10 +13,11 @@ import msgspec
 from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol import codes
 from wirespeed.server.requests.reply import Body
-from wirespeed.server.tasks.book import CANCELLED, SHUT_DOWN, TaskBook
+from wirespeed.server.tasks.book import SHUT_DOWN, TaskBook
 from wirespeed.server.tasks.workers import Worker
 from wirespeed.tasks.model import Task, TaskLimit, TaskStateError
 from wirespeed.tasks.store import now_ms
+from wirespeed.tasks.views import CANCELLED
 
 if TYPE_CHECKING:
     from wirespeed.server.connection import ServerConnection
