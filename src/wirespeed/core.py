@@ -1,12 +1,12 @@
 """The sans-I/O engine, for authors of SDKs and proxies.
 
 `Session` is one JSON-RPC peer over one byte stream: bytes in, events out; calls in, bytes out.
-`MessageReader` is its first half: messages out of a byte stream, for whoever multiplexes them
-himself. `FrameStream` is for protocols that are not JSON-RPC: frames in, frames out.
+`MessageReader` is its first half: messages out of a byte stream, for code with its own
+multiplexing. `FrameStream` is for protocols that are not JSON-RPC: frames in, frames out.
 
-How messages lie in the stream is a framing's matter, and each of the three takes one as `framer`:
-`LineFramer` (one a line, the default of the first two) or `WebSocketFramer` (RFC 6455, from behind
-the opening handshake)::
+A framer separates the messages in the stream. Each of the three classes takes one as `framer`:
+`LineFramer` (one message a line, the default of the first two) or `WebSocketFramer` (RFC 6455, from
+behind the opening handshake)::
 
     framer = WebSocketFramer("server", max_message=2**20, binary=True)
     stream = FrameStream(framer)
@@ -17,8 +17,8 @@ the opening handshake)::
     for chunk in stream.data_to_send():     # to the socket; close it once stream.over
         ...
 
-None of them does I/O or knows a clock. The ``.pxd`` files of `wirespeed._core` ship with the
-package, so that other Cython code can ``cimport`` it.
+None of these classes does I/O or reads a clock. The ``.pxd`` files of `wirespeed._core` ship with
+the package, so that other Cython code can ``cimport`` it.
 """
 
 from wirespeed._core._simd import level as simd_level

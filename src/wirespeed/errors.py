@@ -1,9 +1,9 @@
 """Every exception that wirespeed raises on purpose.
 
-The tree answers the first question of whoever catches: *who said no?*
+The base class of an exception tells which side refused or failed:
 
 ``LocalError``
-    This side gave up: a deadline, a closed link, a limit. The peer said nothing.
+    This side ended the operation: a time limit, a closed link, a limit. The peer sent no error.
 ``RemoteError``
     The peer answered with a JSON-RPC error object.
 ``TransportError``
@@ -47,11 +47,11 @@ class WirespeedError(Exception):
 
 
 class LocalError(WirespeedError):
-    """This side ended the operation; nothing here was said by the peer."""
+    """This side ended the operation; the peer sent no error."""
 
 
 class CallTimeout(LocalError, TimeoutError):
-    """The deadline of a call passed on this side; the peer was told to cancel.
+    """The time limit of a call passed on this side; the peer was told to cancel.
 
     It is a ``TimeoutError`` too, so ``except TimeoutError`` catches it.
     """
@@ -68,8 +68,9 @@ class LimitExceeded(LocalError):
 class Declined(LocalError):
     """A handler of this client declined to answer the server, and the call ended.
 
-    A handler may raise it. Then an elicitation is answered with "decline", and sampling with error
-    -1 (to a legacy server) or not at all (2026-07-28 has no answer for that).
+    A handler may raise it. Then an elicitation is answered with "decline". A sampling request of a
+    legacy server is answered with error -1; 2026-07-28 has no answer for a declined sampling
+    request.
     """
 
 
@@ -83,13 +84,13 @@ class HandlerFailed(LocalError):
 
 class InputNeeded(LocalError):
     """A server asks for input (2026-07-28 basic/patterns/mrtr), and the client has no handler for
-    it, or has driven ``max_rounds`` rounds.
+    the request, or the call took ``max_rounds`` rounds already.
 
     ``requests`` has the questions by their keys: `ElicitParams`, `SampleParams`, or
     `ListRootsParams`. ``state`` is the server's request state, or None. `Client.resume` continues.
 
-    ``task`` is the `ToolTask` that asks, if the call became one, otherwise None. The task waits for
-    the answers until its time to live is over: ``cancel()`` it if you do not continue.
+    ``task`` is the `ToolTask` that asks, or None if the call did not become a task. The task waits
+    for the answers until its time to live is over: ``cancel()`` it if you do not continue.
     """
 
     def __init__(
@@ -112,12 +113,12 @@ class Unsupported(LocalError):
 
 
 class StartupError(LocalError):
-    """A server cannot be started: its lifespan failed (``__cause__`` is what it raised), or it
-    wants a dependency that nobody provides."""
+    """A server cannot be started: its lifespan failed (``__cause__`` is the exception), or a
+    dependency has no provider."""
 
 
 class InvalidResponse(WirespeedError):
-    """The peer answered with something that is no valid response to the request."""
+    """The peer's answer is not a valid response to the request."""
 
 
 class RemoteError(WirespeedError):
@@ -135,7 +136,7 @@ class RemoteError(WirespeedError):
 
     @property
     def resource_missing(self) -> bool:
-        """Whether this, in answer to resources/read, says that there is no such resource: code
+        """Whether the error means, in answer to resources/read, that the resource is missing: code
         -32602 from 2026-07-28 on, -32002 before (server/resources, "Error Handling")."""
         return self.code in (-32602, -32002)
 
@@ -150,8 +151,8 @@ class TaskCancelled(RemoteError):
 class ProtocolError(WirespeedError):
     """Raised by a server's handler to answer with a JSON-RPC error.
 
-    ``data`` is any JSON-encodable value; None leaves the member out. Codes of one's own lie outside
-    -32768..-32000 (MCP 2026-07-28, basic, "Error Codes").
+    ``data`` is any JSON-encodable value; None leaves the member out. Your own codes must lie
+    outside -32768..-32000 (MCP 2026-07-28, basic, "Error Codes").
     """
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
@@ -173,10 +174,10 @@ def shortened(text: str) -> str:
 
 
 class ResourceNotFound(ProtocolError):
-    """There is no such resource (server/resources, "Error Handling").
+    """The resource does not exist (server/resources, "Error Handling").
 
-    A server sends it with the code that the client's revision has for it: -32602 from 2026-07-28
-    on, -32002 before. ``uri`` goes into ``data``; left out, it is the one that was asked for.
+    A server sends the error with the code of the client's revision: -32602 from 2026-07-28 on,
+    -32002 before. ``uri`` goes into ``data``; the default is the URI of the request.
     """
 
     def __init__(self, uri: str | None = None, message: str = "Resource not found") -> None:
@@ -185,12 +186,12 @@ class ResourceNotFound(ProtocolError):
 
 
 class MissingCapability(ProtocolError):
-    """A client cannot be asked something, because it did not declare that it can be.
+    """A client cannot be asked a question, because it did not declare the capability.
 
     ``required`` is the object of ClientCapabilities that would be needed, such as
-    ``{"elicitation": {"url": {}}}``. A handler may catch this and do without. Otherwise a client
-    of 2026-07-28 gets -32021 with ``data.requiredCapabilities``; up to 2025-11-25, where there is
-    no such code, a tool's result says it (``isError``), and anything else gets *code*.
+    ``{"elicitation": {"url": {}}}``. A handler may catch the exception and continue. Otherwise a
+    client of 2026-07-28 gets -32021 with ``data.requiredCapabilities``. Up to 2025-11-25, which has
+    no such code, a tool returns a result with ``isError``, and other requests get *code*.
     """
 
     def __init__(
@@ -231,10 +232,10 @@ class ChildExited(TransportError):
 
 
 class ConnectionLost(TransportError):
-    """A connection to a server elsewhere ended while it was still needed.
+    """A network connection to a server ended while it was still needed.
 
-    ``code`` is the close code (RFC 6455, section 7.4; 1006 for a peer that left without a word),
-    None where the stream has none; ``reason`` is what the peer said with it.
+    ``code`` is the close code (RFC 6455, section 7.4; 1006 for a peer that sent no close frame),
+    None for a stream without close codes; ``reason`` is the text of the close frame.
     """
 
     def __init__(self, message: str, code: int | None = None, reason: str = "") -> None:
@@ -249,7 +250,7 @@ class ConnectionLost(TransportError):
 class UpgradeRefused(TransportError):
     """A server answered the opening handshake of WebSocket with another HTTP status than 101.
 
-    ``status`` is the status, ``reason`` the first line of what the server said with it.
+    ``status`` is the status, ``reason`` the first line of the answer's body.
     """
 
     def __init__(self, message: str, status: int, reason: str = "") -> None:
@@ -262,4 +263,4 @@ class UpgradeRefused(TransportError):
 
 
 class ConfigError(WirespeedError, ValueError):
-    """A configuration is wrong; the text names the file, the place and what is expected."""
+    """A configuration is wrong; the text names the file, the member and the expected value."""

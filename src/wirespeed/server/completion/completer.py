@@ -175,7 +175,7 @@ class Completable:
         return bool(self._choices or self._completers)
 
     def registered(self, service: McpService) -> None:
-        """A server has it now; it is told when something can be completed."""
+        """A server registered this; the server is told when an argument can be completed."""
         self._service = service
         if self.completes:
             service.completions.enable()
@@ -187,11 +187,7 @@ class Completable:
     ) -> Callable[[F], F]:
         """Complete an argument by a function: ``@prompt.complete("language")``.
 
-        See `wirespeed.server.completion.catalog`. A second function replaces the first.
-        ``timeout``: seconds after which an answer is given up, waiting included.
-        ``max_concurrency``, ``queue``: answers that are worked on at a time, and that wait beyond
-        these (100 by default); more are refused with -31000. See
-        `wirespeed.server.requests.concurrency`.
+        A second function replaces the first. The options are those of `Server.completion`.
 
         Raises:
             ValueError: There is no such argument, or an option is out of its range.
