@@ -1,35 +1,35 @@
 from wirespeed._core.envelope cimport Message
-from wirespeed.server.requests.call cimport Call, Serving
+from wirespeed.server.requests.call cimport Call, Pipeline
+from wirespeed.server.requests.serving cimport Serving
 from wirespeed.server.tools.tool cimport Tool
 
 
 cdef class ServerConnection(Serving):
-    cdef dict tools                    # the server's: name -> Tool
+    cdef dict tools                    # of the server: name -> Tool
     cdef Call spare_call               # used again when its handler ended at once
     cdef list hot_tools                # found lately, by a hash of the name; or None
     cdef object modern                 # the newest modern Revision, or None
     cdef bytes modern_version          # its version as JSON text
-    cdef public bint pinned_modern     # a modern request succeeded: no handshake any more
+    cdef public bint pinned_modern     # a modern request succeeded: no handshake can follow
     cdef public dict listens           # subscriptions/listen: request's id -> Subscription
     cdef readonly object changes       # what the client is told of: ChangeNotifier
-    cdef public object through         # what every request passes first (middleware), or None
+    cdef public Pipeline through       # what every request passes first (middleware), or None
     cdef object grace_timer
     cdef set ending                    # cancelled calls whose handlers the next requests wait for
     cdef object hold_timer             # ends that wait; None: nothing waits
     cdef readonly object closed        # future: why the connection was lost; None: it was closed
 
-    cdef int fail_c(self, Message m, object exc, object sink) except -1
+    cdef Call call_c(self, Message m)
+    cdef int observe_c(self, Call call, Message m) except -1
+    cdef int fail_c(self, Call call, Message m, object exc) except -1
     cdef int cancel_c(self, object request) except -1
     cdef int log_fault_c(self, Message m) except -1
-    cdef int request_c(self, Message m) except -1
-    cdef int observed_c(self, Message m) except -1
-    cdef int observe_end_c(self, Message m, int code, str note) except -1
-    cdef int serve_c(self, Message m) except -1
-    cdef int dispatch_c(self, Message m, object sink) except -1
+    cdef int serve_c(self, Call call, Message m) except -1
+    cdef int dispatch_c(self, Call call, Message m) except -1
     cdef object revision_for_c(self, Message m)
     cdef object modern_revision_c(self, Message m)
-    cdef int call_tool_c(self, Message m, object revision) except -1
-    cdef object call_inline_c(self, Tool tool, object decoded, object context)
+    cdef int call_tool_c(self, Call call, Message m) except -1
+    cdef object call_inline_c(self, Call call, Tool tool, object decoded)
     cdef int pin_modern_c(self) except -1
     cdef int drain_c(self) except -1
     cdef Tool find_tool_c(self, Message m)

@@ -1,10 +1,10 @@
 from asyncio import AbstractEventLoop, Future
-from collections.abc import Callable
-from typing import Any, final
+from typing import final
 
 from wirespeed._core.envelope import Message
 from wirespeed._core.framing.base import Framer
-from wirespeed.server.requests.call import Serving
+from wirespeed.server.requests.call import Pipeline
+from wirespeed.server.requests.serving import Serving
 from wirespeed.server.service import McpService
 from wirespeed.server.subscriptions.subscription import ChangeNotifier, ListenStream
 from wirespeed.transport.taskpool import TaskPool
@@ -12,7 +12,7 @@ from wirespeed.transport.taskpool import TaskPool
 @final
 class ServerConnection(Serving):
     pinned_modern: bool
-    through: Callable[[ServerConnection, Message], None] | None
+    through: Pipeline | None
     listens: dict[bytes, ListenStream]
     def __init__(
         self,
@@ -27,7 +27,6 @@ class ServerConnection(Serving):
     def closed(self) -> Future[BaseException | None]: ...
     def forget_tools(self) -> None: ...
     def notification(self, m: Message) -> None: ...
-    def dispatch(self, message: Message, sink: Any) -> None: ...
     def drain(self) -> None: ...
     def abort(self) -> None: ...
     def on_data(self) -> None: ...

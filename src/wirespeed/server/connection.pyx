@@ -35,11 +35,18 @@ from wirespeed._core.envelope cimport (
 )
 from wirespeed._core.slab cimport Lease
 from wirespeed._core.span cimport Span, span_equals
-from wirespeed.server.requests.call cimport Call, Serving, series_of
+from wirespeed.server.requests.call cimport (
+    DETACHABLE,
+    NOT_STOPPED,
+    RUNNING,
+    SHUT_DOWN,
+    Call,
+)
 from wirespeed.server.requests.observer cimport now_c
 from wirespeed.server.requests.params cimport has_other_params_c, is_modern
+from wirespeed.server.requests.serving cimport Serving
 from wirespeed.server.tools.tool cimport INLINE, Tool
-from wirespeed.transport.taskpool cimport TaskPool
+from wirespeed.transport.taskpool cimport Completion, TaskPool
 
 from wirespeed.errors import ProtocolError, shortened
 from wirespeed.protocol import codes
@@ -49,7 +56,7 @@ from wirespeed.server.requests import methods
 from wirespeed.server.requests.call import SHUTTING_DOWN
 from wirespeed.server.context import Context
 from wirespeed.server.requests.params import input_of
-from wirespeed.server.requests.reply import Whole, finished
+from wirespeed.server.requests.reply import Whole
 from wirespeed.server.subscriptions.subscription import ChangeNotifier
 
 logger = logging.getLogger("wirespeed.server")
@@ -85,41 +92,41 @@ cdef class ServerConnection(Serving):
 
     cpdef object on_data(self):
         cdef Message m
+        cdef Call call
         while self.link is not None:   # a handler may close the connection
-            m = None           # so that the session may use it again
+            m = call = None    # so that both may be used again
             m = self.session.next_c()
             if m is None:
                 break
             try:
                 if m.kind_c == REQUEST:
-                    self.request_c(m)
+                    call = self.call_c(m)
+                    if self.observer is not None:
+                        self.observe_c(call, m)
+                    if self.through is not None:
+                        self.through.run_c(call)
+                    else:
+                        self.serve_c(call, m)
                 elif m.kind_c == NOTIFICATION:
                     self.notification(m)
                 elif m.kind_c == RESULT or m.kind_c == ERROR or m.token is not None:
-                    self.answered_c(m)
+                    self.questions.answered_c(m)
                 elif m.kind_c == INVALID:
                     self.log_fault_c(m)
             except Exception as exc:
-                self.fail_c(m, exc, None)
+                self.fail_c(call, m, exc)
         if self.draining:
             self.check_drained_c()
 
-    cdef int fail_c(self, Message m, object exc, object sink) except -1:
-        """Answer a request that failed before its handler ran."""
+    cdef int fail_c(self, Call call, Message m, object exc) except -1:
+        """Answer a request that failed before its handler ran. ``call`` is None for other
+        messages."""
         if not isinstance(exc, ProtocolError):
             logger.error("internal error at a %s", shortened(m.method), exc_info=exc)
             exc = ProtocolError(codes.INTERNAL_ERROR, "Internal error")
-        try:
-            if sink is not None:
-                sink.error(exc.code, exc.message, exc.data)
-            else:
-                self.session.error_c(m.ref, exc.code, exc.message, exc.data)
-        except Exception:
-            logger.exception("the error of a %s cannot be sent", shortened(m.method))
-            exc = ProtocolError(codes.INTERNAL_ERROR, "Internal error")
-            self.session.error_c(m.ref, exc.code, exc.message, None)
-        if self.began != 0:
-            self.observe_end_c(m, exc.code, exc.message)
+        if call is not None:
+            call.refuse_c(exc)
+            call.end_c(m)
         return 0
 
     cdef int log_fault_c(self, Message m) except -1:
@@ -132,7 +139,7 @@ cdef class ServerConnection(Serving):
         return 0
 
     cpdef object on_eof(self):
-        self.fail_asked()              # no answer can come
+        self.questions.fail_all_c()    # no answer can come
         self.drain_c()                 # no request can come: finish those that came
 
     cpdef object on_lost(self, exc):
@@ -149,7 +156,7 @@ cdef class ServerConnection(Serving):
             call.cancel()
         if self.hold_timer is not None:
             self._resume()
-        self.fail_asked()
+        self.questions.fail_all_c()
         self.listens.clear()
         self.spare_call = None
         self._release_waiters()
@@ -161,93 +168,69 @@ cdef class ServerConnection(Serving):
 
     # -- requests ------------------------------------------------------------------------------
 
-    cdef int request_c(self, Message m) except -1:
-        if self.observer is not None:
-            return self.observed_c(m)
+    cdef Call call_c(self, Message m):
+        """The call of a request that arrived: the last one again, if that ended at once and
+        nothing keeps it."""
+        cdef Call call
         if self.through is not None:
-            self.through(self, m)
-            return 0
-        return self.serve_c(m)
+            return self.through.call_c(self, m)
+        call = self.spare_call
+        if call is None or Py_REFCNT(call) != 2:
+            call = self.spare_call = Call.__new__(Call)
+            call.connection = self
+        else:
+            call.phase = RUNNING
+            call.reason = NOT_STOPPED
+            call.code = 0
+            call.failed = False
+        call.ref = m.ref
+        return call
 
-    cdef int observed_c(self, Message m) except -1:
-        """Serve a request with a measured duration, and a span if the observer traces."""
-        self.began = now_c()
+    cdef int observe_c(self, Call call, Message m) except -1:
+        """Measure the duration of a request, and make a span if the observer traces."""
+        call.began = now_c()
+        if self.observer.tracer is not None:
+            call.span = self.observer.tracer.begin(m, self.revision)
+            if call.span is not None:
+                call.variables = call.span.entered(self.pool.context)
+        return 0
+
+    cdef int dispatch_c(self, Call call, Message m) except -1:
+        """Serve a request that middleware passed on."""
         try:
-            if self.observer.tracer is not None:
-                self.span = self.observer.tracer.begin(m, self.revision)
-                if self.span is not None:
-                    self.variables = self.span.entered(self.pool.context)
-            if self.through is not None:
-                self.through(self, m)
-            else:
-                self.serve_c(m)
+            self.serve_c(call, m)
         except Exception as exc:
-            self.fail_c(m, exc, None)
-        finally:
-            self.variables = None
-            self.began = 0
-            self.span = None
+            self.fail_c(call, m, exc)
         return 0
 
-    cdef int observe_end_c(self, Message m, int code, str note) except -1:
-        """Count an observed request that ends without a call."""
-        series_of(self.observer, self.service, m).add_c(now_c() - self.began, code, False)
-        if self.span is not None:
-            self.span.note = note
-            self.span.end_call(code, False)
-        return 0
-
-    def dispatch(self, Message message not None, sink):
-        """Serve a request that middleware passed on; its answer goes to ``sink``, once: to
-        ``sink.result(bytes)``, ``sink.error(code, message, data)`` or ``sink.cancelled()``."""
-        self.dispatch_c(message, sink)
-
-    cdef int dispatch_c(self, Message m, object sink) except -1:
-        self.sink = sink
-        self.began = 0                 # the chain's call is observed
-        self.span = None
-        try:
-            self.serve_c(m)
-        except Exception as exc:
-            self.fail_c(m, exc, sink)
-        finally:
-            self.sink = None
-        return 0
-
-    cdef int serve_c(self, Message m) except -1:
-        cdef object revision, handler, body
+    cdef int serve_c(self, Call call, Message m) except -1:
+        cdef object handler = None, body
         cdef str method
-        cdef bytes text
+        call.modern = is_modern(m)
         if poi_is(m, WS_METHOD, b'"tools/call"'):
-            return self.call_tool_c(m, self.revision_for_c(m))
+            return self.call_tool_c(call, m)
         method = m.method
         if method == "tools/call":          # spelled with escapes
-            return self.call_tool_c(m, self.revision_for_c(m))
-        handler = self.service.extensions.handlers.get(method)      # of an extension
-        if handler is None or not is_modern(m):
+            return self.call_tool_c(call, m)
+        self.spare_call = None              # the handler may keep the call
+        if call.modern:
+            handler = self.service.extensions.handlers.get(method)
+        if handler is None:
             handler = handler_of(method)
-        revision = None
-        if method != "initialize" or is_modern(m):
-            revision = self.revision_for_c(m)
+        call.revision = None
+        if method != "initialize" or call.modern:
+            call.revision = self.revision_for_c(m)
         check_offered(self.service.discovery, method)
-        body = handler(self, m, revision)
-        if revision is not None and revision.modern and method != "server/discover":
+        body = handler(call, m)
+        if call.modern and method != "server/discover":
             self.pin_modern_c()
         if body is None:
             return 0                        # answered later
         if not isinstance(body, (bytes, tuple, Whole)):
-            self.start_c(self.begin(methods.answer(method), m, revision), body)
-            return 0
-        text = finished(
-            body, self.modern_end if revision is not None and revision.modern else None
-        )
-        if self.sink is not None:
-            self.sink.result(text)
-        else:
-            self.session.result_c(m.ref, text)
-            if self.began != 0:
-                self.observe_end_c(m, 0, None)
-        return 0
+            call.begin(methods.answer(method), m)
+            return call.start_c(body)
+        call.reply_c(body)
+        return call.end_c(m)
 
     cdef int pin_modern_c(self) except -1:
         """A modern request was served: this connection stays modern."""
@@ -337,27 +320,22 @@ cdef class ServerConnection(Serving):
         """The server's tools changed: look each up anew."""
         self.hot_tools = [None] * N_HOT
 
-    cdef int call_tool_c(self, Message m, object revision) except -1:
+    cdef int call_tool_c(self, Call call, Message m) except -1:
+        cdef object revision = self.revision_for_c(m)
         cdef Tool tool = self.find_tool_c(m)
         cdef Span s = span_of(m, WS_ARGUMENTS)
         cdef object decoded, value, as_task = None
-        cdef Call call
         cdef Lease arguments = None
         if s.n:
             if s.p[0] != c'{':
                 raise ProtocolError(codes.INVALID_PARAMS, "params.arguments must be an object")
             arguments = Lease.of(m.slab, s.p, s.n)
-        call = self.spare_call
-        if call is None or Py_REFCNT(call) != 2:
-            call = self.spare_call = Call.__new__(Call)
-        else:
-            # nothing keeps the last call, which ended at once: it had no timer, task or asker
-            call.ended = False
-        self.prepare_c(call, tool, m, revision)
+        call.operation = tool
+        call.revision = revision
         if call.modern and not self.pinned_modern:
             self.pin_modern_c()
         if has_other_params_c(m):
-            self.spare_call = None     # what is refused from here on is not kept
+            self.spare_call = None
             call.input = input_of(m, revision)
         if tool.tasks is not None or (call.input is not None and call.input.task is not None):
             self.spare_call = None
@@ -367,43 +345,40 @@ cdef class ServerConnection(Serving):
         except (msgspec.DecodeError, RecursionError) as exc:
             return tool.refuse_arguments_c(call, exc, as_task is not None and not call.modern)
         except Exception as exc:
-            return self.finish_c(call, None, exc)
+            return call.done_c(None, exc)
         if tool.wants_context:
             call.context = Context(call, m)
         elif call.input is not None and call.input.requestState is not None:
             Context(call, m)           # checks the state, which this tool does not look at
         try:
-            if tool.how == INLINE:
-                if self.sink is None:
-                    value = self.call_inline_c(tool, decoded, call.context)
-                else:                  # in the context of the middleware
-                    value = tool.invoke_c(decoded, call.context)
-            else:
+            if tool.how == INLINE and call.sink is None:
+                value = self.call_inline_c(call, tool, decoded)
+            else:                      # a call with a sink has the context of the middleware
                 value = tool.invoke_c(decoded, call.context)
         except BaseException as exc:
-            self.finish_c(call, None, exc)
+            call.done_c(None, exc)
             if isinstance(exc, (KeyboardInterrupt, SystemExit)):
                 raise
             return 0
         if tool.how == INLINE:
-            return self.finish_c(call, value, None)
+            return call.done_c(value, None)
         if as_task is not None:
             value = as_task(call, value)
-            call.apart = True
+            call.phase = DETACHABLE
         decoded = arguments = None      # the input memory may go before the handler ends
-        self.start_c(call, value)
-        if call.running is not None or call.sink is not None:
-            self.spare_call = None      # it goes on
+        call.start_c(value)
+        if call.running is not None:
+            self.spare_call = None      # the handler goes on
         return 0
 
-    cdef object call_inline_c(self, Tool tool, object decoded, object context):
+    cdef object call_inline_c(self, Call call, Tool tool, object decoded):
         """Call a plain function here and now, with context variables of its own."""
         cdef object variables = PyContext_Copy(
-            self.pool.context if self.variables is None else self.variables
+            self.pool.context if call.variables is None else call.variables
         )
         PyContext_Enter(variables)
         try:
-            return tool.invoke_c(decoded, context)
+            return tool.invoke_c(decoded, call.context)
         finally:
             PyContext_Exit(variables)
 
@@ -435,7 +410,7 @@ cdef class ServerConnection(Serving):
                 self.hold_timer = self.loop.call_later(MAX_HOLD, self._resume)
         return 0
 
-    cdef int cancelled_ended_c(self, Call call) except -1:
+    cdef int cancelled_ended_c(self, Completion call) except -1:
         if self.hold_timer is not None:
             self.ending.discard(call)
             if not self.ending:
@@ -479,7 +454,7 @@ cdef class ServerConnection(Serving):
         for call in list(self.running):
             logger.warning("%s %s did not end in time for the shutdown", call.operation.kind,
                            call.operation.name)
-            call.give_up()
+            call.stop_c(SHUT_DOWN)
         # a handler that ignores its cancellation is not waited for
         self.grace_timer = self.loop.call_later(0.25, self._close)
 

@@ -423,7 +423,7 @@ class Context:
         nothing in 2026-07-28, where a server sends no requests. Errors as of `elicit`."""
         self._check_thread()
         if "ping" in self._call.revision.server_requests:
-            await self._call.connection.ask("ping", None, timeout=timeout)
+            await self._call.connection.questions.ask("ping", None, timeout=timeout)
 
     @property
     def input_responses(self) -> Mapping[str, Any]:

@@ -24,8 +24,8 @@ from wirespeed.server.requests.reply import COMPLETE, Body
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
-    from wirespeed.server.connection import ServerConnection
-    from wirespeed.server.requests.call import Feature
+    from wirespeed.server.requests.call import Call
+    from wirespeed.server.requests.feature import Feature
     from wirespeed.server.requests.methods import Handler
     from wirespeed.server.service import McpService
     from wirespeed.server.subscriptions.subscription import ListenStream
@@ -131,7 +131,7 @@ class Extension:
     # -- serving ---------------------------------------------------------------------------------
 
     def _handler(self, method: str, function: Callable[..., Any]) -> "Handler":
-        from wirespeed.server.requests.call import Feature
+        from wirespeed.server.requests.feature import Feature
 
         params_type, wants_context = _signature(method, function)
         decoder = msgspec.json.Decoder(params_type)
@@ -169,18 +169,16 @@ class _Serve:
         self._feature = feature
         self._decoder = decoder
 
-    def __call__(
-        self, connection: "ServerConnection", message: "Message", revision: Revision
-    ) -> None:
+    def __call__(self, call: "Call", message: "Message") -> None:
         from wirespeed.server.requests.methods import params_of
 
         self._extension.require(message)
         params = params_of(message, self._decoder)
         if isinstance(params, dict):
             params.pop("_meta", None)
-        call = connection.begin(self._feature, message, revision)
+        call.begin(self._feature, message)
         values = [params, call.context] if self._feature.wants_context else [params]
-        connection.start(call, self._feature.invoke(values))
+        call.start(self._feature.invoke(values))
 
 
 def _signature(method: str, function: Callable[..., Any]) -> tuple[Any, bool]:

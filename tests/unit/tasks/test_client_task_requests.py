@@ -31,7 +31,7 @@ def asking(test: Callable[[Ask], Awaitable[None]]) -> Server:
     async def run(ctx: Context) -> None:
         async def ask(method: str, params: Any) -> Any:
             text = json.dumps(params).encode()
-            return json.loads(await ctx._call.connection.ask(method, text))
+            return json.loads(await ctx._call.connection.questions.ask(method, text))
 
         await test(ask)
 

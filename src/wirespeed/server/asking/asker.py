@@ -122,7 +122,7 @@ class Asker:
 
             with heard(connection, params, how.on_progress) as params:
                 return await self._request(question, params, how._replace(on_progress=None))
-        return await connection.ask(method, params, timeout=how.timeout)
+        return await connection.questions.ask(method, params, timeout=how.timeout)
 
     def _encoded(self, required: InputRequired) -> dict[str, bytes]:
         return {

@@ -16,7 +16,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
-    from wirespeed.server.requests.call import Serving
+    from wirespeed.server.requests.serving import Serving
 
 __all__ = ["OnProgress", "checked", "heard"]
 

@@ -38,7 +38,7 @@ from wirespeed.server.tools.signature import SignatureError, inspect_tool
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.protocol.revisions import Revision
-    from wirespeed.server.connection import ServerConnection
+    from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.reply import Body
     from wirespeed.server.service import McpService
 
@@ -87,16 +87,15 @@ class Completer:
 
     def start(
         self,
-        connection: ServerConnection,
+        call: Call,
         message: Message,
-        revision: Revision,
         value: str,
         others: Mapping[str, str],
     ) -> None:
         """Begin the call that answers."""
-        call = connection.begin(self.feature, message, revision)
+        call.begin(self.feature, message)
         values = dict(zip(self.spec.fields, (value, others), strict=False))
-        connection.start(call, invoke(self.feature, self.spec, values, call.context))
+        call.start(invoke(self.feature, self.spec, values, call.context))
 
 
 def _encode(value: Any, revision: Revision) -> bytes:
@@ -214,9 +213,8 @@ class Completable:
 
     def answer(
         self,
-        connection: ServerConnection,
+        call: Call,
         message: Message,
-        revision: Revision,
         params: CompleteParams,
     ) -> Body | None:
         """Answer a request, now or later (None). ProtocolError -32602: no such argument."""
@@ -226,13 +224,13 @@ class Completable:
         completer = self._completers.get(name)
         if completer is not None:
             others: dict[str, str] = {}
-            if shapes.has("CompleteParams", "context", revision.version):
+            if shapes.has("CompleteParams", "context", call.revision.version):
                 others = _known(params.context)
-            completer.start(connection, message, revision, value, others)
+            completer.start(call, message, value, others)
             return None
         start = value.casefold()
         choices = self._choices.get(name, ())
-        return _encode([c for c in choices if c.casefold().startswith(start)], revision)
+        return _encode([c for c in choices if c.casefold().startswith(start)], call.revision)
 
 
 def _known(context: msgspec.Raw) -> dict[str, str]:
@@ -245,10 +243,10 @@ def _known(context: msgspec.Raw) -> dict[str, str]:
     return {} if found is None else found.arguments
 
 
-def complete(connection: ServerConnection, message: Message, revision: Revision) -> Body | None:
+def complete(call: Call, message: Message) -> Body | None:
     """completion/complete."""
     params: CompleteParams = params_of(message, _params)
-    service = connection.service
+    service = call.connection.service
     found: Completable | None
     if isinstance(params.ref, PromptReference):
         found = service.prompts.get(params.ref.name)
@@ -263,7 +261,7 @@ def complete(connection: ServerConnection, message: Message, revision: Revision)
             raise ProtocolError(
                 codes.INVALID_PARAMS, f"Unknown resource template: {shortened(uri)}"
             )
-    return found.answer(connection, message, revision, params)
+    return found.answer(call, message, params)
 
 
 _params = msgspec.json.Decoder(CompleteParams)

@@ -1,27 +1,42 @@
 from wirespeed._core.envelope cimport Message
-from wirespeed.server.middleware.eager cimport EagerAwaitable
-from wirespeed.server.requests.call cimport Call, Operation
+from wirespeed.server.requests.call cimport AnswerSink, Call, Operation, Pipeline
+from wirespeed.server.requests.serving cimport Serving
 
 
-cdef class Chain:
+cdef class InboundRequest:
+    cdef Serving connection
+    cdef Message message
+
+    cdef object _told(self, int which, object legacy)
+
+
+cdef class Chain(Pipeline):
     cdef readonly tuple links          # the middleware, outermost first
+
+
+cdef class Served(AnswerSink):
+    cdef ChainCall chain_call
+    cdef Call call                     # the handler's, from the first step on
+    cdef object work                   # coroutine: what is left to do; or None
+    cdef object waiter                 # future: the answer of a run in a task of its own; or None
+    cdef bytes body                    # the handler's result
+    cdef object fault                  # ProtocolError: the handler's error
+    cdef bint started
+    cdef bint ended
+    cdef bint cancelled_with_chain     # the handler ended because the chain was cancelled
+
+    cdef int call_handler_c(self) except -1
+    cdef int returned_c(self, object value) except -1
+    cdef int raised_c(self, object exc) except -1
+    cdef int leave_c(self) except -1
+    cdef int abandon_c(self) except -1
+    cdef object outcome_c(self)
+    cdef int wake_c(self) except -1
 
 
 cdef class ChainCall(Call):
     cdef Message message
     cdef Chain chain
-    cdef object asked                  # the InboundRequest that middleware sees
-    cdef Call inner                    # what the handler's run is, while there is one
-    cdef Operation reached             # whose handler ran; or None
-    cdef object work                   # the handler's coroutine, until it is awaited
-    cdef Call cut                      # the handler's run that ended with the chain's task, or None
-    cdef object waiter                 # future: the answer of a run in a task of its own; or None
-    cdef bytes body                    # the handler's result
-    cdef object fault                  # ProtocolError: the handler's error
-    cdef int body_failed               # whether the result says isError; -1: not known
-    cdef bint open                     # answered over the wire: subscriptions/listen
-
-    cdef int begin_c(self) except -1
-    cdef object reach_c(self, EagerAwaitable eager)
-    cdef object outcome_c(self)
-    cdef int heard_c(self) except -1
+    cdef InboundRequest request        # what middleware sees; None once the chain has ended
+    cdef Served served                 # the last one that called the handler, or None
+    cdef bint is_open                  # subscriptions/listen: answered over the wire

@@ -22,19 +22,19 @@ from wirespeed._core._simd cimport (
     WS_PARAMS,
 )
 from wirespeed._core.envelope cimport Message
-from wirespeed.server.middleware.eager cimport (
-    PYGEN_ERROR,
-    PYGEN_RETURN,
-    EagerAwaitable,
-    PySendResult,
-    enable_send,
-    started,
-    ws_send,
-)
-from wirespeed.server.requests.call cimport Call, Operation, Serving, series_of
 from wirespeed.server.connection cimport ServerConnection
+from wirespeed.server.requests.call cimport (
+    DETACHABLE,
+    ENDED,
+    NOT_STOPPED,
+    AnswerSink,
+    Call,
+    Operation,
+    Pipeline,
+)
 from wirespeed.server.requests.observer cimport Series
 from wirespeed.server.requests.params cimport is_modern, name_of
+from wirespeed.server.requests.serving cimport Serving
 from wirespeed.server.tools.encode cimport object_line_c
 
 from wirespeed.errors import ProtocolError
@@ -45,6 +45,39 @@ logger = logging.getLogger("wirespeed.server")
 
 cdef extern from "Python.h":
     bint PyCoro_CheckExact(object)
+
+cdef extern from *:
+    """
+    typedef PyObject *(*ws_stepper)(PyObject *, PyObject *, PySendResult *);
+    static ws_stepper ws_step;
+
+    /* One step of a coroutine; NULL with an exception set at PYGEN_ERROR. */
+    static PyObject *ws_send(PyObject *coro, PyObject *value, PySendResult *status) {
+        PyObject *out = NULL;
+        *status = PyIter_Send(coro, value, &out);
+        return out;
+    }
+
+    static PySendResult ws_am_send(PyObject *self, PyObject *value, PyObject **result) {
+        PySendResult status = PYGEN_ERROR;
+        *result = ws_step(self, value, &status);
+        return *result == NULL ? PYGEN_ERROR : status;
+    }
+
+    /* Let `await` step the instances of a type without a StopIteration for the result. */
+    static void ws_enable_send(PyObject *type, ws_stepper step) {
+        ws_step = step;
+        ((PyTypeObject *)type)->tp_as_async->am_send = ws_am_send;
+    }
+    """
+    ctypedef enum PySendResult:
+        PYGEN_RETURN
+        PYGEN_ERROR
+        PYGEN_NEXT
+
+    ctypedef object (*ws_stepper)(object, object, PySendResult *)
+    object ws_send(object coro, object value, PySendResult *status)
+    void ws_enable_send(object type, ws_stepper step)
 
 cdef object CancelledError = asyncio.CancelledError
 cdef object current_task = asyncio.current_task
@@ -111,8 +144,6 @@ cdef class InboundRequest:
     request.
     """
 
-    cdef ChainCall chain_call
-
     def __init__(self):
         raise TypeError("requests are made by the connection")
 
@@ -122,64 +153,63 @@ cdef class InboundRequest:
     @property
     def method(self):
         """The method."""
-        return self.chain_call.message.method
+        return self.message.method
 
     @property
     def id(self):
         """The id, int or str."""
-        return self.chain_call.message.id
+        return self.message.id
 
     @property
     def raw_id(self):
         """The id's exact JSON text."""
-        return self.chain_call.message.raw_id
+        return self.message.raw_id
 
     @property
     def params(self):
         """The params where they lie, a bytes-like `wirespeed.core.Lease` of JSON text; or None."""
-        return self.chain_call.message.lease_c(WS_PARAMS)
+        return self.message.lease_c(WS_PARAMS)
 
     @property
     def name(self):
         """The target of the request, or None: ``params.uri`` for methods of resources, else
         ``params.name`` (of the tool or prompt)."""
-        return name_of(self.chain_call.message)
+        return name_of(self.message)
 
     @property
     def meta(self):
         """The ``_meta`` of the params, decoded into a new dict; empty if there is none."""
-        cdef object lease = self.chain_call.message.lease_c(WS_META)
+        cdef object lease = self.message.lease_c(WS_META)
         found = None if lease is None else decode_any(lease)
         return found if isinstance(found, dict) else {}
 
     @property
     def protocol_version(self):
         """The revision that the request names, or that was negotiated; None before that."""
-        cdef ChainCall chain_call = self.chain_call
-        if chain_call.message.scan.poi[WS_META_PROTOCOL_VERSION].len:
-            return chain_call.message.text_c(WS_META_PROTOCOL_VERSION)
-        revision = chain_call.connection.revision
+        if self.message.scan.poi[WS_META_PROTOCOL_VERSION].len:
+            return self.message.text_c(WS_META_PROTOCOL_VERSION)
+        revision = self.connection.revision
         return None if revision is None else revision.version
 
     @property
     def modern(self):
         """Whether the request is of the era without a handshake (2026-07-28 on)."""
-        return is_modern(self.chain_call.message)
+        return is_modern(self.message)
 
     @property
     def client_info(self):
         """The client's name and version, as the client reports them; None if it does not."""
-        return self._told(WS_META_CLIENT_INFO, self.chain_call.connection.state.client_info)
+        return self._told(WS_META_CLIENT_INFO, self.connection.state.client_info)
 
     @property
     def client_capabilities(self):
         """The capabilities that the client declared."""
         return self._told(
-            WS_META_CLIENT_CAPABILITIES, self.chain_call.connection.state.capabilities
+            WS_META_CLIENT_CAPABILITIES, self.connection.state.capabilities
         ) or {}
 
     cdef object _told(self, int which, object legacy):
-        cdef Message m = self.chain_call.message
+        cdef Message m = self.message
         if not is_modern(m):
             return legacy
         lease = m.lease_c(which)
@@ -189,12 +219,12 @@ cdef class InboundRequest:
     @property
     def principal(self):
         """A digest of the client's credential, as bytes; None without a credential."""
-        return self.chain_call.connection.principal
+        return self.connection.principal
 
     @property
     def connection_id(self):
         """The serial number of the connection, unique in this process."""
-        return self.chain_call.connection.serial
+        return self.connection.serial
 
 
 @cython.final
@@ -213,7 +243,7 @@ cdef class Step:
         """
         cdef ChainCall chain_call = self.chain_call
         cdef tuple links = chain_call.chain.links
-        if request is not chain_call.asked:
+        if request is not chain_call.request:
             raise TypeError("call_next takes the request that the middleware was given")
         if self.at == len(links):
             return served(chain_call)
@@ -227,17 +257,185 @@ cdef Step step(ChainCall chain_call, Py_ssize_t at):
     return step
 
 
+async def awaited(work):
+    return await work
+
+
 @cython.final
-cdef class Served(EagerAwaitable):
-    """What the last ``call_next`` returns: awaiting it calls the handler."""
+cdef class Served(AnswerSink):
+    """What the last ``call_next`` returns: awaiting it calls the handler, whose answer it gets.
 
-    cdef ChainCall chain_call
+    It can be awaited once. The handler runs in the steps of the awaiter: a coroutine around the
+    handler would cost a frame, a wrapper for ``await`` and a StopIteration.
+    """
 
-    cdef object reach_c(self):
-        return self.chain_call.reach_c(self)
+    def __init__(self):
+        raise TypeError("made by call_next")
+
+    def __await__(self):
+        return self
+
+    def __next__(self):
+        return self.send(None)
+
+    def send(self, value):
+        """One step, for awaiters that do not use ``am_send``."""
+        cdef PySendResult status = PYGEN_ERROR
+        given = served_step_c(self, value, &status)
+        if status == PYGEN_RETURN:
+            raise StopIteration(given)
+        return given
+
+    def throw(self, *exc):
+        """Raise an exception where the handler waits."""
+        self.started = True
+        if self.work is None:
+            raise exc[0] if len(exc) < 2 or exc[1] is None else exc[1]
+        try:
+            return self.work.throw(*exc)
+        except StopIteration as stop:
+            self.returned_c(stop.value)
+        except BaseException as error:
+            self.raised_c(error)
+        raise StopIteration(self.outcome_c())
+
+    def close(self):
+        """End the handler where it waits."""
+        self.started = True
+        if self.work is not None:
+            try:
+                self.work.close()
+            finally:
+                self.abandon_c()
+
+    cdef int call_handler_c(self) except -1:
+        """Call the handler, in the first step. `work` is what is left to do."""
+        cdef ChainCall chain_call = self.chain_call
+        cdef Served last = chain_call.served
+        cdef Call call
+        if last is not None and not last.ended or chain_call.is_open:
+            raise RuntimeError("call_next was called before its last call had ended")
+        chain_call.served = self
+        call = self.call = Call.__new__(Call)
+        call.connection = chain_call.connection
+        call.ref = chain_call.ref
+        call.sink = self
+        return (<ServerConnection> call.connection).dispatch_c(call, chain_call.message)
+
+    cdef int carry_c(self, Call call, object work) except -1:
+        """Take the handler's coroutine. A call that may become a task, and so outlive its request,
+        runs in an `asyncio.Task` with this context."""
+        if call.phase == DETACHABLE:
+            loop = call.connection.loop
+            call.task = loop.create_task(work)
+            call.task.add_done_callback(call.task_done)
+            self.waiter = loop.create_future()
+            work = self.waiter
+        elif call.operation.timeout is not None or call.operation.wants_context:
+            call.task = current_task()     # where the timeout, and questions, cancel the handler
+        self.work = work if PyCoro_CheckExact(work) else awaited(work)
+        if call.operation.timeout is not None:
+            call.start_timer_c()
+        return 0
+
+    cdef int returned_c(self, object value) except -1:
+        """The handler has returned."""
+        self.leave_c()
+        if self.waiter is None:
+            self.call.done_c(value, None)
+        return 0
+
+    cdef int raised_c(self, object exc) except -1:
+        """The handler has raised an exception, or the awaiter was cancelled."""
+        cdef Call call = self.call
+        if self.waiter is not None or isinstance(exc, GeneratorExit):
+            self.abandon_c()
+            raise exc
+        self.leave_c()
+        if isinstance(exc, CancelledError):
+            if call.reason != NOT_STOPPED:
+                if current_task().cancelling():
+                    current_task().uncancel()
+            elif current_task().cancelling():  # the chain is cancelled, not only the handler
+                self.cancelled_with_chain = True
+                self.abandon_c()
+                raise exc
+        call.done_c(None, exc)
+        if isinstance(exc, (KeyboardInterrupt, SystemExit)):
+            raise exc
+        return 0
+
+    cdef int leave_c(self) except -1:
+        self.ended = True
+        self.work = None
+        if self.waiter is None:
+            self.call.task = None
+        return 0
+
+    cdef int abandon_c(self) except -1:
+        """The awaiter does not wait for the handler's end."""
+        self.leave_c()
+        if self.waiter is None:
+            self.call.drop_timer_c()
+            return self.call.end_c(None)
+        self.call.phase = ENDED
+        if self.call.task is not None:     # else the handler has just ended
+            self.call.task.cancel()
+        return 0
+
+    cdef object outcome_c(self):
+        """What ``call_next`` returns or raises."""
+        self.ended = True
+        if self.fault is not None:
+            raise self.fault
+        if self.body is None:
+            self.chain_call.is_open = True
+            self.chain_call.ref = 0        # the subscription has the request now
+            return None
+        return whole(self.body)
+
+    # -- the sink of the handler's call --------------------------------------------------------
+
+    cpdef object result(self, bytes data):
+        self.body = data
+        self.wake_c()
+
+    cpdef object error(self, int code, str message, object data):
+        self.fault = ProtocolError(code, message, data)
+        self.wake_c()
+
+    cpdef object cancelled(self):
+        self.wake_c()
+
+    cdef int wake_c(self) except -1:
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
+        return 0
 
 
-enable_send(Served)
+cdef object served_step_c(object awaitable, object value, PySendResult *status):
+    """One step: what the handler yields, or the reply at the last step."""
+    cdef Served self = <Served> awaitable
+    cdef object given
+    if not self.started:
+        self.started = True
+        self.call_handler_c()
+    elif self.work is None:
+        raise RuntimeError("the awaitable of call_next can be awaited only once")
+    if self.work is not None:
+        try:
+            given = ws_send(self.work, value, status)
+        except BaseException as exc:
+            self.raised_c(exc)
+        else:
+            if status[0] == PYGEN_NEXT:
+                return given
+            self.returned_c(given)
+    status[0] = PYGEN_RETURN
+    return self.outcome_c()
+
+
+ws_enable_send(Served, served_step_c)
 
 
 cdef Served served(ChainCall chain_call):
@@ -246,13 +444,9 @@ cdef Served served(ChainCall chain_call):
     return served
 
 
-async def awaited(work):
-    return await work
-
-
 @cython.final
-cdef class Chain:
-    """The middleware of a connection; called with the connection and the message of a request.
+cdef class Chain(Pipeline):
+    """The middleware of a server.
 
     Args:
         links: Middleware, outermost first.
@@ -261,178 +455,56 @@ cdef class Chain:
     def __init__(self, links):
         self.links = tuple(links)
 
-    def __call__(self, Serving connection not None, Message message not None):
+    cdef Call call_c(self, Serving connection, Message m):
         cdef ChainCall chain_call = ChainCall.__new__(ChainCall)
         cdef InboundRequest request = InboundRequest.__new__(InboundRequest)
+        request.connection = connection
+        request.message = m
         chain_call.connection = connection
         chain_call.operation = THROUGH
-        chain_call.ref = message.ref
-        chain_call.message = message
+        chain_call.ref = m.ref
+        chain_call.message = m
         chain_call.chain = self
-        chain_call.asked = request
-        request.chain_call = chain_call
-        chain_call.began = connection.began
-        chain_call.span = connection.span
-        chain_call.begin_c()
+        chain_call.request = request
+        return chain_call
+
+    cdef int run_c(self, Call call) except -1:
+        cdef object work
+        try:
+            work = self.links[0]((<ChainCall> call).request, step(<ChainCall> call, 1))
+            if not PyCoro_CheckExact(work) and not asyncio.iscoroutine(work):
+                work = awaited(work)
+        except BaseException as exc:
+            call.done_c(None, exc)
+            if isinstance(exc, (KeyboardInterrupt, SystemExit)):
+                raise
+            return 0
+        return call.start_c(work)
 
 
 @cython.final
 cdef class ChainCall(Call):
-    """One request in the chain: a call of its own, around the handler's, and that one's sink."""
-
-    cdef int begin_c(self) except -1:
-        cdef object work
-        try:
-            work = self.chain.links[0](self.asked, step(self, 1))
-            if not PyCoro_CheckExact(work) and not asyncio.iscoroutine(work):
-                work = awaited(work)
-        except BaseException as exc:
-            self.done_c(None, exc)
-            if isinstance(exc, (KeyboardInterrupt, SystemExit)):
-                raise
-            return 0
-        return self.connection.start_c(self, work)
-
-    cdef object reach_c(self, EagerAwaitable eager):
-        """The end of the chain: the handler. Gives what `call_next` does, if that is here already;
-        else ``eager.rest`` is what is left to do."""
-        cdef Call inner
-        cdef object work, value = None, fault = None
-        cdef PySendResult status = PYGEN_ERROR
-        if self.inner is not None or self.open:
-            raise RuntimeError("call_next was called before its last call had ended")
-        self.body = self.fault = self.cut = None
-        (<ServerConnection> self.connection).dispatch_c(self.message, self)
-        inner = self.inner
-        self.body_failed = -1
-        if inner is None:
-            return self.outcome_c()
-        self.reached = inner.operation
-        work, self.work = self.work, None
-        if work is not None:
-            if inner.operation.timeout is not None or inner.operation.wants_context:
-                inner.task = current_task()    # where its timeout, and its questions, end it
-            if PyCoro_CheckExact(work):
-                try:
-                    value = ws_send(work, None, &status)
-                except BaseException as exc:
-                    fault = exc
-                if status == PYGEN_RETURN:
-                    try:
-                        self.connection.finish_c(inner, value, None)
-                    finally:
-                        inner.task = self.inner = None
-                    self.body_failed = inner.failed
-                    return self.outcome_c()
-                work = started(work, value, fault)
-        eager.rest = self.rest(work)
-
-    async def rest(self, work):
-        """The handler until it ends, from its first suspension on."""
-        cdef Call inner = self.inner
-        cdef object value
-        if work is None:
-            try:
-                await self.waiter          # the run may go on behind it, as a task
-            except (CancelledError, GeneratorExit):
-                inner.ended = True
-                if inner.task is not None:     # else it has just ended
-                    inner.task.cancel()
-                raise
-            finally:
-                self.waiter = self.inner = None
-        else:
-            try:
-                value = await work
-            except CancelledError as exc:
-                if inner.timed_out or inner.answered:
-                    if current_task().cancelling():
-                        current_task().uncancel()
-                elif current_task().cancelling():  # the chain is cancelled, not only the handler
-                    inner.ended = True
-                    inner.context = inner.sink = None
-                    inner.drop_timer_c()
-                    self.body = self.fault = None
-                    self.cut = inner
-                    raise
-                self.connection.finish_c(inner, None, exc)
-            except GeneratorExit:              # who awaited it has closed it
-                inner.ended = True
-                inner.context = inner.sink = None
-                inner.drop_timer_c()
-                raise
-            except BaseException as exc:
-                self.connection.finish_c(inner, None, exc)
-                if isinstance(exc, (KeyboardInterrupt, SystemExit)):
-                    raise
-            else:
-                self.connection.finish_c(inner, value, None)
-            finally:
-                inner.task = self.inner = None
-        self.body_failed = inner.failed
-        return self.outcome_c()
-
-    cdef object outcome_c(self):
-        if self.fault is not None:
-            raise self.fault
-        if self.body is None:
-            self.open = True
-            self.detached = True           # who has the request now is told of its cancellation
-            return None
-        return whole(self.body)
+    """One request in the chain: a call of its own, around the handler's."""
 
     cdef int done_c(self, object result, object exc) except -1:
+        cdef Served served = self.served
         try:
-            self.connection.finish_c(self, result, exc)
+            Call.done_c(self, result, exc)
         finally:
-            # the request refers to us, and so do the frames that the fault went through
-            self.asked = self.cut = self.fault = None
-        return 0
-
-    # -- the sink of the handler's call --------------------------------------------------------
-
-    def result(self, bytes data not None):
-        """The handler's result, complete."""
-        self.body = data
-        self.heard_c()
-
-    def error(self, int code, str message not None, data):
-        """The handler's error."""
-        self.fault = ProtocolError(code, message, data)
-        self.heard_c()
-
-    def cancelled(self):
-        """The handler was cancelled: so is the chain."""
-        self.heard_c()
-
-    cdef int heard_c(self) except -1:
-        if self.waiter is not None and not self.waiter.done():
-            self.waiter.set_result(None)
-        return 0
-
-    cdef int carry_c(self, Call inner, object work) except -1:
-        """Take the handler's coroutine, to be awaited here. A run that may become a task, and so
-        outlive its request, gets an `asyncio.Task` with this context."""
-        self.inner = inner
-        if inner.apart:
-            self.waiter = self.connection.loop.create_future()
-            inner.task = self.connection.loop.create_task(work)
-            inner.task.add_done_callback(inner.task_done)
-        else:
-            self.work = work
-        if inner.operation.timeout is not None:
-            inner.timer = self.connection.loop.call_later(inner.operation.timeout, inner.expire)
+            self.request = self.served = None
+            if served is not None:
+                served.fault = None    # the frames that it went through refer to us
         return 0
 
     cdef Series series_c(self):
-        if self.reached is not None and self.reached.kind == "tool":
-            return self.connection.observer.of_tool_c(self.reached.name)
-        return series_of(self.connection.observer, self.connection.service, self.message)
+        cdef Served served = self.served
+        if served is not None and served.call.operation is not None:
+            return served.call.series_c()
+        return self.connection.observer.of_request_c(self.message, self.connection.service)
 
     cpdef object cancel(self):
-        """The client cancelled the request, or is gone."""
-        if self.inner is not None:
-            self.inner.ended = True        # a handler in a thread looks at it
+        if self.served is not None and not self.served.ended:
+            self.served.call.phase = ENDED     # a handler in a thread looks at it
         Call.cancel(self)
 
 
@@ -453,43 +525,43 @@ cdef class Through(Operation):
 
     cdef int respond_c(self, Call call, object value) except -1:
         cdef ChainCall chain_call = <ChainCall> call
+        cdef Served served = chain_call.served
+        cdef bytes text
         try:
-            if value is None and chain_call.open:
+            if value is None and chain_call.is_open:
                 return 0
             if type(value) is not Reply:
                 raise TypeError(f"a middleware must return a Reply, not {type(value).__name__}")
-            if chain_call.open:
+            if chain_call.is_open:
                 raise TypeError("subscriptions/listen is open: it has no other answer")
-            if chain_call.began != 0:
-                if chain_call.body_failed >= 0 and (<Reply> value).data is chain_call.body:
-                    chain_call.failed = chain_call.body_failed != 0
+            text = (<Reply> value).data
+            if call.began != 0:
+                if served is not None and text is served.body:
+                    call.failed = served.call.failed
                 else:
-                    chain_call.failed = (<Reply> value).is_error
-            if (<Reply> value).whole:
-                chain_call.connection.session.result_c(chain_call.ref, (<Reply> value).data)
-            else:
-                chain_call.connection.session.result_c(
-                    chain_call.ref, completed(chain_call, (<Reply> value).data)
-                )
+                    call.failed = (<Reply> value).is_error
+            if not (<Reply> value).whole:
+                text = completed(chain_call, text)
+            return call.connection.session.result_c(call.ref, text)
         except Exception as exc:
             return self.fail_c(call, exc)
-        return 0
 
     cdef int fail_c(self, Call call, object exc) except -1:
         cdef ChainCall chain_call = <ChainCall> call
-        if chain_call.open:
+        cdef Served served = chain_call.served
+        if chain_call.is_open:
             logger.error("middleware failed behind an open subscription", exc_info=exc)
             return 0
         if isinstance(exc, ProtocolError):
             return call.refuse_c(exc)
-        if chain_call.cut is not None and isinstance(exc, CancelledError):
-            # the handler cancelled itself: the same answer as without middleware
-            chain_call.cut.operation.fail_c(chain_call.cut, exc)
-            chain_call.code, chain_call.failed = chain_call.cut.code, chain_call.cut.failed
-            return 0
-        if isinstance(exc, (KeyboardInterrupt, SystemExit)) and chain_call.body is not None:
-            chain_call.connection.session.result_c(chain_call.ref, chain_call.body)
-            return 0
+        if served is not None:
+            if served.cancelled_with_chain and isinstance(exc, CancelledError):
+                # the handler cancelled itself: the same answer as without middleware
+                served.call.operation.fail_c(served.call, exc)
+                call.code, call.failed = served.call.code, served.call.failed
+                return 0
+            if served.body is not None and isinstance(exc, (KeyboardInterrupt, SystemExit)):
+                return call.connection.session.result_c(call.ref, served.body)
         logger.error("middleware failed at a %s", chain_call.message.method, exc_info=exc)
         return call.error_c(codes.INTERNAL_ERROR, "Internal error", None)
 

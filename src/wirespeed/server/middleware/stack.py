@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 if TYPE_CHECKING:
     from asyncio import Future
 
-    from wirespeed._core.envelope import Message
-    from wirespeed.server.connection import ServerConnection
-    from wirespeed.server.middleware.chain import InboundRequest, Reply
-    from wirespeed.server.requests.call import Serving
+    from wirespeed.server.middleware.chain import Chain, InboundRequest, Reply
     from wirespeed.server.requests.observer import Observer
+    from wirespeed.server.requests.serving import Serving
     from wirespeed.server.service import McpService
 
 __all__ = ["AskMiddleware", "AskNext", "CallNext", "Middleware", "MiddlewareStack", "ServerRequest"]
@@ -59,12 +57,12 @@ class MiddlewareStack:
 
     Attributes:
         links: The middleware of requests, the outermost first.
-        chain: What every request passes first: (connection, message); None without middleware.
+        chain: What every request passes first; None without middleware.
         asks: What every question to a client passes first; None without middleware.
         observer: What counts and traces the requests of every connection made from now on, or None.
     """
 
-    chain: Callable[[ServerConnection, Message], None] | None
+    chain: Chain | None
     asks: Callable[[Any, str, bytes | None, float | None], Future[bytes]] | None
     observer: Observer | None
 
@@ -149,4 +147,6 @@ class _Asking:
 
 
 async def _ask(request: ServerRequest) -> bytes:
-    return await request._connection.ask_wire(request.method, request.params, request._timeout)
+    return await request._connection.questions.send(
+        request.method, request.params, request._timeout
+    )

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.protocol.revisions import Revision
     from wirespeed.server.catalog import LimitOptions
-    from wirespeed.server.connection import ServerConnection
     from wirespeed.server.prompts.catalog import PromptOptions
+    from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.reply import Body
     from wirespeed.server.service import McpService
 
@@ -123,9 +123,8 @@ class Prompt(Completable):
 
     def get(
         self,
-        connection: "ServerConnection",
+        call: "Call",
         message: "Message",
-        revision: "Revision",
         arguments: Mapping[str, str],
     ) -> None:
         """Begin the call that answers. ProtocolError -32602: the arguments do not fit."""
@@ -133,8 +132,8 @@ class Prompt(Completable):
             values = decode_strings(self._list, arguments)
         except ArgumentError as exc:
             raise ProtocolError(codes.INVALID_PARAMS, f"Prompt {self.key}: {exc}") from None
-        call = connection.begin(self._feature, message, revision)
-        connection.start(call, invoke(self._feature, self._spec, values, call.context))
+        call.begin(self._feature, message)
+        call.start(invoke(self._feature, self._spec, values, call.context))
 
     def _encode(self, value: Any, revision: "Revision") -> "Body":
         description, meta = self.entry.description, None
@@ -228,20 +227,19 @@ def _argument(slot: Slot) -> PromptArgumentEntry:
 # -- requests -------------------------------------------------------------------------------------
 
 
-def list_prompts(
-    connection: "ServerConnection", message: "Message", revision: "Revision"
-) -> "Body":
+def list_prompts(call: "Call", message: "Message") -> "Body":
     """prompts/list: pre-encoded pages."""
-    return connection.service.prompts.page(revision, cursor_of(message))
+    return call.connection.service.prompts.page(call.revision, cursor_of(message))
 
 
-def get(connection: "ServerConnection", message: "Message", revision: "Revision") -> None:
+def get(call: "Call", message: "Message") -> None:
     """prompts/get."""
     params: GetPromptParams = params_of(message, _get)
-    prompt = connection.service.prompts.get(params.name)
+    prompts = call.connection.service.prompts
+    prompt = prompts.get(params.name)
     if prompt is None:
-        raise unknown("prompt", params.name, connection.service.prompts.items)
-    prompt.get(connection, message, revision, params.arguments)
+        raise unknown("prompt", params.name, prompts.items)
+    prompt.get(call, message, params.arguments)
 
 
 _get = msgspec.json.Decoder(GetPromptParams)

@@ -1,41 +1,22 @@
-"""What a client can have run, and one run of it: started, timed, answered, cancelled.
+"""One request of a client, from its arrival to its answer, and the handler that it runs.
 
-Messages and eras are the connection's (`wirespeed.server.connection`), which is built on `Serving`.
+A `Call` is what a request carries besides its message: it is made once, when the request arrives,
+and passed down to the handler.
 """
 
-cimport cython
-from libc.math cimport INFINITY
-
 import asyncio
-import itertools
 import logging
-import threading
 
-import msgspec
+from wirespeed._core._simd cimport WS_PARAMS
+from wirespeed._core.envelope cimport Message
+from wirespeed.server.requests.observer cimport CANCELLED, Series, now_c
+from wirespeed.server.requests.serving cimport Serving
+from wirespeed.transport.taskpool cimport Completion
 
-from wirespeed._core._simd cimport WS_NAME, WS_PARAMS
-from wirespeed._core.envelope cimport ERROR, INVALID, RESULT, Message
-from wirespeed._core.session cimport Session
-from wirespeed.server.requests.observer cimport CANCELLED, Observer, Series, now_c
-from wirespeed.transport.link cimport Endpoint
-from wirespeed.transport.taskpool cimport Completion, TaskPool
-
-from wirespeed.errors import (
-    CallTimeout,
-    ConnectionClosed,
-    InvalidResponse,
-    LimitExceeded,
-    ProtocolError,
-    RemoteError,
-    ResourceNotFound,
-)
+from wirespeed.errors import ResourceNotFound
 from wirespeed.protocol import codes
-from wirespeed.protocol.revisions import REQUEST_METHODS
-from wirespeed.protocol.messages import ErrorObject
-from wirespeed.server.requests import launchers
 from wirespeed.server.requests.params import input_of
 from wirespeed.server.requests.reply import finished
-from wirespeed.transport.workers import is_coroutine_function
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -43,10 +24,11 @@ SHUTTING_DOWN = "The server is shutting down"
 
 cdef object CancelledError = asyncio.CancelledError
 cdef object current_task = asyncio.current_task
-cdef object next_serial = itertools.count(1).__next__
-cdef str UNKNOWN = "unknown"
-# What a handler takes that wants one: `wirespeed.server.context` registers it when it is loaded.
+# The class of the contexts of handlers: `wirespeed.server.context` registers it.
 cdef object context_class = None
+cdef dict METHODS = {
+    "prompt": "prompts/get", "resource": "resources/read", "completion": "completion/complete",
+}
 
 
 def use_contexts(cls):
@@ -55,145 +37,99 @@ def use_contexts(cls):
     context_class = cls
 
 
-cdef dict METHODS = {
-    "prompt": "prompts/get", "resource": "resources/read", "completion": "completion/complete",
-}
-cdef object decode_error = msgspec.json.Decoder(ErrorObject).decode
-
-
 cdef class Operation:
     """Something that a client can have run: a tool, a prompt, a resource …"""
 
     cdef int respond_c(self, Call call, object value) except -1:
-        """The handler gave a value: answer with it."""
+        """The handler returned a value: answer with it."""
         raise NotImplementedError
 
     cdef int fail_c(self, Call call, object exc) except -1:
-        """The handler failed: answer with that."""
+        """The handler raised an exception: answer with it."""
         raise NotImplementedError
 
 
-@cython.final
-cdef class Feature(Operation):
-    """Everything that a client can have run but tools.
+cdef class AnswerSink:
+    """Gets the answer of a call instead of the client: one call of `result`, `error` or
+    `cancelled`."""
 
-    Args:
-        name: What it is called.
-        kind: ``"prompt"``, ``"resource"`` …
-        function: What to call; a plain function runs in a worker thread.
-        encode: ``(value, Revision) -> Body``: the result object (see
-            `wirespeed.server.requests.reply`).
-        timeout: Seconds after which a call is given up; None for no limit.
-        wants_context: Whether `invoke` is to be given a context.
-        launch: How a call becomes a coroutine, one of `wirespeed.server.requests.launchers`; by
-            default it follows from the function.
-    """
+    cpdef object result(self, bytes data):
+        """The JSON text of the result object, complete."""
+        raise NotImplementedError
 
-    def __init__(self, str name not None, str kind not None, function, *, encode, timeout=None,
-                 bint wants_context=False, launch=None):
-        self.name = name
-        self.kind = kind
-        self.function = function
-        self.encode = encode
-        self.timeout = timeout
-        self.wants_context = wants_context
-        self.launch = launch
-        if launch is None and not is_coroutine_function(function):
-            self.launch = launchers.in_thread
+    cpdef object error(self, int code, str message, object data):
+        """A JSON-RPC error."""
+        raise NotImplementedError
 
-    def __repr__(self):
-        return f"<Feature {self.kind} {self.name!r}>"
+    cpdef object cancelled(self):
+        """The handler was cancelled, so there is no answer."""
+        raise NotImplementedError
 
-    def invoke(self, list values not None, names=None):
-        """A coroutine that calls the function with these values, the last of which go by names."""
-        if self.launch is not None:
-            return self.launch(self.function, values, names)
-        return launchers.call(self.function, values, names)
+    def tagged(self, method, params):
+        """The params of a notification that a detached call sends; None: it is not sent."""
+        raise NotImplementedError
 
-    cdef int respond_c(self, Call call, object value) except -1:
-        try:
-            body = self.encode(value, call.revision)
-        except Exception as exc:
-            return self.fail_c(call, exc)
-        return call.reply_c(body)
-
-    cdef int fail_c(self, Call call, object exc) except -1:
-        if isinstance(exc, ProtocolError):
-            return call.refuse_c(exc)
-        if call.timed_out:
-            text = f"The {self.kind} {self.name} timed out after {self.timeout:g} s"
-            logger.warning("%s", text)
-            return call.error_c(codes.INTERNAL_ERROR, text, None)
-        logger.error("%s %s failed", self.kind, self.name, exc_info=exc)
-        return call.error_c(codes.INTERNAL_ERROR, "Internal error", None)
+    cdef int carry_c(self, Call call, object work) except -1:
+        """Run the coroutine of a call."""
+        raise NotImplementedError
 
 
 cdef class Call(Completion):
-    """One request under way. The hook that the handler's end goes to."""
+    """One request, and the run of its handler."""
 
     def __init__(self):
         raise TypeError("calls are made by the connection")
 
-    cdef int done_c(self, object result, object exc) except -1:
-        return self.connection.finish_c(self, result, exc)
+    @property
+    def ended(self):
+        """Whether nothing more may be said about the request. Its handler may still run."""
+        return self.phase == ENDED
 
-    cpdef object cancel(self):
-        """Cancel the handler; no answer will be sent for it."""
-        self.cancelled = True
-        self.ended = True
-        self.stop_c()
+    @property
+    def detached(self):
+        """Whether the request was answered with a task, on which the handler works."""
+        return self.phase == DETACHED
 
-    def expire(self):
-        """The operation's own timeout."""
-        self.timed_out = True
-        self.timer = None
-        self.stop_c()
+    @property
+    def timed_out(self):
+        """Whether the operation's timeout ended the handler."""
+        return self.reason == TIMED_OUT
 
-    def give_up(self):
-        """The server shuts down and can wait no longer."""
-        self.given_up = True
-        self.stop_c()
+    # -- the handler ---------------------------------------------------------------------------
 
-    def ask_input(self, bytes result not None):
-        """Answer with questions (2026-07-28 basic/patterns/mrtr) and end the handler quietly.
+    def begin(self, Operation operation not None, Message message not None):
+        """Choose the operation, and make `input` and `context`. `start` comes next.
 
-        ``result`` is the JSON text of the result object without the server's identity. Nothing
-        happens if the call has ended already.
+        ProtocolError -32602: what the request brought of earlier rounds is malformed.
         """
-        if self.ended:
-            return
-        self.ended = self.answered = True
-        if self.sink is None:
-            self.connection.session.result_c(self.ref, result)
-        else:
-            self.sink.result(result)
-        self.connection.wrote()
-        self.stop_c()
+        self.operation = operation
+        if self.modern and message.scan.poi[WS_PARAMS].len:
+            self.input = input_of(message, self.revision)
+        if operation.wants_context:
+            self.context = context_class(self, message)
+        elif self.input is not None and self.input.requestState is not None:
+            context_class(self, message)   # checks the state, which this function does not look at
 
-    cdef int stop_c(self) except -1:
-        """Cancel the handler where it waits."""
+    def start(self, work):
+        """Run the coroutine that answers the request."""
+        self.start_c(work)
+
+    cdef int start_c(self, object work) except -1:
+        cdef Serving connection = self.connection
+        if self.sink is not None:
+            return self.sink.carry_c(self, work)
+        self.running = connection.pool.start_c(work, self, self.variables)
         if self.running is not None:
-            self.running.cancel()
-        elif self.task is not None and self.task is not current_task():
-            self.task.cancel()
+            if self.ref != 0:          # else it was detached meanwhile
+                connection.running.add(self)
+                connection.session.set_token_c(self.ref, self)
+            if self.operation.timeout is not None:
+                self.start_timer_c()
         return 0
 
-    cdef int carry_c(self, Call inner, object work) except -1:
-        """Of a call that is the sink of another: run the other's work."""
-        raise TypeError("this call carries no other")
-
-    def task_done(self, task):
-        """A run in a task that is not the pool's has ended."""
-        exc = CancelledError() if task.cancelled() else task.exception()
-        self.connection.finish_c(self, None if exc is not None else task.result(), exc)
-        self.task = None
-
-    cdef Series series_c(self):
-        """What an observed request counts as."""
-        cdef Operation operation = self.operation
-        if operation.kind == "tool":
-            return self.connection.observer.of_tool_c(operation.name)
-        return self.connection.observer.of_method_c(METHODS.get(operation.kind, operation.name))
+    cdef int start_timer_c(self) except -1:
+        self.timer = self.connection.loop.call_later(self.operation.timeout, self.expire)
+        return 0
 
     cdef int drop_timer_c(self) except -1:
         if self.timer is not None:
@@ -201,39 +137,121 @@ cdef class Call(Completion):
             self.timer = None
         return 0
 
-    def detach(self, body, sink not None):
-        """Answer the request with a task, which the handler then works on: what comes of it goes to
-        ``sink`` (as of `ServerConnection.dispatch`), and the client may go without ending it.
+    cdef int done_c(self, object result, object exc) except -1:
+        """The handler has ended: send the answer."""
+        cdef Serving connection = self.connection
+        if self.running is not None:
+            connection.running.discard(self)
+            self.running = None        # they refer to each other
+        if self.timer is not None:
+            self.drop_timer_c()
+        if self.reason >= BY_CLIENT:
+            if self.reason == BY_CLIENT:
+                if self.ref != 0 and self.sink is None:
+                    connection.session.cancelled_done_c()
+                connection.cancelled_ended_c(self)
+                if self.sink is not None:
+                    self.sink.cancelled()
+            if exc is not None and not isinstance(exc, CancelledError):
+                logger.error("%s %s failed after its cancellation", self.operation.kind,
+                             self.operation.name, exc_info=exc)
+        elif exc is None:
+            self.operation.respond_c(self, result)
+        elif self.reason == SHUT_DOWN:
+            self.error_c(codes.SHUTTING_DOWN, SHUTTING_DOWN, None)
+        else:
+            self.operation.fail_c(self, exc)
+        self.end_c(None)
+        if connection.link is not None:
+            connection.link.wrote_c()
+        else:
+            connection.session.set_token_c(self.ref, None)    # the token may hold other objects
+        if connection.draining:
+            connection.check_drained_c()
+        return 0
 
-        ``body``: see `wirespeed.server.requests.reply`. ``sink.tagged(method, params)`` returns the
-        params of a notification of the handler, or None for one that is not to be sent.
+    def task_done(self, task):
+        """A run in a task that is not the pool's has ended."""
+        exc = CancelledError() if task.cancelled() else task.exception()
+        self.done_c(None if exc is not None else task.result(), exc)
+        self.task = None
+
+    # -- phases --------------------------------------------------------------------------------
+
+    cdef int stop_c(self, StopReason reason) except -1:
+        """Cancel the handler where it waits. Of several reasons the highest counts."""
+        if reason > self.reason:
+            self.reason = reason
+        if reason >= BY_CLIENT:
+            self.phase = ENDED
+        if self.running is not None:
+            self.running.cancel()
+        elif self.task is not None and self.task is not current_task():
+            self.task.cancel()
+        return 0
+
+    cpdef object cancel(self):
+        """The client wants no answer, or is gone: cancel the handler and send nothing."""
+        self.stop_c(BY_CLIENT)
+
+    def expire(self):
+        """The operation's timeout is over."""
+        self.timer = None
+        self.stop_c(TIMED_OUT)
+
+    def ask_input(self, bytes result not None):
+        """Answer with questions (2026-07-28 basic/patterns/mrtr) and cancel the handler.
+
+        ``result`` is the JSON text of the result object without the server's identity. Nothing
+        happens if the call has ended already.
+        """
+        if self.phase == ENDED:
+            return
+        if self.sink is None:
+            self.connection.session.result_c(self.ref, result)
+        else:
+            self.sink.result(result)
+        self.connection.wrote()
+        self.stop_c(ASKED)
+
+    def detach(self, body, AnswerSink sink not None):
+        """Answer the request with a task. The handler then works on the task: ``sink`` gets the
+        handler's answer, and the call goes on when the client is gone.
+
+        ``body``: see `wirespeed.server.requests.reply`.
         """
         self.reply_c(body)
         self.connection.wrote()
         if self.began != 0:
-            self.connection.observe_c(self)
+            self.observe_c(None)
         self.sink = sink
-        self.detached = True
+        self.phase = DETACHED
+        self.ref = 0
         self.connection.running.discard(self)
 
+    cdef int end_c(self, Message m) except -1:
+        """Nothing more will be said about the request. ``m`` is the request where it ends without
+        a handler's run, else None."""
+        self.phase = ENDED
+        if self.context is not None:
+            self.context = None        # they refer to each other, and to input memory
+        if self.sink is not None:
+            self.sink = None
+        if self.began != 0:
+            self.observe_c(m)
+        return 0
+
+    # -- what is sent --------------------------------------------------------------------------
+
     def notify(self, str method, bytes params):
-        """Send a notification about this request; nothing once it was answered or cancelled."""
-        cdef Serving connection = self.connection
-        if self.ended or connection.link is None:
+        """Send a notification about this request; nothing once the request has ended."""
+        if self.phase == ENDED or self.connection.link is None:
             return
-        if self.detached:
+        if self.phase == DETACHED:
             params = self.sink.tagged(method, params)
             if params is None:
                 return
-        if connection.session.outbox.size >= 4 * connection.session.output_high:
-            # nobody awaits, nobody reads: rather lose these than grow
-            connection.n_dropped += 1
-            if not connection.dropping:
-                connection.dropping = True
-                logger.warning("the client does not read: notifications are dropped")
-            return
-        connection.session.send_notification(method, params)
-        connection.wrote()
+        self.connection.notify_c(method, params)
 
     cdef int reply_c(self, object body) except -1:
         """Answer with a result (see `wirespeed.server.requests.reply`)."""
@@ -254,257 +272,51 @@ cdef class Call(Completion):
         return self.connection.session.error_c(self.ref, code, message, data)
 
     cdef int refuse_c(self, object exc) except -1:
-        """Answer with the `ProtocolError` that a handler raised."""
+        """Answer with a `ProtocolError`."""
         code = exc.code
-        if isinstance(exc, ResourceNotFound):
+        if isinstance(exc, ResourceNotFound) and self.revision is not None:
             code = self.revision.resource_not_found
         try:
             self.error_c(code, exc.message, exc.data)
         except Exception:
-            logger.exception("%s %s: its error cannot be sent", self.operation.kind,
-                             self.operation.name)
+            logger.exception("%r: the error cannot be sent", self.operation)
             self.error_c(codes.INTERNAL_ERROR, "Internal error", None)
         return 0
 
+    # -- what is counted -----------------------------------------------------------------------
 
-cdef class Serving(Endpoint):
-    """The running side of a server's connection."""
-
-    def __init__(self, service, loop, TaskPool pool not None, framer=None):
-        self.service = service
-        self.loop = loop
-        self.pool = pool
-        self.thread = threading.get_ident()
-        self.serial = next_serial()
-        self.asks = service.middleware.asks
-        self.observer = service.middleware.observer
-        if self.observer is not None:
-            self.observer.joined()
-        self.wire = self.session = Session(limits=service.limits, role="server", framer=framer)
-        self.modern_end = service.discovery.modern_end
-        self.running = set()
-        self.waiters = []
-        self.asked = {}
-
-    # -- calls ---------------------------------------------------------------------------------
-
-    cdef int prepare_c(self, Call call, Operation operation, Message m, object revision) except -1:
-        call.connection = self
-        call.operation = operation
-        call.ref = m.ref
-        call.revision = revision
-        call.modern = revision.modern
-        call.sink = self.sink
-        call.detached = call.apart = call.failed = False
-        call.timed_out = call.cancelled = call.given_up = call.answered = False
-        call.began = self.began
-        call.span = self.span
-        call.code = 0
-        return 0
-
-    def begin(self, Operation operation not None, Message message not None, revision not None):
-        """A `Call` for a request, to be given to `start` once its work is made.
-
-        ProtocolError -32602: what the request brought of earlier rounds is malformed.
-        """
-        cdef Call call = Call.__new__(Call)
-        self.prepare_c(call, operation, message, revision)
-        if call.modern and message.scan.poi[WS_PARAMS].len:
-            call.input = input_of(message, revision)
-        if operation.wants_context:
-            call.context = context_class(call, message)
-        elif call.input is not None and call.input.requestState is not None:
-            context_class(call, message)   # checks the state, which this function does not look at
-        return call
-
-    def start(self, Call call not None, work):
-        """Run the coroutine that answers a call."""
-        self.start_c(call, work)
-
-    cdef int start_c(self, Call call, object work) except -1:
-        if call.sink is not None and isinstance(call.sink, Call):
-            return (<Call> call.sink).carry_c(call, work)
-        call.running = self.pool.start_c(work, call, self.variables)
-        if call.running is not None:
-            if not call.detached:
-                self.running.add(call)
-                self.session.set_token_c(call.ref, call)
-            if call.operation.timeout is not None:
-                call.timer = self.loop.call_later(call.operation.timeout, call.expire)
-        return 0
-
-    cdef int finish_c(self, Call call, object value, object exc) except -1:
-        """A handler ended: send what came of it."""
-        if call.running is not None:
-            self.running.discard(call)
-            call.running = None        # they refer to each other
-        if call.timer is not None:
-            call.drop_timer_c()
-        if call.answered or call.cancelled:
-            if call.cancelled and not call.answered:
-                if not call.detached and call.task is None:
-                    self.session.cancelled_done_c()
-                self.cancelled_ended_c(call)
-                if call.sink is not None:
-                    call.sink.cancelled()
-            if exc is not None and not isinstance(exc, CancelledError):
-                logger.error("%s %s failed after its cancellation", call.operation.kind,
-                             call.operation.name, exc_info=exc)
-        elif exc is None:
-            call.operation.respond_c(call, value)
-        elif call.given_up:
-            call.error_c(codes.SHUTTING_DOWN, SHUTTING_DOWN, None)
+    cdef int observe_c(self, Message m) except -1:
+        """An observed request has ended: see `end_c`."""
+        cdef Serving connection = self.connection
+        cdef int code = CANCELLED if self.reason == BY_CLIENT else self.code
+        cdef Series series
+        if m is None:
+            series = self.series_c()
         else:
-            call.operation.fail_c(call, exc)
-        call.ended = True
-        if call.context is not None:
-            call.context = None        # they refer to each other, and to input memory
-        if call.sink is not None:
-            call.sink = None
-        if call.began != 0:
-            self.observe_c(call)
-        if self.link is not None:
-            self.link.wrote_c()
-        else:
-            self.session.set_token_c(call.ref, None)    # what it holds goes with it
-        if self.draining:
-            self.check_drained_c()
+            series = connection.observer.of_request_c(m, connection.service)
+        series.add_c(now_c() - self.began, code, self.failed)
+        self.began = 0
+        self.variables = None
+        if self.span is not None:
+            self.span.end_call(code, self.failed)
+            self.span = None
         return 0
 
-    cdef int check_drained_c(self) except -1:
-        return 0
-
-    cdef int cancelled_ended_c(self, Call call) except -1:
-        return 0
-
-    cdef int observe_c(self, Call call) except -1:
-        """An observed request has ended."""
-        cdef int code = CANCELLED if call.cancelled and not call.answered else call.code
-        call.series_c().add_c(now_c() - call.began, code, call.failed)
-        call.began = 0
-        if call.span is not None:
-            call.span.end_call(code, call.failed)
-            call.span = None
-        return 0
-
-    # -- questions -----------------------------------------------------------------------------
-
-    def ask(self, str method not None, bytes params, *, timeout=None):
-        """A request to the client (legacy eras): a future of the JSON text of its result.
-
-        It fails with RemoteError, InvalidResponse, CallTimeout (after ``timeout`` seconds; the
-        client is told to cancel), ConnectionClosed, or LimitExceeded (`Limits.max_outstanding` are
-        under way). Cancelling it cancels on the wire.
-        """
-        if self.asks is not None:
-            return self.asks(self, method, params, timeout)
-        return self.ask_wire(method, params, timeout)
-
-    def ask_wire(self, str method not None, bytes params, timeout):
-        """`ask`, past all middleware."""
-        future = self.loop.create_future()
-        if self.link is None or self.session.framer.eof:   # no answer can come any more
-            future.set_exception(ConnectionClosed("the client is gone"))
-            return future
-        try:
-            id = self.session.send_request(method, params, token=future, deadline=INFINITY)
-        except OverflowError as exc:
-            future.set_exception(LimitExceeded(str(exc)))
-            return future
-        self.asked[id] = future
-        timer = None
-        if timeout is not None:
-            timer = self.loop.call_later(timeout, self._ask_expired, id, future, method)
-        future.add_done_callback(lambda _: self._ask_done(id, timer))
-        self.wrote()
-        return future
-
-    def _ask_expired(self, id, future, method):
-        if not future.done():
-            self.session.cancel(id, "timed out")
-            self.wrote()
-            future.set_exception(CallTimeout(f"no answer to {method} within its time limit"))
-
-    def _ask_done(self, id, timer):
-        if timer is not None:
-            timer.cancel()
-        future = self.asked.pop(id, None)
-        if future is not None and future.cancelled() and self.link is not None:
-            self.session.cancel(id, None)
-            self.wrote()
-
-    cdef int answered_c(self, Message m) except -1:
-        """The client answered one of our questions."""
-        cdef object future = m.token
-        if future is None or future.done():
-            return 0
-        if m.kind_c == RESULT:
-            future.set_result(m.result.copy())
-        elif m.kind_c == INVALID:
-            future.set_exception(InvalidResponse(f"the client's response is not valid: {m.reason}"))
-        elif m.kind_c == ERROR:
-            try:
-                error = decode_error(m.error)
-            except msgspec.DecodeError as exc:
-                future.set_exception(InvalidResponse(f"the client's error is not valid: {exc}"))
-            else:
-                future.set_exception(RemoteError(error.code, error.message, error.data))
-        return 0
-
-    def fail_asked(self):
-        """The client is gone: nobody will answer."""
-        self.session.fail_all()
-        for future in list(self.asked.values()):
-            if not future.done():
-                future.set_exception(ConnectionClosed("the client is gone"))
-
-    # -- output --------------------------------------------------------------------------------
-
-    def wrote(self):
-        """Something was queued: it leaves at the end of this tick."""
-        if self.link is not None:
-            self.link.wrote_c()
-
-    def wait_for_room(self):
-        """A future to await while the client is slow to read; None while it is not."""
-        if self.link is None or self.session.outbox.size < self.session.output_high:
-            return None
-        waiter = self.loop.create_future()
-        self.waiters.append(waiter)
-        return waiter
-
-    def _release_waiters(self):
-        cdef list waiters = self.waiters
-        self.waiters = []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-
-    cpdef object on_drained(self):
-        self.dropping = False
-        self._release_waiters()
-        if self.draining:
-            self.check_drained_c()
+    cdef Series series_c(self):
+        """What an observed request that ran an operation counts as."""
+        cdef Operation operation = self.operation
+        if operation.kind == "tool":
+            return self.connection.observer.of_tool_c(operation.name)
+        return self.connection.observer.of_method_c(METHODS.get(operation.kind, operation.name))
 
 
-cdef Series series_of(Observer observer, object service, Message m):
-    """What a request counts as that has come to no call: names that nobody registered are one."""
-    cdef str method = m.method
-    cdef str name
-    if method == "tools/call":
-        name = m.text_c(WS_NAME)
-        return observer.of_tool_c(name if name in service.tools.items else UNKNOWN)
-    if method not in REQUEST_METHODS and method not in service.extensions.handlers:
-        method = UNKNOWN
-    return observer.of_method_c(method)
+cdef class Pipeline:
+    """What every request of a connection passes before its handler."""
 
+    cdef Call call_c(self, Serving connection, Message m):
+        """The call of a request that arrived."""
+        raise NotImplementedError
 
-cdef object describe(object exc):
-    """What a peer may see of an exception: its text, with its class where the text is a value."""
-    try:
-        text = str(exc)
-        if isinstance(exc, KeyError) and text:
-            return f"{type(exc).__name__}: {text}"
-        return text or type(exc).__name__
-    except Exception:
-        return type(exc).__name__
+    cdef int run_c(self, Call call) except -1:
+        """Serve a request whose call `call_c` made."""
+        raise NotImplementedError

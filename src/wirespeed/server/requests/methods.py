@@ -1,8 +1,8 @@
 """The handlers of the methods that every server has, and what handlers share.
 
-A handler gets the connection, the message and the revision it is served by (None for
-``initialize``). It returns the result (see `wirespeed.server.requests.reply`), or a coroutine that
-gives it, or None when it has started a call that answers later, or raises `ProtocolError`.
+A handler gets the call, whose ``revision`` the request is served by (None for ``initialize``), and
+the message. It returns the result (see `wirespeed.server.requests.reply`), or a coroutine that
+returns it, or None when it has started the call, which answers later. Or it raises `ProtocolError`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from wirespeed.protocol.revisions import (
     REVISIONS,
     Revision,
 )
-from wirespeed.server.requests.call import Feature
+from wirespeed.server.requests.feature import Feature
 from wirespeed.server.requests.reply import Body
 
 if TYPE_CHECKING:
@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from wirespeed.server.asking.progress import OnProgress
     from wirespeed.server.connection import ServerConnection
     from wirespeed.server.discovery import Discovery
+    from wirespeed.server.requests.call import Call
 
-Handler: TypeAlias = Callable[[Any, Any, Any], Body | Coroutine[Any, Any, Body] | None]
+Handler: TypeAlias = Callable[["Call", "Message"], Body | Coroutine[Any, Any, Body] | None]
 
 # Names that an unknown one is compared with: each costs some 10 µs.
 MAX_COMPARED = 100
@@ -131,10 +132,11 @@ def refuse_uninitialized(connection: ServerConnection, message: Message) -> None
     raise ProtocolError(codes.INVALID_PARAMS, text)
 
 
-def initialize(connection: ServerConnection, message: Message, revision: Revision | None) -> bytes:
+def initialize(call: Call, message: Message) -> bytes:
     """The legacy handshake (basic/lifecycle of 2024-11-05 to 2025-11-25)."""
+    connection = call.connection
     discovery = connection.service.discovery
-    if revision is not None:  # with a modern envelope: no such method there
+    if call.revision is not None:  # with a modern envelope: no such method there
         raise ProtocolError(codes.METHOD_NOT_FOUND, "Method not found: initialize")
     if not discovery.legacy_versions or connection.pinned_modern:
         try:
@@ -158,13 +160,13 @@ def initialize(connection: ServerConnection, message: Message, revision: Revisio
     return discovery.initialize_result(chosen)
 
 
-def discover(connection: ServerConnection, message: Message, revision: Revision) -> Body:
+def discover(call: Call, message: Message) -> Body:
     """server/discover (2026-07-28): what the server is and speaks."""
     params_of(message, _discover)
-    return connection.service.discovery.discover_result(revision)
+    return call.connection.service.discovery.discover_result(call.revision)
 
 
-def ping(connection: ServerConnection, message: Message, revision: Revision) -> bytes:
+def ping(call: Call, message: Message) -> bytes:
     """basic/utilities/ping of the legacy revisions."""
     return b"{}"
 
@@ -172,9 +174,9 @@ def ping(connection: ServerConnection, message: Message, revision: Revision) -> 
 # -- tools ----------------------------------------------------------------------------------------
 
 
-def tools_list(connection: ServerConnection, message: Message, revision: Revision) -> Body:
+def tools_list(call: Call, message: Message) -> Body:
     """server/tools, "Listing Tools": pre-encoded pages; the cursor needs no connection state."""
-    return connection.service.tools.page(revision, cursor_of(message))
+    return call.connection.service.tools.page(call.revision, cursor_of(message))
 
 
 def cursor_of(message: Message) -> str | None:
@@ -186,14 +188,14 @@ def cursor_of(message: Message) -> str | None:
 # -- logging --------------------------------------------------------------------------------------
 
 
-def set_level(connection: ServerConnection, message: Message, revision: Revision) -> bytes:
+def set_level(call: Call, message: Message) -> bytes:
     """logging/setLevel of the legacy revisions."""
     level = params_of(message, _set_level).level
     if level not in LOG_LEVELS:
         raise ProtocolError(
             codes.INVALID_PARAMS, f"Invalid log level: one of {', '.join(LOG_LEVELS)}"
         )
-    connection.state.log_level = LOG_LEVELS.index(level)
+    call.connection.state.log_level = LOG_LEVELS.index(level)
     return b"{}"
 
 

@@ -32,6 +32,7 @@ cdef class Observer:
     cdef Series of_c(self, str method, str name)
     cdef Series of_method_c(self, str method)
     cdef Series of_tool_c(self, str name)
+    cdef Series of_request_c(self, Message m, object service)
 
 
 cdef class RequestSpan:

@@ -7,6 +7,11 @@ of the clock and a few additions; `wirespeed.ext.prometheus` reads the numbers w
 cimport cython
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
+from wirespeed._core._simd cimport WS_NAME
+from wirespeed._core.envelope cimport Message
+
+from wirespeed.protocol.revisions import REQUEST_METHODS
+
 BUCKETS = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
     5.0, 10.0,
@@ -14,6 +19,9 @@ BUCKETS = (
 
 cdef enum:
     MAX_SERIES = 2000          # further names are counted together
+
+# All names that nothing is registered under are counted as one.
+cdef str UNKNOWN = "unknown"
 
 
 cdef double now_c() noexcept:
@@ -110,6 +118,16 @@ cdef class Observer:
         if found is None:
             found = self.by_tool[name] = self.of_c("tools/call", name)
         return <Series> found
+
+    cdef Series of_request_c(self, Message m, object service):
+        cdef str method = m.method
+        cdef str name
+        if method == "tools/call":
+            name = m.text_c(WS_NAME)
+            return self.of_tool_c(name if name in service.tools.items else UNKNOWN)
+        if method not in REQUEST_METHODS and method not in service.extensions.handlers:
+            method = UNKNOWN
+        return self.of_method_c(method)
 
     def of(self, str method not None, str name not None=""):
         """The series of a method, and of a name within it. The caller bounds what names there are;

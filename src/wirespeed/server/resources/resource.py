@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.protocol.revisions import Revision
     from wirespeed.server.catalog import LimitOptions
-    from wirespeed.server.connection import ServerConnection
     from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.reply import Body
     from wirespeed.server.resources.catalog import ResourceOptions
@@ -90,16 +89,15 @@ class _Reader:
 
     def start(
         self,
-        connection: ServerConnection,
+        call: Call,
         message: Message,
-        revision: Revision,
         uri: str,
         values: Mapping[str, Any],
     ) -> None:
         """Begin the call that answers."""
-        call = connection.begin(self._feature, message, revision)
+        call.begin(self._feature, message)
         work = invoke(self._feature, self._spec, values, call.context)
-        connection.start(call, self._read(call, uri, work))
+        call.start(self._read(call, uri, work))
 
     async def _read(self, call: Call, uri: str, work: Coroutine[Any, Any, Any]) -> Body:
         try:
@@ -160,17 +158,15 @@ class Resource:
     def __repr__(self) -> str:
         return f"<Resource {self.uri!r}>"
 
-    def read(
-        self, connection: ServerConnection, message: Message, revision: Revision
-    ) -> Body | None:
+    def read(self, call: Call, message: Message) -> Body | None:
         """Answer a request, now or later (None)."""
         if self._reader is not None:
-            self._reader.start(connection, message, revision, self.uri, self._values)
+            self._reader.start(call, message, self.uri, self._values)
             return None
-        body = self.encoded(revision)
-        if not revision.modern or not isinstance(body, bytes):
+        body = self.encoded(call.revision)
+        if not call.revision.modern or not isinstance(body, bytes):
             return body
-        discovery = connection.service.discovery
+        discovery = call.connection.service.discovery
         whole = self._wholes.get(discovery.modern_end)
         if whole is None:
             whole = self._wholes[discovery.modern_end] = discovery.finish(body)
@@ -237,14 +233,13 @@ class ResourceTemplate(Completable):
 
     def read(
         self,
-        connection: ServerConnection,
+        call: Call,
         message: Message,
-        revision: Revision,
         uri: str,
         values: Mapping[str, Any],
     ) -> None:
         """Begin the call that answers."""
-        self._reader.start(connection, message, revision, uri, values)
+        self._reader.start(call, message, uri, values)
 
 
 # -- registration ---------------------------------------------------------------------------------
@@ -356,29 +351,29 @@ def _last_segment(uri: str) -> str:
 # -- requests -------------------------------------------------------------------------------------
 
 
-def list_resources(connection: ServerConnection, message: Message, revision: Revision) -> Body:
+def list_resources(call: Call, message: Message) -> Body:
     """resources/list: pre-encoded pages."""
-    return connection.service.resources.fixed.page(revision, cursor_of(message))
+    return call.connection.service.resources.fixed.page(call.revision, cursor_of(message))
 
 
-def list_templates(connection: ServerConnection, message: Message, revision: Revision) -> Body:
+def list_templates(call: Call, message: Message) -> Body:
     """resources/templates/list: pre-encoded pages."""
-    return connection.service.resources.templates.page(revision, cursor_of(message))
+    return call.connection.service.resources.templates.page(call.revision, cursor_of(message))
 
 
-def read(connection: ServerConnection, message: Message, revision: Revision) -> Body | None:
+def read(call: Call, message: Message) -> Body | None:
     """resources/read: a resource under this URI, or the first template that the URI matches."""
     uri: str = params_of(message, _read).uri
-    resources = connection.service.resources
+    resources = call.connection.service.resources
     resource = resources.fixed.get(uri)
     if resource is not None:
-        return resource.read(connection, message, revision)
+        return resource.read(call, message)
     for template in list(resources.templates.items.values()):
         values = template.match(uri)
         if values is not None:
-            template.read(connection, message, revision, uri, values)
+            template.read(call, message, uri, values)
             return None
-    raise not_found(uri, revision)
+    raise not_found(uri, call.revision)
 
 
 _read = msgspec.json.Decoder(ResourceParams)

@@ -17,7 +17,7 @@ import msgspec
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.protocol.messages import ListenParams, ResourceParams
-from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID, Revision
+from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.server.requests.call import SHUTTING_DOWN
 from wirespeed.server.requests.methods import params_of
 from wirespeed.server.requests.reply import finished
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from wirespeed._core.envelope import Message
     from wirespeed.server.connection import ServerConnection
+    from wirespeed.server.requests.call import Call
 
 # What one connection may keep: subscriptions (each keeps a request in flight), URIs in all, and the
 # characters of these and of the requests' ids.
@@ -238,8 +239,9 @@ class ListenStream:
         self.connection.wrote()
 
 
-def listen(connection: ServerConnection, message: Message, revision: Revision) -> None:
+def listen(call: Call, message: Message) -> None:
     """subscriptions/listen: acknowledge what is honoured, then keep the request open."""
+    connection = call.connection
     wanted = params_of(message, _listen).notifications
     if (
         connection.draining
@@ -298,21 +300,21 @@ def _check_length(uri: str) -> None:
         )
 
 
-def subscribe(connection: ServerConnection, message: Message, revision: Revision) -> bytes:
+def subscribe(call: Call, message: Message) -> bytes:
     """resources/subscribe of the legacy revisions; a second time changes nothing."""
     uri = params_of(message, _resource).uri
     _check_length(uri)
-    changes = connection.changes
+    changes = call.connection.changes
     if uri not in changes.uris:
         changes.take(1, len(uri))
         changes.uris.add(uri)
     return b"{}"
 
 
-def unsubscribe(connection: ServerConnection, message: Message, revision: Revision) -> bytes:
+def unsubscribe(call: Call, message: Message) -> bytes:
     """resources/unsubscribe of the legacy revisions; also of what was not subscribed to."""
     uri = params_of(message, _resource).uri
-    changes = connection.changes
+    changes = call.connection.changes
     if uri in changes.uris:
         changes.uris.remove(uri)
         changes.give(1, len(uri))

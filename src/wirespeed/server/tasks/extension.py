@@ -29,7 +29,6 @@ from wirespeed.tasks.views import TaskParams, view
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
-    from wirespeed.protocol.revisions import Revision
     from wirespeed.server.connection import ServerConnection
     from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.methods import Handler
@@ -110,8 +109,9 @@ def tasks_extension(service: TaskService) -> Extension:
     )
 
     def requests(work: Any, decoder: msgspec.json.Decoder[Any]) -> Handler:
-        def handler(connection: Any, message: Message, revision: Revision) -> Any:
+        def handler(call: Call, message: Message) -> Any:
             extension.require(message)
+            connection = call.connection
             return work(service.book(connection.loop), connection, params_of(message, decoder))
 
         return handler

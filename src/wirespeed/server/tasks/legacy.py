@@ -32,7 +32,6 @@ from wirespeed.tasks.model import Task, TaskStateError
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
-    from wirespeed.protocol.revisions import Revision
     from wirespeed.server.connection import ServerConnection
     from wirespeed.server.requests.call import Call
     from wirespeed.server.tasks.catalog import AsTask
@@ -93,17 +92,14 @@ def _book(connection: ServerConnection) -> TaskBook:
     return service.book(connection.loop)
 
 
-def get(
-    connection: ServerConnection, message: Message, revision: Revision
-) -> Coroutine[Any, Any, Body]:
-    """tasks/get: the state of a task."""
-    return _get(connection, params_of(message, _task_params).taskId, revision.version)
+async def get(call: Call, message: Message) -> Body:
+    """tasks/get: the state of a task.
 
-
-async def _get(connection: ServerConnection, task_id: str, version: str) -> Body:
-    """A task that waits for input also asks its questions over this connection, unless a
-    tasks/result has asked them: some clients only poll, and never call tasks/result before the
-    task has ended."""
+    A task that waits for input also asks its questions over this connection, unless a tasks/result
+    has asked them: some clients only poll, and never call tasks/result before the task has ended.
+    """
+    connection, version = call.connection, call.revision.version
+    task_id = params_of(message, _task_params).taskId
     book = _book(connection)
     task = await book.find(connection, task_id)
     for key, request in task.requests.items():
@@ -112,14 +108,10 @@ async def _get(connection: ServerConnection, task_id: str, version: str) -> Body
     return _encode(views.view(task))
 
 
-def cancel(
-    connection: ServerConnection, message: Message, revision: Revision
-) -> Coroutine[Any, Any, Body]:
+async def cancel(call: Call, message: Message) -> Body:
     """tasks/cancel: the state after that; -32602 for a task that has ended."""
-    return _cancel(connection, params_of(message, _task_params).taskId)
-
-
-async def _cancel(connection: ServerConnection, task_id: str) -> Body:
+    connection = call.connection
+    task_id = params_of(message, _task_params).taskId
     book = _book(connection)
     task = await book.find(connection, task_id)
     try:
@@ -128,14 +120,10 @@ async def _cancel(connection: ServerConnection, task_id: str) -> Body:
         raise views.cannot_cancel(await book.find(connection, task_id)) from None
 
 
-def list_page(
-    connection: ServerConnection, message: Message, revision: Revision
-) -> Coroutine[Any, Any, Body]:
+async def list_page(call: Call, message: Message) -> Body:
     """tasks/list: the tasks of the principal, or of the connection if it has no principal."""
-    return _list(connection, page_asked_for(message))
-
-
-async def _list(connection: ServerConnection, cursor: str | None) -> Body:
+    connection = call.connection
+    cursor = page_asked_for(message)
     book = _book(connection)
     await book.ready()
     owner, _ = book.owner(connection)
@@ -144,15 +132,11 @@ async def _list(connection: ServerConnection, cursor: str | None) -> Body:
     )
 
 
-def result(
-    connection: ServerConnection, message: Message, revision: Revision
-) -> Coroutine[Any, Any, Body]:
+async def result(call: Call, message: Message) -> Body:
     """tasks/result: wait until the task has ended; then the answer that the request itself would
     have had ("Result Retrieval")."""
-    return _result(connection, params_of(message, _task_params).taskId, revision.version)
-
-
-async def _result(connection: ServerConnection, task_id: str, version: str) -> Body:
+    connection, version = call.connection, call.revision.version
+    task_id = params_of(message, _task_params).taskId
     book = _book(connection)
     asked: dict[str, asyncio.Task[Any]] = {}
     async with contextlib.aclosing(book.changes(connection, task_id)) as changes:
@@ -202,7 +186,7 @@ async def _ask(
         found = _request(request)
         params = views.with_related(bytes(found.params), task_id)
         try:
-            answer = await connection.ask(found.method, params)
+            answer = await connection.questions.ask(found.method, params)
         except RemoteError as exc:
             answer = refusal(exc)
         except InvalidResponse as exc:

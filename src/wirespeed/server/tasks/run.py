@@ -12,6 +12,7 @@ import msgspec
 
 from wirespeed.errors import ProtocolError, RemoteError
 from wirespeed.protocol import codes
+from wirespeed.server.requests.call import AnswerSink
 from wirespeed.server.requests.reply import Body
 from wirespeed.server.tasks.book import SHUT_DOWN, TaskBook
 from wirespeed.server.tasks.workers import Worker
@@ -53,8 +54,8 @@ class _Result(msgspec.Struct):
 _result = msgspec.json.Decoder(_Result).decode
 
 
-class TaskSink:
-    """Receives the end of a task's handler: see `Call.detach`."""
+class TaskSink(AnswerSink):
+    """Receives the answer of a task's handler: see `Call.detach`."""
 
     __slots__ = ("_book", "_form", "_name", "_task_id", "_worker")
 

@@ -20,7 +20,8 @@ from wirespeed.server.tools.encode cimport (
     object_line_c,
     text_result_c,
 )
-from wirespeed.server.requests.call cimport Call, Operation, Serving, describe
+from wirespeed.server.requests.call cimport TIMED_OUT, Call, Operation
+from wirespeed.server.requests.serving cimport Serving
 from wirespeed.server.tools.long_texts cimport LongTexts
 
 from wirespeed.errors import MissingCapability, ProtocolError
@@ -232,7 +233,7 @@ cdef class Tool(Operation):
             call.modern or not isinstance(exc, MissingCapability)
         ):
             return call.refuse_c(exc)
-        if call.timed_out:
+        if call.reason == TIMED_OUT:
             text = f"Tool {self.name} timed out after {self.timeout:g} s"
             logger.warning("%s", text)
         elif isinstance(exc, CancelledError):
@@ -252,14 +253,11 @@ cdef class Tool(Operation):
         """Arguments that break the tool's schema (SEP-1303: a result, since 2025-11-25).
         `as_error`: who asked for a task waits for no result."""
         cdef str text = f"Invalid arguments for tool {self.name}: {describe_validation_error(exc)}"
-        call.ended = True
         if call.revision.argument_errors_in_results and not as_error:
             self.send_content_c(call, error_content(text), None, True, None)
         else:
             call.error_c(codes.INVALID_PARAMS, text, None)
-        call.sink = None
-        if call.began != 0:
-            call.connection.observe_c(call)
+        call.end_c(None)
         call.connection.wrote()
         return 0
 
@@ -294,7 +292,7 @@ cdef class Tool(Operation):
             text = object_line_c(data)
         except Exception as exc:
             return self.fail_c(call, exc)
-        if call.began != 0 and b'"isError"' in text:
+        if (call.began != 0 or call.sink is not None) and b'"isError"' in text:
             call.failed = msgspec.json.decode(text).get("isError") is True
         return call.reply_c(Whole(text))
 
@@ -316,3 +314,14 @@ cdef class Tool(Operation):
         return answer_content_c(
             connection.session, call.ref, content, structured, is_error, tail
         )
+
+
+cdef object describe(object exc):
+    """What a client may see of an exception: its text, with its class where the text is a value."""
+    try:
+        text = str(exc)
+        if isinstance(exc, KeyError) and text:
+            return f"{type(exc).__name__}: {text}"
+        return text or type(exc).__name__
+    except Exception:
+        return type(exc).__name__

@@ -12,8 +12,7 @@ from raw import call
 from server_lab import text_of
 
 from wirespeed import Server
-from wirespeed.server.middleware.chain import InboundRequest, Reply
-from wirespeed.server.middleware.eager import EagerAwaitable, StartedCoroutine
+from wirespeed.server.middleware.chain import InboundRequest, Reply, Served
 
 pytestmark = pytest.mark.compiled
 
@@ -108,7 +107,7 @@ def test_nothing_runs_before_it_is_awaited(connect: Any, server: Server, tool: s
 
     assert answer(connect, tool)["content"] == []
     (ahead,) = seen
-    assert isinstance(ahead, EagerAwaitable)
+    assert isinstance(ahead, Served)
 
 
 @TOOLS
@@ -199,7 +198,6 @@ def test_a_failure_in_the_first_step_shows_where(connect: Any, server: Server, c
     assert "no luck" in seen[-1]
 
 
-def test_both_are_made_by_their_module_only() -> None:
-    for kind in (EagerAwaitable, StartedCoroutine):
-        with pytest.raises(TypeError):
-            kind()
+def test_it_is_made_by_call_next_only() -> None:
+    with pytest.raises(TypeError):
+        Served()

@@ -1,0 +1,85 @@
+"""What a call needs of its connection: the session, the task pool, the output.
+
+Messages and eras are the business of `wirespeed.server.connection`, which is built on `Serving`.
+"""
+
+import itertools
+import logging
+import threading
+
+from wirespeed._core.session cimport Session
+from wirespeed.server.requests.questions cimport Questions
+from wirespeed.transport.link cimport Endpoint
+from wirespeed.transport.taskpool cimport Completion, TaskPool
+
+logger = logging.getLogger("wirespeed.server")
+
+cdef object next_serial = itertools.count(1).__next__
+
+
+cdef class Serving(Endpoint):
+    """The base of a server's connection."""
+
+    def __init__(self, service, loop, TaskPool pool not None, framer=None):
+        self.service = service
+        self.loop = loop
+        self.pool = pool
+        self.thread = threading.get_ident()
+        self.serial = next_serial()
+        self.observer = service.middleware.observer
+        if self.observer is not None:
+            self.observer.joined()
+        self.wire = self.session = Session(limits=service.limits, role="server", framer=framer)
+        self.questions = Questions(self, self.session, loop, service.middleware.asks)
+        self.modern_end = service.discovery.modern_end
+        self.running = set()
+        self.waiters = []
+
+    cdef int check_drained_c(self) except -1:
+        """A call has ended while the connection drains."""
+        return 0
+
+    cdef int cancelled_ended_c(self, Completion call) except -1:
+        """The handler of a cancelled call has ended."""
+        return 0
+
+    # -- output --------------------------------------------------------------------------------
+
+    def wrote(self):
+        """Something was queued: it leaves at the end of this tick."""
+        if self.link is not None:
+            self.link.wrote_c()
+
+    cdef int notify_c(self, str method, bytes params) except -1:
+        """Send a notification, unless the client does not read: nothing awaits that notifications
+        leave, so without a bound they would fill the memory."""
+        if self.session.outbox.size >= 4 * self.session.output_high:
+            self.n_dropped += 1
+            if not self.dropping:
+                self.dropping = True
+                logger.warning("the client does not read: notifications are dropped")
+            return 0
+        self.session.send_notification(method, params)
+        self.link.wrote_c()
+        return 0
+
+    def wait_for_room(self):
+        """A future to await while the client is slow to read; None while it is not."""
+        if self.link is None or self.session.outbox.size < self.session.output_high:
+            return None
+        waiter = self.loop.create_future()
+        self.waiters.append(waiter)
+        return waiter
+
+    def _release_waiters(self):
+        cdef list waiters = self.waiters
+        self.waiters = []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    cpdef object on_drained(self):
+        self.dropping = False
+        self._release_waiters()
+        if self.draining:
+            self.check_drained_c()
