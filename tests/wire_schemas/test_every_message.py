@@ -124,7 +124,7 @@ class Session(ours.Ours):
 
 
 @pytest.mark.parametrize("version", list(wire_shapes.CODES))
-def test_every_message_of_a_revision(
+async def test_every_message_of_a_revision(
     version: str, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = program(version, monkeypatch).server
@@ -132,12 +132,9 @@ def test_every_message_of_a_revision(
     era = "modern" if version > "2026" else "legacy"
     steps = [name for name, feature in features.FEATURES.items() if era in feature.eras]
 
-    async def main() -> None:
-        report = await Session(server, era, [*steps, "rarities"]).hold()
-        assert report["rarities"] is None
-        if era == "modern":
-            await Session(server, era, []).ending(server)
-
-    asyncio.run(main())
+    report = await Session(server, era, [*steps, "rarities"]).hold()
+    assert report["rarities"] is None
+    if era == "modern":
+        await Session(server, era, []).ending(server)
     never = NEVER | NEVER_IN.get(version, set())
     assert sorted(offered(version) - never - recorder.judged(version)) == []

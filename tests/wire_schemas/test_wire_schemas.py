@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -157,7 +156,7 @@ def test_lines_and_frames_in_pieces() -> None:
 
 @pytest.mark.off_schema("the author's annotations are not checked")
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-def test_real_sessions_are_heard(era: Any, recorder: Recorder) -> None:
+async def test_real_sessions_are_heard(era: Any, recorder: Recorder) -> None:
     right, wrong = Server("right"), Server("wrong")
 
     @right.tool
@@ -170,10 +169,10 @@ def test_real_sessions_are_heard(era: Any, recorder: Recorder) -> None:
             assert len(await client.list_tools()) == 1
             assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
 
-    asyncio.run(calls(right))
+    await calls(right)
     assert recorder.problems == []
     judged = recorder.judged()
     assert {("client", "request", "tools/call"), ("server", "result", "tools/call")} <= judged
-    asyncio.run(calls(wrong))
+    await calls(wrong)
     assert [problem.split(" in ")[0] for problem in recorder.problems]
     assert all("readOnlyHint" in problem for problem in recorder.problems)

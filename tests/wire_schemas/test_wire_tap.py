@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lite_lab import listening
 from wire_recorder import Recorder
 
 from wirespeed import Client, Server, Socket, WebSocket
@@ -58,28 +59,16 @@ def test_both_doors(shown: list[tuple[Any, str, bytes]]) -> None:
     assert len(shown) == 4
 
 
-def test_what_one_sends_the_other_receives(
+async def test_what_one_sends_the_other_receives(
     shown: list[tuple[Any, str, bytes]], tmp_path: Path
 ) -> None:
     """Over a socket, with messages that are read and written in many pieces."""
     text = "x日" * 300_000
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        listening = loop.create_future()
-        serving = loop.create_task(
-            echo().serve(f"unix:{tmp_path}/s", on_listening=listening.set_result)
+    async with listening(echo(), f"unix:{tmp_path}/s") as url, Client(Socket(url)) as client:
+        results = await asyncio.gather(
+            *(client.call_tool("echo", {"text": each}) for each in (text, "short", text))
         )
-        await listening
-        async with Client(Socket(f"unix:{tmp_path}/s")) as client:
-            results = await asyncio.gather(
-                *(client.call_tool("echo", {"text": each}) for each in (text, "short", text))
-            )
-        assert [result.text for result in results] == [text, "short", text]
-        serving.cancel()
-        await asyncio.wait([serving])
-
-    asyncio.run(main())
+    assert [result.text for result in results] == [text, "short", text]
     streams: dict[tuple[int, str], bytes] = {}
     for wire, what, data in shown:
         key = id(wire), what
@@ -91,23 +80,13 @@ def test_what_one_sends_the_other_receives(
 
 
 @pytest.mark.parametrize("compression", [False, True])
-def test_websocket_is_heard(recorder: Recorder, compression: bool) -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        listening = loop.create_future()
-        serving = loop.create_task(
-            echo().serve(
-                "ws://127.0.0.1:0/mcp", on_listening=listening.set_result, compression=compression
-            )
-        )
-        (url,) = await listening
-        async with Client(WebSocket(url, compression=compression)) as client:
-            for text in ("short", "long " * 50_000):
-                assert (await client.call_tool("echo", {"text": text})).text == text
-        serving.cancel()
-        await asyncio.wait([serving])
-
-    asyncio.run(main())
+async def test_websocket_is_heard(recorder: Recorder, compression: bool) -> None:
+    async with (
+        listening(echo(), compression=compression) as url,
+        Client(WebSocket(url, compression=compression)) as client,
+    ):
+        for text in ("short", "long " * 50_000):
+            assert (await client.call_tool("echo", {"text": text})).text == text
     assert recorder.problems == []
     assert {("client", "request", "tools/call"), ("server", "result", "tools/call")} <= (
         recorder.judged("2026-07-28")

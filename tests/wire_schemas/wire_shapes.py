@@ -31,6 +31,14 @@ CODES = {version: code for code, version in REVISIONS.items()}
 LEVELS = "debug|info|notice|warning|error|critical|alert|emergency"
 STATUSES = "working|input_required|completed|failed|cancelled"
 META = "io.modelcontextprotocol/"
+# Members that several types have.
+ASKED = "_meta:RequestMeta@-11 _meta!:RequestMeta@26"
+AGAIN = f"inputResponses:{{InputResponse}}@26 requestState@26 {ASKED}"
+CACHED = 'ttlMs!:int@26 cacheScope!:="public|private"@26 _meta:ResultMeta'
+LISTED = f"nextCursor resultType!@26 {CACHED}"
+STATE = f'taskId! status!:="{STATUSES}" statusMessage createdAt! lastUpdatedAt!'
+TASK = f"{STATE} ttl!:num|null pollInterval:num"
+EXT_TASK = f"{STATE} ttlMs!:num|null pollIntervalMs:num"
 
 TYPES: dict[str, str] = {
     # -- _meta -----------------------------------------------------------------------------------
@@ -91,34 +99,24 @@ TYPES: dict[str, str] = {
     " content!:SamplingBlock|[SamplingBlock]@11 _meta:obj@11",
     # -- tasks -----------------------------------------------------------------------------------
     "TaskWish": "ttl:num",
-    "Task": f'taskId! status!:="{STATUSES}" statusMessage createdAt! lastUpdatedAt!'
-    " ttl!:num|null pollInterval:num",
-    "TaskResult": f'taskId! status!:="{STATUSES}" statusMessage createdAt! lastUpdatedAt!'
-    " ttl!:num|null pollInterval:num _meta:obj",
-    "TaskStatus": f'taskId! status!:="{STATUSES}" statusMessage createdAt! lastUpdatedAt!'
-    " ttl!:num|null pollInterval:num _meta:NotificationMeta",
-    "ExtTask": f'taskId! status!:="{STATUSES}" statusMessage createdAt! lastUpdatedAt!'
-    ' ttlMs!:num|null pollIntervalMs:num resultType!:="complete" inputRequests:{InputRequest}'
-    " result:obj error:ErrorObject _meta:ResultMeta",
-    "ExtTaskMade": f'taskId! status!:="{STATUSES}" statusMessage createdAt! lastUpdatedAt!'
-    ' ttlMs!:num|null pollIntervalMs:num resultType!:="task" _meta:ResultMeta',
-    "ExtTaskTold": f'taskId! status!:="{STATUSES}" statusMessage createdAt! lastUpdatedAt!'
-    " ttlMs!:num|null pollIntervalMs:num inputRequests:{InputRequest} result:obj"
-    " error:ErrorObject _meta:NotificationMeta",
+    "Task": TASK,
+    "TaskResult": f"{TASK} _meta:obj",
+    "TaskStatus": f"{TASK} _meta:NotificationMeta",
+    "ExtTask": f'{EXT_TASK} resultType!:="complete" inputRequests:{{InputRequest}} result:obj'
+    " error:ErrorObject _meta:ResultMeta",
+    "ExtTaskMade": f'{EXT_TASK} resultType!:="task" _meta:ResultMeta',
+    "ExtTaskTold": f"{EXT_TASK} inputRequests:{{InputRequest}} result:obj error:ErrorObject"
+    " _meta:NotificationMeta",
     # -- parameters of requests ------------------------------------------------------------------
-    "NoParams": "_meta:RequestMeta@-11 _meta!:RequestMeta@26 +",
+    "NoParams": f"{ASKED} +",
     "Initialize": "protocolVersion! capabilities!:ClientCapabilities clientInfo!:Implementation"
     " _meta:RequestMeta",
-    "Page": "cursor _meta:RequestMeta@-11 _meta!:RequestMeta@26",
-    "CallTool": "name! arguments:obj task:TaskWish@11-11 inputResponses:{InputResponse}@26"
-    " requestState@26 _meta:RequestMeta@-11 _meta!:RequestMeta@26",
-    "GetPrompt": "name! arguments:{str} inputResponses:{InputResponse}@26 requestState@26"
-    " _meta:RequestMeta@-11 _meta!:RequestMeta@26",
-    "ReadResource": "uri! inputResponses:{InputResponse}@26 requestState@26"
-    " _meta:RequestMeta@-11 _meta!:RequestMeta@26",
+    "Page": f"cursor {ASKED}",
+    "CallTool": f"name! arguments:obj task:TaskWish@11-11 {AGAIN}",
+    "GetPrompt": f"name! arguments:{{str}} {AGAIN}",
+    "ReadResource": f"uri! {AGAIN}",
     "Uri": "uri! _meta:RequestMeta",
-    "Complete": "ref!:Reference argument!:CompleteArgument context:CompleteContext@06"
-    " _meta:RequestMeta@-11 _meta!:RequestMeta@26",
+    "Complete": f"ref!:Reference argument!:CompleteArgument context:CompleteContext@06 {ASKED}",
     "CompleteArgument": "name! value!",
     "CompleteContext": "arguments:{str}",
     "PromptReference": 'type!:="ref/prompt" name! title@06',
@@ -127,7 +125,7 @@ TYPES: dict[str, str] = {
     "Listen": "notifications!:Filter _meta!:RequestMeta",
     "Filter": "toolsListChanged:bool promptsListChanged:bool resourcesListChanged:bool"
     " resourceSubscriptions:[str] taskIds:[str]",
-    "TaskId": "taskId! _meta:RequestMeta@-11 _meta!:RequestMeta@26",
+    "TaskId": f"taskId! {ASKED}",
     "UpdateTask": "taskId! inputResponses!:{InputResponse} _meta!:RequestMeta",
     "CreateMessage": "messages!:[SamplingMessage] maxTokens!:num modelPreferences:Preferences"
     ' systemPrompt includeContext:="none|thisServer|allServers" temperature:num'
@@ -158,22 +156,17 @@ TYPES: dict[str, str] = {
     " instructions _meta:obj",
     "Discovered": "supportedVersions!:[str] capabilities!:ServerCapabilities instructions"
     ' resultType!:="complete" ttlMs!:int cacheScope!:="public|private" _meta:ResultMeta',
-    "Tools": "tools!:[Tool] nextCursor resultType!@26 ttlMs!:int@26"
-    ' cacheScope!:="public|private"@26 _meta:ResultMeta',
-    "Prompts": "prompts!:[Prompt] nextCursor resultType!@26 ttlMs!:int@26"
-    ' cacheScope!:="public|private"@26 _meta:ResultMeta',
-    "Resources": "resources!:[Resource] nextCursor resultType!@26 ttlMs!:int@26"
-    ' cacheScope!:="public|private"@26 _meta:ResultMeta',
-    "Templates": "resourceTemplates!:[ResourceTemplate] nextCursor resultType!@26 ttlMs!:int@26"
-    ' cacheScope!:="public|private"@26 _meta:ResultMeta',
+    "Tools": f"tools!:[Tool] {LISTED}",
+    "Prompts": f"prompts!:[Prompt] {LISTED}",
+    "Resources": f"resources!:[Resource] {LISTED}",
+    "Templates": f"resourceTemplates!:[ResourceTemplate] {LISTED}",
     "Called": "content!:[Block] isError:bool structuredContent:obj@06-11"
     ' structuredContent:any@26 resultType!:="complete"@26 _meta:ResultMeta',
     "TaskMade": "task!:Task _meta:obj",
     "InputRequired": 'resultType!:="input_required" inputRequests:{InputRequest} requestState'
     " _meta:ResultMeta",
     "Prompted": 'messages!:[PromptMessage] description resultType!:="complete"@26 _meta:ResultMeta',
-    "Read": 'contents!:[Contents] resultType!:="complete"@26 ttlMs!:int@26'
-    ' cacheScope!:="public|private"@26 _meta:ResultMeta',
+    "Read": f'contents!:[Contents] resultType!:="complete"@26 {CACHED}',
     "Completed": "completion!:Completion resultType!@26 _meta:ResultMeta",
     "Completion": "values!:[str] total:num hasMore:bool",
     "Listened": 'resultType!:="complete" _meta!:ListenMeta',
