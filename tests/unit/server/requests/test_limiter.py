@@ -141,7 +141,7 @@ def test_a_thread_keeps_its_place_until_it_ends(
 
     options: Any = {"name": "work", "max_concurrency": 1, "queue": 10}
     if end == "timeout":
-        options["timeout"] = 0.02
+        options["timeout"] = 0.3  # the thread of call 0 must have begun
     if how == "tool":
         server.add_tool(work, **options)
     elif how == "generator":
