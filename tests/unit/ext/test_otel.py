@@ -139,99 +139,90 @@ def lab(request: pytest.FixtureRequest) -> Lab:
 
 
 @ERAS
-def test_a_span_of_each_request(run: Any, lab: Lab, era: Any) -> None:
-    async def main() -> None:
-        async with Client(lab.server, era=era, cache=False) as client:
-            await client.call_tool("echo", {"text": "x"})
-            await client.get_prompt("hello")
-            await client.read_resource("config://app")
-            await client.list_tools()
-            version = client.protocol_version
-        common = {"mcp.protocol.version": version}
-        expected = {
-            "tools/call echo": {
-                "gen_ai.tool.name": "echo",
-                "gen_ai.operation.name": "execute_tool",
-                "mcp.method.name": "tools/call",
-            },
-            "prompts/get hello": {
-                "gen_ai.prompt.name": "hello",
-                "mcp.method.name": "prompts/get",
-            },
-            "resources/read": {
-                "mcp.resource.uri": "config://app",
-                "mcp.method.name": "resources/read",
-            },
-            "tools/list": {"mcp.method.name": "tools/list"},
-        }
-        for name, own in expected.items():
-            span = lab.one(name)
-            found = dict(span.attributes)
-            assert found.pop("jsonrpc.request.id").isdecimal()
-            found.pop("seen.at.start", None)
-            assert found == common | own
-            assert span.status.status_code == StatusCode.UNSET
-            assert span.start_time <= span.end_time
-            assert span.parent is None
-            assert span.context.is_valid
-            assert span.instrumentation_scope.name == "wirespeed"
-            assert span.resource.attributes["telemetry.sdk.language"] == "python"
-            assert json.loads(span.to_json())["name"] == name
-        first = "server/discover" if era == "modern" else "initialize"
-        assert lab.one(first).status.status_code == StatusCode.UNSET
-        assert len({span.context.trace_id for span in lab.spans}) == 5
-
-    run(main())
+async def test_a_span_of_each_request(lab: Lab, era: Any) -> None:
+    async with Client(lab.server, era=era, cache=False) as client:
+        await client.call_tool("echo", {"text": "x"})
+        await client.get_prompt("hello")
+        await client.read_resource("config://app")
+        await client.list_tools()
+        version = client.protocol_version
+    common = {"mcp.protocol.version": version}
+    expected = {
+        "tools/call echo": {
+            "gen_ai.tool.name": "echo",
+            "gen_ai.operation.name": "execute_tool",
+            "mcp.method.name": "tools/call",
+        },
+        "prompts/get hello": {
+            "gen_ai.prompt.name": "hello",
+            "mcp.method.name": "prompts/get",
+        },
+        "resources/read": {
+            "mcp.resource.uri": "config://app",
+            "mcp.method.name": "resources/read",
+        },
+        "tools/list": {"mcp.method.name": "tools/list"},
+    }
+    for name, own in expected.items():
+        span = lab.one(name)
+        found = dict(span.attributes)
+        assert found.pop("jsonrpc.request.id").isdecimal()
+        found.pop("seen.at.start", None)
+        assert found == common | own
+        assert span.status.status_code == StatusCode.UNSET
+        assert span.start_time <= span.end_time
+        assert span.parent is None
+        assert span.context.is_valid
+        assert span.instrumentation_scope.name == "wirespeed"
+        assert span.resource.attributes["telemetry.sdk.language"] == "python"
+        assert json.loads(span.to_json())["name"] == name
+    first = "server/discover" if era == "modern" else "initialize"
+    assert lab.one(first).status.status_code == StatusCode.UNSET
+    assert len({span.context.trace_id for span in lab.spans}) == 5
 
 
 @ERAS
-def test_errors_are_in_status_and_attributes(run: Any, lab: Lab, era: Any) -> None:
-    async def main() -> None:
-        async with Client(lab.server, era=era) as client:
-            await client.call_tool("fails")
-            with pytest.raises(RemoteError):
-                await client.call_tool("refuses")
-            with pytest.raises(RemoteError):
-                await client.call_tool("ghost")
-            with pytest.raises(RemoteError):
-                await client.request("no/such")
-            calling = asyncio.ensure_future(client.call_tool("wait"))
-            await lab.started.wait()
-            calling.cancel()
-            while len([span for span in lab.spans if span.name == "tools/call wait"]) < 1:
-                await asyncio.sleep(0)
+async def test_errors_are_in_status_and_attributes(lab: Lab, era: Any) -> None:
+    async with Client(lab.server, era=era) as client:
+        await client.call_tool("fails")
+        with pytest.raises(RemoteError):
+            await client.call_tool("refuses")
+        with pytest.raises(RemoteError):
+            await client.call_tool("ghost")
+        with pytest.raises(RemoteError):
+            await client.request("no/such")
+        calling = asyncio.ensure_future(client.call_tool("wait"))
+        await lab.started.wait()
+        calling.cancel()
+        while len([span for span in lab.spans if span.name == "tools/call wait"]) < 1:
+            await asyncio.sleep(0)
 
-        def failed(name: str) -> tuple[Any, ...]:
-            span = lab.one(name)
-            assert span.status.status_code == StatusCode.ERROR
-            found = span.attributes
-            return (
-                found["error.type"],
-                found.get("rpc.response.status_code"),
-                span.status.description,
-            )
+    def failed(name: str) -> tuple[Any, ...]:
+        span = lab.one(name)
+        assert span.status.status_code == StatusCode.ERROR
+        found = span.attributes
+        return (
+            found["error.type"],
+            found.get("rpc.response.status_code"),
+            span.status.description,
+        )
 
-        assert failed("tools/call fails") == ("tool_error", None, None)
-        assert failed("tools/call refuses") == ("-5", "-5", "will not")
-        # what the server does not have makes no name of a span
-        assert failed("tools/call") == ("-32602", "-32602", "Unknown tool: ghost")
-        assert lab.one("tools/call").attributes["gen_ai.tool.name"] == "ghost"
-        assert failed("no/such")[0] == "-32601"
-        assert failed("tools/call wait") == ("cancelled", None, None)
-
-    run(main())
+    assert failed("tools/call fails") == ("tool_error", None, None)
+    assert failed("tools/call refuses") == ("-5", "-5", "will not")
+    # what the server does not have makes no name of a span
+    assert failed("tools/call") == ("-32602", "-32602", "Unknown tool: ghost")
+    assert lab.one("tools/call").attributes["gen_ai.tool.name"] == "ghost"
+    assert failed("no/such")[0] == "-32601"
+    assert failed("tools/call wait") == ("cancelled", None, None)
 
 
-def test_what_a_client_sends_is_bounded(run: Any, lab: Lab) -> None:
-    async def main() -> None:
-        async with Client(lab.server) as client:
-            with pytest.raises(RemoteError):
-                await client.call_tool("x" * 10_000)
-        span = lab.one("tools/call")
-        assert len(span.attributes["gen_ai.tool.name"]) == 1024
-        assert len(span.status.description) <= 1024
-
-    run(main())
+async def test_what_a_client_sends_is_bounded(lab: Lab) -> None:
+    async with Client(lab.server) as client:
+        with pytest.raises(RemoteError):
+            await client.call_tool("x" * 10_000)
+    span = lab.one("tools/call")
+    assert len(span.attributes["gen_ai.tool.name"]) == 1024
+    assert len(span.status.description) <= 1024
 
 
 class Wire(Link):
@@ -282,21 +273,17 @@ def test_what_a_span_is_of_follows_from_its_method(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("tool", ["echo", "fails", "below", "wait"])
-def test_tools_are_told_apart_whatever_came_before(run: Any, lab: Lab, tool: str) -> None:
+async def test_tools_are_told_apart_whatever_came_before(lab: Lab, tool: str) -> None:
     """Names of one length, one after the other, and again."""
-
-    async def main() -> None:
-        names = [tool[:-1] + letter for letter in "abcd"]
-        for name in names:
-            lab.server.add_tool(lambda: "x", name=name, inline=True)
-        async with Client(lab.server) as client:
-            for name in names * 2:
-                await client.call_tool(name)
-        called = [span for span in lab.spans if span.name.startswith("tools/call")]
-        assert [span.attributes["gen_ai.tool.name"] for span in called] == names * 2
-        assert [span.name for span in called] == [f"tools/call {name}" for name in names * 2]
-
-    run(main())
+    names = [tool[:-1] + letter for letter in "abcd"]
+    for name in names:
+        lab.server.add_tool(lambda: "x", name=name, inline=True)
+    async with Client(lab.server) as client:
+        for name in names * 2:
+            await client.call_tool(name)
+    called = [span for span in lab.spans if span.name.startswith("tools/call")]
+    assert [span.attributes["gen_ai.tool.name"] for span in called] == names * 2
+    assert [span.name for span in called] == [f"tools/call {name}" for name in names * 2]
 
 
 @pytest.mark.parametrize("id", [0, 7, 10**17, 10**18, 10**30, -5, "seven", "7", "\u00e9"])
@@ -309,20 +296,17 @@ def test_the_id_is_that_of_the_request(lab: Lab, id: Any) -> None:
 
 
 @ERAS
-def test_the_parent_comes_in_meta(run: Any, lab: Lab, era: Any) -> None:
-    async def main() -> None:
-        async with Client(lab.server, era=era) as client:
-            meta = {"traceparent": PARENT, "tracestate": "rojo=1,congo=2", "baggage": "user=alice"}
-            result = await client.call_tool("below", meta=meta)
-            assert result.content[0].text == "alice"
-        span, child = lab.one("tools/call below"), lab.one("child", SpanKind.INTERNAL)
-        assert span.parent.is_remote
-        assert (span.parent.trace_id, span.parent.span_id) == (TRACE_ID, SPAN_ID)
-        assert span.context.trace_id == child.context.trace_id == TRACE_ID
-        assert span.context.trace_state.to_header() == "rojo=1,congo=2"
-        assert child.parent.span_id == span.context.span_id
-
-    run(main())
+async def test_the_parent_comes_in_meta(lab: Lab, era: Any) -> None:
+    async with Client(lab.server, era=era) as client:
+        meta = {"traceparent": PARENT, "tracestate": "rojo=1,congo=2", "baggage": "user=alice"}
+        result = await client.call_tool("below", meta=meta)
+        assert result.content[0].text == "alice"
+    span, child = lab.one("tools/call below"), lab.one("child", SpanKind.INTERNAL)
+    assert span.parent.is_remote
+    assert (span.parent.trace_id, span.parent.span_id) == (TRACE_ID, SPAN_ID)
+    assert span.context.trace_id == child.context.trace_id == TRACE_ID
+    assert span.context.trace_state.to_header() == "rojo=1,congo=2"
+    assert child.parent.span_id == span.context.span_id
 
 
 @pytest.mark.parametrize(
@@ -343,53 +327,41 @@ def test_the_parent_comes_in_meta(run: Any, lab: Lab, era: Any) -> None:
         {"traceparent": PARENT},
     ],
 )
-def test_a_parent_that_is_none_is_ignored(run: Any, lab: Lab, bad: Any) -> None:
-    async def main() -> None:
-        async with Client(lab.server) as client:
-            await client.call_tool("echo", {"text": "x"}, meta={"traceparent": bad})
-        span = lab.one("tools/call echo")
-        assert span.parent is None
-        assert span.context.trace_id not in (0, TRACE_ID)
-
-    run(main())
+async def test_a_parent_that_is_none_is_ignored(lab: Lab, bad: Any) -> None:
+    async with Client(lab.server) as client:
+        await client.call_tool("echo", {"text": "x"}, meta={"traceparent": bad})
+    span = lab.one("tools/call echo")
+    assert span.parent is None
+    assert span.context.trace_id not in (0, TRACE_ID)
 
 
-def test_a_parent_deeper_within_meta_is_none(run: Any, lab: Lab) -> None:
-    async def main() -> None:
-        async with Client(lab.server) as client:
-            meta = {"com.example/x": {"traceparent": PARENT, "baggage": "user=eve"}}
-            result = await client.call_tool("below", meta=meta)
-            assert result.content[0].text == "nobody"
-        assert lab.one("tools/call below").parent is None
-
-    run(main())
+async def test_a_parent_deeper_within_meta_is_none(lab: Lab) -> None:
+    async with Client(lab.server) as client:
+        meta = {"com.example/x": {"traceparent": PARENT, "baggage": "user=eve"}}
+        result = await client.call_tool("below", meta=meta)
+        assert result.content[0].text == "nobody"
+    assert lab.one("tools/call below").parent is None
 
 
-def test_a_version_to_come_may_be_longer(run: Any, lab: Lab) -> None:
-    async def main() -> None:
-        async with Client(lab.server) as client:
-            longer = "01" + PARENT[2:] + "-more"
-            await client.call_tool("echo", {"text": "x"}, meta={"traceparent": longer})
-        assert lab.one("tools/call echo").context.trace_id == TRACE_ID
-
-    run(main())
+async def test_a_version_to_come_may_be_longer(lab: Lab) -> None:
+    async with Client(lab.server) as client:
+        longer = "01" + PARENT[2:] + "-more"
+        await client.call_tool("echo", {"text": "x"}, meta={"traceparent": longer})
+    assert lab.one("tools/call echo").context.trace_id == TRACE_ID
 
 
 @pytest.mark.parametrize("tool", ["echo", "threaded"])
-def test_the_span_is_the_current_one_in_handlers(run: Any, lab: Lab, tool: str) -> None:
-    async def main() -> None:
-        arguments = {"text": "x"} if tool == "echo" else None
-        async with Client(lab.server) as client:
-            for _ in range(2):
-                await client.call_tool(tool, arguments)
-        ids = [span.context.span_id for span in lab.spans if span.name == f"tools/call {tool}"]
-        assert [context.span_id for context in lab.contexts] == ids
-        assert not trace.get_current_span().get_span_context().is_valid
-
-    run(main())
+async def test_the_span_is_the_current_one_in_handlers(lab: Lab, tool: str) -> None:
+    arguments = {"text": "x"} if tool == "echo" else None
+    async with Client(lab.server) as client:
+        for _ in range(2):
+            await client.call_tool(tool, arguments)
+    ids = [span.context.span_id for span in lab.spans if span.name == f"tools/call {tool}"]
+    assert [context.span_id for context in lab.contexts] == ids
+    assert not trace.get_current_span().get_span_context().is_valid
 
 
-def test_middleware_is_within_the_span(run: Any, lab: Lab) -> None:
+async def test_middleware_is_within_the_span(lab: Lab) -> None:
     seen: list[int] = []
 
     @lab.server.add_middleware
@@ -400,23 +372,20 @@ def test_middleware_is_within_the_span(run: Any, lab: Lab) -> None:
         finally:
             seen.append(trace.get_current_span().get_span_context().span_id)
 
-    async def main() -> None:
-        async with Client(lab.server) as client:
-            del seen[:]
-            await client.call_tool("below")
-            with pytest.raises(RemoteError):
-                await client.call_tool("ghost")
-        span, ghost = lab.one("tools/call below"), lab.one("tools/call")
-        assert seen == [span.context.span_id] * 2 + [ghost.context.span_id] * 2
-        assert ghost.attributes["error.type"] == "-32602"
-
-    run(main())
+    async with Client(lab.server) as client:
+        del seen[:]
+        await client.call_tool("below")
+        with pytest.raises(RemoteError):
+            await client.call_tool("ghost")
+    span, ghost = lab.one("tools/call below"), lab.one("tools/call")
+    assert seen == [span.context.span_id] * 2 + [ghost.context.span_id] * 2
+    assert ghost.attributes["error.type"] == "-32602"
 
 
 # -- what a handler does with its span ------------------------------------------------------------
 
 
-def test_a_handler_adds_to_its_span(run: Any, lab: Lab) -> None:
+async def test_a_handler_adds_to_its_span(lab: Lab) -> None:
     spans: list[Any] = []
 
     @lab.server.tool
@@ -437,25 +406,22 @@ def test_a_handler_adds_to_its_span(run: Any, lab: Lab) -> None:
         spans.append(span)
         return "x"
 
-    async def main() -> None:
-        async with Client(lab.server) as client:
-            await client.call_tool("adds")
-        span = lab.one("renamed")
-        assert span.attributes["one"] == 1
-        assert span.attributes["three"] == (1, 2)
-        assert [event.name for event in span.events] == ["happened", "exception"]
-        assert span.events[1].attributes["exception.type"] == "LookupError"
-        assert span.events[1].attributes["exception.message"] == "lost"
-        assert span.links[0].context.span_id == 2
-        assert span.status.status_code == StatusCode.OK
-        assert not spans[0].is_recording()
-        spans[0].set_attribute("late", 1)  # changes nothing
-        assert "late" not in lab.one("renamed").attributes
-
-    run(main())
+    async with Client(lab.server) as client:
+        await client.call_tool("adds")
+    span = lab.one("renamed")
+    assert span.attributes["one"] == 1
+    assert span.attributes["three"] == (1, 2)
+    assert [event.name for event in span.events] == ["happened", "exception"]
+    assert span.events[1].attributes["exception.type"] == "LookupError"
+    assert span.events[1].attributes["exception.message"] == "lost"
+    assert span.links[0].context.span_id == 2
+    assert span.status.status_code == StatusCode.OK
+    assert not spans[0].is_recording()
+    spans[0].set_attribute("late", 1)  # changes nothing
+    assert "late" not in lab.one("renamed").attributes
 
 
-def test_the_limits_of_the_provider_hold(run: Any) -> None:
+async def test_the_limits_of_the_provider_hold() -> None:
     limits = SpanLimits(
         max_span_attributes=8,
         max_span_attribute_length=4,
@@ -476,24 +442,21 @@ def test_the_limits_of_the_provider_hold(run: Any) -> None:
         span.add_link(trace.INVALID_SPAN_CONTEXT)
         return "x"
 
-    async def main() -> None:
-        async with Client(lab.server) as client:
-            await client.call_tool("adds")
-        span = lab.one("tools/call adds")
-        assert len(span.attributes) == 8
-        assert span.attributes["own.5"] == "xxxx"
-        assert span.dropped_attributes == 3  # of five of ours, and six
-        assert [event.name for event in span.events] == ["event 4", "event 5"]
-        assert dict(span.events[0].attributes) == {"b": 1}
-        assert span.dropped_events == 4
-        assert [link.context.span_id for link in span.links] == [6]
-        assert dict(span.links[0].attributes) == {"a": "xxx"}
-        assert span.dropped_links == 5
-
-    run(main())
+    async with Client(lab.server) as client:
+        await client.call_tool("adds")
+    span = lab.one("tools/call adds")
+    assert len(span.attributes) == 8
+    assert span.attributes["own.5"] == "xxxx"
+    assert span.dropped_attributes == 3  # of five of ours, and six
+    assert [event.name for event in span.events] == ["event 4", "event 5"]
+    assert dict(span.events[0].attributes) == {"b": 1}
+    assert span.dropped_events == 4
+    assert [link.context.span_id for link in span.links] == [6]
+    assert dict(span.links[0].attributes) == {"a": "xxx"}
+    assert span.dropped_links == 5
 
 
-def test_a_span_reads_as_the_sdks_while_it_goes_on(run: Any) -> None:
+async def test_a_span_reads_as_the_sdks_while_it_goes_on() -> None:
     lab = Lab()
     spans: list[Any] = []
 
@@ -514,42 +477,35 @@ def test_a_span_reads_as_the_sdks_while_it_goes_on(run: Any) -> None:
         spans.append(weakref.ref(span))
         return "x"
 
-    async def main() -> None:
-        async with Client(lab.server) as client:
-            await client.call_tool("looks")
-        span = lab.one("tools/call looks")
-        assert spans[0]() is span
-        assert span.end_time >= span.start_time
-        assert span.attributes["one"] == (1,)
-        assert span.dropped_attributes == 1
-        assert span.status.status_code is StatusCode.OK
-
-    run(main())
+    async with Client(lab.server) as client:
+        await client.call_tool("looks")
+    span = lab.one("tools/call looks")
+    assert spans[0]() is span
+    assert span.end_time >= span.start_time
+    assert span.attributes["one"] == (1,)
+    assert span.dropped_attributes == 1
+    assert span.status.status_code is StatusCode.OK
 
 
-def test_a_finished_span_is_a_readable_one(run: Any) -> None:
+async def test_a_finished_span_is_a_readable_one() -> None:
     """What exporters and processors do with them, beside reading."""
     lab = Lab()
-
-    async def main() -> None:
-        async with Client(lab.server) as client:
-            await client.call_tool("echo", {"text": "x"})
-        span = lab.one("tools/call echo")
-        assert isinstance(span, ReadableSpan)
-        assert isinstance(span, trace.Span)
-        assert dict(span._attributes) == dict(span.attributes)
-        with pytest.raises(TypeError):
-            span.attributes["mcp.method.name"] = "x"
-        span._name = "renamed"  # as some do
-        assert (span.name, json.loads(span.to_json())["name"]) == ("renamed", "renamed")
-        with pytest.raises(AttributeError):
-            span.no_such_thing  # noqa: B018
-        assert weakref.ref(span)() is span
-
-    run(main())
+    async with Client(lab.server) as client:
+        await client.call_tool("echo", {"text": "x"})
+    span = lab.one("tools/call echo")
+    assert isinstance(span, ReadableSpan)
+    assert isinstance(span, trace.Span)
+    assert dict(span._attributes) == dict(span.attributes)
+    with pytest.raises(TypeError):
+        span.attributes["mcp.method.name"] = "x"
+    span._name = "renamed"  # as some do
+    assert (span.name, json.loads(span.to_json())["name"]) == ("renamed", "renamed")
+    with pytest.raises(AttributeError):
+        span.no_such_thing  # noqa: B018
+    assert weakref.ref(span)() is span
 
 
-def test_a_span_goes_when_it_was_exported(run: Any) -> None:
+async def test_a_span_goes_when_it_was_exported() -> None:
     """Though tasks of the pool, which are kept, began with its request."""
     lab = Lab()
     spans: list[Any] = []
@@ -563,18 +519,15 @@ def test_a_span_goes_when_it_was_exported(run: Any) -> None:
         await go.wait()
         return "x"
 
-    async def main() -> None:
-        async with Client(lab.server) as client:
-            await asyncio.gather(*(client.call_tool("together") for _ in range(5)))
-            await client.ping()
-            lab.exporter.clear()
-            gc.collect()
-            assert [span() for span in spans] == [None] * 5
-
-    run(main())
+    async with Client(lab.server) as client:
+        await asyncio.gather(*(client.call_tool("together") for _ in range(5)))
+        await client.ping()
+        lab.exporter.clear()
+        gc.collect()
+        assert [span() for span in spans] == [None] * 5
 
 
-def test_a_span_that_is_dropped_has_ids_alone(run: Any) -> None:
+async def test_a_span_that_is_dropped_has_ids_alone() -> None:
     lab = Lab(TracerProvider(sampler=ALWAYS_OFF))
     spans: list[Any] = []
 
@@ -589,20 +542,17 @@ def test_a_span_that_is_dropped_has_ids_alone(run: Any) -> None:
         spans.append(span)
         return "x"
 
-    async def main() -> None:
-        async with Client(lab.server) as client:
-            await client.call_tool("keeps")
-        (span,) = spans
-        assert isinstance(span, trace.Span)
-        assert not isinstance(span, ReadableSpan)
-        assert span.get_span_context().is_valid
-        assert not span.get_span_context().trace_flags.sampled
-        assert not span.is_recording()
-
-    run(main())
+    async with Client(lab.server) as client:
+        await client.call_tool("keeps")
+    (span,) = spans
+    assert isinstance(span, trace.Span)
+    assert not isinstance(span, ReadableSpan)
+    assert span.get_span_context().is_valid
+    assert not span.get_span_context().trace_flags.sampled
+    assert not span.is_recording()
 
 
-def test_handlers_that_go_on_have_contexts_of_their_own(run: Any, lab: Lab) -> None:
+async def test_handlers_that_go_on_have_contexts_of_their_own(lab: Lab) -> None:
     """What one sets in its first step is not there for the next, nor in its middleware."""
     seen: list[Any] = []
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
@@ -618,14 +568,11 @@ def test_handlers_that_go_on_have_contexts_of_their_own(run: Any, lab: Lab) -> N
         assert (await below).get_span_context().span_id == own
         return variable.get()
 
-    async def main() -> None:
-        async with Client(lab.server) as client:
-            asked = [client.call_tool("sets", {"text": str(n)}) for n in range(4)]
-            results = await asyncio.gather(*asked)
-        assert [result.content[0].text for result in results] == ["0", "1", "2", "3"]
-        assert seen == ["unset"] * 4
-
-    run(main())
+    async with Client(lab.server) as client:
+        asked = [client.call_tool("sets", {"text": str(n)}) for n in range(4)]
+        results = await asyncio.gather(*asked)
+    assert [result.content[0].text for result in results] == ["0", "1", "2", "3"]
+    assert seen == ["unset"] * 4
 
 
 # -- samplers -------------------------------------------------------------------------------------
@@ -657,57 +604,46 @@ class Picky(Sampler):
     ],
     ids=lambda value: value.get_description() if isinstance(value, Sampler) else None,
 )
-def test_samplers_decide_as_they_would(
-    run: Any, sampler: Sampler, root: bool, below_sampled: bool, below_unsampled: bool
+async def test_samplers_decide_as_they_would(
+    sampler: Sampler, root: bool, below_sampled: bool, below_unsampled: bool
 ) -> None:
-    async def main() -> None:
-        for parent, kept in (
-            (None, root),
-            (PARENT, below_sampled),
-            (PARENT[:-1] + "0", below_unsampled),
-        ):
-            lab = Lab(TracerProvider(sampler=sampler))
-            async with Client(lab.server) as client:
-                meta = None if parent is None else {"traceparent": parent}
-                await client.call_tool("echo", {"text": "x"}, meta=meta)
-            found = [span for span in lab.spans if span.name == "tools/call echo"]
-            assert len(found) == kept, parent
-            (context,) = lab.contexts
-            assert context.is_valid
-            assert context.trace_flags.sampled is kept
-            if parent is not None:
-                assert context.trace_id == TRACE_ID
-            if isinstance(sampler, Picky):
-                assert found[0].attributes["picked"] == "tools/call echo"  # type: ignore[index]
-                assert len(lab.spans) == 1
-
-    run(main())
+    for parent, kept in (
+        (None, root),
+        (PARENT, below_sampled),
+        (PARENT[:-1] + "0", below_unsampled),
+    ):
+        lab = Lab(TracerProvider(sampler=sampler))
+        async with Client(lab.server) as client:
+            meta = None if parent is None else {"traceparent": parent}
+            await client.call_tool("echo", {"text": "x"}, meta=meta)
+        found = [span for span in lab.spans if span.name == "tools/call echo"]
+        assert len(found) == kept, parent
+        (context,) = lab.contexts
+        assert context.is_valid
+        assert context.trace_flags.sampled is kept
+        if parent is not None:
+            assert context.trace_id == TRACE_ID
+        if isinstance(sampler, Picky):
+            assert found[0].attributes["picked"] == "tools/call echo"  # type: ignore[index]
+            assert len(lab.spans) == 1
 
 
-def test_a_ratio_keeps_about_so_many(run: Any) -> None:
+async def test_a_ratio_keeps_about_so_many() -> None:
     lab = Lab(TracerProvider(sampler=ParentBased(TraceIdRatioBased(0.5))))
-
-    async def main() -> None:
-        async with Client(lab.server) as client:
-            for _ in range(400):
-                await client.call_tool("echo", {"text": "x"})
-        kept = {span.context.trace_id for span in lab.spans}
-        assert 100 < len(kept) < 300
-        bound = TraceIdRatioBased(0.5).bound
-        assert all(trace_id & 0xFFFFFFFFFFFFFFFF < bound for trace_id in kept)
-
-    run(main())
+    async with Client(lab.server) as client:
+        for _ in range(400):
+            await client.call_tool("echo", {"text": "x"})
+    kept = {span.context.trace_id for span in lab.spans}
+    assert 100 < len(kept) < 300
+    bound = TraceIdRatioBased(0.5).bound
+    assert all(trace_id & 0xFFFFFFFFFFFFFFFF < bound for trace_id in kept)
 
 
-def test_what_is_not_sampled_is_so_below_too(run: Any) -> None:
+async def test_what_is_not_sampled_is_so_below_too() -> None:
     lab = Lab(TracerProvider(sampler=ParentBased(ALWAYS_OFF)))
-
-    async def main() -> None:
-        async with Client(lab.server) as client:
-            await client.call_tool("below")
-        assert lab.spans == []
-
-    run(main())
+    async with Client(lab.server) as client:
+        await client.call_tool("below")
+    assert lab.spans == []
 
 
 class Counting(IdGenerator):
@@ -722,17 +658,13 @@ class Counting(IdGenerator):
         return (self.generate_span_id() << 64) + 1
 
 
-def test_ids_of_another_generator(run: Any) -> None:
+async def test_ids_of_another_generator() -> None:
     lab = Lab(TracerProvider(id_generator=Counting()))
-
-    async def main() -> None:
-        async with Client(lab.server) as client:
-            await client.call_tool("echo", {"text": "x"})
-        span = lab.one("tools/call echo")
-        assert span.context.trace_id == (3 << 64) + 1
-        assert span.context.span_id == 4
-
-    run(main())
+    async with Client(lab.server) as client:
+        await client.call_tool("echo", {"text": "x"})
+    span = lab.one("tools/call echo")
+    assert span.context.trace_id == (3 << 64) + 1
+    assert span.context.span_id == 4
 
 
 # -- processors -----------------------------------------------------------------------------------
@@ -754,31 +686,27 @@ def traced(provider: TracerProvider) -> Server:
     return server
 
 
-def test_the_sdks_batches(run: Any) -> None:
+async def test_the_sdks_batches() -> None:
     provider, exporter = TracerProvider(), Keeping()
     processor = BatchSpanProcessor(exporter, max_export_batch_size=64, max_queue_size=4096)
     provider.add_span_processor(processor)
     server = traced(provider)
-
-    async def main() -> None:
-        async with Client(server) as client:
-            for _ in range(10):
-                await asyncio.gather(*(client.call_tool("quick") for _ in range(100)))
-            await client.call_tool("quick")
-        provider.force_flush()  # has all that ended, at once
-        spans = [span for batch in exporter.batches for span in batch]
-        assert sum(span.name == "tools/call quick" for span in spans) == 1001
-        assert len({span.context.span_id for span in spans}) == len(spans)
-        times = [span.end_time for span in spans]
-        assert times == sorted(times)
-        assert max(map(len, exporter.batches)) <= 64
-        assert all(isinstance(span, ReadableSpan) for span in spans)
-
-    run(main())
+    async with Client(server) as client:
+        for _ in range(10):
+            await asyncio.gather(*(client.call_tool("quick") for _ in range(100)))
+        await client.call_tool("quick")
+    provider.force_flush()  # has all that ended, at once
+    spans = [span for batch in exporter.batches for span in batch]
+    assert sum(span.name == "tools/call quick" for span in spans) == 1001
+    assert len({span.context.span_id for span in spans}) == len(spans)
+    times = [span.end_time for span in spans]
+    assert times == sorted(times)
+    assert max(map(len, exporter.batches)) <= 64
+    assert all(isinstance(span, ReadableSpan) for span in spans)
     provider.shutdown()
 
 
-def test_a_batch_is_exported_when_it_is_full(run: Any) -> None:
+async def test_a_batch_is_exported_when_it_is_full() -> None:
     provider = TracerProvider()
     exported = threading.Event()
 
@@ -791,102 +719,82 @@ def test_a_batch_is_exported_when_it_is_full(run: Any) -> None:
     processor = BatchSpanProcessor(Telling(), schedule_delay_millis=3_600_000, **size)
     provider.add_span_processor(processor)
     server = traced(provider)
-
-    async def main() -> None:
-        async with Client(server) as client:
-            for _ in range(10):
-                await client.call_tool("quick")
-            assert await asyncio.to_thread(exported.wait, 10)
-
-    run(main())
+    async with Client(server) as client:
+        for _ in range(10):
+            await client.call_tool("quick")
+        assert await asyncio.to_thread(exported.wait, 10)
     provider.shutdown()
 
 
-def test_after_the_providers_shutdown_nothing_fails(run: Any, caplog: Any) -> None:
+async def test_after_the_providers_shutdown_nothing_fails(caplog: Any) -> None:
     provider = TracerProvider()
     provider.add_span_processor(BatchSpanProcessor(Keeping()))
     server = traced(provider)
     provider.shutdown()
-
-    async def main() -> None:
-        async with Client(server) as client:
-            result = await client.call_tool("quick")
-            assert result.content[0].text == "x"
-        await asyncio.sleep(0)
-
-    run(main())
+    async with Client(server) as client:
+        result = await client.call_tool("quick")
+        assert result.content[0].text == "x"
+    await asyncio.sleep(0)
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-def test_a_processor_that_fails_fails_nothing_else(run: Any, caplog: Any) -> None:
+async def test_a_processor_that_fails_fails_nothing_else(caplog: Any) -> None:
     class Broken(SpanProcessor):
         def on_end(self, span: ReadableSpan) -> None:
             raise LookupError("mine")
 
     lab = Lab()
     lab.provider.add_span_processor(Broken())
-
-    async def main() -> None:
-        async with Client(lab.server) as client:
-            result = await client.call_tool("echo", {"text": "x"})
-            assert result.content[0].text == "x"
-
-    run(main())
+    async with Client(lab.server) as client:
+        result = await client.call_tool("echo", {"text": "x"})
+        assert result.content[0].text == "x"
     assert lab.one("tools/call echo")
     assert "a span processor failed" in caplog.text
 
 
-def test_a_processor_that_comes_later_sees_spans_begin(run: Any) -> None:
+async def test_a_processor_that_comes_later_sees_spans_begin() -> None:
     lab = Lab()
-
-    async def main() -> None:
-        async with Client(lab.server) as client:
-            await client.call_tool("echo", {"text": "x"})
-            assert "seen.at.start" not in lab.one("tools/call echo").attributes
-            lab.exporter.clear()
-            lab.provider.add_span_processor(Watching())
-            await client.call_tool("echo", {"text": "x"})
-            assert lab.one("tools/call echo").attributes["seen.at.start"] is True
-
-    run(main())
+    async with Client(lab.server) as client:
+        await client.call_tool("echo", {"text": "x"})
+        assert "seen.at.start" not in lab.one("tools/call echo").attributes
+        lab.exporter.clear()
+        lab.provider.add_span_processor(Watching())
+        await client.call_tool("echo", {"text": "x"})
+        assert lab.one("tools/call echo").attributes["seen.at.start"] is True
 
 
 # -- clients --------------------------------------------------------------------------------------
 
 
 @ERAS
-def test_a_clients_span_is_the_parent_of_the_servers(run: Any, lab: Lab, era: Any) -> None:
+async def test_a_clients_span_is_the_parent_of_the_servers(lab: Lab, era: Any) -> None:
     client = Client(lab.server, era=era)
     otel.instrument(client, tracer_provider=lab.provider)
-
-    async def main() -> None:
-        tracer = lab.provider.get_tracer("mine")
-        async with client:
-            with tracer.start_as_current_span("agent") as agent:
-                await client.call_tool("below")
-                await client.call_tool("fails")
-                with pytest.raises(RemoteError):
-                    await client.call_tool("refuses")
-                with pytest.raises(CallTimeout):
-                    await client.call_tool("wait", timeout=0.01)
-        ours = lab.one("tools/call below", SpanKind.CLIENT)
-        theirs = lab.one("tools/call below")
-        child = lab.one("child", SpanKind.INTERNAL)
-        assert ours.parent.span_id == agent.get_span_context().span_id
-        assert theirs.parent.span_id == ours.context.span_id
-        assert child.parent.span_id == theirs.context.span_id
-        assert ours.attributes["gen_ai.tool.name"] == "below"
-        assert ours.status.status_code == StatusCode.UNSET
-        failed = lab.one("tools/call fails", SpanKind.CLIENT)
-        assert failed.attributes["error.type"] == "tool_error"
-        refused = lab.one("tools/call refuses", SpanKind.CLIENT)
-        assert refused.attributes["rpc.response.status_code"] == "-5"
-        assert refused.status.description == "will not"
-        late = lab.one("tools/call wait", SpanKind.CLIENT)
-        assert late.attributes["error.type"] == "timeout"
-        assert late.events == ()
-
-    run(main())
+    tracer = lab.provider.get_tracer("mine")
+    async with client:
+        with tracer.start_as_current_span("agent") as agent:
+            await client.call_tool("below")
+            await client.call_tool("fails")
+            with pytest.raises(RemoteError):
+                await client.call_tool("refuses")
+            with pytest.raises(CallTimeout):
+                await client.call_tool("wait", timeout=0.01)
+    ours = lab.one("tools/call below", SpanKind.CLIENT)
+    theirs = lab.one("tools/call below")
+    child = lab.one("child", SpanKind.INTERNAL)
+    assert ours.parent.span_id == agent.get_span_context().span_id
+    assert theirs.parent.span_id == ours.context.span_id
+    assert child.parent.span_id == theirs.context.span_id
+    assert ours.attributes["gen_ai.tool.name"] == "below"
+    assert ours.status.status_code == StatusCode.UNSET
+    failed = lab.one("tools/call fails", SpanKind.CLIENT)
+    assert failed.attributes["error.type"] == "tool_error"
+    refused = lab.one("tools/call refuses", SpanKind.CLIENT)
+    assert refused.attributes["rpc.response.status_code"] == "-5"
+    assert refused.status.description == "will not"
+    late = lab.one("tools/call wait", SpanKind.CLIENT)
+    assert late.attributes["error.type"] == "timeout"
+    assert late.events == ()
 
 
 def test_a_blocking_client(lab: Lab) -> None:
@@ -898,7 +806,7 @@ def test_a_blocking_client(lab: Lab) -> None:
     assert lab.one("tools/call echo").parent.span_id == ours.context.span_id
 
 
-def test_questions_to_a_legacy_client(run: Any, lab: Lab) -> None:
+async def test_questions_to_a_legacy_client(lab: Lab) -> None:
     asked: list[Any] = []
 
     @lab.server.tool
@@ -911,20 +819,15 @@ def test_questions_to_a_legacy_client(run: Any, lab: Lab) -> None:
         asked.append(json.loads(question.params))
         return await call_next(question)
 
-    async def main() -> None:
-        async def decline(request: Any) -> str:
-            return "decline"
+    async def decline(request: Any) -> str:
+        return "decline"
 
-        async with Client(lab.server, era="legacy", on_elicit=decline) as client:
-            await client.call_tool("ask")
-        span = lab.one("elicitation/create", SpanKind.CLIENT)
-        assert span.parent.span_id == lab.one("tools/call ask").context.span_id
-        parent = asked[0]["_meta"]["traceparent"]
-        assert re.fullmatch(
-            f"00-{span.context.trace_id:032x}-{span.context.span_id:016x}-0.", parent
-        )
-
-    run(main())
+    async with Client(lab.server, era="legacy", on_elicit=decline) as client:
+        await client.call_tool("ask")
+    span = lab.one("elicitation/create", SpanKind.CLIENT)
+    assert span.parent.span_id == lab.one("tools/call ask").context.span_id
+    parent = asked[0]["_meta"]["traceparent"]
+    assert re.fullmatch(f"00-{span.context.trace_id:032x}-{span.context.span_id:016x}-0.", parent)
 
 
 # -- set-up ---------------------------------------------------------------------------------------
@@ -936,7 +839,7 @@ def test_a_server_is_traced_once() -> None:
         otel.instrument(lab.server, tracer_provider=lab.provider)
 
 
-def test_a_provider_that_does_nothing(run: Any) -> None:
+async def test_a_provider_that_does_nothing() -> None:
     server = Server("noop")
     contexts: list[Any] = []
 
@@ -946,14 +849,10 @@ def test_a_provider_that_does_nothing(run: Any) -> None:
         return "x"
 
     otel.instrument(server, tracer_provider=trace.NoOpTracerProvider())
-
-    async def main() -> None:
-        async with Client(server) as client:
-            await client.call_tool("look", meta={"traceparent": PARENT})
-            await client.call_tool("look")
-        assert contexts[0].trace_id == TRACE_ID  # passes through
-
-    run(main())
+    async with Client(server) as client:
+        await client.call_tool("look", meta={"traceparent": PARENT})
+        await client.call_tool("look")
+    assert contexts[0].trace_id == TRACE_ID  # passes through
 
 
 @pytest.fixture
@@ -980,14 +879,10 @@ def other_propagator() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("other_propagator")
-def test_other_propagators_are_asked(run: Any) -> None:
+async def test_other_propagators_are_asked() -> None:
     lab = Lab()
-
-    async def main() -> None:
-        async with Client(lab.server) as client:
-            meta = {"reversed": "7/9", "traceparent": PARENT}
-            await client.call_tool("echo", {"text": "x"}, meta=meta)
-        span = lab.one("tools/call echo")
-        assert (span.parent.span_id, span.context.trace_id) == (7, 9)
-
-    run(main())
+    async with Client(lab.server) as client:
+        meta = {"reversed": "7/9", "traceparent": PARENT}
+        await client.call_tool("echo", {"text": "x"}, meta=meta)
+    span = lab.one("tools/call echo")
+    assert (span.parent.span_id, span.context.trace_id) == (7, 9)

@@ -83,7 +83,7 @@ DURATION = "request_duration_seconds_count"
 
 @ERAS
 @MIDDLEWARE
-def test_requests_are_counted_by_method_and_tool(run: Any, era: Any, middleware: bool) -> None:
+async def test_requests_are_counted_by_method_and_tool(era: Any, middleware: bool) -> None:
     lab = Lab()
     if middleware:
 
@@ -91,76 +91,65 @@ def test_requests_are_counted_by_method_and_tool(run: Any, era: Any, middleware:
         async def nothing(request: InboundRequest, call_next: Any) -> Any:
             return await call_next(request)
 
-    async def main() -> None:
-        async with Client(lab.server, era=era, cache=False) as client:
-            for _ in range(3):
-                await client.call_tool("echo", {"text": "x"})
-            await client.call_tool("fails")
-            await client.call_tool("echo", {"text": 5})
-            await client.call_tool("late")
-            await client.list_tools()
-            await client.get_prompt("hello")
+    async with Client(lab.server, era=era, cache=False) as client:
+        for _ in range(3):
+            await client.call_tool("echo", {"text": "x"})
+        await client.call_tool("fails")
+        await client.call_tool("echo", {"text": 5})
+        await client.call_tool("late")
+        await client.list_tools()
+        await client.get_prompt("hello")
+        with pytest.raises(RemoteError):
+            await client.call_tool("refuses")
+        for name in ("ghost", "phantom"):
             with pytest.raises(RemoteError):
-                await client.call_tool("refuses")
-            for name in ("ghost", "phantom"):
-                with pytest.raises(RemoteError):
-                    await client.call_tool(name)
-            for method in ("no/such", "neither/this"):
-                with pytest.raises(RemoteError):
-                    await client.request(method)
+                await client.call_tool(name)
+        for method in ("no/such", "neither/this"):
+            with pytest.raises(RemoteError):
+                await client.request(method)
 
-        first = "server/discover" if era == "modern" else "initialize"
-        counts = {
-            key[1:]: value for key, value in lab.samples().items() if key[0].endswith(DURATION)
-        }
-        # of 2025-11-25 on, arguments that do not fit are a result
-        assert counts == {
-            (first, ""): 1,
-            ("tools/call", "echo"): 4,
-            ("tools/call", "fails"): 1,
-            ("tools/call", "late"): 1,
-            ("tools/call", "refuses"): 1,
-            ("tools/call", "unknown"): 2,
-            ("tools/list", ""): 1,
-            ("prompts/get", ""): 1,
-            ("unknown", ""): 2,
-        }
-        errors = {
-            key[1:]: value for key, value in lab.samples().items() if "request_errors" in key[0]
-        }
-        assert errors == {
-            ("-5", "tools/call", "refuses"): 1,
-            ("-32602", "tools/call", "unknown"): 2,
-            ("-32601", "unknown", ""): 2,
-        }
-        for name in ("echo", "fails", "late"):
-            assert lab.get("tool_failures_total", name) == 1
-        assert lab.get("tool_failures_total", "refuses") == 0
-
-    run(main())
+    first = "server/discover" if era == "modern" else "initialize"
+    counts = {key[1:]: value for key, value in lab.samples().items() if key[0].endswith(DURATION)}
+    # of 2025-11-25 on, arguments that do not fit are a result
+    assert counts == {
+        (first, ""): 1,
+        ("tools/call", "echo"): 4,
+        ("tools/call", "fails"): 1,
+        ("tools/call", "late"): 1,
+        ("tools/call", "refuses"): 1,
+        ("tools/call", "unknown"): 2,
+        ("tools/list", ""): 1,
+        ("prompts/get", ""): 1,
+        ("unknown", ""): 2,
+    }
+    errors = {key[1:]: value for key, value in lab.samples().items() if "request_errors" in key[0]}
+    assert errors == {
+        ("-5", "tools/call", "refuses"): 1,
+        ("-32602", "tools/call", "unknown"): 2,
+        ("-32601", "unknown", ""): 2,
+    }
+    for name in ("echo", "fails", "late"):
+        assert lab.get("tool_failures_total", name) == 1
+    assert lab.get("tool_failures_total", "refuses") == 0
 
 
-def test_durations_are_in_their_buckets(run: Any) -> None:
+async def test_durations_are_in_their_buckets() -> None:
     lab = Lab()
-
-    async def main() -> None:
-        async with Client(lab.server) as client:
-            await client.call_tool("late")  # 10 ms at least
-        found = lab.samples()
-        buckets = {
-            float(key[1]): value
-            for key, value in found.items()
-            if key[0] == "wirespeed_server_request_duration_seconds_bucket" and key[3] == "late"
-        }
-        assert buckets[0.005] == 0
-        assert buckets[float("inf")] == 1
-        assert lab.get("request_duration_seconds_sum", "tools/call", "late") >= 0.009
-
-    run(main())
+    async with Client(lab.server) as client:
+        await client.call_tool("late")  # 10 ms at least
+    found = lab.samples()
+    buckets = {
+        float(key[1]): value
+        for key, value in found.items()
+        if key[0] == "wirespeed_server_request_duration_seconds_bucket" and key[3] == "late"
+    }
+    assert buckets[0.005] == 0
+    assert buckets[float("inf")] == 1
+    assert lab.get("request_duration_seconds_sum", "tools/call", "late") >= 0.009
 
 
 @MIDDLEWARE
-def test_what_is_under_way_and_what_is_cancelled(run: Any, middleware: bool) -> None:
+async def test_what_is_under_way_and_what_is_cancelled(middleware: bool) -> None:
     lab = Lab()
     if middleware:
 
@@ -168,64 +157,53 @@ def test_what_is_under_way_and_what_is_cancelled(run: Any, middleware: bool) -> 
         async def nothing(request: InboundRequest, call_next: Any) -> Any:
             return await call_next(request)
 
-    async def main() -> None:
-        async with Client(lab.server) as client:
-            calling = asyncio.ensure_future(client.call_tool("wait"))
-            await lab.started.wait()
-            assert lab.get("requests_in_flight") == 1
-            assert lab.get("connections") == 1
-            calling.cancel()
-            while lab.get("request_errors_total", "cancelled", "tools/call", "wait") != 1:
-                await asyncio.sleep(0)
-            assert lab.get("requests_in_flight") == 0
-        assert lab.get("connections") == 0
-        assert lab.get("connections_made_total") == 1
-
-    run(main())
+    async with Client(lab.server) as client:
+        calling = asyncio.ensure_future(client.call_tool("wait"))
+        await lab.started.wait()
+        assert lab.get("requests_in_flight") == 1
+        assert lab.get("connections") == 1
+        calling.cancel()
+        while lab.get("request_errors_total", "cancelled", "tools/call", "wait") != 1:
+            await asyncio.sleep(0)
+        assert lab.get("requests_in_flight") == 0
+    assert lab.get("connections") == 0
+    assert lab.get("connections_made_total") == 1
 
 
-def test_bytes_and_messages_outlive_their_connections(run: Any) -> None:
+async def test_bytes_and_messages_outlive_their_connections() -> None:
     lab = Lab()
-
-    async def main() -> None:
-        totals = []
-        for _ in range(2):
-            async with Client(lab.server) as client:
-                await client.call_tool("echo", {"text": "x" * 1000})
-            totals.append(
-                [
-                    lab.get(f"{name}_total")
-                    for name in ("received_bytes", "sent_bytes", "received_messages")
-                ]
-            )
-        first, second = totals
-        assert first[0] > 1000
-        assert first[1] > 1000
-        assert second[2] == 2 * first[2]
-        assert all(b > a for a, b in zip(first, second, strict=True))
-
-    run(main())
-
-
-def test_limits_that_were_reached(run: Any) -> None:
-    lab = Lab(limits=Limits(max_in_flight=1, max_waiting=2))
-
-    async def main() -> None:
+    totals = []
+    for _ in range(2):
         async with Client(lab.server) as client:
-            calls = [asyncio.ensure_future(client.call_tool("wait")) for _ in range(4)]
-            while lab.get("connections_paused") != 1:
-                await asyncio.sleep(0)
-            assert lab.get("requests_waiting") >= 1
-            assert lab.get("requests_in_flight") == 1
-            lab.go.set()
-            await asyncio.gather(*calls)
-            assert lab.get("connections_paused") == 0
-            assert lab.get("limits_reached_total", "notifications_dropped") == 0
+            await client.call_tool("echo", {"text": "x" * 1000})
+        totals.append(
+            [
+                lab.get(f"{name}_total")
+                for name in ("received_bytes", "sent_bytes", "received_messages")
+            ]
+        )
+    first, second = totals
+    assert first[0] > 1000
+    assert first[1] > 1000
+    assert second[2] == 2 * first[2]
+    assert all(b > a for a, b in zip(first, second, strict=True))
 
-    run(main())
+
+async def test_limits_that_were_reached() -> None:
+    lab = Lab(limits=Limits(max_in_flight=1, max_waiting=2))
+    async with Client(lab.server) as client:
+        calls = [asyncio.ensure_future(client.call_tool("wait")) for _ in range(4)]
+        while lab.get("connections_paused") != 1:
+            await asyncio.sleep(0)
+        assert lab.get("requests_waiting") >= 1
+        assert lab.get("requests_in_flight") == 1
+        lab.go.set()
+        await asyncio.gather(*calls)
+        assert lab.get("connections_paused") == 0
+        assert lab.get("limits_reached_total", "notifications_dropped") == 0
 
 
-def test_a_reply_of_the_middleware_counts_as_what_it_says(run: Any) -> None:
+async def test_a_reply_of_the_middleware_counts_as_what_it_says() -> None:
     lab = Lab()
 
     @lab.server.add_middleware
@@ -236,66 +214,55 @@ def test_a_reply_of_the_middleware_counts_as_what_it_says(run: Any) -> None:
             raise ProtocolError(-77, "no")
         return await call_next(request)
 
-    async def main() -> None:
-        async with Client(lab.server) as client:
-            await client.call_tool("echo")
-            with pytest.raises(RemoteError):
-                await client.call_tool("wait")
-        assert lab.get("tool_failures_total", "echo") == 1
-        assert lab.get("request_errors_total", "-77", "tools/call", "wait") == 1
-
-    run(main())
+    async with Client(lab.server) as client:
+        await client.call_tool("echo")
+        with pytest.raises(RemoteError):
+            await client.call_tool("wait")
+    assert lab.get("tool_failures_total", "echo") == 1
+    assert lab.get("request_errors_total", "-77", "tools/call", "wait") == 1
 
 
 @ERAS
-def test_a_clients_metrics(run: Any, era: Any) -> None:
+async def test_a_clients_metrics(era: Any) -> None:
     lab = Lab()
     registry = CollectorRegistry()
     client = Client(lab.server, era=era)
     instrument(client, registry=registry, peer="lab")
-
-    async def main() -> None:
-        async with client:
-            await client.call_tool("echo", {"text": "x"})
-            await client.call_tool("fails")
-            with pytest.raises(RemoteError):
-                await client.call_tool("refuses")
-            with pytest.raises(CallTimeout):
-                await client.call_tool("wait", timeout=0.01)
-            calling = asyncio.ensure_future(client.call_tool("wait"))
-            await asyncio.sleep(0)
-            calling.cancel()
-            await asyncio.wait([calling])
-            await client.list_tools()
-            found = samples(registry)
-        name = "wirespeed_client_request_duration_seconds_count"
-        assert found[name, "tools/call", "echo"] == 1
-        assert found[name, "tools/call", "wait"] == 2
-        assert found[name, "tools/list", ""] == 1
-        name = "wirespeed_client_request_errors_total"
-        assert found[name, "-5", "tools/call", "refuses"] == 1
-        assert found[name, "timeout", "tools/call", "wait"] == 1
-        assert found[name, "cancelled", "tools/call", "wait"] == 1
-        assert found["wirespeed_client_tool_failures_total", "fails"] == 1
-        assert found["wirespeed_client_connections",] == 1
-        assert found["wirespeed_client_sent_bytes_total",] > 0
-        assert samples(registry)["wirespeed_client_connections",] == 0
-
-    run(main())
+    async with client:
+        await client.call_tool("echo", {"text": "x"})
+        await client.call_tool("fails")
+        with pytest.raises(RemoteError):
+            await client.call_tool("refuses")
+        with pytest.raises(CallTimeout):
+            await client.call_tool("wait", timeout=0.01)
+        calling = asyncio.ensure_future(client.call_tool("wait"))
+        await asyncio.sleep(0)
+        calling.cancel()
+        await asyncio.wait([calling])
+        await client.list_tools()
+        found = samples(registry)
+    name = "wirespeed_client_request_duration_seconds_count"
+    assert found[name, "tools/call", "echo"] == 1
+    assert found[name, "tools/call", "wait"] == 2
+    assert found[name, "tools/list", ""] == 1
+    name = "wirespeed_client_request_errors_total"
+    assert found[name, "-5", "tools/call", "refuses"] == 1
+    assert found[name, "timeout", "tools/call", "wait"] == 1
+    assert found[name, "cancelled", "tools/call", "wait"] == 1
+    assert found["wirespeed_client_tool_failures_total", "fails"] == 1
+    assert found["wirespeed_client_connections",] == 1
+    assert found["wirespeed_client_sent_bytes_total",] > 0
+    assert samples(registry)["wirespeed_client_connections",] == 0
 
 
-def test_a_client_tells_no_more_than_so_many_tools_apart(run: Any) -> None:
+async def test_a_client_tells_no_more_than_so_many_tools_apart() -> None:
     registry = CollectorRegistry()
     client = Client(Server("empty"))
     instrument(client, registry=registry)
-
-    async def main() -> None:
-        async with client:
-            for i in range(MAX_NAMES + 2):
-                with pytest.raises(RemoteError):
-                    await client.call_tool(f"tool-{i}")
-
-    run(main())
+    async with client:
+        for i in range(MAX_NAMES + 2):
+            with pytest.raises(RemoteError):
+                await client.call_tool(f"tool-{i}")
     name = "wirespeed_client_request_duration_seconds_count"
     found = samples(registry)
     assert found[name, "tools/call", "other"] == 2

@@ -99,45 +99,36 @@ def usual(request: Any) -> list[Any]:
 # -- what is sent ---------------------------------------------------------------------------------
 
 
-def test_requests_are_compact_and_end_with_three_newlines(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with scripted(tmp_path, usual) as (client, script):
-            result = await client.call("x", c=[1, {"y": True}])
-            assert result == CallResult({"a": "1"}, result.response)
-            first, second = script.requests
-            assert first == {"version": [1, 0, 0], "id": first["id"], "type": "get", "data": {}}
-            assert second["data"] == {
-                "version": [1, 0, 0],
-                "tool": "T",
-                "arguments": ["x", "", '[1,{"y":true}]'],
-            }
-            await client.call()
-            assert script.requests[2]["data"]["arguments"] == []
-
-    run(main())
+async def test_requests_are_compact_and_end_with_three_newlines(tmp_path: Path) -> None:
+    async with scripted(tmp_path, usual) as (client, script):
+        result = await client.call("x", c=[1, {"y": True}])
+        assert result == CallResult({"a": "1"}, result.response)
+        first, second = script.requests
+        assert first == {"version": [1, 0, 0], "id": first["id"], "type": "get", "data": {}}
+        assert second["data"] == {
+            "version": [1, 0, 0],
+            "tool": "T",
+            "arguments": ["x", "", '[1,{"y":true}]'],
+        }
+        await client.call()
+        assert script.requests[2]["data"]["arguments"] == []
 
 
-def test_the_tool_is_asked_for_once(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with scripted(tmp_path, usual) as (client, script):
-            await asyncio.gather(*(client.call("x") for _ in range(20)))
-            await client.prompt()
-            assert [r["type"] for r in script.requests].count("get") == 1
-            await client.info()
-            assert [r["type"] for r in script.requests].count("get") == 2
-
-    run(main())
+async def test_the_tool_is_asked_for_once(tmp_path: Path) -> None:
+    async with scripted(tmp_path, usual) as (client, script):
+        await asyncio.gather(*(client.call("x") for _ in range(20)))
+        await client.prompt()
+        assert [r["type"] for r in script.requests].count("get") == 1
+        await client.info()
+        assert [r["type"] for r in script.requests].count("get") == 2
 
 
-def test_ids_are_random_and_none_comes_twice(once: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with scripted(tmp_path, usual) as (client, script):
-            await asyncio.gather(*(client.call("x") for _ in range(500)))
-            ids = [request["id"] for request in script.requests]
-            assert len(set(ids)) == 501
-            assert all(type(id) is int and 0 < id < 2**31 for id in ids)
-
-    once(main())
+async def test_ids_are_random_and_none_comes_twice(once: Run, tmp_path: Path) -> None:
+    async with scripted(tmp_path, usual) as (client, script):
+        await asyncio.gather(*(client.call("x") for _ in range(500)))
+        ids = [request["id"] for request in script.requests]
+        assert len(set(ids)) == 501
+        assert all(type(id) is int and 0 < id < 2**31 for id in ids)
     # the generator runs through all numbers before it comes back: its order is that of the group
     factors = (2, 3, 7, 11, 31, 151, 331)
     rest = PRIME - 1
@@ -192,9 +183,7 @@ def test_values_whose_json_is_a_string_lose_their_quotes() -> None:
 # -- what comes back ------------------------------------------------------------------------------
 
 
-def test_answers_may_overtake_each_other_and_strangers_are_dropped(
-    run: Run, tmp_path: Path
-) -> None:
+async def test_answers_may_overtake_each_other_and_strangers_are_dropped(tmp_path: Path) -> None:
     held: list[Any] = []
 
     def backwards(request: Any) -> list[Any]:
@@ -207,12 +196,9 @@ def test_answers_may_overtake_each_other_and_strangers_are_dropped(
             reply(r, {**RESULT, "params": {"a": r["data"]["arguments"][0]}}) for r in reversed(held)
         ]
 
-    async def main() -> None:
-        async with scripted(tmp_path, backwards) as (client, _):
-            results = await asyncio.gather(*(client.call(i) for i in range(5)))
-            assert [r.params["a"] for r in results] == list("01234")
-
-    run(main())
+    async with scripted(tmp_path, backwards) as (client, _):
+        results = await asyncio.gather(*(client.call(i) for i in range(5)))
+        assert [r.params["a"] for r in results] == list("01234")
 
 
 ODD_INFO = {
@@ -227,28 +213,25 @@ ODD_RESULT = {
 }
 
 
-def test_a_lenient_client_takes_what_was_meant(once: Run, tmp_path: Path) -> None:
+async def test_a_lenient_client_takes_what_was_meant(once: Run, tmp_path: Path) -> None:
     def odd(request: Any) -> list[Any]:
         return [reply(request, ODD_INFO if request["type"] == "get" else ODD_RESULT)]
 
-    async def main() -> None:
-        async with scripted(tmp_path, odd) as (client, _):
-            info = await client.info()
-            assert (info.description, info.example) == ("5", '{"x":1}')
-            assert info.parameters == [
-                Parameter("a", "string", None, "2"),
-                Parameter("b", "string"),
-            ]
-            result = await client.call()
-            assert result.params == {"a": "1"}
-            assert result.content == [
-                Content("number", "5"),
-                Content("text", '{"x":1}'),
-                Content("text", ""),
-            ]
-            assert result.error is False
-
-    once(main())
+    async with scripted(tmp_path, odd) as (client, _):
+        info = await client.info()
+        assert (info.description, info.example) == ("5", '{"x":1}')
+        assert info.parameters == [
+            Parameter("a", "string", None, "2"),
+            Parameter("b", "string"),
+        ]
+        result = await client.call()
+        assert result.params == {"a": "1"}
+        assert result.content == [
+            Content("number", "5"),
+            Content("text", '{"x":1}'),
+            Content("text", ""),
+        ]
+        assert result.error is False
 
 
 @pytest.mark.parametrize(
@@ -269,38 +252,32 @@ def test_a_lenient_client_takes_what_was_meant(once: Run, tmp_path: Path) -> Non
         ("call", {**RESULT, "response": {"content": [], "error": "no"}}, False),
     ],
 )
-def test_answers_that_are_none_are_told(
+async def test_answers_that_are_none_are_told(
     once: Run, tmp_path: Path, kind: str, data: Any, strict: bool
 ) -> None:
     def bad(request: Any) -> list[Any]:
         return [reply(request, data if request["type"] == kind else None)]
 
-    async def main() -> None:
-        async with scripted(tmp_path, bad, strict=strict) as (client, _):
-            with pytest.raises(InvalidResponse):
-                await client.call("x")
-            # the link is as good as before
-            assert client.n_outstanding == 0
-            with pytest.raises(InvalidResponse):
-                await client.call("x")
-
-    once(main())
+    async with scripted(tmp_path, bad, strict=strict) as (client, _):
+        with pytest.raises(InvalidResponse):
+            await client.call("x")
+        # the link is as good as before
+        assert client.n_outstanding == 0
+        with pytest.raises(InvalidResponse):
+            await client.call("x")
 
 
 @pytest.mark.parametrize("kind", ["get", "call"])
-def test_an_answer_of_another_type_is_told(once: Run, tmp_path: Path, kind: str) -> None:
+async def test_an_answer_of_another_type_is_told(once: Run, tmp_path: Path, kind: str) -> None:
     def bad(request: Any) -> list[Any]:
         return [reply(request, type="call") if request["type"] == kind else reply(request)]
 
-    async def main() -> None:
-        async with scripted(tmp_path, bad) as (client, _):
-            with pytest.raises(InvalidResponse, match="answered by 'call' instead of"):
-                await client.call("x")
-
-    once(main())
+    async with scripted(tmp_path, bad) as (client, _):
+        with pytest.raises(InvalidResponse, match="answered by 'call' instead of"):
+            await client.call("x")
 
 
-def test_a_server_of_another_version_can_be_asked_but_not_called(
+async def test_a_server_of_another_version_can_be_asked_but_not_called(
     once: Run, tmp_path: Path, caplog: Any
 ) -> None:
     def newer(request: Any) -> list[Any]:
@@ -308,13 +285,10 @@ def test_a_server_of_another_version_can_be_asked_but_not_called(
         data = {**(INFO if request["type"] == "get" else RESULT), "version": version}
         return [reply(request, data, version=version)]
 
-    async def main() -> None:
-        async with scripted(tmp_path, newer) as (client, _):
-            assert str((await client.info()).version) == "2.1.0"
-            with pytest.raises(InvalidResponse, match=r"LiteMCP 2\.1\.0 is not supported"):
-                await client.call("x")
-
-    once(main())
+    async with scripted(tmp_path, newer) as (client, _):
+        assert str((await client.info()).version) == "2.1.0"
+        with pytest.raises(InvalidResponse, match=r"LiteMCP 2\.1\.0 is not supported"):
+            await client.call("x")
     assert "the server speaks LiteMCP 2.1.0, not 1.0.0" in caplog.text
 
 
@@ -330,13 +304,10 @@ def test_a_server_of_another_version_can_be_asked_but_not_called(
         b"x" * 20_000 + b"\n\n\n",
     ],
 )
-def test_noise_is_skipped_and_logged(run: Run, tmp_path: Path, noise: bytes, caplog: Any) -> None:
-    async def main() -> None:
-        limits = Limits(max_message=10_000)
-        async with scripted(tmp_path, lambda r: [noise, reply(r)], limits=limits) as (client, _):
-            assert (await client.call("x")).text == "ok"
-
-    run(main())
+async def test_noise_is_skipped_and_logged(tmp_path: Path, noise: bytes, caplog: Any) -> None:
+    limits = Limits(max_message=10_000)
+    async with scripted(tmp_path, lambda r: [noise, reply(r)], limits=limits) as (client, _):
+        assert (await client.call("x")).text == "ok"
     assert "skipped a line that is not a message" in caplog.text
     assert max(map(len, caplog.messages)) < 1000
 
@@ -344,16 +315,13 @@ def test_noise_is_skipped_and_logged(run: Run, tmp_path: Path, noise: bytes, cap
 # -- time, room, ends -----------------------------------------------------------------------------
 
 
-def test_a_server_that_does_not_answer(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with scripted(tmp_path, lambda r: [], timeout=0.05) as (client, _):
-            with pytest.raises(CallTimeout, match=r"^get was not answered within 0.05 s$"):
-                await client.call("x")
-            with pytest.raises(TimeoutError):
-                await client.info(timeout=0.01)
-            assert client.n_outstanding == 0
-
-    run(main())
+async def test_a_server_that_does_not_answer(tmp_path: Path) -> None:
+    async with scripted(tmp_path, lambda r: [], timeout=0.05) as (client, _):
+        with pytest.raises(CallTimeout, match=r"^get was not answered within 0.05 s$"):
+            await client.call("x")
+        with pytest.raises(TimeoutError):
+            await client.info(timeout=0.01)
+        assert client.n_outstanding == 0
 
 
 def test_a_timeout_is_seconds_above_0() -> None:
@@ -362,7 +330,7 @@ def test_a_timeout_is_seconds_above_0() -> None:
             LiteClient(calculator(), timeout=timeout)  # type: ignore[arg-type]
 
 
-def test_calls_wait_while_too_many_are_not_answered(run: Run, tmp_path: Path) -> None:
+async def test_calls_wait_while_too_many_are_not_answered(tmp_path: Path) -> None:
     held: list[Any] = []
 
     def hold(request: Any) -> list[Any]:
@@ -371,93 +339,80 @@ def test_calls_wait_while_too_many_are_not_answered(run: Run, tmp_path: Path) ->
         held.append(request)
         return []
 
-    async def main() -> None:
-        limits = Limits(max_outstanding=3)
-        async with scripted(tmp_path, hold, limits=limits) as (client, _script):
-            await client.info()
-            calls = [asyncio.ensure_future(client.invoke(["x"], timeout=5)) for _ in range(3)]
-            await until(lambda: len(held) == 3)
-            with pytest.raises(CallTimeout, match="could not be sent within"):
-                await client.invoke(["y"], timeout=0.05)
-            waiting = asyncio.ensure_future(client.invoke(["z"], timeout=5))
-            calls[0].cancel()
-            await until(lambda: len(held) == 4)
-            assert held[3]["data"]["arguments"] == ["z"]
-            waiting.cancel()
-            for task in calls:
-                task.cancel()
-            await asyncio.wait([waiting, *calls])
-
-    run(main())
+    limits = Limits(max_outstanding=3)
+    async with scripted(tmp_path, hold, limits=limits) as (client, _script):
+        await client.info()
+        calls = [asyncio.ensure_future(client.invoke(["x"], timeout=5)) for _ in range(3)]
+        await until(lambda: len(held) == 3)
+        with pytest.raises(CallTimeout, match="could not be sent within"):
+            await client.invoke(["y"], timeout=0.05)
+        waiting = asyncio.ensure_future(client.invoke(["z"], timeout=5))
+        calls[0].cancel()
+        await until(lambda: len(held) == 4)
+        assert held[3]["data"]["arguments"] == ["z"]
+        waiting.cancel()
+        for task in calls:
+            task.cancel()
+        await asyncio.wait([waiting, *calls])
 
 
-def test_an_end_of_the_stream_fails_what_waits(run: Run, tmp_path: Path) -> None:
+async def test_an_end_of_the_stream_fails_what_waits(tmp_path: Path) -> None:
     def end(request: Any) -> list[Any]:
         return [reply(request)] if request["type"] == "get" else [None]
 
-    async def main() -> None:
-        async with scripted(tmp_path, end) as (client, _):
+    async with scripted(tmp_path, end) as (client, _):
+        await client.info()
+        results = await asyncio.gather(
+            *(client.call("x") for _ in range(3)), return_exceptions=True
+        )
+        assert {type(r) for r in results} == {ConnectionLost}
+        assert "the server closed its output" in str(results[0])
+        with pytest.raises(ConnectionLost):
+            await client.call("x")
+    async with scripted(tmp_path, end, restart=1) as (client, script):
+        with pytest.raises(ConnectionLost):
+            await client.call("x")
+        assert (await client.info()).name == "T"
+        # what the tool is was asked again
+        assert [r["type"] for r in script.requests] == ["get", "call", "get"]
+
+
+async def test_what_a_server_that_ended_had_printed_is_in_the_error(
+    once: Run, tmp_path: Path
+) -> None:
+    async with scripted(tmp_path, lambda r: [b"oh no\n\n\n", None]) as (client, _):
+        with pytest.raises(ConnectionLost, match=r"a line that is not a message: b'oh no'"):
             await client.info()
-            results = await asyncio.gather(
-                *(client.call("x") for _ in range(3)), return_exceptions=True
-            )
-            assert {type(r) for r in results} == {ConnectionLost}
-            assert "the server closed its output" in str(results[0])
-            with pytest.raises(ConnectionLost):
-                await client.call("x")
-        async with scripted(tmp_path, end, restart=1) as (client, script):
-            with pytest.raises(ConnectionLost):
-                await client.call("x")
-            assert (await client.info()).name == "T"
-            # what the tool is was asked again
-            assert [r["type"] for r in script.requests] == ["get", "call", "get"]
-
-    run(main())
 
 
-def test_what_a_server_that_ended_had_printed_is_in_the_error(once: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with scripted(tmp_path, lambda r: [b"oh no\n\n\n", None]) as (client, _):
-            with pytest.raises(ConnectionLost, match=r"a line that is not a message: b'oh no'"):
-                await client.info()
-
-    once(main())
-
-
-def test_a_client_that_is_not_open(run: Run) -> None:
-    async def main() -> None:
-        client = LiteClient(calculator())
-        assert "closed" in repr(client)
-        for asking in (client.info(), client.call(1), client.prompt()):
-            with pytest.raises(ConnectionClosed, match="not open"):
-                await asking
-        await client.close()
-
-    run(main())
+async def test_a_client_that_is_not_open() -> None:
+    client = LiteClient(calculator())
+    assert "closed" in repr(client)
+    for asking in (client.info(), client.call(1), client.prompt()):
+        with pytest.raises(ConnectionClosed, match="not open"):
+            await asking
+    await client.close()
 
 
 # -- a server in this process ---------------------------------------------------------------------
 
 
-def test_a_server_in_this_process(run: Run) -> None:
+async def test_a_server_in_this_process() -> None:
     server = LiteServer()
 
     @server.tool
     def both(a: int, b: list[int] = [7]) -> list[int]:  # noqa: B006
         return [a, *b]
 
-    async def main() -> None:
-        async with LiteClient(server) as client:
-            result = await client.call(1, [2, 3])
-            assert [c.data for c in result.content] == ["1", "2", "3"]
-            assert (await client.call(b=[1])).error
-            big = "[" + "1," * 100_000 + "1]"
-            assert len((await client.call(1, big)).content) == 100_002
-        assert not server._connections
-        async with client:
-            assert (await client.call(1)).text == "1\n7"
-
-    run(main())
+    async with LiteClient(server) as client:
+        result = await client.call(1, [2, 3])
+        assert [c.data for c in result.content] == ["1", "2", "3"]
+        assert (await client.call(b=[1])).error
+        big = "[" + "1," * 100_000 + "1]"
+        assert len((await client.call(1, big)).content) == 100_002
+    assert not server._connections
+    async with client:
+        assert (await client.call(1)).text == "1\n7"
 
 
 def test_results_decode_into_public_structs() -> None:
@@ -473,61 +428,51 @@ async def accepted(listening: socket.socket) -> socket.socket:
     return (await asyncio.to_thread(listening.accept))[0]
 
 
-def test_closing_while_it_is_being_opened(run: Run) -> None:
-    async def main() -> None:
-        # a port that takes connections and says nothing
-        with socket.create_server(("127.0.0.1", 0)) as silent:
-            client = LiteClient(f"ws://127.0.0.1:{silent.getsockname()[1]}/")
-            opening = asyncio.ensure_future(client.open())
-            (await accepted(silent)).close()
-            await client.close()
-            with pytest.raises((ConnectionClosed, TransportError)):
-                await opening
-            opening = asyncio.ensure_future(client.open())
-            peer = await accepted(silent)
-            opening.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await opening
-            assert "closed" in repr(client)
-            while peer.recv(1000):  # the client has closed it, too
-                pass
-            peer.close()
-            await client.close()
-
-    run(main())
+async def test_closing_while_it_is_being_opened() -> None:
+    # a port that takes connections and says nothing
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client = LiteClient(f"ws://127.0.0.1:{silent.getsockname()[1]}/")
+        opening = asyncio.ensure_future(client.open())
+        (await accepted(silent)).close()
+        await client.close()
+        with pytest.raises((ConnectionClosed, TransportError)):
+            await opening
+        opening = asyncio.ensure_future(client.open())
+        peer = await accepted(silent)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        assert "closed" in repr(client)
+        while peer.recv(1000):  # the client has closed it, too
+            pass
+        peer.close()
+        await client.close()
 
 
-def test_a_lost_link_is_opened_anew_by_open(run: Run, tmp_path: Path) -> None:
+async def test_a_lost_link_is_opened_anew_by_open(tmp_path: Path) -> None:
     def end(request: Any) -> list[Any]:
         return [reply(request)] if request["type"] == "get" else [None]
 
-    async def main() -> None:
-        async with scripted(tmp_path, end) as (client, _):
-            with pytest.raises(ConnectionLost):
-                await client.call("x")
-            with pytest.raises(ConnectionLost):
-                await client.info()
-            await client.open()
-            assert (await client.info()).name == "T"
-
-    run(main())
+    async with scripted(tmp_path, end) as (client, _):
+        with pytest.raises(ConnectionLost):
+            await client.call("x")
+        with pytest.raises(ConnectionLost):
+            await client.info()
+        await client.open()
+        assert (await client.info()).name == "T"
 
 
-def test_many_calls_that_wait_for_room_are_all_sent(run: Run) -> None:
+async def test_many_calls_that_wait_for_room_are_all_sent() -> None:
     server = calculator()
-
-    async def main() -> None:
-        limits = Limits(max_outstanding=10, output_high=2000, output_low=100)
-        async with LiteClient(server, limits=limits) as client:
-            calls = [asyncio.ensure_future(client.call(i, 1)) for i in range(1000)]
-            for task in calls[::7]:
-                task.cancel()
-            results = await asyncio.gather(*calls, return_exceptions=True)
-            for i, result in enumerate(results):
-                if i % 7:
-                    assert isinstance(result, CallResult)
-                    assert result.text == str(i + 1)
-                else:
-                    assert isinstance(result, asyncio.CancelledError)
-
-    run(main())
+    limits = Limits(max_outstanding=10, output_high=2000, output_low=100)
+    async with LiteClient(server, limits=limits) as client:
+        calls = [asyncio.ensure_future(client.call(i, 1)) for i in range(1000)]
+        for task in calls[::7]:
+            task.cancel()
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        for i, result in enumerate(results):
+            if i % 7:
+                assert isinstance(result, CallResult)
+                assert result.text == str(i + 1)
+            else:
+                assert isinstance(result, asyncio.CancelledError)

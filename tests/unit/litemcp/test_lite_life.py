@@ -27,7 +27,7 @@ from wirespeed.server import SignatureError
 # -- many at once ---------------------------------------------------------------------------------
 
 
-def test_answers_may_overtake_each_other(run: Run) -> None:
+async def test_answers_may_overtake_each_other() -> None:
     server = LiteServer()
     gate = asyncio.Event()
 
@@ -37,31 +37,25 @@ def test_answers_may_overtake_each_other(run: Run) -> None:
             await gate.wait()
         return text
 
-    async def main() -> None:
-        async with served(server) as peer:
-            await peer.send(call(1, "waits", ["slow"]), *(call(i, "waits", ["x"]) for i in (2, 3)))
-            assert set(await peer.answers(2)) == {2, 3}
-            gate.set()
-            assert content(await peer.recv()) == [("text", "slow")]
-
-    run(main())
+    async with served(server) as peer:
+        await peer.send(call(1, "waits", ["slow"]), *(call(i, "waits", ["x"]) for i in (2, 3)))
+        assert set(await peer.answers(2)) == {2, 3}
+        gate.set()
+        assert content(await peer.recv()) == [("text", "slow")]
 
 
-def test_many_calls_at_once_are_all_answered(run: Run) -> None:
-    async def main() -> None:
-        async with served(calculator()) as peer:
-            sending = asyncio.ensure_future(
-                peer.send(*(call(i, "Calculator", [str(i), "1"]) for i in range(5000)))
-            )
-            answers = await peer.answers(5000)
-            await sending
-            for i in range(5000):
-                assert content(answers[i]) == [("number", str(i + 1))]
-
-    run(main())
+async def test_many_calls_at_once_are_all_answered() -> None:
+    async with served(calculator()) as peer:
+        sending = asyncio.ensure_future(
+            peer.send(*(call(i, "Calculator", [str(i), "1"]) for i in range(5000)))
+        )
+        answers = await peer.answers(5000)
+        await sending
+        for i in range(5000):
+            assert content(answers[i]) == [("number", str(i + 1))]
 
 
-def test_calls_in_flight_are_bounded(run: Run) -> None:
+async def test_calls_in_flight_are_bounded() -> None:
     server = LiteServer(limits=Limits(max_in_flight=3))
     running: list[asyncio.Future[str]] = []
     most = 0
@@ -74,20 +68,17 @@ def test_calls_in_flight_are_bounded(run: Run) -> None:
         most = max(most, sum(not w.done() for w in running))
         return await waiter
 
-    async def main() -> None:
-        async with served(server) as peer:
-            await peer.send(*(call(i, "waits", [str(i)]) for i in range(20)))
-            for i in range(20):
-                await until(lambda i=i: len(running) > i)
-                assert peer.connection.stream.paused == (i < 18)
-                running[i].set_result("done")
-            assert len(await peer.answers(20)) == 20
-            assert most == 3
-
-    run(main())
+    async with served(server) as peer:
+        await peer.send(*(call(i, "waits", [str(i)]) for i in range(20)))
+        for i in range(20):
+            await until(lambda i=i: len(running) > i)
+            assert peer.connection.stream.paused == (i < 18)
+            running[i].set_result("done")
+        assert len(await peer.answers(20)) == 20
+        assert most == 3
 
 
-def test_a_client_that_does_not_read_is_not_read_from(run: Run) -> None:
+async def test_a_client_that_does_not_read_is_not_read_from() -> None:
     server = LiteServer(limits=Limits(output_high=100_000, output_low=10_000))
     ran = 0
 
@@ -97,23 +88,20 @@ def test_a_client_that_does_not_read_is_not_read_from(run: Run) -> None:
         ran += 1
         return "x" * 20_000
 
-    async def main() -> None:
-        async with served(server) as peer:
-            sending = asyncio.ensure_future(peer.send(*(call(i, "big", ["1"]) for i in range(300))))
-            await until(lambda: not peer.connection.stream.want_read)
-            for _ in range(20):
-                await asyncio.sleep(0)
-            before = ran
-            assert before < 100
-            assert len(peer.connection.stream.outbox) < 200_000
-            answers = await peer.answers(300)
-            await sending
-            assert len(answers) == ran == 300
-
-    run(main())
+    async with served(server) as peer:
+        sending = asyncio.ensure_future(peer.send(*(call(i, "big", ["1"]) for i in range(300))))
+        await until(lambda: not peer.connection.stream.want_read)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        before = ran
+        assert before < 100
+        assert len(peer.connection.stream.outbox) < 200_000
+        answers = await peer.answers(300)
+        await sending
+        assert len(answers) == ran == 300
 
 
-def test_frames_that_wait_inside_are_taken_up_when_the_output_left_at_once(run: Run) -> None:
+async def test_frames_that_wait_inside_are_taken_up_when_the_output_left_at_once() -> None:
     """All requests come in one read; the answers pass the limit, and leave without blocking."""
     server = LiteServer(limits=Limits(output_high=500, output_low=100))
 
@@ -121,18 +109,15 @@ def test_frames_that_wait_inside_are_taken_up_when_the_output_left_at_once(run: 
     def echo(text: str) -> str:
         return text
 
-    async def main() -> None:
-        async with served(server) as peer:
-            await peer.send(*(call(i, "echo", ["x" * 50]) for i in range(100)))
-            assert len(await peer.answers(100)) == 100
-
-    run(main())
+    async with served(server) as peer:
+        await peer.send(*(call(i, "echo", ["x" * 50]) for i in range(100)))
+        assert len(await peer.answers(100)) == 100
 
 
 # -- handlers -------------------------------------------------------------------------------------
 
 
-def test_blocking_functions_do_not_stall_others(run: Run) -> None:
+async def test_blocking_functions_do_not_stall_others() -> None:
     server = LiteServer()
     release = threading.Event()
 
@@ -142,19 +127,14 @@ def test_blocking_functions_do_not_stall_others(run: Run) -> None:
             assert release.wait(10)
         return f"{text} {threading.current_thread() is threading.main_thread()}"
 
-    async def main() -> None:
-        async with served(server) as peer:
-            await peer.send(call(1, "blocks", ["slow"]))
-            assert content(await peer.ask(call(2, "blocks", ["quick"]))) == [
-                ("text", "quick False")
-            ]
-            release.set()
-            assert content(await peer.recv()) == [("text", "slow False")]
-
-    run(main())
+    async with served(server) as peer:
+        await peer.send(call(1, "blocks", ["slow"]))
+        assert content(await peer.ask(call(2, "blocks", ["quick"]))) == [("text", "quick False")]
+        release.set()
+        assert content(await peer.recv()) == [("text", "slow False")]
 
 
-def test_every_kind_of_function_is_a_tool(run: Run) -> None:
+async def test_every_kind_of_function_is_a_tool() -> None:
     context = contextvars.ContextVar("context", default=0)
 
     def plain(n: int) -> int:
@@ -191,20 +171,16 @@ def test_every_kind_of_function_is_a_tool(run: Run) -> None:
         (keywords, False, ["6"]),
         (Method().method, False, ["3"]),
     ]
-
-    async def main() -> None:
-        for function, is_inline, expected in cases:
-            server = LiteServer("t")
-            server.tool(inline=is_inline)(function)
-            async with served(server) as peer:
-                for i in range(3):
-                    answer = await peer.ask(call(i, "t", ["3"]))
-                    assert content(answer) == [("number", e) for e in expected]
-
-    run(main())
+    for function, is_inline, expected in cases:
+        server = LiteServer("t")
+        server.tool(inline=is_inline)(function)
+        async with served(server) as peer:
+            for i in range(3):
+                answer = await peer.ask(call(i, "t", ["3"]))
+                assert content(answer) == [("number", e) for e in expected]
 
 
-def test_a_tool_with_a_time_limit(run: Run, caplog: Any) -> None:
+async def test_a_tool_with_a_time_limit(caplog: Any) -> None:
     server = LiteServer()
     ended = []
 
@@ -217,45 +193,38 @@ def test_a_tool_with_a_time_limit(run: Run, caplog: Any) -> None:
             raise
         return "slept"
 
-    async def main() -> None:
-        async with served(server) as peer:
-            answer = await peer.ask(call(1, "slow", ["false"]))
-            assert failure(answer) == "tool slow timed out after 0.05 s"
-            assert content(await peer.ask(call(2, "slow", ["true"]))) == [("text", "slept")]
-
-    run(main())
+    async with served(server) as peer:
+        answer = await peer.ask(call(1, "slow", ["false"]))
+        assert failure(answer) == "tool slow timed out after 0.05 s"
+        assert content(await peer.ask(call(2, "slow", ["true"]))) == [("text", "slept")]
     assert ended == [True]
     assert "timed out" in caplog.text
 
 
-def test_a_tool_of_raw_strings(once: Run) -> None:
+async def test_a_tool_of_raw_strings(once: Run) -> None:
     server = LiteServer("raw")
 
     async def handler(arguments: list[str]) -> Any:
         return arguments
 
     server.tool_raw([Parameter("a", "x"), Parameter("b", "y")], handler)
-
-    async def main() -> None:
-        async with served(server) as peer:
-            assert content(await peer.ask(call(1, "raw", ["1"]))) == [("text", "1")]
-            assert content(await peer.ask(call(2, "raw"))) == []
-            answer = await peer.ask(call(3, "raw", ["1", "2", "3"]))
-            assert failure(answer) == "too many arguments: 3 were given, at most 2 are allowed"
-            info = await peer.ask(get(4))
-            assert info["data"]["parameters"] == [
-                {"name": "a", "type": "x"},
-                {"name": "b", "type": "y"},
-            ]
-            assert "description" not in info["data"]
-
-    once(main())
+    async with served(server) as peer:
+        assert content(await peer.ask(call(1, "raw", ["1"]))) == [("text", "1")]
+        assert content(await peer.ask(call(2, "raw"))) == []
+        answer = await peer.ask(call(3, "raw", ["1", "2", "3"]))
+        assert failure(answer) == "too many arguments: 3 were given, at most 2 are allowed"
+        info = await peer.ask(get(4))
+        assert info["data"]["parameters"] == [
+            {"name": "a", "type": "x"},
+            {"name": "b", "type": "y"},
+        ]
+        assert "description" not in info["data"]
 
 
 # -- the end --------------------------------------------------------------------------------------
 
 
-def test_what_is_in_flight_at_the_end_of_input_is_answered(run: Run) -> None:
+async def test_what_is_in_flight_at_the_end_of_input_is_answered() -> None:
     server = LiteServer()
     gate = asyncio.Event()
 
@@ -264,33 +233,27 @@ def test_what_is_in_flight_at_the_end_of_input_is_answered(run: Run) -> None:
         await gate.wait()
         return text
 
-    async def main() -> None:
-        async with served(server) as peer:
-            # the last one has no terminator
-            await peer.send(call(1, "waits", ["a"]), encode(call(2, "waits", ["b"])).rstrip())
-            peer.end_input()
-            await until(lambda: peer.connection.draining)
-            gate.set()
-            assert set(await peer.answers(2)) == {1, 2}
-            assert await peer.at_end()
-            await peer.connection.closed
-
-    run(main())
+    async with served(server) as peer:
+        # the last one has no terminator
+        await peer.send(call(1, "waits", ["a"]), encode(call(2, "waits", ["b"])).rstrip())
+        peer.end_input()
+        await until(lambda: peer.connection.draining)
+        gate.set()
+        assert set(await peer.answers(2)) == {1, 2}
+        assert await peer.at_end()
+        await peer.connection.closed
 
 
-def test_an_unfinished_message_at_the_end_of_input_is_dropped(once: Run, caplog: Any) -> None:
-    async def main() -> None:
-        async with served(calculator()) as peer:
-            await peer.send(b'{"id":1,"type":"get"')
-            peer.end_input()
-            assert await peer.at_end()
-            assert peer.connection.faults == 1
-
-    once(main())
+async def test_an_unfinished_message_at_the_end_of_input_is_dropped(once: Run, caplog: Any) -> None:
+    async with served(calculator()) as peer:
+        await peer.send(b'{"id":1,"type":"get"')
+        peer.end_input()
+        assert await peer.at_end()
+        assert peer.connection.faults == 1
     assert "not one JSON value" in caplog.text
 
 
-def test_calls_beyond_the_bound_are_answered_after_the_end_of_input(run: Run) -> None:
+async def test_calls_beyond_the_bound_are_answered_after_the_end_of_input() -> None:
     server = LiteServer(limits=Limits(max_in_flight=2))
 
     @server.tool
@@ -298,17 +261,14 @@ def test_calls_beyond_the_bound_are_answered_after_the_end_of_input(run: Run) ->
         await asyncio.sleep(0.001)
         return n
 
-    async def main() -> None:
-        async with served(server) as peer:
-            await peer.send(*(call(i, "waits", [str(i)]) for i in range(20)))
-            peer.end_input()
-            assert len(await peer.answers(20)) == 20
-            assert await peer.at_end()
-
-    run(main())
+    async with served(server) as peer:
+        await peer.send(*(call(i, "waits", [str(i)]) for i in range(20)))
+        peer.end_input()
+        assert len(await peer.answers(20)) == 20
+        assert await peer.at_end()
 
 
-def test_drain_takes_no_more_and_answers_what_is_there(run: Run) -> None:
+async def test_drain_takes_no_more_and_answers_what_is_there() -> None:
     server = LiteServer()
     gate = asyncio.Event()
 
@@ -317,39 +277,33 @@ def test_drain_takes_no_more_and_answers_what_is_there(run: Run) -> None:
         await gate.wait()
         return text
 
-    async def main() -> None:
-        async with served(server) as peer:
-            await peer.send(call(1, "waits", ["a"]))
-            await until(lambda: peer.connection._running)
-            peer.connection.drain()
-            peer.connection.drain()
-            await peer.send(call(2, "waits", ["b"]))
-            gate.set()
-            assert set(await peer.answers(1)) == {1}
-            assert await peer.at_end()
-
-    run(main())
+    async with served(server) as peer:
+        await peer.send(call(1, "waits", ["a"]))
+        await until(lambda: peer.connection._running)
+        peer.connection.drain()
+        peer.connection.drain()
+        await peer.send(call(2, "waits", ["b"]))
+        gate.set()
+        assert set(await peer.answers(1)) == {1}
+        assert await peer.at_end()
 
 
-def test_a_tool_that_does_not_end_is_told_after_the_grace_time(run: Run, caplog: Any) -> None:
+async def test_a_tool_that_does_not_end_is_told_after_the_grace_time(caplog: Any) -> None:
     server = LiteServer(shutdown_grace=0.05)
 
     @server.tool
     async def hangs() -> None:
         await asyncio.sleep(60)
 
-    async def main() -> None:
-        async with served(server) as peer:
-            await peer.send(call(1, "hangs"))
-            peer.end_input()
-            assert failure(await peer.recv()) == "the server is shutting down"
-            assert await peer.at_end()
-
-    run(main())
+    async with served(server) as peer:
+        await peer.send(call(1, "hangs"))
+        peer.end_input()
+        assert failure(await peer.recv()) == "the server is shutting down"
+        assert await peer.at_end()
     assert "did not end in time" in caplog.text
 
 
-def test_a_client_that_leaves_cancels_its_calls(run: Run) -> None:
+async def test_a_client_that_leaves_cancels_its_calls() -> None:
     server = LiteServer()
     ended: list[str] = []
 
@@ -360,20 +314,17 @@ def test_a_client_that_leaves_cancels_its_calls(run: Run) -> None:
         finally:
             ended.append("ended")
 
-    async def main() -> None:
-        async with served(server) as peer:
-            await peer.send(call(1, "waits"))
-            await until(lambda: peer.connection._running)
-            peer.connection.abort()
-            await until(lambda: ended)
-            assert peer.connection.closed.done()
-            assert peer.connection.link is None
-        assert not server._connections
-
-    run(main())
+    async with served(server) as peer:
+        await peer.send(call(1, "waits"))
+        await until(lambda: peer.connection._running)
+        peer.connection.abort()
+        await until(lambda: ended)
+        assert peer.connection.closed.done()
+        assert peer.connection.link is None
+    assert not server._connections
 
 
-def test_a_late_failure_of_a_thread_is_logged(once: Run, caplog: Any) -> None:
+async def test_a_late_failure_of_a_thread_is_logged(once: Run, caplog: Any) -> None:
     server = LiteServer()
 
     @server.tool
@@ -383,12 +334,9 @@ def test_a_late_failure_of_a_thread_is_logged(once: Run, caplog: Any) -> None:
         except asyncio.CancelledError:
             raise ValueError("late") from None
 
-    async def main() -> None:
-        async with served(server) as peer:
-            await peer.send(call(1, "stubborn"))
-            await until(lambda: peer.connection._running)
-
-    once(main())
+    async with served(server) as peer:
+        await peer.send(call(1, "stubborn"))
+        await until(lambda: peer.connection._running)
     assert "failed after its client left" in caplog.text
 
 

@@ -167,29 +167,23 @@ def test_over_a_file_and_a_socket() -> None:
 # -- our client and our server --------------------------------------------------------------------
 
 
-def test_a_client_and_its_server(run: Run) -> None:
-    async def main() -> None:
-        async with LiteClient(child("lite_server.py", "picture")) as client:
-            info = await client.info()
-            assert [p.name for p in info.parameters] == ["text", "times"]
-            assert "1. text (string)" in await client.prompt()
-            result = await client.call("ab", times=2)
-            assert (result.error, result.text) == (False, "abab")
-            assert result.params == {"text": "ab", "times": "2"}
-            assert [c.type for c in result.content] == ["text", "image/png"]
-            result = await client.call("ab", -1)
-            assert (result.error, result.text) == (True, "no such picture")
-
-    run(main())
+async def test_a_client_and_its_server() -> None:
+    async with LiteClient(child("lite_server.py", "picture")) as client:
+        info = await client.info()
+        assert [p.name for p in info.parameters] == ["text", "times"]
+        assert "1. text (string)" in await client.prompt()
+        result = await client.call("ab", times=2)
+        assert (result.error, result.text) == (False, "abab")
+        assert result.params == {"text": "ab", "times": "2"}
+        assert [c.type for c in result.content] == ["text", "image/png"]
+        result = await client.call("ab", -1)
+        assert (result.error, result.text) == (True, "no such picture")
 
 
-def test_many_calls_over_a_pipe(run: Run) -> None:
-    async def main() -> None:
-        async with LiteClient(child("lite_server.py", "calculator")) as client:
-            results = await asyncio.gather(*(client.call(i, b=1) for i in range(2000)))
-            assert [result.text for result in results] == [str(i + 1) for i in range(2000)]
-
-    run(main())
+async def test_many_calls_over_a_pipe() -> None:
+    async with LiteClient(child("lite_server.py", "calculator")) as client:
+        results = await asyncio.gather(*(client.call(i, b=1) for i in range(2000)))
+        assert [result.text for result in results] == [str(i + 1) for i in range(2000)]
 
 
 def test_without_an_event_loop() -> None:
@@ -206,138 +200,108 @@ def test_without_an_event_loop() -> None:
 
 
 @pytest.mark.parametrize("style", ["pages", "compact", "crlf", "chatty"])
-def test_a_server_written_from_the_pages(run: Run, style: str, caplog: Any) -> None:
-    async def main() -> None:
-        async with LiteClient(child("lite_pages_server.py", style)) as client:
-            info = await client.info()
-            assert info.name == "Calculator"
-            assert [p.example for p in info.parameters] == ["2", "3"]
-            result = await client.call(2, b=3)
-            assert (result.text, result.params) == ("5", {"a": "2", "b": "3"})
-            assert (await client.call("x", 3)).error
-            results = await asyncio.gather(*(client.call(i, 1) for i in range(50)))
-            assert [r.text for r in results] == [str(i + 1) for i in range(50)]
-
-    run(main())
+async def test_a_server_written_from_the_pages(style: str, caplog: Any) -> None:
+    async with LiteClient(child("lite_pages_server.py", style)) as client:
+        info = await client.info()
+        assert info.name == "Calculator"
+        assert [p.example for p in info.parameters] == ["2", "3"]
+        result = await client.call(2, b=3)
+        assert (result.text, result.params) == ("5", {"a": "2", "b": "3"})
+        assert (await client.call("x", 3)).error
+        results = await asyncio.gather(*(client.call(i, 1) for i in range(50)))
+        assert [r.text for r in results] == [str(i + 1) for i in range(50)]
     assert ("is starting" in caplog.text) == (style == "chatty")
 
 
-def test_a_strict_client_waits_for_the_terminator(once: Run) -> None:
-    async def main() -> None:
-        strict = LiteClient(child("lite_pages_server.py", "pages"), strict=True)
-        async with strict as client:
-            assert (await client.call(2, 3)).text == "5"
-        async with LiteClient(child("lite_pages_server.py", "compact"), strict=True) as client:
-            with pytest.raises(CallTimeout, match=r"^get was not answered within 0.2 s$"):
-                await client.info(timeout=0.2)
-
-    once(main())
+async def test_a_strict_client_waits_for_the_terminator(once: Run) -> None:
+    strict = LiteClient(child("lite_pages_server.py", "pages"), strict=True)
+    async with strict as client:
+        assert (await client.call(2, 3)).text == "5"
+    async with LiteClient(child("lite_pages_server.py", "compact"), strict=True) as client:
+        with pytest.raises(CallTimeout, match=r"^get was not answered within 0.2 s$"):
+            await client.info(timeout=0.2)
 
 
 # -- what goes wrong ------------------------------------------------------------------------------
 
 
-def test_a_server_that_cannot_be_started(run: Run) -> None:
-    async def main() -> None:
-        client = LiteClient(Stdio("no-such-program-anywhere"))
-        with pytest.raises(LaunchError, match="no-such-program-anywhere"):
-            await client.open()
-        with pytest.raises(ConnectionClosed, match="not open"):
+async def test_a_server_that_cannot_be_started() -> None:
+    client = LiteClient(Stdio("no-such-program-anywhere"))
+    with pytest.raises(LaunchError, match="no-such-program-anywhere"):
+        await client.open()
+    with pytest.raises(ConnectionClosed, match="not open"):
+        await client.info()
+    await client.close()
+
+
+async def test_a_server_that_has_nothing_to_say() -> None:
+    async with LiteClient(child("lite_pages_server.py", "silent")) as client:
+        with pytest.raises(ChildExited) as caught:
             await client.info()
-        await client.close()
-
-    run(main())
-
-
-def test_a_server_that_has_nothing_to_say(run: Run) -> None:
-    async def main() -> None:
-        async with LiteClient(child("lite_pages_server.py", "silent")) as client:
-            with pytest.raises(ChildExited) as caught:
-                await client.info()
-            assert caught.value.status == 3
-            assert "I have nothing to say" in str(caught.value)
-            with pytest.raises(ChildExited):
-                await client.call()
-
-    run(main())
+        assert caught.value.status == 3
+        assert "I have nothing to say" in str(caught.value)
+        with pytest.raises(ChildExited):
+            await client.call()
 
 
-def test_a_server_that_dies_fails_all_calls_with_its_last_words(run: Run) -> None:
-    async def main() -> None:
-        async with LiteClient(child("lite_server.py", "exits")) as client:
-            assert (await client.info()).name == "exits"
-            results = await asyncio.gather(
-                *(client.call(5) for _ in range(5)), return_exceptions=True
-            )
-            for result in results:
-                assert isinstance(result, ChildExited)
-                assert result.status == 5
-                assert "the last words" in str(result)
-            assert len({id(result) for result in results}) == 5
+async def test_a_server_that_dies_fails_all_calls_with_its_last_words() -> None:
+    async with LiteClient(child("lite_server.py", "exits")) as client:
+        assert (await client.info()).name == "exits"
+        results = await asyncio.gather(*(client.call(5) for _ in range(5)), return_exceptions=True)
+        for result in results:
+            assert isinstance(result, ChildExited)
+            assert result.status == 5
+            assert "the last words" in str(result)
+        assert len({id(result) for result in results}) == 5
+        with pytest.raises(ChildExited):
+            await client.call(5)
+
+
+async def test_a_server_that_may_be_restarted_is() -> None:
+    async with LiteClient(child("lite_server.py", "exits", restart=2)) as client:
+        for _ in range(3):
             with pytest.raises(ChildExited):
                 await client.call(5)
-
-    run(main())
-
-
-def test_a_server_that_may_be_restarted_is(run: Run) -> None:
-    async def main() -> None:
-        async with LiteClient(child("lite_server.py", "exits", restart=2)) as client:
-            for _ in range(3):
-                with pytest.raises(ChildExited):
-                    await client.call(5)
-            assert (await client.info()).name == "exits"
-
-    run(main())
+        assert (await client.info()).name == "exits"
 
 
-def test_a_server_that_dies_at_once_is_not_restarted_for_ever(run: Run, tmp_path: Path) -> None:
+async def test_a_server_that_dies_at_once_is_not_restarted_for_ever(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     target = Stdio("sh", ["-c", 'echo x >> "$0"', str(starts)], restart=2)
-
-    async def main() -> None:
-        async with LiteClient(target) as client:
-            for _ in range(5):
-                with pytest.raises(ChildExited):
-                    await client.info()
-            assert starts.read_text() == "x\n" * 3
-
-    run(main())
+    async with LiteClient(target) as client:
+        for _ in range(5):
+            with pytest.raises(ChildExited):
+                await client.info()
+        assert starts.read_text() == "x\n" * 3
 
 
-def test_a_call_that_is_cancelled_drops_its_answer(run: Run) -> None:
-    async def main() -> None:
-        async with LiteClient(child("lite_server.py", "slow")) as client:
-            await client.info()
-            task = asyncio.ensure_future(client.call(0.05))
-            await asyncio.sleep(0)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            with pytest.raises(CallTimeout, match=r"^slow was not answered within 0.02 s$"):
-                await client.invoke([0.05], timeout=0.02)
-            assert (await client.call(0.05)).text == "slept"
-            assert client.n_outstanding == 0
-            assert (await client.call(0.05)).text == "slept"
-
-    run(main())
-
-
-def test_closing_fails_what_waits_and_ends_the_child(run: Run) -> None:
-    async def main() -> None:
-        client = LiteClient(child("lite_server.py", "slow", shutdown_grace=0.1))
-        await client.open()
-        await client.open()
+async def test_a_call_that_is_cancelled_drops_its_answer() -> None:
+    async with LiteClient(child("lite_server.py", "slow")) as client:
         await client.info()
-        waiting = asyncio.ensure_future(client.call(60))
+        task = asyncio.ensure_future(client.call(0.05))
         await asyncio.sleep(0)
-        await client.close()
-        with pytest.raises(ConnectionClosed, match="was closed"):
-            await waiting
-        with pytest.raises(ConnectionClosed, match="not open"):
-            await client.call(1)
-        await client.close()
-        async with client:
-            assert (await client.call(0)).text == "slept"
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        with pytest.raises(CallTimeout, match=r"^slow was not answered within 0.02 s$"):
+            await client.invoke([0.05], timeout=0.02)
+        assert (await client.call(0.05)).text == "slept"
+        assert client.n_outstanding == 0
+        assert (await client.call(0.05)).text == "slept"
 
-    run(main())
+
+async def test_closing_fails_what_waits_and_ends_the_child() -> None:
+    client = LiteClient(child("lite_server.py", "slow", shutdown_grace=0.1))
+    await client.open()
+    await client.open()
+    await client.info()
+    waiting = asyncio.ensure_future(client.call(60))
+    await asyncio.sleep(0)
+    await client.close()
+    with pytest.raises(ConnectionClosed, match="was closed"):
+        await waiting
+    with pytest.raises(ConnectionClosed, match="not open"):
+        await client.call(1)
+    await client.close()
+    async with client:
+        assert (await client.call(0)).text == "slept"

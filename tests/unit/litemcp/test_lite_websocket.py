@@ -38,45 +38,39 @@ async def ask(socket: Any, message: Any) -> Any:
 # -- our server, a client written from the pages --------------------------------------------------
 
 
-def test_the_exchange_of_the_pages(run: Run) -> None:
-    async def main() -> None:
-        async with listening(calculator()) as url, connect(url) as socket:
-            info = await ask(socket, json.dumps(get(1), indent=4))
-            assert info["data"]["name"] == "Calculator"
-            answer = await ask(socket, call(2, "Calculator", ["2", "3"]))
-            assert content(answer) == [("number", "5")]
-            assert answer["data"]["params"] == {"a": "2", "b": "3"}
-            # a terminator is whitespace here
-            assert content(
-                await ask(socket, json.dumps(call(3, "Calculator", ["1", "1"])) + "\n\n\n")
-            ) == [("number", "2")]
-            await socket.send(json.dumps(get(4)))
-            text = await socket.recv()
-            assert isinstance(text, str)
-            assert text == text.strip()
-
-    run(main())
+async def test_the_exchange_of_the_pages() -> None:
+    async with listening(calculator()) as url, connect(url) as socket:
+        info = await ask(socket, json.dumps(get(1), indent=4))
+        assert info["data"]["name"] == "Calculator"
+        answer = await ask(socket, call(2, "Calculator", ["2", "3"]))
+        assert content(answer) == [("number", "5")]
+        assert answer["data"]["params"] == {"a": "2", "b": "3"}
+        # a terminator is whitespace here
+        assert content(
+            await ask(socket, json.dumps(call(3, "Calculator", ["1", "1"])) + "\n\n\n")
+        ) == [("number", "2")]
+        await socket.send(json.dumps(get(4)))
+        text = await socket.recv()
+        assert isinstance(text, str)
+        assert text == text.strip()
 
 
-def test_several_tools_on_several_paths(run: Run) -> None:
+async def test_several_tools_on_several_paths() -> None:
     shout, add = LiteServer(), calculator()
 
     @shout.tool
     async def upper(text: str) -> str:
         return text.upper()
 
-    async def main() -> None:
-        async with listening({"/shout": shout, "/add": add}) as url:
-            base = url.removesuffix("/shout")
-            async with connect(base + "/shout") as one, connect(base + "/add?x=1") as other:
-                assert content(await ask(one, call(1, "upper", ["a"]))) == [("text", "A")]
-                assert failure(await ask(other, call(1, "upper", ["a"]))).startswith("unknown tool")
-                assert content(await ask(other, call(2, "Calculator", ["1", "2"])))
-            with pytest.raises(websockets.InvalidStatus) as caught:
-                await connect(base + "/other").__aenter__()
-            assert caught.value.response.status_code == 404
-
-    run(main())
+    async with listening({"/shout": shout, "/add": add}) as url:
+        base = url.removesuffix("/shout")
+        async with connect(base + "/shout") as one, connect(base + "/add?x=1") as other:
+            assert content(await ask(one, call(1, "upper", ["a"]))) == [("text", "A")]
+            assert failure(await ask(other, call(1, "upper", ["a"]))).startswith("unknown tool")
+            assert content(await ask(other, call(2, "Calculator", ["1", "2"])))
+        with pytest.raises(websockets.InvalidStatus) as caught:
+            await connect(base + "/other").__aenter__()
+        assert caught.value.response.status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -95,99 +89,78 @@ def test_several_tools_on_several_paths(run: Run) -> None:
         ({"X-Token": bearer()}, False),
     ],
 )
-def test_trap_93_either_header_brings_the_token(
+async def test_trap_93_either_header_brings_the_token(
     once: Run, headers: dict[str, str], good: bool
 ) -> None:
-    async def main() -> None:
-        for status in (403, 401):
-            server = calculator(refusal_status=status)
-            async with listening(server, token=TOKEN) as url:
-                if good:
-                    async with connect(url, additional_headers=headers) as socket:
-                        assert (await ask(socket, get(1)))["type"] == "info"
-                    continue
-                with pytest.raises(websockets.InvalidStatus) as caught:
-                    await connect(url, additional_headers=headers).__aenter__()
-                assert caught.value.response.status_code == status
-
-    once(main())
+    for status in (403, 401):
+        server = calculator(refusal_status=status)
+        async with listening(server, token=TOKEN) as url:
+            if good:
+                async with connect(url, additional_headers=headers) as socket:
+                    assert (await ask(socket, get(1)))["type"] == "info"
+                continue
+            with pytest.raises(websockets.InvalidStatus) as caught:
+                await connect(url, additional_headers=headers).__aenter__()
+            assert caught.value.response.status_code == status
 
 
-def test_trap_94_any_header_reaches_the_server(once: Run) -> None:
+async def test_trap_94_any_header_reaches_the_server(once: Run) -> None:
     seen = []
 
     def authenticate(request: wirespeed.UpgradeRequest) -> bool:
         seen.append((request.path, request.query, request.headers["X-Custom"], request.token))
         return True
 
-    async def main() -> None:
-        async with listening({"/c": calculator()}, authenticate=authenticate) as url:
-            client = LiteClient(
-                url + "?user=1", token=TOKEN, headers={"X-Custom": "a b"}, both_headers=True
-            )
-            async with client:
-                assert (await client.call(2, 3)).text == "5"
-
-    once(main())
+    async with listening({"/c": calculator()}, authenticate=authenticate) as url:
+        client = LiteClient(
+            url + "?user=1", token=TOKEN, headers={"X-Custom": "a b"}, both_headers=True
+        )
+        async with client:
+            assert (await client.call(2, 3)).text == "5"
     assert seen == [("/c", "user=1", "a b", TOKEN)]
 
 
-def test_no_subprotocol_is_needed_and_any_may_be_offered(once: Run) -> None:
-    async def main() -> None:
-        async with listening(calculator()) as url:
-            for offered in (None, ["whatever"]):
-                async with connect(url, subprotocols=offered) as socket:  # type: ignore[arg-type]
-                    assert (await ask(socket, get(1)))["type"] == "info"
-
-    once(main())
+async def test_no_subprotocol_is_needed_and_any_may_be_offered(once: Run) -> None:
+    async with listening(calculator()) as url:
+        for offered in (None, ["whatever"]):
+            async with connect(url, subprotocols=offered) as socket:  # type: ignore[arg-type]
+                assert (await ask(socket, get(1)))["type"] == "info"
 
 
-def test_a_binary_message_closes_with_1003(once: Run) -> None:
-    async def main() -> None:
-        async with listening(calculator()) as url, connect(url) as socket:
-            await socket.send(json.dumps(get(1)).encode())
-            with pytest.raises(websockets.ConnectionClosedError) as caught:
-                await socket.recv()
-            assert caught.value.rcvd is not None
-            assert caught.value.rcvd.code == 1003
-
-    once(main())
+async def test_a_binary_message_closes_with_1003(once: Run) -> None:
+    async with listening(calculator()) as url, connect(url) as socket:
+        await socket.send(json.dumps(get(1)).encode())
+        with pytest.raises(websockets.ConnectionClosedError) as caught:
+            await socket.recv()
+        assert caught.value.rcvd is not None
+        assert caught.value.rcvd.code == 1003
 
 
-def test_a_message_that_is_not_utf8_closes_with_1007(once: Run) -> None:
-    async def main() -> None:
-        async with listening(calculator()) as url, connect(url) as socket:
-            await socket.send(b'{"id":1,"type":"\xff"}', text=True)
-            with pytest.raises(websockets.ConnectionClosedError) as caught:
-                await socket.recv()
-            assert caught.value.rcvd is not None
-            assert caught.value.rcvd.code == 1007
-
-    once(main())
+async def test_a_message_that_is_not_utf8_closes_with_1007(once: Run) -> None:
+    async with listening(calculator()) as url, connect(url) as socket:
+        await socket.send(b'{"id":1,"type":"\xff"}', text=True)
+        with pytest.raises(websockets.ConnectionClosedError) as caught:
+            await socket.recv()
+        assert caught.value.rcvd is not None
+        assert caught.value.rcvd.code == 1007
 
 
 @pytest.mark.parametrize("text", ["nonsense", "[]", '{"id":1}', '{"id":1,"type":"x"}', "{}{}"])
-def test_what_is_no_message_is_ignored_and_the_socket_stays(once: Run, text: str) -> None:
-    async def main() -> None:
-        async with listening(calculator()) as url, connect(url) as socket:
-            await socket.send(text)
+async def test_what_is_no_message_is_ignored_and_the_socket_stays(once: Run, text: str) -> None:
+    async with listening(calculator()) as url, connect(url) as socket:
+        await socket.send(text)
+        assert (await ask(socket, get(1)))["id"] == 1
+
+
+async def test_trap_90_repeated_ids_count_for_a_connection(once: Run) -> None:
+    async with listening(calculator()) as url, connect(url) as one, connect(url) as other:
+        for socket in (one, other):
             assert (await ask(socket, get(1)))["id"] == 1
-
-    once(main())
-
-
-def test_trap_90_repeated_ids_count_for_a_connection(once: Run) -> None:
-    async def main() -> None:
-        async with listening(calculator()) as url, connect(url) as one, connect(url) as other:
-            for socket in (one, other):
-                assert (await ask(socket, get(1)))["id"] == 1
-                await socket.send(json.dumps(get(1)))
-                assert (await ask(socket, get(2)))["id"] == 2
-
-    once(main())
+            await socket.send(json.dumps(get(1)))
+            assert (await ask(socket, get(2)))["id"] == 2
 
 
-def test_a_long_call_is_kept_alive_by_pings(run: Run) -> None:
+async def test_a_long_call_is_kept_alive_by_pings() -> None:
     server = LiteServer()
     gate = asyncio.Event()
 
@@ -196,21 +169,18 @@ def test_a_long_call_is_kept_alive_by_pings(run: Run) -> None:
         await gate.wait()
         return "done"
 
-    async def main() -> None:
-        options = {"ping_interval": 0.02, "ping_timeout": 0.1}
-        async with (
-            listening(server, **options) as url,
-            LiteClient(WebSocket(url, ping_interval=None)) as client,
-        ):
-            calling = asyncio.ensure_future(client.call())
-            await asyncio.sleep(0.5)  # ten times as long as the server bears silence
-            gate.set()
-            assert (await calling).text == "done"
-
-    run(main())
+    options = {"ping_interval": 0.02, "ping_timeout": 0.1}
+    async with (
+        listening(server, **options) as url,
+        LiteClient(WebSocket(url, ping_interval=None)) as client,
+    ):
+        calling = asyncio.ensure_future(client.call())
+        await asyncio.sleep(0.5)  # ten times as long as the server bears silence
+        gate.set()
+        assert (await calling).text == "done"
 
 
-def test_calls_in_flight_are_answered_before_the_server_ends(run: Run) -> None:
+async def test_calls_in_flight_are_answered_before_the_server_ends() -> None:
     server = LiteServer()
     began = asyncio.Event()
 
@@ -220,19 +190,16 @@ def test_calls_in_flight_are_answered_before_the_server_ends(run: Run) -> None:
         await asyncio.sleep(0.05)
         return "done"
 
-    async def main() -> None:
-        async with listening(server) as url, connect(url) as socket:
-            await socket.send(json.dumps(call(1, "waits")))
-            await began.wait()
-            (connection,) = server._connections
-            connection.drain()
-            assert content(json.loads(await socket.recv())) == [("text", "done")]
-            with pytest.raises(websockets.ConnectionClosedOK) as caught:
-                await socket.recv()
-            assert caught.value.rcvd is not None
-            assert caught.value.rcvd.code == 1001
-
-    run(main())
+    async with listening(server) as url, connect(url) as socket:
+        await socket.send(json.dumps(call(1, "waits")))
+        await began.wait()
+        (connection,) = server._connections
+        connection.drain()
+        assert content(json.loads(await socket.recv())) == [("text", "done")]
+        with pytest.raises(websockets.ConnectionClosedOK) as caught:
+            await socket.recv()
+        assert caught.value.rcvd is not None
+        assert caught.value.rcvd.code == 1001
 
 
 # -- our client, a server written from the pages --------------------------------------------------
@@ -286,19 +253,15 @@ async def other(handler: Any) -> AsyncIterator[str]:
         yield f"ws://127.0.0.1:{sock.getsockname()[1]}/tool"
 
 
-def test_a_client_says_what_the_pages_say(run: Run) -> None:
+async def test_a_client_says_what_the_pages_say() -> None:
     there = OtherServer()
-
-    async def main() -> None:
-        async with other(there) as url:
-            async with LiteClient(url, token=TOKEN) as client:
-                assert (await client.call(2, b=3)).text == "5"
-            async with LiteClient(WebSocket(url, token=TOKEN), both_headers=True) as client:
-                await client.info()
-            async with LiteClient(url, headers={"Authentication": "x", "X-Any": "y"}) as client:
-                await client.info()
-
-    run(main())
+    async with other(there) as url:
+        async with LiteClient(url, token=TOKEN) as client:
+            assert (await client.call(2, b=3)).text == "5"
+        async with LiteClient(WebSocket(url, token=TOKEN), both_headers=True) as client:
+            await client.info()
+        async with LiteClient(url, headers={"Authentication": "x", "X-Any": "y"}) as client:
+            await client.info()
     first, second, third = there.headers
     assert first["Authorization"] == bearer()
     assert "Authentication" not in first
@@ -318,19 +281,16 @@ def test_a_client_says_what_the_pages_say(run: Run) -> None:
     assert get_["id"] != call_["id"]
 
 
-def test_a_server_that_closes_is_explained_and_connected_to_again(run: Run) -> None:
-    async def main() -> None:
-        async with other(OtherServer()) as url, LiteClient(url) as client:
-            assert (await client.call(1, 2)).text == "3"
-            with pytest.raises(ConnectionLost, match=r"1011 internal error \('out of numbers'\)"):
+async def test_a_server_that_closes_is_explained_and_connected_to_again() -> None:
+    async with other(OtherServer()) as url, LiteClient(url) as client:
+        assert (await client.call(1, 2)).text == "3"
+        with pytest.raises(ConnectionLost, match=r"1011 internal error \('out of numbers'\)"):
+            await client.call("close", 1)
+        assert (await client.call(1, 2)).text == "3"
+    async with other(OtherServer()) as url, LiteClient(WebSocket(url, restart=0)) as client:
+        for _ in range(2):
+            with pytest.raises(ConnectionLost, match="out of numbers"):
                 await client.call("close", 1)
-            assert (await client.call(1, 2)).text == "3"
-        async with other(OtherServer()) as url, LiteClient(WebSocket(url, restart=0)) as client:
-            for _ in range(2):
-                with pytest.raises(ConnectionLost, match="out of numbers"):
-                    await client.call("close", 1)
-
-    run(main())
 
 
 @pytest.mark.parametrize("status", [401, 403, 500])
@@ -356,87 +316,72 @@ def test_a_refused_upgrade_is_told_with_its_status(once: Run, status: int) -> No
         logging.getLogger("websockets").setLevel(logging.NOTSET)
 
 
-def test_nobody_listens(once: Run) -> None:
-    async def main() -> None:
-        async with other(OtherServer()) as url:
-            pass
-        client = LiteClient(url)
-        with pytest.raises(TransportError, match="cannot connect"):
-            await client.open()
-        await client.close()
-
-    once(main())
+async def test_nobody_listens(once: Run) -> None:
+    async with other(OtherServer()) as url:
+        pass
+    client = LiteClient(url)
+    with pytest.raises(TransportError, match="cannot connect"):
+        await client.open()
+    await client.close()
 
 
 # -- both are ours --------------------------------------------------------------------------------
 
 
-def test_many_calls_over_one_websocket(run: Run) -> None:
-    async def main() -> None:
-        async with (
-            listening(calculator(), token=TOKEN) as url,
-            LiteClient(url, token=TOKEN, both_headers=True) as client,
-        ):
-            results = await asyncio.gather(*(client.call(i, b=1) for i in range(2000)))
-            assert [result.text for result in results] == [str(i + 1) for i in range(2000)]
-            big = await client.call("1", "x" * 200_000)
-            assert big.error
-
-    run(main())
+async def test_many_calls_over_one_websocket() -> None:
+    async with (
+        listening(calculator(), token=TOKEN) as url,
+        LiteClient(url, token=TOKEN, both_headers=True) as client,
+    ):
+        results = await asyncio.gather(*(client.call(i, b=1) for i in range(2000)))
+        assert [result.text for result in results] == [str(i + 1) for i in range(2000)]
+        big = await client.call("1", "x" * 200_000)
+        assert big.error
 
 
 @pytest.mark.parametrize("scheme", ["unix", "tcp"])
-def test_stream_sockets_have_the_framing_of_stdio(run: Run, scheme: str, tmp_path: Path) -> None:
-    async def main() -> None:
-        url = f"unix:{tmp_path}/s" if scheme == "unix" else "tcp://127.0.0.1:0"
-        async with listening(calculator(), url) as found:
-            async with LiteClient(found) as one, LiteClient(Socket(found), strict=True) as two:
-                for client in (one, two):
-                    assert (await client.info()).name == "Calculator"
-                    assert (await client.call(2, b=3)).text == "5"
-            reader, writer = await (
-                asyncio.open_unix_connection(f"{tmp_path}/s")
-                if scheme == "unix"
-                else asyncio.open_connection(*found.removeprefix("tcp://").split(":"))
-            )
-            writer.write(json.dumps(get(1), indent=2).encode())
-            writer.write(b"\r\n\r\n\r\n")
-            answer = await reader.readuntil(b"\n\n\n")
-            assert json.loads(answer)["type"] == "info"
-            writer.write(json.dumps(call(2, "Calculator", ["1", "1"])).encode())
-            writer.write_eof()
-            answer = await reader.read()
-            assert answer.endswith(b"}\n\n\n")
-            assert content(json.loads(answer)) == [("number", "2")]
-            writer.close()
-            await writer.wait_closed()
-
-    run(main())
-
-
-def test_a_server_serves_itself(run: Run) -> None:
-    async def main() -> None:
-        server = calculator()
-        ready = asyncio.get_running_loop().create_future()
-        task = asyncio.ensure_future(
-            server.serve("ws://127.0.0.1:0/calc", on_listening=ready.set_result)
+async def test_stream_sockets_have_the_framing_of_stdio(scheme: str, tmp_path: Path) -> None:
+    url = f"unix:{tmp_path}/s" if scheme == "unix" else "tcp://127.0.0.1:0"
+    async with listening(calculator(), url) as found:
+        async with LiteClient(found) as one, LiteClient(Socket(found), strict=True) as two:
+            for client in (one, two):
+                assert (await client.info()).name == "Calculator"
+                assert (await client.call(2, b=3)).text == "5"
+        reader, writer = await (
+            asyncio.open_unix_connection(f"{tmp_path}/s")
+            if scheme == "unix"
+            else asyncio.open_connection(*found.removeprefix("tcp://").split(":"))
         )
-        (url,) = await ready
-        assert url.endswith("/calc")
-        async with LiteClient(url) as client:
-            assert (await client.call(1, 1)).text == "2"
-        task.cancel()
-        await asyncio.wait((task,))
+        writer.write(json.dumps(get(1), indent=2).encode())
+        writer.write(b"\r\n\r\n\r\n")
+        answer = await reader.readuntil(b"\n\n\n")
+        assert json.loads(answer)["type"] == "info"
+        writer.write(json.dumps(call(2, "Calculator", ["1", "1"])).encode())
+        writer.write_eof()
+        answer = await reader.read()
+        assert answer.endswith(b"}\n\n\n")
+        assert content(json.loads(answer)) == [("number", "2")]
+        writer.close()
+        await writer.wait_closed()
 
-    run(main())
+
+async def test_a_server_serves_itself() -> None:
+    server = calculator()
+    ready = asyncio.get_running_loop().create_future()
+    task = asyncio.ensure_future(
+        server.serve("ws://127.0.0.1:0/calc", on_listening=ready.set_result)
+    )
+    (url,) = await ready
+    assert url.endswith("/calc")
+    async with LiteClient(url) as client:
+        assert (await client.call(1, 1)).text == "2"
+    task.cancel()
+    await asyncio.wait((task,))
 
 
-def test_servers_without_tools_are_not_served(once: Run) -> None:
-    async def main() -> None:
-        with pytest.raises(ValueError, match="has no tool"):
-            await serve("ws://127.0.0.1:0", {"/a": calculator(), "/b": LiteServer("b")})
-
-    once(main())
+async def test_servers_without_tools_are_not_served(once: Run) -> None:
+    with pytest.raises(ValueError, match="has no tool"):
+        await serve("ws://127.0.0.1:0", {"/a": calculator(), "/b": LiteServer("b")})
 
 
 def test_credentials_are_for_websocket() -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from client_lab import text_result, until
 from peer_lab import LinePeer, Talk
-from task_lab import Run
 from task_peer_lab import CREATED, DONE, FORM, OK, cancelled, legacy, modern, new, old
 
 from wirespeed import Client
@@ -43,7 +42,7 @@ async def asks_first(talk: Talk, message: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-def test_it_passes_the_middleware(run: Run, tmp_path: Path, era: str) -> None:
+async def test_it_passes_the_middleware(tmp_path: Path, era: str) -> None:
     seen: list[Any] = []
 
     async def stamp(request: OutboundRequest, call_next: Any) -> Any:
@@ -55,240 +54,196 @@ def test_it_passes_the_middleware(run: Run, tmp_path: Path, era: str) -> None:
         seen.append((request.method, type(result)))
         return result
 
-    async def main() -> None:
-        rules = legacy() if era == "legacy" else modern(DONE)
-        async with (
-            LinePeer(rules, tmp_path) as peer,
-            client_of(peer, era, middleware=[stamp]) as client,
-        ):
-            task = await client.start_tool("crawl", {"n": 1})
-            assert seen == [("tools/call", ToolTask)]
-            assert (await task.result()).text == "done"
-            [call] = peer.sent("tools/call")
-            assert call["params"]["arguments"] == {"n": 2}
-            assert call["params"]["_meta"]["com.example/x"] == 1
-
-    run(main())
+    rules = legacy() if era == "legacy" else modern(DONE)
+    async with (
+        LinePeer(rules, tmp_path) as peer,
+        client_of(peer, era, middleware=[stamp]) as client,
+    ):
+        task = await client.start_tool("crawl", {"n": 1})
+        assert seen == [("tools/call", ToolTask)]
+        assert (await task.result()).text == "done"
+        [call] = peer.sent("tools/call")
+        assert call["params"]["arguments"] == {"n": 2}
+        assert call["params"]["_meta"]["com.example/x"] == 1
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_its_result_is_checked(run: Run, tmp_path: Path, at_once: bool) -> None:
-    async def main() -> None:
-        schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-        tool = {"name": "crawl", "inputSchema": {"type": "object"}, "outputSchema": schema}
-        bad = text_result("x") | {"structuredContent": {"n": "bad"}} | OK
-        rules = modern(DONE | {"result": bad}) | {"tools/list": {"tools": [tool], **OK}}
-        if at_once:
-            rules["tools/call"] = bad
-        async with (
-            LinePeer(rules, tmp_path) as peer,
-            client_of(peer, validate=True) as client,
-        ):
-            task = await client.start_tool("crawl")
-            for _ in range(2):
-                with pytest.raises(InvalidResponse, match="breaks its outputSchema"):
-                    await task.result()
-
-    run(main())
+async def test_its_result_is_checked(tmp_path: Path, at_once: bool) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    tool = {"name": "crawl", "inputSchema": {"type": "object"}, "outputSchema": schema}
+    bad = text_result("x") | {"structuredContent": {"n": "bad"}} | OK
+    rules = modern(DONE | {"result": bad}) | {"tools/list": {"tools": [tool], **OK}}
+    if at_once:
+        rules["tools/call"] = bad
+    async with LinePeer(rules, tmp_path) as peer, client_of(peer, validate=True) as client:
+        task = await client.start_tool("crawl")
+        for _ in range(2):
+            with pytest.raises(InvalidResponse, match="breaks its outputSchema"):
+                await task.result()
 
 
 # -- how long it waits -----------------------------------------------------------------------------
 
 
-def test_it_returns_after_a_round_as_soon_as_there_is_a_task(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        rules = modern(new(), DONE) | {"tools/call": asks_first}
-        async with LinePeer(rules, tmp_path) as peer, client_of(peer, on_elicit=yes) as client:
-            task = await client.start_tool("crawl", {"n": 1})
-            assert task.id == "t1" and not peer.sent("tasks/get")
-            _, second = peer.sent("tools/call")
-            assert second["params"]["requestState"] == "s"
-            assert (await task.result()).text == "done"
-
-    run(main())
+async def test_it_returns_after_a_round_as_soon_as_there_is_a_task(tmp_path: Path) -> None:
+    rules = modern(new(), DONE) | {"tools/call": asks_first}
+    async with LinePeer(rules, tmp_path) as peer, client_of(peer, on_elicit=yes) as client:
+        task = await client.start_tool("crawl", {"n": 1})
+        assert task.id == "t1" and not peer.sent("tasks/get")
+        _, second = peer.sent("tools/call")
+        assert second["params"]["requestState"] == "s"
+        assert (await task.result()).text == "done"
 
 
-def test_its_time_limit_is_not_the_tasks(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        rules = modern(new()) | {"tools/call": asks_first}
-        async with LinePeer(rules, tmp_path) as peer, client_of(peer, on_elicit=yes) as client:
-            task = await client.start_tool("crawl", timeout=0.2)
-            with pytest.raises(CallTimeout):
-                await task.result(timeout=0.3)
-            await client.list_tools()
-            assert not peer.sent("tasks/cancel")
-
-    run(main())
+async def test_its_time_limit_is_not_the_tasks(tmp_path: Path) -> None:
+    rules = modern(new()) | {"tools/call": asks_first}
+    async with LinePeer(rules, tmp_path) as peer, client_of(peer, on_elicit=yes) as client:
+        task = await client.start_tool("crawl", timeout=0.2)
+        with pytest.raises(CallTimeout):
+            await task.result(timeout=0.3)
+        await client.list_tools()
+        assert not peer.sent("tasks/cancel")
 
 
-def test_its_time_limit_is_that_of_all_rounds(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        async def on_elicit(request: Any) -> Any:
-            await asyncio.Event().wait()
+async def test_its_time_limit_is_that_of_all_rounds(tmp_path: Path) -> None:
+    async def on_elicit(request: Any) -> Any:
+        await asyncio.Event().wait()
 
-        rules = modern(new()) | {"tools/call": asks_first}
-        async with (
-            LinePeer(rules, tmp_path) as peer,
-            client_of(peer, on_elicit=on_elicit) as client,
-        ):
-            with pytest.raises(CallTimeout):
-                await client.start_tool("crawl", timeout=0.05)
-            assert len(peer.sent("tools/call")) == 1
-
-    run(main())
+    rules = modern(new()) | {"tools/call": asks_first}
+    async with LinePeer(rules, tmp_path) as peer, client_of(peer, on_elicit=on_elicit) as client:
+        with pytest.raises(CallTimeout):
+            await client.start_tool("crawl", timeout=0.05)
+        assert len(peer.sent("tools/call")) == 1
 
 
-def test_a_second_attempt_has_what_is_left_of_the_time(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_second_attempt_has_what_is_left_of_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """2025-11-25: where a tool does not run as a task (-32601) it is called without."""
 
-    async def main() -> None:
-        async def call(talk: Talk, message: dict[str, Any]) -> None:
-            if "task" in message["params"]:
-                await asyncio.sleep(0.2)
-                error = {"code": -32601, "message": "no task"}
-                await talk.send(id=message["id"], error=error)
+    async def call(talk: Talk, message: dict[str, Any]) -> None:
+        if "task" in message["params"]:
+            await asyncio.sleep(0.2)
+            error = {"code": -32601, "message": "no task"}
+            await talk.send(id=message["id"], error=error)
 
-        rules = legacy() | {"tools/call": call, "notifications/cancelled": {}}
-        async with LinePeer(rules, tmp_path) as peer, client_of(peer, "legacy") as client:
-            left: list[float] = []
-            ready = client._sender.ready
+    rules = legacy() | {"tools/call": call, "notifications/cancelled": {}}
+    async with LinePeer(rules, tmp_path) as peer, client_of(peer, "legacy") as client:
+        left: list[float] = []
+        ready = client._sender.ready
 
-            async def noted(method: str, timeout: float) -> Any:
-                left.append(timeout)
-                return await ready(method, timeout)
+        async def noted(method: str, timeout: float) -> Any:
+            left.append(timeout)
+            return await ready(method, timeout)
 
-            monkeypatch.setattr(client._sender, "ready", noted)
-            with pytest.raises(CallTimeout):
-                await client.start_tool("crawl", timeout=0.5)
-            assert len(peer.sent("tools/call")) == 2
-            assert left[-1] < left[0] - 0.1
-
-    run(main())
+        monkeypatch.setattr(client._sender, "ready", noted)
+        with pytest.raises(CallTimeout):
+            await client.start_tool("crawl", timeout=0.5)
+        assert len(peer.sent("tools/call")) == 2
+        assert left[-1] < left[0] - 0.1
 
 
 @pytest.mark.parametrize("how", ["call", "start"])
-def test_a_task_that_is_made_as_its_call_is_given_up(run: Run, tmp_path: Path, how: str) -> None:
+async def test_a_task_that_is_made_as_its_call_is_given_up(tmp_path: Path, how: str) -> None:
     """Nobody will ever ask for it, so it is cancelled."""
 
-    async def main() -> None:
-        async def both(talk: Talk, message: dict[str, Any]) -> None:
-            progress = {
-                "progressToken": message["params"]["_meta"]["progressToken"],
-                "progress": 1,
-            }
-            told = {"jsonrpc": "2.0", "method": "notifications/progress", "params": progress}
-            made = {"jsonrpc": "2.0", "id": message["id"], "result": CREATED}
-            await talk.write(json.dumps(told) + "\n" + json.dumps(made))  # read in one go
+    async def both(talk: Talk, message: dict[str, Any]) -> None:
+        progress = {
+            "progressToken": message["params"]["_meta"]["progressToken"],
+            "progress": 1,
+        }
+        told = {"jsonrpc": "2.0", "method": "notifications/progress", "params": progress}
+        made = {"jsonrpc": "2.0", "id": message["id"], "result": CREATED}
+        await talk.write(json.dumps(told) + "\n" + json.dumps(made))  # read in one go
 
-        def give_up(*args: Any) -> None:
-            asyncio.get_running_loop().call_soon(work.cancel)
+    def give_up(*args: Any) -> None:
+        asyncio.get_running_loop().call_soon(work.cancel)
 
-        rules = modern(new()) | {"tools/call": both}
-        async with LinePeer(rules, tmp_path) as peer, client_of(peer) as client:
-            start = client.call_tool if how == "call" else client.start_tool
-            work: asyncio.Task[Any] = asyncio.create_task(start("crawl", on_progress=give_up))
-            with pytest.raises(asyncio.CancelledError):
-                await work
-            await cancelled(peer)
-            assert not peer.sent("tasks/get") and not peer.sent("notifications/cancelled")
-
-    run(main())
+    rules = modern(new()) | {"tools/call": both}
+    async with LinePeer(rules, tmp_path) as peer, client_of(peer) as client:
+        start = client.call_tool if how == "call" else client.start_tool
+        work: asyncio.Task[Any] = asyncio.create_task(start("crawl", on_progress=give_up))
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        await cancelled(peer)
+        assert not peer.sent("tasks/get") and not peer.sent("notifications/cancelled")
 
 
 # -- what is left of it ----------------------------------------------------------------------------
 
 
-def test_dropped_handles_leave_nothing(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        class Callback:
-            alive = 0
+async def test_dropped_handles_leave_nothing(tmp_path: Path) -> None:
+    class Callback:
+        alive = 0
 
-            def __init__(self) -> None:
-                Callback.alive += 1
+        def __init__(self) -> None:
+            Callback.alive += 1
 
-            def __del__(self) -> None:
-                Callback.alive -= 1
+        def __del__(self) -> None:
+            Callback.alive -= 1
 
-            def __call__(self, *args: Any) -> None: ...
+        def __call__(self, *args: Any) -> None: ...
 
-        async with LinePeer(legacy(), tmp_path) as peer, client_of(peer, "legacy") as client:
-            for _ in range(20):
-                await client.start_tool("crawl", on_progress=Callback())
-            gc.collect()
-            assert not client._tasks.handles and not client._tasks.progress and not Callback.alive
-
-    run(main())
+    async with LinePeer(legacy(), tmp_path) as peer, client_of(peer, "legacy") as client:
+        for _ in range(20):
+            await client.start_tool("crawl", on_progress=Callback())
+        gc.collect()
+        assert not client._tasks.handles and not client._tasks.progress and not Callback.alive
 
 
-def test_a_handle_that_is_kept_hears_on(run: Run, tmp_path: Path) -> None:
+async def test_a_handle_that_is_kept_hears_on(tmp_path: Path) -> None:
     """Whoever else has let go of one of the same task."""
-
-    async def main() -> None:
-        heard: list[float] = []
-        async with LinePeer(legacy(), tmp_path) as peer, client_of(peer, "legacy") as client:
-            task = await client.start_tool("crawl", on_progress=lambda n, *_: heard.append(n))
-            other: ToolTask | None = await client.get_task("t1")
-            gc.collect()
-            talk = await peer.talk(0)
-            token = peer.sent("tools/call")[0]["params"]["_meta"]["progressToken"]
-            for n in (1, 2):
-                params = {"progressToken": token, "progress": n}
-                await talk.send(method="notifications/progress", params=params)
-            await until(lambda: heard == [1, 2])
-            del other
-            gc.collect()
-            await talk.send(method="notifications/tasks/status", params=old("completed"))
-            await until(lambda: task.state.over)
-            assert not client._tasks.handles and not client._tasks.progress
-
-    run(main())
+    heard: list[float] = []
+    async with LinePeer(legacy(), tmp_path) as peer, client_of(peer, "legacy") as client:
+        task = await client.start_tool("crawl", on_progress=lambda n, *_: heard.append(n))
+        other: ToolTask | None = await client.get_task("t1")
+        gc.collect()
+        talk = await peer.talk(0)
+        token = peer.sent("tools/call")[0]["params"]["_meta"]["progressToken"]
+        for n in (1, 2):
+            params = {"progressToken": token, "progress": n}
+            await talk.send(method="notifications/progress", params=params)
+        await until(lambda: heard == [1, 2])
+        del other
+        gc.collect()
+        await talk.send(method="notifications/tasks/status", params=old("completed"))
+        await until(lambda: task.state.over)
+        assert not client._tasks.handles and not client._tasks.progress
 
 
-def test_what_is_over_tells_no_progress_any_more(run: Run, tmp_path: Path) -> None:
+async def test_what_is_over_tells_no_progress_any_more(tmp_path: Path) -> None:
     """Though nobody told of its end but the result."""
-
-    async def main() -> None:
-        async with LinePeer(legacy(), tmp_path) as peer, client_of(peer, "legacy") as client:
-            task = await client.start_tool("crawl", on_progress=lambda *_: None)
-            assert len(client._tasks.progress) == 1
-            assert (await task.result()).text == "done"
-            gc.collect()
-            assert not client._tasks.progress
-
-    run(main())
+    async with LinePeer(legacy(), tmp_path) as peer, client_of(peer, "legacy") as client:
+        task = await client.start_tool("crawl", on_progress=lambda *_: None)
+        assert len(client._tasks.progress) == 1
+        assert (await task.result()).text == "done"
+        gc.collect()
+        assert not client._tasks.progress
 
 
-def test_a_failed_start_leaves_nothing(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        rules = legacy() | {"tools/call": (-32602, "no")}
-        async with LinePeer(rules, tmp_path) as peer, client_of(peer, "legacy") as client:
-            with pytest.raises(RemoteError):
-                await client.start_tool("crawl", on_progress=lambda *_: None)
-            gc.collect()
-            assert not client._tasks.handles and not client._tasks.progress
-
-    run(main())
+async def test_a_failed_start_leaves_nothing(tmp_path: Path) -> None:
+    rules = legacy() | {"tools/call": (-32602, "no")}
+    async with LinePeer(rules, tmp_path) as peer, client_of(peer, "legacy") as client:
+        with pytest.raises(RemoteError):
+            await client.start_tool("crawl", on_progress=lambda *_: None)
+        gc.collect()
+        assert not client._tasks.handles and not client._tasks.progress
 
 
-def test_the_result_of_2025_outlives_its_link(run: Run, tmp_path: Path) -> None:
+async def test_the_result_of_2025_outlives_its_link(tmp_path: Path) -> None:
     """tasks/result waits; it may be asked for again."""
     from wirespeed.client import Socket
 
-    async def main() -> None:
-        async def result(talk: Talk, message: dict[str, Any]) -> None:
-            if len(peer.talks) == 1:
-                talk.vanish()
-            else:
-                await talk.result(message, text_result("done"))
+    async def result(talk: Talk, message: dict[str, Any]) -> None:
+        if len(peer.talks) == 1:
+            talk.vanish()
+        else:
+            await talk.result(message, text_result("done"))
 
-        rules = legacy() | {"tasks/result": result}
-        async with LinePeer(rules, tmp_path) as peer:
-            target = Socket(peer.url, restart=3)
-            async with Client(target, era="legacy") as client:
-                task = await client.start_tool("crawl")
-                assert (await task.result()).text == "done"
-                assert len(peer.talks) == 2 and len(peer.sent("tools/call")) == 1
-
-    run(main())
+    rules = legacy() | {"tasks/result": result}
+    async with LinePeer(rules, tmp_path) as peer:
+        target = Socket(peer.url, restart=3)
+        async with Client(target, era="legacy") as client:
+            task = await client.start_tool("crawl")
+            assert (await task.result()).text == "done"
+            assert len(peer.talks) == 2 and len(peer.sent("tools/call")) == 1

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from client_lab import until
 from peer_lab import LinePeer, Talk, nothing
-from task_lab import Run
 from task_peer_lab import (
     DONE,
     OK,
@@ -51,334 +50,266 @@ def accepted(*keys: str) -> dict[str, Any]:
 # -- handlers --------------------------------------------------------------------------------------
 
 
-def test_the_first_handler_that_fails_ends_the_others(run: Run, tmp_path: Path) -> None:
+async def test_the_first_handler_that_fails_ends_the_others(tmp_path: Path) -> None:
     """And the server need not go on with the task."""
+    person = Person()
 
-    async def main() -> None:
-        person = Person()
-
-        async def on_elicit(request: Any) -> Any:
-            if request.message == "b":
-                await until(lambda: person.begun)
-                raise LookupError("out of ink")
-            return await person(request)
-
-        async with (
-            LinePeer(modern(asks("a", "b")), tmp_path) as peer,
-            client_of(peer, on_elicit=on_elicit) as client,
-        ):
-            with pytest.raises(HandlerFailed, match="out of ink"):
-                await client.call_tool("crawl")
-            assert person.cancelled == ["a"]
-            await cancelled(peer)
-            assert not updates(peer)
-
-    run(main())
-
-
-def test_the_cancellation_of_a_handler_is_its_own(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        async def on_elicit(request: Any) -> Any:
-            raise asyncio.CancelledError
-
-        async with (
-            LinePeer(modern(asks("a")), tmp_path) as peer,
-            client_of(peer, on_elicit=on_elicit) as client,
-        ):
-            with pytest.raises(HandlerFailed, match="on_elicit was cancelled"):
-                await client.call_tool("crawl")
-            await cancelled(peer)
-
-    run(main())
-
-
-def test_the_task_is_looked_at_while_a_person_thinks(run: Run, tmp_path: Path) -> None:
-    """It may be over before that."""
-
-    async def main() -> None:
-        person = Person()
-        rules = modern()
-
-        async def look(talk: Talk, message: dict[str, Any]) -> None:
-            await talk.result(message, DONE if person.begun else asks("a"))
-
-        rules["tasks/get"] = look
-        async with (
-            LinePeer(rules, tmp_path) as peer,
-            client_of(peer, on_elicit=person) as client,
-        ):
-            assert (await client.call_tool("crawl")).text == "done"
-            assert person.cancelled == ["a"]
-            assert not updates(peer) and not peer.sent("tasks/cancel")
-
-    run(main())
-
-
-def test_a_question_may_be_taken_back(run: Run, tmp_path: Path) -> None:
-    """Then its handler is stopped; the others go on."""
-
-    async def main() -> None:
-        person = Person()
-        rules = modern()
-
-        async def look(talk: Talk, message: dict[str, Any]) -> None:
-            if updates(peer):
-                state = DONE
-            elif "b" in person.begun:
-                state = asks("b")
-            elif "a" in person.begun:
-                state = asks("a", "b")
-            else:
-                state = asks("a")
-            if person.cancelled:
-                person.let("b")
-            await talk.result(message, state)
-
-        rules["tasks/get"] = look
-        async with (
-            LinePeer(rules, tmp_path) as peer,
-            client_of(peer, on_elicit=person) as client,
-        ):
-            assert (await client.call_tool("crawl")).text == "done"
-            assert person.begun == ["a", "b"] and person.cancelled == ["a"]
-            assert updates(peer) == [accepted("b")]
-
-    run(main())
-
-
-def test_several_who_wait_ask_a_person_once(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        person = Person()
-        person.let("a")
-        rules = modern()
-
-        async def look(talk: Talk, message: dict[str, Any]) -> None:
-            await talk.result(message, DONE if updates(peer) else asks("a"))
-
-        rules["tasks/get"] = look
-        async with (
-            LinePeer(rules, tmp_path) as peer,
-            client_of(peer, on_elicit=person) as client,
-        ):
-            task = await client.start_tool("crawl")
-            both = await asyncio.gather(task.result(), task.result())
-            assert [one.text for one in both] == ["done"] * 2
-            assert person.begun == ["a"] and updates(peer) == [accepted("a")]
-
-    run(main())
-
-
-def test_all_who_wait_hear_of_a_failure(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        failing = True
-
-        async def on_elicit(request: Any) -> Any:
-            if failing:
-                raise LookupError
-            return {"name": "a"}
-
-        rules = modern()
-
-        async def look(talk: Talk, message: dict[str, Any]) -> None:
-            await talk.result(message, DONE if updates(peer) else asks("a"))
-
-        rules["tasks/get"] = look
-        async with (
-            LinePeer(rules, tmp_path) as peer,
-            client_of(peer, on_elicit=on_elicit) as client,
-        ):
-            task = await client.start_tool("crawl")
-            both = await asyncio.gather(task.result(), task.result(), return_exceptions=True)
-            assert [type(one) for one in both] == [HandlerFailed] * 2
-            assert not peer.sent("tasks/cancel")  # whoever has the handle may go on
-            failing = False
-            assert (await task.result()).text == "done"
-
-    run(main())
-
-
-def test_who_leaves_takes_the_handlers_along(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        person = Person()
-        async with (
-            LinePeer(modern(asks("a")), tmp_path) as peer,
-            client_of(peer, on_elicit=person) as client,
-        ):
-            task = await client.start_tool("crawl")
-            waiting = asyncio.create_task(task.result())
+    async def on_elicit(request: Any) -> Any:
+        if request.message == "b":
             await until(lambda: person.begun)
-            waiting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
-            assert person.cancelled == ["a"]
+            raise LookupError("out of ink")
+        return await person(request)
 
-    run(main())
+    async with (
+        LinePeer(modern(asks("a", "b")), tmp_path) as peer,
+        client_of(peer, on_elicit=on_elicit) as client,
+    ):
+        with pytest.raises(HandlerFailed, match="out of ink"):
+            await client.call_tool("crawl")
+        assert person.cancelled == ["a"]
+        await cancelled(peer)
+        assert not updates(peer)
 
 
-def test_an_answer_that_cannot_be_brought_is_asked_for_again(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        person = Person()
-        person.let("a")
-        rules = modern()
+async def test_the_cancellation_of_a_handler_is_its_own(tmp_path: Path) -> None:
+    async def on_elicit(request: Any) -> Any:
+        raise asyncio.CancelledError
 
-        async def look(talk: Talk, message: dict[str, Any]) -> None:
-            await talk.result(message, DONE if len(updates(peer)) > 1 else asks("a"))
+    async with (
+        LinePeer(modern(asks("a")), tmp_path) as peer,
+        client_of(peer, on_elicit=on_elicit) as client,
+    ):
+        with pytest.raises(HandlerFailed, match="on_elicit was cancelled"):
+            await client.call_tool("crawl")
+        await cancelled(peer)
 
-        rules["tasks/get"] = look
-        rules["tasks/update"] = (-32603, "not now")
-        async with (
-            LinePeer(rules, tmp_path) as peer,
-            client_of(peer, on_elicit=person) as client,
-        ):
-            task = await client.start_tool("crawl")
-            with pytest.raises(RemoteError, match="not now"):
-                await task.result()
-            peer.rules["tasks/update"] = OK
-            assert (await task.result()).text == "done"
-            assert person.begun == ["a", "a"] and updates(peer) == [accepted("a")] * 2
 
-    run(main())
+async def test_the_task_is_looked_at_while_a_person_thinks(tmp_path: Path) -> None:
+    """It may be over before that."""
+    person = Person()
+    rules = modern()
+
+    async def look(talk: Talk, message: dict[str, Any]) -> None:
+        await talk.result(message, DONE if person.begun else asks("a"))
+
+    rules["tasks/get"] = look
+    async with LinePeer(rules, tmp_path) as peer, client_of(peer, on_elicit=person) as client:
+        assert (await client.call_tool("crawl")).text == "done"
+        assert person.cancelled == ["a"]
+        assert not updates(peer) and not peer.sent("tasks/cancel")
+
+
+async def test_a_question_may_be_taken_back(tmp_path: Path) -> None:
+    """Then its handler is stopped; the others go on."""
+    person = Person()
+    rules = modern()
+
+    async def look(talk: Talk, message: dict[str, Any]) -> None:
+        if updates(peer):
+            state = DONE
+        elif "b" in person.begun:
+            state = asks("b")
+        elif "a" in person.begun:
+            state = asks("a", "b")
+        else:
+            state = asks("a")
+        if person.cancelled:
+            person.let("b")
+        await talk.result(message, state)
+
+    rules["tasks/get"] = look
+    async with LinePeer(rules, tmp_path) as peer, client_of(peer, on_elicit=person) as client:
+        assert (await client.call_tool("crawl")).text == "done"
+        assert person.begun == ["a", "b"] and person.cancelled == ["a"]
+        assert updates(peer) == [accepted("b")]
+
+
+async def test_several_who_wait_ask_a_person_once(tmp_path: Path) -> None:
+    person = Person()
+    person.let("a")
+    rules = modern()
+
+    async def look(talk: Talk, message: dict[str, Any]) -> None:
+        await talk.result(message, DONE if updates(peer) else asks("a"))
+
+    rules["tasks/get"] = look
+    async with LinePeer(rules, tmp_path) as peer, client_of(peer, on_elicit=person) as client:
+        task = await client.start_tool("crawl")
+        both = await asyncio.gather(task.result(), task.result())
+        assert [one.text for one in both] == ["done"] * 2
+        assert person.begun == ["a"] and updates(peer) == [accepted("a")]
+
+
+async def test_all_who_wait_hear_of_a_failure(tmp_path: Path) -> None:
+    failing = True
+
+    async def on_elicit(request: Any) -> Any:
+        if failing:
+            raise LookupError
+        return {"name": "a"}
+
+    rules = modern()
+
+    async def look(talk: Talk, message: dict[str, Any]) -> None:
+        await talk.result(message, DONE if updates(peer) else asks("a"))
+
+    rules["tasks/get"] = look
+    async with LinePeer(rules, tmp_path) as peer, client_of(peer, on_elicit=on_elicit) as client:
+        task = await client.start_tool("crawl")
+        both = await asyncio.gather(task.result(), task.result(), return_exceptions=True)
+        assert [type(one) for one in both] == [HandlerFailed] * 2
+        assert not peer.sent("tasks/cancel")  # whoever has the handle may go on
+        failing = False
+        assert (await task.result()).text == "done"
+
+
+async def test_who_leaves_takes_the_handlers_along(tmp_path: Path) -> None:
+    person = Person()
+    async with (
+        LinePeer(modern(asks("a")), tmp_path) as peer,
+        client_of(peer, on_elicit=person) as client,
+    ):
+        task = await client.start_tool("crawl")
+        waiting = asyncio.create_task(task.result())
+        await until(lambda: person.begun)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert person.cancelled == ["a"]
+
+
+async def test_an_answer_that_cannot_be_brought_is_asked_for_again(tmp_path: Path) -> None:
+    person = Person()
+    person.let("a")
+    rules = modern()
+
+    async def look(talk: Talk, message: dict[str, Any]) -> None:
+        await talk.result(message, DONE if len(updates(peer)) > 1 else asks("a"))
+
+    rules["tasks/get"] = look
+    rules["tasks/update"] = (-32603, "not now")
+    async with LinePeer(rules, tmp_path) as peer, client_of(peer, on_elicit=person) as client:
+        task = await client.start_tool("crawl")
+        with pytest.raises(RemoteError, match="not now"):
+            await task.result()
+        peer.rules["tasks/update"] = OK
+        assert (await task.result()).text == "done"
+        assert person.begun == ["a", "a"] and updates(peer) == [accepted("a")] * 2
 
 
 # -- bounds ----------------------------------------------------------------------------------------
 
 
-def test_so_many_questions_at_once_are_refused(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        person = Person()
-        many = asks(*(f"q{n}" for n in range(1001)))
-        async with (
-            LinePeer(modern(many), tmp_path) as peer,
-            client_of(peer, on_elicit=person) as client,
-        ):
-            with pytest.raises(LimitExceeded, match="1001 things at once"):
-                await client.call_tool("crawl")
-            assert not person.begun
-            await cancelled(peer)
-
-    run(main())
+async def test_so_many_questions_at_once_are_refused(tmp_path: Path) -> None:
+    person = Person()
+    many = asks(*(f"q{n}" for n in range(1001)))
+    async with (
+        LinePeer(modern(many), tmp_path) as peer,
+        client_of(peer, on_elicit=person) as client,
+    ):
+        with pytest.raises(LimitExceeded, match="1001 things at once"):
+            await client.call_tool("crawl")
+        assert not person.begun
+        await cancelled(peer)
 
 
-def test_so_many_questions_one_after_another_are_refused(run: Run, tmp_path: Path) -> None:
+async def test_so_many_questions_one_after_another_are_refused(tmp_path: Path) -> None:
     """While handlers are at work with the earlier ones."""
+    person = Person()
+    first = [f"a{n}" for n in range(600)]
+    rules = modern()
 
-    async def main() -> None:
-        person = Person()
-        first = [f"a{n}" for n in range(600)]
-        rules = modern()
+    async def look(talk: Talk, message: dict[str, Any]) -> None:
+        more = [f"b{n}" for n in range(600)] if person.begun else []
+        await talk.result(message, asks(*(more or first)) if not more else asks(*more, *first))
 
-        async def look(talk: Talk, message: dict[str, Any]) -> None:
-            more = [f"b{n}" for n in range(600)] if person.begun else []
-            await talk.result(message, asks(*(more or first)) if not more else asks(*more, *first))
-
-        rules["tasks/get"] = look
-        async with (
-            LinePeer(rules, tmp_path) as peer,
-            client_of(peer, on_elicit=person) as client,
-        ):
-            with pytest.raises(LimitExceeded, match="1200 things at once"):
-                await client.call_tool("crawl")
-            assert len(person.cancelled) == 600
-
-    run(main())
+    rules["tasks/get"] = look
+    async with LinePeer(rules, tmp_path) as peer, client_of(peer, on_elicit=person) as client:
+        with pytest.raises(LimitExceeded, match="1200 things at once"):
+            await client.call_tool("crawl")
+        assert len(person.cancelled) == 600
 
 
-def test_rounds_are_bounded(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        rules = modern()
+async def test_rounds_are_bounded(tmp_path: Path) -> None:
+    rules = modern()
 
-        async def look(talk: Talk, message: dict[str, Any]) -> None:
-            n = len(updates(peer)) + 1
-            await talk.result(message, DONE if n > 4 else asks(f"q{n}"))
+    async def look(talk: Talk, message: dict[str, Any]) -> None:
+        n = len(updates(peer)) + 1
+        await talk.result(message, DONE if n > 4 else asks(f"q{n}"))
 
-        async def on_elicit(request: Any) -> Any:
-            return {"name": request.message}
+    async def on_elicit(request: Any) -> Any:
+        return {"name": request.message}
 
-        rules["tasks/get"] = look
-        async with (
-            LinePeer(rules, tmp_path) as peer,
-            client_of(peer, on_elicit=on_elicit, max_rounds=2) as client,
-        ):
-            with pytest.raises(InputNeeded, match="max_rounds of 2") as caught:
-                await client.call_tool("crawl")
-            assert updates(peer) == [accepted("q1"), accepted("q2")]
-            assert list(caught.value.requests) == ["q3"]
-            # from here on there are so many again
-            result = await client.resume(caught.value, {"q3": {"name": "q3"}})
-            assert result.text == "done"
-            assert updates(peer)[2:] == [accepted("q3"), accepted("q4")]
-
-    run(main())
+    rules["tasks/get"] = look
+    async with (
+        LinePeer(rules, tmp_path) as peer,
+        client_of(peer, on_elicit=on_elicit, max_rounds=2) as client,
+    ):
+        with pytest.raises(InputNeeded, match="max_rounds of 2") as caught:
+            await client.call_tool("crawl")
+        assert updates(peer) == [accepted("q1"), accepted("q2")]
+        assert list(caught.value.requests) == ["q3"]
+        # from here on there are so many again
+        result = await client.resume(caught.value, {"q3": {"name": "q3"}})
+        assert result.text == "done"
+        assert updates(peer)[2:] == [accepted("q3"), accepted("q4")]
 
 
 # -- by hand ---------------------------------------------------------------------------------------
 
 
-def test_a_call_that_has_become_a_task_is_resumed(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        rules = modern()
+async def test_a_call_that_has_become_a_task_is_resumed(tmp_path: Path) -> None:
+    rules = modern()
 
-        async def look(talk: Talk, message: dict[str, Any]) -> None:
-            await talk.result(message, DONE if updates(peer) else asks("a"))
+    async def look(talk: Talk, message: dict[str, Any]) -> None:
+        await talk.result(message, DONE if updates(peer) else asks("a"))
 
-        rules["tasks/get"] = look
-        async with (
-            LinePeer(rules, tmp_path) as peer,
-            client_of(peer, capabilities=DECLARED) as client,
-        ):
-            with pytest.raises(InputNeeded, match="no handler") as caught:
-                await client.call_tool("crawl")
-            needed = caught.value
-            assert needed.task.id == "t1" and needed.state is None
-            with pytest.raises(ValueError, match="does not ask for 'b'"):
-                await client.resume(needed, {"b": "decline"})
-            assert not updates(peer) and not peer.sent("tasks/cancel")
-            assert (await client.resume(needed, {"a": {"name": "a"}})).text == "done"
-            assert updates(peer) == [accepted("a")]
-
-    run(main())
+    rules["tasks/get"] = look
+    async with LinePeer(rules, tmp_path) as peer, client_of(peer, capabilities=DECLARED) as client:
+        with pytest.raises(InputNeeded, match="no handler") as caught:
+            await client.call_tool("crawl")
+        needed = caught.value
+        assert needed.task.id == "t1" and needed.state is None
+        with pytest.raises(ValueError, match="does not ask for 'b'"):
+            await client.resume(needed, {"b": "decline"})
+        assert not updates(peer) and not peer.sent("tasks/cancel")
+        assert (await client.resume(needed, {"a": {"name": "a"}})).text == "done"
+        assert updates(peer) == [accepted("a")]
 
 
-def test_another_client_may_resume_it(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        rules = modern()
+async def test_another_client_may_resume_it(tmp_path: Path) -> None:
+    rules = modern()
 
-        async def look(talk: Talk, message: dict[str, Any]) -> None:
-            await talk.result(message, DONE if updates(peer) else asks("a"))
+    async def look(talk: Talk, message: dict[str, Any]) -> None:
+        await talk.result(message, DONE if updates(peer) else asks("a"))
 
-        rules["tasks/get"] = look
-        async with LinePeer(rules, tmp_path) as peer:
-            async with client_of(peer, capabilities=DECLARED) as client:
-                task = await client.start_tool("crawl")
-                with pytest.raises(InputNeeded) as caught:
-                    await task.result()
-                assert caught.value.task is task
-            async with client_of(peer, capabilities=DECLARED) as client:
-                result = await client.resume(caught.value, {"a": "decline"})
-                assert result.text == "done"
-            assert updates(peer) == [{"a": {"action": "decline"}}]
-
-    run(main())
-
-
-def test_what_is_resumed_in_vain(run: Run, tmp_path: Path) -> None:
-    """The time limit counts from then on; a task that nobody else has is cancelled at its end."""
-
-    async def main() -> None:
-        async with (
-            LinePeer(modern(asks("a"), new()), tmp_path) as peer,
-            client_of(peer, capabilities=DECLARED) as client,
-        ):
+    rules["tasks/get"] = look
+    async with LinePeer(rules, tmp_path) as peer:
+        async with client_of(peer, capabilities=DECLARED) as client:
+            task = await client.start_tool("crawl")
             with pytest.raises(InputNeeded) as caught:
-                await client.call_tool("crawl")
-            with pytest.raises(CallTimeout):
-                await client.resume(caught.value, {"a": "cancel"}, timeout=0.05)
-            await cancelled(peer)
-            peer.rules["tasks/update"] = nothing
-            with pytest.raises(CallTimeout):
-                await client.resume(caught.value, {"a": "cancel"}, timeout=0.05)
+                await task.result()
+            assert caught.value.task is task
+        async with client_of(peer, capabilities=DECLARED) as client:
+            result = await client.resume(caught.value, {"a": "decline"})
+            assert result.text == "done"
+        assert updates(peer) == [{"a": {"action": "decline"}}]
 
-    run(main())
+
+async def test_what_is_resumed_in_vain(tmp_path: Path) -> None:
+    """The time limit counts from then on; a task that nobody else has is cancelled at its end."""
+    async with (
+        LinePeer(modern(asks("a"), new()), tmp_path) as peer,
+        client_of(peer, capabilities=DECLARED) as client,
+    ):
+        with pytest.raises(InputNeeded) as caught:
+            await client.call_tool("crawl")
+        with pytest.raises(CallTimeout):
+            await client.resume(caught.value, {"a": "cancel"}, timeout=0.05)
+        await cancelled(peer)
+        peer.rules["tasks/update"] = nothing
+        with pytest.raises(CallTimeout):
+            await client.resume(caught.value, {"a": "cancel"}, timeout=0.05)
 
 
 def test_a_made_up_pause_is_none() -> None:
@@ -392,163 +323,136 @@ def test_a_made_up_pause_is_none() -> None:
 # -- who is meant ----------------------------------------------------------------------------------
 
 
-def test_an_answer_about_another_task_is_none(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        other = DONE | {"taskId": "t2"}
-        async with LinePeer(modern(other), tmp_path) as peer, client_of(peer) as client:
-            with pytest.raises(InvalidResponse, match="returned another one"):
-                await client.call_tool("crawl")
-            await cancelled(peer)
-            task = await client.start_tool("crawl")
-            with pytest.raises(InvalidResponse, match="returned another one"):
-                await task.status()
-            assert task.id == "t1" and not task.state.over
-            with pytest.raises(InvalidResponse, match="returned another one"):
-                await client.get_task("t1")
-
-    run(main())
+async def test_an_answer_about_another_task_is_none(tmp_path: Path) -> None:
+    other = DONE | {"taskId": "t2"}
+    async with LinePeer(modern(other), tmp_path) as peer, client_of(peer) as client:
+        with pytest.raises(InvalidResponse, match="returned another one"):
+            await client.call_tool("crawl")
+        await cancelled(peer)
+        task = await client.start_tool("crawl")
+        with pytest.raises(InvalidResponse, match="returned another one"):
+            await task.status()
+        assert task.id == "t1" and not task.state.over
+        with pytest.raises(InvalidResponse, match="returned another one"):
+            await client.get_task("t1")
 
 
-def test_news_of_another_task_are_not_heard(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        told = asyncio.Event()
+async def test_news_of_another_task_are_not_heard(tmp_path: Path) -> None:
+    told = asyncio.Event()
 
-        async def listen(talk: Talk, message: dict[str, Any]) -> None:
-            tag = {"_meta": {"io.modelcontextprotocol/subscriptionId": message["id"]}}
-            await talk.send(
-                method="notifications/subscriptions/acknowledged",
-                params={"notifications": {"taskIds": ["t1"]}, **tag},
-            )
-            news = {key: value for key, value in DONE.items() if key != "resultType"}
-            await talk.send(method="notifications/tasks", params=news | tag | {"taskId": "t2"})
-            told.set()
+    async def listen(talk: Talk, message: dict[str, Any]) -> None:
+        tag = {"_meta": {"io.modelcontextprotocol/subscriptionId": message["id"]}}
+        await talk.send(
+            method="notifications/subscriptions/acknowledged",
+            params={"notifications": {"taskIds": ["t1"]}, **tag},
+        )
+        news = {key: value for key, value in DONE.items() if key != "resultType"}
+        await talk.send(method="notifications/tasks", params=news | tag | {"taskId": "t2"})
+        told.set()
 
-        async def look(talk: Talk, message: dict[str, Any]) -> None:
-            await told.wait()
-            await talk.result(message, DONE | {"statusMessage": "looked at"})
+    async def look(talk: Talk, message: dict[str, Any]) -> None:
+        await told.wait()
+        await talk.result(message, DONE | {"statusMessage": "looked at"})
 
-        rules = modern() | {"subscriptions/listen": listen, "tasks/get": look}
-        async with LinePeer(rules, tmp_path) as peer, client_of(peer) as client:
-            task = await client.start_tool("crawl")
-            states = [state async for state in task]
-            assert [state.id for state in states] == ["t1", "t1"]
-            assert states[-1].message == "looked at"
-
-    run(main())
+    rules = modern() | {"subscriptions/listen": listen, "tasks/get": look}
+    async with LinePeer(rules, tmp_path) as peer, client_of(peer) as client:
+        task = await client.start_tool("crawl")
+        states = [state async for state in task]
+        assert [state.id for state in states] == ["t1", "t1"]
+        assert states[-1].message == "looked at"
 
 
 @pytest.mark.parametrize("told", [5, "t1", {"t1": 1}, ["t2"], None])
-def test_what_is_acknowledged_wrongly_is_looked_for(
-    run: Run, tmp_path: Path, told: Any, caplog: pytest.LogCaptureFixture
+async def test_what_is_acknowledged_wrongly_is_looked_for(
+    tmp_path: Path, told: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main() -> None:
-        async def listen(talk: Talk, message: dict[str, Any]) -> None:
-            await talk.send(
-                method="notifications/subscriptions/acknowledged",
-                params={
-                    "notifications": {"taskIds": told},
-                    "_meta": {"io.modelcontextprotocol/subscriptionId": message["id"]},
-                },
-            )
+    async def listen(talk: Talk, message: dict[str, Any]) -> None:
+        await talk.send(
+            method="notifications/subscriptions/acknowledged",
+            params={
+                "notifications": {"taskIds": told},
+                "_meta": {"io.modelcontextprotocol/subscriptionId": message["id"]},
+            },
+        )
 
-        rules = modern(new(), new(), DONE) | {"subscriptions/listen": listen}
-        async with LinePeer(rules, tmp_path) as peer, client_of(peer) as client:
-            assert (await client.call_tool("crawl")).text == "done"
-
-    run(main())
+    rules = modern(new(), new(), DONE) | {"subscriptions/listen": listen}
+    async with LinePeer(rules, tmp_path) as peer, client_of(peer) as client:
+        assert (await client.call_tool("crawl")).text == "done"
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 # -- a link that is lost ---------------------------------------------------------------------------
 
 
-def test_a_task_outlives_its_link(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        looked = 0
+async def test_a_task_outlives_its_link(tmp_path: Path) -> None:
+    looked = 0
 
-        async def look(talk: Talk, message: dict[str, Any]) -> None:
-            nonlocal looked
-            looked += 1
-            if looked == 1:
-                talk.vanish()
-            else:
-                await talk.result(message, DONE)
-
-        rules = modern() | {"tasks/get": look}
-        async with LinePeer(rules, tmp_path) as peer, client_of(peer) as client:
-            assert (await client.call_tool("crawl")).text == "done"
-            assert len(peer.talks) == 2 and looked == 2
-            assert len(peer.sent("tools/call")) == 1
-
-    run(main())
-
-
-def test_answers_outlive_their_link(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        person = Person()
-        person.let("a")
-
-        async def update(talk: Talk, message: dict[str, Any]) -> None:
-            if len(peer.talks) == 1:
-                talk.vanish()
-            else:
-                await talk.result(message, OK)
-
-        async def look(talk: Talk, message: dict[str, Any]) -> None:
-            await talk.result(message, DONE if len(updates(peer)) > 1 else asks("a"))
-
-        rules = modern() | {"tasks/get": look, "tasks/update": update}
-        async with (
-            LinePeer(rules, tmp_path) as peer,
-            client_of(peer, on_elicit=person) as client,
-        ):
-            assert (await client.call_tool("crawl")).text == "done"
-            assert updates(peer) == [accepted("a")] * 2 and person.begun == ["a"]
-
-    run(main())
-
-
-def test_a_task_behind_a_link_that_stays_lost(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        from wirespeed.client import Socket
-        from wirespeed.errors import ConnectionLost
-
-        async def look(talk: Talk, message: dict[str, Any]) -> None:
+    async def look(talk: Talk, message: dict[str, Any]) -> None:
+        nonlocal looked
+        looked += 1
+        if looked == 1:
             talk.vanish()
+        else:
+            await talk.result(message, DONE)
 
-        rules = modern() | {"tasks/get": look}
-        async with LinePeer(rules, tmp_path) as peer:
-            target = Socket(peer.url, restart=0)
-            async with Client(target, era="modern", extensions=[TASKS]) as client:
-                with pytest.raises(ConnectionLost):
-                    await client.call_tool("crawl")
-            assert len(peer.talks) == 1
-
-    run(main())
+    rules = modern() | {"tasks/get": look}
+    async with LinePeer(rules, tmp_path) as peer, client_of(peer) as client:
+        assert (await client.call_tool("crawl")).text == "done"
+        assert len(peer.talks) == 2 and looked == 2
+        assert len(peer.sent("tools/call")) == 1
 
 
-def test_a_forgotten_task_is_not_cancelled(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        rules = modern() | {"tasks/get": (-32602, "Task has expired")}
-        async with LinePeer(rules, tmp_path) as peer, client_of(peer) as client:
-            with pytest.raises(RemoteError, match="expired"):
+async def test_answers_outlive_their_link(tmp_path: Path) -> None:
+    person = Person()
+    person.let("a")
+
+    async def update(talk: Talk, message: dict[str, Any]) -> None:
+        if len(peer.talks) == 1:
+            talk.vanish()
+        else:
+            await talk.result(message, OK)
+
+    async def look(talk: Talk, message: dict[str, Any]) -> None:
+        await talk.result(message, DONE if len(updates(peer)) > 1 else asks("a"))
+
+    rules = modern() | {"tasks/get": look, "tasks/update": update}
+    async with LinePeer(rules, tmp_path) as peer, client_of(peer, on_elicit=person) as client:
+        assert (await client.call_tool("crawl")).text == "done"
+        assert updates(peer) == [accepted("a")] * 2 and person.begun == ["a"]
+
+
+async def test_a_task_behind_a_link_that_stays_lost(tmp_path: Path) -> None:
+    from wirespeed.client import Socket
+    from wirespeed.errors import ConnectionLost
+
+    async def look(talk: Talk, message: dict[str, Any]) -> None:
+        talk.vanish()
+
+    rules = modern() | {"tasks/get": look}
+    async with LinePeer(rules, tmp_path) as peer:
+        target = Socket(peer.url, restart=0)
+        async with Client(target, era="modern", extensions=[TASKS]) as client:
+            with pytest.raises(ConnectionLost):
                 await client.call_tool("crawl")
-            await client.list_tools()
-            assert not peer.sent("tasks/cancel")
-
-    run(main())
+        assert len(peer.talks) == 1
 
 
-def test_a_client_that_is_closed_at_once_has_cancelled_its_task(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with LinePeer(modern(asks("a", pollIntervalMs=0)), tmp_path) as peer:
+async def test_a_forgotten_task_is_not_cancelled(tmp_path: Path) -> None:
+    rules = modern() | {"tasks/get": (-32602, "Task has expired")}
+    async with LinePeer(rules, tmp_path) as peer, client_of(peer) as client:
+        with pytest.raises(RemoteError, match="expired"):
+            await client.call_tool("crawl")
+        await client.list_tools()
+        assert not peer.sent("tasks/cancel")
 
-            async def on_elicit(request: Any) -> Any:
-                raise LookupError
 
-            with pytest.raises(HandlerFailed):
-                async with client_of(peer, on_elicit=on_elicit) as client:
-                    await client.call_tool("crawl")
-            await cancelled(peer)
+async def test_a_client_that_is_closed_at_once_has_cancelled_its_task(tmp_path: Path) -> None:
+    async with LinePeer(modern(asks("a", pollIntervalMs=0)), tmp_path) as peer:
 
-    run(main())
+        async def on_elicit(request: Any) -> Any:
+            raise LookupError
+
+        with pytest.raises(HandlerFailed):
+            async with client_of(peer, on_elicit=on_elicit) as client:
+                await client.call_tool("crawl")
+        await cancelled(peer)

@@ -7,7 +7,7 @@ import contextlib
 from typing import Any
 
 import pytest
-from task_lab import MakeStore, Run, Workshop, book_of
+from task_lab import MakeStore, Workshop, book_of
 
 from wirespeed import Client, Server, SyncClient
 from wirespeed.client.tasks.calls import TASKS
@@ -37,347 +37,280 @@ async def client_of(shop: Workshop | Server, era: str, **options: Any) -> Any:
         await server.service.tasks.service.close()
 
 
-def test_a_task_from_its_start_to_its_result(run: Run, era: Any, new_store: MakeStore) -> None:
-    async def main() -> None:
-        shop = Workshop(new_store(), poll_interval=0.02)
-        async with client_of(shop, era) as client:
-            task = await client.start_tool("double", {"n": 21})
-            assert isinstance(task.id, str) and task.tool == "double"
-            assert task.state.status == "working" and not task.state.over
-            assert task.state.poll_interval == 0.02
-            assert (await task.status()).status == "working"
-            seen: list[str] = []
-            async for state in task:
-                seen.append(state.status)
-                shop.gate.set()
-            assert seen == ["working", "completed"]
-            result = await task.result()
-            assert result.structured_content == {"result": 42}
-            assert await task.result() == result
-            # found again by its id
-            again = await client.get_task(task.id)
-            assert again.state.over
-            assert (await again.result()).structured_content == {"result": 42}
-
-    run(main())
-
-
-def test_the_result_is_waited_for(run: Run, era: Any) -> None:
-    async def main() -> None:
-        shop = Workshop()  # polled once a second: news make it quick
-        async with client_of(shop, era) as client:
-            task = await client.start_tool("double", {"n": 4})
-            asyncio.get_running_loop().call_soon(shop.gate.set)
-            both = await asyncio.gather(task.result(), task.result())
-            assert [one.structured_content for one in both] == [{"result": 8}] * 2
-
-    run(main())
-
-
-def test_a_failing_tool_is_no_error(run: Run, era: Any) -> None:
-    """Trap 78, seen from the client."""
-
-    async def main() -> None:
-        async with client_of(Workshop(poll_interval=0.02), era) as client:
-            task = await client.start_tool("fails")
-            result = await task.result()
-            assert result.is_error and result.text == "out of ink"
-            assert task.state.status in ("working", "failed" if era == "legacy" else "completed")
-
-    run(main())
-
-
-def test_an_error_is_one(run: Run, era: Any) -> None:
-    async def main() -> None:
-        async with client_of(Workshop(poll_interval=0.02), era) as client:
-            task = await client.start_tool("refuses")
-            with pytest.raises(RemoteError, match="not today") as caught:
-                await task.result()
-            assert caught.value.code == -31500 and caught.value.data == {"why": "sunday"}
-            assert (await task.status()).status == "failed"
-
-    run(main())
-
-
-def test_cancelling(run: Run, era: Any, new_store: MakeStore) -> None:
-    async def main() -> None:
-        shop = Workshop(new_store(), poll_interval=0.02)
-        async with client_of(shop, era) as client:
-            task = await client.start_tool("double", {"n": 4})
-            while not shop.started:
-                await asyncio.sleep(0)
-            waiting = asyncio.create_task(task.result())
-            await asyncio.sleep(0)
-            state = await task.cancel()
-            assert state.status == "cancelled" and task.state.over
-            with pytest.raises(TaskCancelled, match="cancelled by request"):
-                await waiting
-            with pytest.raises(TaskCancelled):
-                await task.result()
-            while not shop.cancelled:
-                await asyncio.sleep(0)
-            if era == "legacy":
-                with pytest.raises(RemoteError, match="already in terminal status"):
-                    await task.cancel()
-            else:
-                assert (await task.cancel()).status == "cancelled"
-
-    run(main())
-
-
-def test_waiting_has_its_own_time_limit(run: Run, era: Any) -> None:
-    async def main() -> None:
-        shop = Workshop(poll_interval=0.02)
-        async with client_of(shop, era) as client:
-            task = await client.start_tool("double", {"n": 4})
-            with pytest.raises(CallTimeout, match="has not ended within"):
-                await task.result(timeout=0.05)
-            assert not shop.cancelled
+async def test_a_task_from_its_start_to_its_result(era: Any, new_store: MakeStore) -> None:
+    shop = Workshop(new_store(), poll_interval=0.02)
+    async with client_of(shop, era) as client:
+        task = await client.start_tool("double", {"n": 21})
+        assert isinstance(task.id, str) and task.tool == "double"
+        assert task.state.status == "working" and not task.state.over
+        assert task.state.poll_interval == 0.02
+        assert (await task.status()).status == "working"
+        seen: list[str] = []
+        async for state in task:
+            seen.append(state.status)
             shop.gate.set()
-            assert (await task.result()).structured_content == {"result": 8}
-
-    run(main())
-
-
-def test_questions_go_to_the_handlers(run: Run, era: Any, new_store: MakeStore) -> None:
-    async def main() -> None:
-        shop = Workshop(new_store(), poll_interval=0.02)
-        async with client_of(shop, era, roots=["file:///srv"]) as client:
-            task = await client.start_tool("ask_roots", {"times": 2})
-            result = await task.result()
-            (first, second) = result.structured_content["result"]
-            assert first["roots"] == second["roots"] == [{"uri": "file:///srv"}]
-            # also when nobody waits for the result, but for its states
-            task = await client.start_tool("ask_roots", {"times": 1})
-            states = [state.status async for state in task]
-            assert states[-1] == "completed"
-
-    run(main())
+        assert seen == ["working", "completed"]
+        result = await task.result()
+        assert result.structured_content == {"result": 42}
+        assert await task.result() == result
+        # found again by its id
+        again = await client.get_task(task.id)
+        assert again.state.over
+        assert (await again.result()).structured_content == {"result": 42}
 
 
-def test_answers_by_hand(run: Run) -> None:
-    async def main() -> None:
-        shop = Workshop(poll_interval=0.02)
-        async with client_of(shop, "modern", capabilities={"roots": {}}) as client:
-            task = await client.start_tool("ask_roots", {"times": 1})
-            with pytest.raises(InputNeeded) as caught:
-                await task.result()
-            (key,) = caught.value.requests
-            with pytest.raises(ValueError, match="does not ask for 'x'"):
-                await task.answer({"x": []})
-            await task.answer({key: ["file:///srv"]})
-            result = await task.result()
-            assert result.structured_content["result"][0]["roots"] == [{"uri": "file:///srv"}]
-
-    run(main())
+async def test_the_result_is_waited_for(era: Any) -> None:
+    shop = Workshop()  # polled once a second: news make it quick
+    async with client_of(shop, era) as client:
+        task = await client.start_tool("double", {"n": 4})
+        asyncio.get_running_loop().call_soon(shop.gate.set)
+        both = await asyncio.gather(task.result(), task.result())
+        assert [one.structured_content for one in both] == [{"result": 8}] * 2
 
 
-def test_what_was_not_declared_is_not_answered(run: Run) -> None:
-    async def main() -> None:
-        async with client_of(Workshop(poll_interval=0.02), "modern") as client:
-            task = await client.start_tool("ask_roots", {"times": 1})
-            with pytest.raises(InvalidResponse, match="that is not allowed"):
-                await task.result()
+async def test_a_failing_tool_is_no_error(era: Any) -> None:
+    """Trap 78, seen from the client."""
+    async with client_of(Workshop(poll_interval=0.02), era) as client:
+        task = await client.start_tool("fails")
+        result = await task.result()
+        assert result.is_error and result.text == "out of ink"
+        assert task.state.status in ("working", "failed" if era == "legacy" else "completed")
 
-    run(main())
+
+async def test_an_error_is_one(era: Any) -> None:
+    async with client_of(Workshop(poll_interval=0.02), era) as client:
+        task = await client.start_tool("refuses")
+        with pytest.raises(RemoteError, match="not today") as caught:
+            await task.result()
+        assert caught.value.code == -31500 and caught.value.data == {"why": "sunday"}
+        assert (await task.status()).status == "failed"
 
 
-def test_a_plain_call_of_what_becomes_a_task(run: Run) -> None:
+async def test_cancelling(era: Any, new_store: MakeStore) -> None:
+    shop = Workshop(new_store(), poll_interval=0.02)
+    async with client_of(shop, era) as client:
+        task = await client.start_tool("double", {"n": 4})
+        while not shop.started:
+            await asyncio.sleep(0)
+        waiting = asyncio.create_task(task.result())
+        await asyncio.sleep(0)
+        state = await task.cancel()
+        assert state.status == "cancelled" and task.state.over
+        with pytest.raises(TaskCancelled, match="cancelled by request"):
+            await waiting
+        with pytest.raises(TaskCancelled):
+            await task.result()
+        while not shop.cancelled:
+            await asyncio.sleep(0)
+        if era == "legacy":
+            with pytest.raises(RemoteError, match="already in terminal status"):
+                await task.cancel()
+        else:
+            assert (await task.cancel()).status == "cancelled"
+
+
+async def test_waiting_has_its_own_time_limit(era: Any) -> None:
+    shop = Workshop(poll_interval=0.02)
+    async with client_of(shop, era) as client:
+        task = await client.start_tool("double", {"n": 4})
+        with pytest.raises(CallTimeout, match="has not ended within"):
+            await task.result(timeout=0.05)
+        assert not shop.cancelled
+        shop.gate.set()
+        assert (await task.result()).structured_content == {"result": 8}
+
+
+async def test_questions_go_to_the_handlers(era: Any, new_store: MakeStore) -> None:
+    shop = Workshop(new_store(), poll_interval=0.02)
+    async with client_of(shop, era, roots=["file:///srv"]) as client:
+        task = await client.start_tool("ask_roots", {"times": 2})
+        result = await task.result()
+        (first, second) = result.structured_content["result"]
+        assert first["roots"] == second["roots"] == [{"uri": "file:///srv"}]
+        # also when nobody waits for the result, but for its states
+        task = await client.start_tool("ask_roots", {"times": 1})
+        states = [state.status async for state in task]
+        assert states[-1] == "completed"
+
+
+async def test_answers_by_hand() -> None:
+    shop = Workshop(poll_interval=0.02)
+    async with client_of(shop, "modern", capabilities={"roots": {}}) as client:
+        task = await client.start_tool("ask_roots", {"times": 1})
+        with pytest.raises(InputNeeded) as caught:
+            await task.result()
+        (key,) = caught.value.requests
+        with pytest.raises(ValueError, match="does not ask for 'x'"):
+            await task.answer({"x": []})
+        await task.answer({key: ["file:///srv"]})
+        result = await task.result()
+        assert result.structured_content["result"][0]["roots"] == [{"uri": "file:///srv"}]
+
+
+async def test_what_was_not_declared_is_not_answered() -> None:
+    async with client_of(Workshop(poll_interval=0.02), "modern") as client:
+        task = await client.start_tool("ask_roots", {"times": 1})
+        with pytest.raises(InvalidResponse, match="that is not allowed"):
+            await task.result()
+
+
+async def test_a_plain_call_of_what_becomes_a_task() -> None:
     """`call_tool` gives the result, however the server came to it."""
-
-    async def main() -> None:
-        shop = Workshop(poll_interval=0.02)
-        async with client_of(shop, "modern", roots=["file:///srv"]) as client:
-            asyncio.get_running_loop().call_soon(shop.gate.set)
-            result = await client.call_tool("must", {"n": 3})
-            assert result.structured_content == {"result": 3}
-            result = await client.call_tool("ask_roots", {"times": 1})
-            assert result.structured_content["result"][0]["roots"] == [{"uri": "file:///srv"}]
-            result = await client.call_tool("fails")
-            assert result.is_error
-            with pytest.raises(RemoteError, match="not today"):
-                await client.call_tool("refuses")
-
-    run(main())
+    shop = Workshop(poll_interval=0.02)
+    async with client_of(shop, "modern", roots=["file:///srv"]) as client:
+        asyncio.get_running_loop().call_soon(shop.gate.set)
+        result = await client.call_tool("must", {"n": 3})
+        assert result.structured_content == {"result": 3}
+        result = await client.call_tool("ask_roots", {"times": 1})
+        assert result.structured_content["result"][0]["roots"] == [{"uri": "file:///srv"}]
+        result = await client.call_tool("fails")
+        assert result.is_error
+        with pytest.raises(RemoteError, match="not today"):
+            await client.call_tool("refuses")
 
 
-def test_a_plain_call_that_is_given_up_cancels_its_task(run: Run) -> None:
-    async def main() -> None:
-        shop = Workshop(poll_interval=0.02)
-        async with client_of(shop, "modern") as client:
-            with pytest.raises(CallTimeout):
-                await client.call_tool("must", {"n": 3}, timeout=0.1)
-            while shop.cancelled != ["must"]:
-                await asyncio.sleep(0.001)
-            call = asyncio.create_task(client.call_tool("must", {"n": 3}))
-            while len(shop.started) < 2 or not book_of(shop.server).listeners.listened:
-                await asyncio.sleep(0.001)  # until the client knows that it is a task
-            call.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await call
-            while shop.cancelled != ["must", "must"]:
-                await asyncio.sleep(0.001)
-
-    run(main())
+async def test_a_plain_call_that_is_given_up_cancels_its_task() -> None:
+    shop = Workshop(poll_interval=0.02)
+    async with client_of(shop, "modern") as client:
+        with pytest.raises(CallTimeout):
+            await client.call_tool("must", {"n": 3}, timeout=0.1)
+        while shop.cancelled != ["must"]:
+            await asyncio.sleep(0.001)
+        call = asyncio.create_task(client.call_tool("must", {"n": 3}))
+        while len(shop.started) < 2 or not book_of(shop.server).listeners.listened:
+            await asyncio.sleep(0.001)  # until the client knows that it is a task
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        while shop.cancelled != ["must", "must"]:
+            await asyncio.sleep(0.001)
 
 
 @pytest.mark.parametrize("middleware", [False, True])
-def test_a_tool_that_only_runs_as_a_task_is_called_as_one(run: Run, middleware: bool) -> None:
+async def test_a_tool_that_only_runs_as_a_task_is_called_as_one(middleware: bool) -> None:
     """2025-11-25 basic/utilities/tasks, "Tool-Level Negotiation": once it was listed so."""
+    shop = Workshop(poll_interval=0.02)
 
-    async def main() -> None:
-        shop = Workshop(poll_interval=0.02)
+    async def through(request: Any, call_next: Any) -> Any:
+        return await call_next(request)
 
-        async def through(request: Any, call_next: Any) -> Any:
-            return await call_next(request)
-
-        options: dict[str, Any] = {"middleware": [through]} if middleware else {}
-        async with client_of(shop, "legacy", **options) as client:
-            with pytest.raises(RemoteError, match="only runs as a task"):
-                await client.call_tool("must", {"n": 3})
-            await client.list_tools()
-            with pytest.raises(CallTimeout):
-                await client.call_tool("must", {"n": 3}, timeout=0.1)
-            while shop.cancelled != ["must"]:
-                await asyncio.sleep(0.001)
-            shop.gate.set()
-            result = await client.call_tool("must", {"n": 3})
-            assert result.structured_content == {"result": 3}
-            assert (await client.call_tool("plain")).text == "plain"
-            assert {state.status for state in await client.list_tasks()} == {
-                "cancelled",
-                "completed",
-            }
-
-    run(main())
+    options: dict[str, Any] = {"middleware": [through]} if middleware else {}
+    async with client_of(shop, "legacy", **options) as client:
+        with pytest.raises(RemoteError, match="only runs as a task"):
+            await client.call_tool("must", {"n": 3})
+        await client.list_tools()
+        with pytest.raises(CallTimeout):
+            await client.call_tool("must", {"n": 3}, timeout=0.1)
+        while shop.cancelled != ["must"]:
+            await asyncio.sleep(0.001)
+        shop.gate.set()
+        result = await client.call_tool("must", {"n": 3})
+        assert result.structured_content == {"result": 3}
+        assert (await client.call_tool("plain")).text == "plain"
+        assert {state.status for state in await client.list_tasks()} == {
+            "cancelled",
+            "completed",
+        }
 
 
-def test_trap_79_without_the_extension_nothing_is_a_task(run: Run) -> None:
-    async def main() -> None:
-        shop = Workshop()
-        async with Client(shop.server, era="modern") as client:
-            assert (await client.call_tool("blocking", {"n": 1})).structured_content == {
-                "result": 2
-            }
-            task = await client.start_tool("blocking", {"n": 1})
-            assert task.id is None and task.state.over
-            assert (await task.result()).structured_content == {"result": 2}
-            with pytest.raises(RemoteError) as caught:
-                await client.start_tool("must")
-            assert caught.value.code == -32021
-
-    run(main())
+async def test_trap_79_without_the_extension_nothing_is_a_task() -> None:
+    shop = Workshop()
+    async with Client(shop.server, era="modern") as client:
+        assert (await client.call_tool("blocking", {"n": 1})).structured_content == {"result": 2}
+        task = await client.start_tool("blocking", {"n": 1})
+        assert task.id is None and task.state.over
+        assert (await task.result()).structured_content == {"result": 2}
+        with pytest.raises(RemoteError) as caught:
+            await client.start_tool("must")
+        assert caught.value.code == -32021
 
 
-def test_servers_and_tools_without_tasks(run: Run, era: Any) -> None:
+async def test_servers_and_tools_without_tasks(era: Any) -> None:
     """The handle is over from the start."""
+    bare = Server("bare")
 
-    async def main() -> None:
-        bare = Server("bare")
+    @bare.tool
+    async def plain(n: int = 1) -> int:
+        return n
 
-        @bare.tool
-        async def plain(n: int = 1) -> int:
-            return n
-
-        for server in (bare, Workshop().server):
-            async with client_of(server, era) as client:
-                task = await client.start_tool("plain")
-                assert task.id is None and task.state == TaskState(None, "completed")
-                assert [state.status async for state in task] == ["completed"]
-                assert not (await task.result()).is_error
-                assert (await task.status()).over and (await task.cancel()).over
-
-    run(main())
+    for server in (bare, Workshop().server):
+        async with client_of(server, era) as client:
+            task = await client.start_tool("plain")
+            assert task.id is None and task.state == TaskState(None, "completed")
+            assert [state.status async for state in task] == ["completed"]
+            assert not (await task.result()).is_error
+            assert (await task.status()).over and (await task.cancel()).over
 
 
-def test_progress_of_a_task(run: Run) -> None:
+async def test_progress_of_a_task() -> None:
     """In 2025-11-25 the token lives as long as the task."""
-
-    async def main() -> None:
-        shop = Workshop()
-        seen: list[Any] = []
-        async with client_of(shop, "legacy") as client:
-            task = await client.start_tool(
-                "double", {"n": 1}, on_progress=lambda *args: seen.append(args)
-            )
-            shop.gate.set()
-            await task.result()
-            assert seen == [(1.0, 2.0, "begun"), (2.0, 2.0, None)]
-            assert not client._tasks.progress and not client._tasks.handles
-
-    run(main())
+    shop = Workshop()
+    seen: list[Any] = []
+    async with client_of(shop, "legacy") as client:
+        task = await client.start_tool(
+            "double", {"n": 1}, on_progress=lambda *args: seen.append(args)
+        )
+        shop.gate.set()
+        await task.result()
+        assert seen == [(1.0, 2.0, "begun"), (2.0, 2.0, None)]
+        assert not client._tasks.progress and not client._tasks.handles
 
 
-def test_the_time_to_live_is_wished_for(run: Run) -> None:
-    async def main() -> None:
-        async with client_of(Workshop(), "legacy") as client:
-            task = await client.start_tool("blocking", {"n": 1}, ttl=90)
-            assert task.state.ttl == 90.0
-            await task.result()
-            with pytest.raises(ValueError, match="ttl"):
-                await client.start_tool("blocking", {"n": 1}, ttl=-1)
-
-    run(main())
+async def test_the_time_to_live_is_wished_for() -> None:
+    async with client_of(Workshop(), "legacy") as client:
+        task = await client.start_tool("blocking", {"n": 1}, ttl=90)
+        assert task.state.ttl == 90.0
+        await task.result()
+        with pytest.raises(ValueError, match="ttl"):
+            await client.start_tool("blocking", {"n": 1}, ttl=-1)
 
 
-def test_listing(run: Run) -> None:
-    async def main() -> None:
-        shop = Workshop(server={"page_size": 2})
-        async with client_of(shop, "legacy") as client:
-            tasks = [await client.start_tool("double", {"n": n}) for n in range(5)]
-            assert [state.id for state in await client.list_tasks()] == [t.id for t in tasks]
-        async with client_of(shop, "modern") as client:
-            with pytest.raises(LocalError, match="has no tasks/list"):
-                await client.list_tasks()
-        async with Client(shop.server, era="modern") as client:
-            with pytest.raises(LocalError, match="has no tasks/get"):
-                await client.get_task("x")
-
-    run(main())
+async def test_listing() -> None:
+    shop = Workshop(server={"page_size": 2})
+    async with client_of(shop, "legacy") as client:
+        tasks = [await client.start_tool("double", {"n": n}) for n in range(5)]
+        assert [state.id for state in await client.list_tasks()] == [t.id for t in tasks]
+    async with client_of(shop, "modern") as client:
+        with pytest.raises(LocalError, match="has no tasks/list"):
+            await client.list_tasks()
+    async with Client(shop.server, era="modern") as client:
+        with pytest.raises(LocalError, match="has no tasks/get"):
+            await client.get_task("x")
 
 
-def test_arguments(run: Run, era: Any) -> None:
-    async def main() -> None:
-        async with client_of(Workshop(poll_interval=0.02), era) as client:
-            task = await client.start_tool("blocking", b'{"n":\n 1}')
-            assert (await task.result()).structured_content == {"result": 2}
-            for bad in (b"[1]", b"{", b"\xff"):
-                with pytest.raises(ValueError, match="not a JSON object"):
-                    await client.start_tool("blocking", bad)
-            with pytest.raises(TypeError, match="must be a mapping"):
-                await client.start_tool("blocking", [1])
-            with pytest.raises((RemoteError, AssertionError)):
-                # not a task in 2025-11-25, a result there
-                task = await client.start_tool("blocking", {"n": "x"})
-                assert not (await task.result()).is_error
-
-    run(main())
+async def test_arguments(era: Any) -> None:
+    async with client_of(Workshop(poll_interval=0.02), era) as client:
+        task = await client.start_tool("blocking", b'{"n":\n 1}')
+        assert (await task.result()).structured_content == {"result": 2}
+        for bad in (b"[1]", b"{", b"\xff"):
+            with pytest.raises(ValueError, match="not a JSON object"):
+                await client.start_tool("blocking", bad)
+        with pytest.raises(TypeError, match="must be a mapping"):
+            await client.start_tool("blocking", [1])
+        with pytest.raises((RemoteError, AssertionError)):
+            # not a task in 2025-11-25, a result there
+            task = await client.start_tool("blocking", {"n": "x"})
+            assert not (await task.result()).is_error
 
 
-def test_tasks_that_are_not_there(run: Run, era: Any) -> None:
-    async def main() -> None:
-        async with client_of(Workshop(), era) as client:
-            with pytest.raises(RemoteError, match="Task not found") as caught:
-                await client.get_task("x")
-            assert caught.value.code == -32602
-
-    run(main())
+async def test_tasks_that_are_not_there(era: Any) -> None:
+    async with client_of(Workshop(), era) as client:
+        with pytest.raises(RemoteError, match="Task not found") as caught:
+            await client.get_task("x")
+        assert caught.value.code == -32602
 
 
-def test_a_client_that_closes_ends_the_waiting(run: Run, era: Any) -> None:
-    async def main() -> None:
-        shop = Workshop()
-        async with client_of(shop, era) as client:
-            task = await client.start_tool("double", {"n": 1})
-            waiting = asyncio.create_task(task.result())
-            while not shop.started:
-                await asyncio.sleep(0)
+async def test_a_client_that_closes_ends_the_waiting(era: Any) -> None:
+    shop = Workshop()
+    async with client_of(shop, era) as client:
+        task = await client.start_tool("double", {"n": 1})
+        waiting = asyncio.create_task(task.result())
+        while not shop.started:
             await asyncio.sleep(0)
-            await client.close()
-            with pytest.raises(ConnectionClosed):
-                await waiting
-
-    run(main())
+        await asyncio.sleep(0)
+        await client.close()
+        with pytest.raises(ConnectionClosed):
+            await waiting
 
 
 @pytest.mark.parametrize("bad", ["io.modelcontextprotocol/tasks", {"x/y": 1}, [1]])

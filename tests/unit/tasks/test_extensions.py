@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 from raw import META, modern, notification, request
-from task_lab import Run
 
 from wirespeed import Client, Context, Server
 from wirespeed.errors import ProtocolError, RemoteError
@@ -225,22 +224,19 @@ def test_functions_that_cannot_serve() -> None:
             Extension("com.example/x", requests={"x/y": function})
 
 
-def test_from_client_to_server(run: Run) -> None:
-    async def main() -> None:
-        server = Server("kitchen")
-        server.add_extension(scales())
-        async with Client(server, era="modern", extensions={SCALES: {"unit": "lb"}}) as client:
-            assert client.server_capabilities["extensions"] == {SCALES: {"max": 1000}}
-            result = await client.request("scales/weigh", {"grams": 453.59237})
-            assert result["pounds"] == 1.0
-        async with Client(server, era="modern") as client:
-            with pytest.raises(RemoteError) as caught:
-                await client.request("scales/weigh", {"grams": 1})
-            assert caught.value.code == -32021
-        async with Client(server, era="legacy", extensions=[SCALES]) as client:
-            with pytest.raises(RemoteError) as caught:
-                await client.request("scales/weigh", {"grams": 1})
-            assert caught.value.code == -32601
-        await asyncio.sleep(0)
-
-    run(main())
+async def test_from_client_to_server() -> None:
+    server = Server("kitchen")
+    server.add_extension(scales())
+    async with Client(server, era="modern", extensions={SCALES: {"unit": "lb"}}) as client:
+        assert client.server_capabilities["extensions"] == {SCALES: {"max": 1000}}
+        result = await client.request("scales/weigh", {"grams": 453.59237})
+        assert result["pounds"] == 1.0
+    async with Client(server, era="modern") as client:
+        with pytest.raises(RemoteError) as caught:
+            await client.request("scales/weigh", {"grams": 1})
+        assert caught.value.code == -32021
+    async with Client(server, era="legacy", extensions=[SCALES]) as client:
+        with pytest.raises(RemoteError) as caught:
+            await client.request("scales/weigh", {"grams": 1})
+        assert caught.value.code == -32601
+    await asyncio.sleep(0)

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from raw import call, request
 from server_lab import Peer
-from task_lab import MakeStore, Run, Workshop, a_task, book_of
+from task_lab import MakeStore, Workshop, a_task, book_of
 
 from wirespeed import Client, Context, Server, SyncClient
 from wirespeed.client.tasks.calls import TASKS
@@ -28,71 +28,61 @@ ERAS = ["legacy", "modern"]
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_another_server_gives_the_result(run: Run, tmp_path: Path, era: Any) -> None:
+async def test_another_server_gives_the_result(tmp_path: Path, era: Any) -> None:
     """Two servers with one file, as with ``workers``: who is asked need not be who works."""
-
-    async def main() -> None:
-        shops = [Workshop(SQLiteTaskStore(tmp_path / "tasks.db"), poll_interval=0.02) for _ in "ab"]
-        async with (
-            Client(shops[0].server, era=era, extensions=[TASKS]) as here,
-            Client(shops[1].server, era=era, extensions=[TASKS], roots=["file:///r"]) as there,
-        ):
-            task = await here.start_tool("double", {"n": 3})
-            seen = await there.get_task(task.id)
-            waiting = asyncio.create_task(seen.result())
-            shops[0].gate.set()
-            assert (await waiting).structured_content == {"result": 6}
-            # what it asks is answered there, too
-            task = await here.start_tool("double", {"n": 3})
-            await (await there.get_task(task.id)).result()
-            # and it may be cancelled from there
-            shops[0].gate.clear()
-            task = await here.start_tool("double", {"n": 3})
-            while len(shops[0].started) < 3:
-                await asyncio.sleep(0.001)
-            await (await there.get_task(task.id)).cancel()
-            with pytest.raises(TaskCancelled):
-                await task.result()
-            while shops[0].cancelled != ["double"]:
-                await asyncio.sleep(0.01)
-            assert not shops[1].started
-
-    run(main())
+    shops = [Workshop(SQLiteTaskStore(tmp_path / "tasks.db"), poll_interval=0.02) for _ in "ab"]
+    async with (
+        Client(shops[0].server, era=era, extensions=[TASKS]) as here,
+        Client(shops[1].server, era=era, extensions=[TASKS], roots=["file:///r"]) as there,
+    ):
+        task = await here.start_tool("double", {"n": 3})
+        seen = await there.get_task(task.id)
+        waiting = asyncio.create_task(seen.result())
+        shops[0].gate.set()
+        assert (await waiting).structured_content == {"result": 6}
+        # what it asks is answered there, too
+        task = await here.start_tool("double", {"n": 3})
+        await (await there.get_task(task.id)).result()
+        # and it may be cancelled from there
+        shops[0].gate.clear()
+        task = await here.start_tool("double", {"n": 3})
+        while len(shops[0].started) < 3:
+            await asyncio.sleep(0.001)
+        await (await there.get_task(task.id)).cancel()
+        with pytest.raises(TaskCancelled):
+            await task.result()
+        while shops[0].cancelled != ["double"]:
+            await asyncio.sleep(0.01)
+        assert not shops[1].started
 
 
-def test_another_server_brings_the_answers(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        shops = [Workshop(SQLiteTaskStore(tmp_path / "tasks.db"), poll_interval=0.02) for _ in "ab"]
-        async with (
-            Client(shops[0].server, era="modern", extensions=[TASKS]) as here,
-            Client(shops[1].server, era="modern", extensions=[TASKS], roots=["file:///r"]) as there,
-        ):
-            task = await here.start_tool("ask_roots", {"times": 1})
-            seen = await there.get_task(task.id)
-            result = await seen.result()
-            assert result.structured_content == {"result": [{"roots": [{"uri": "file:///r"}]}]}
-
-    run(main())
+async def test_another_server_brings_the_answers(tmp_path: Path) -> None:
+    shops = [Workshop(SQLiteTaskStore(tmp_path / "tasks.db"), poll_interval=0.02) for _ in "ab"]
+    async with (
+        Client(shops[0].server, era="modern", extensions=[TASKS]) as here,
+        Client(shops[1].server, era="modern", extensions=[TASKS], roots=["file:///r"]) as there,
+    ):
+        task = await here.start_tool("ask_roots", {"times": 1})
+        seen = await there.get_task(task.id)
+        result = await seen.result()
+        assert result.structured_content == {"result": [{"roots": [{"uri": "file:///r"}]}]}
 
 
-def test_tasks_are_there_after_a_restart(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        shop = Workshop(SQLiteTaskStore(tmp_path / "tasks.db"))
-        shop.gate.set()
-        async with Client(shop.server, era="modern", extensions=[TASKS]) as client:
-            done = await client.start_tool("double", {"n": 3})
-            await done.result()
-            shop.gate.clear()
-            under_way = await client.start_tool("double", {"n": 3})
-        shop = Workshop(SQLiteTaskStore(tmp_path / "tasks.db"))
-        async with Client(shop.server, era="modern", extensions=[TASKS]) as client:
-            again = await client.get_task(done.id)
-            assert (await again.result()).structured_content == {"result": 6}
-            lost = await client.get_task(under_way.id)
-            with pytest.raises(RemoteError, match=SHUT_DOWN):
-                await lost.result()
-
-    run(main())
+async def test_tasks_are_there_after_a_restart(tmp_path: Path) -> None:
+    shop = Workshop(SQLiteTaskStore(tmp_path / "tasks.db"))
+    shop.gate.set()
+    async with Client(shop.server, era="modern", extensions=[TASKS]) as client:
+        done = await client.start_tool("double", {"n": 3})
+        await done.result()
+        shop.gate.clear()
+        under_way = await client.start_tool("double", {"n": 3})
+    shop = Workshop(SQLiteTaskStore(tmp_path / "tasks.db"))
+    async with Client(shop.server, era="modern", extensions=[TASKS]) as client:
+        again = await client.get_task(done.id)
+        assert (await again.result()).structured_content == {"result": 6}
+        lost = await client.get_task(under_way.id)
+        with pytest.raises(RemoteError, match=SHUT_DOWN):
+            await lost.result()
 
 
 class Shared(MemoryTaskStore):
@@ -115,32 +105,28 @@ def a_book(store: TaskStore, **settings: Any) -> TaskBook:
     return TaskBook(store, times, asyncio.get_running_loop())
 
 
-def test_what_changes_elsewhere_is_told(run: Run) -> None:
+async def test_what_changes_elsewhere_is_told() -> None:
     """From the state on that the listener knows: also what changes before the first look."""
-
-    async def main() -> None:
-        store = Shared()
-        book = a_book(store)
-        await book.ready()
-        told: asyncio.Queue[Task] = asyncio.Queue()
-        task = a_task()
-        await store.create(task)
-        book.listen(Somebody(), task, told.put_nowait)
-        asked = await store.update(task.id, lambda task: task.asking(b"{}", 2000)[0])
-        assert await told.get() == asked
-        # what cannot be seen from outside is not told, and hides nothing
-        answered = await store.update(task.id, lambda task: task.answered({"input-1": b"1"}, 2))
-        await book.change(task.id, lambda task: task.withdrawing("input-1", 2))
-        assert answered is not None and (await told.get()).status == answered.status == "working"
-        await store.put_result(task.id, b"{}")
-        assert (await told.get()).status == "completed"
-        assert told.empty() and not book.listeners.listened
-        await book.close()
-
-    run(main())
+    store = Shared()
+    book = a_book(store)
+    await book.ready()
+    told: asyncio.Queue[Task] = asyncio.Queue()
+    task = a_task()
+    await store.create(task)
+    book.listen(Somebody(), task, told.put_nowait)
+    asked = await store.update(task.id, lambda task: task.asking(b"{}", 2000)[0])
+    assert await told.get() == asked
+    # what cannot be seen from outside is not told, and hides nothing
+    answered = await store.update(task.id, lambda task: task.answered({"input-1": b"1"}, 2))
+    await book.change(task.id, lambda task: task.withdrawing("input-1", 2))
+    assert answered is not None and (await told.get()).status == answered.status == "working"
+    await store.put_result(task.id, b"{}")
+    assert (await told.get()).status == "completed"
+    assert told.empty() and not book.listeners.listened
+    await book.close()
 
 
-def test_many_who_wait_for_one_task_look_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_who_wait_for_one_task_look_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wirespeed.server.tasks.book.LOOK_EVERY", 0.001)
 
     class Counted(Shared):
@@ -161,47 +147,40 @@ def test_many_who_wait_for_one_task_look_once(run: Run, monkeypatch: pytest.Monk
                 last = task
         return last
 
-    async def main() -> None:
-        store = Counted()
-        book = a_book(store)
-        await book.ready()
-        task = a_task()
-        await store.create(task)
-        waiting.extend(asyncio.create_task(wait(book, task.id)) for _ in range(50))
-        while store.watched < 20:
-            await asyncio.sleep(0)
-        assert store.asked <= 100  # each at its start, and after the first look
-        asked = await store.update(task.id, lambda task: task.asking(b"{}", 2000)[0])
-        assert asked is not None
-        await store.put_result(task.id, b"{}")
-        assert {(await one).status for one in waiting} == {"completed"}
-        await book.close()
-
-    run(main())
+    store = Counted()
+    book = a_book(store)
+    await book.ready()
+    task = a_task()
+    await store.create(task)
+    waiting.extend(asyncio.create_task(wait(book, task.id)) for _ in range(50))
+    while store.watched < 20:
+        await asyncio.sleep(0)
+    assert store.asked <= 100  # each at its start, and after the first look
+    asked = await store.update(task.id, lambda task: task.asking(b"{}", 2000)[0])
+    assert asked is not None
+    await store.put_result(task.id, b"{}")
+    assert {(await one).status for one in waiting} == {"completed"}
+    await book.close()
 
 
 # -- shutting down --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_the_end_of_a_server_ends_its_handlers(run: Run, new_store: MakeStore, era: Any) -> None:
+async def test_the_end_of_a_server_ends_its_handlers(new_store: MakeStore, era: Any) -> None:
     """A server in this process ends with its last client."""
-
-    async def main() -> None:
-        shop = Workshop(new_store())
-        async with Client(shop.server, era=era, extensions=[TASKS]) as client:
-            task = await client.start_tool("double", {"n": 3})
-            while not shop.started:
-                await asyncio.sleep(0)
-        assert shop.cancelled == ["double"]
-        async with Client(shop.server, era=era, extensions=[TASKS]) as client:
-            again = await client.get_task(task.id)
-            assert again.state.status == "failed" and again.state.message == SHUT_DOWN
-            with pytest.raises(RemoteError) as caught:
-                await again.result()
-            assert caught.value.code == codes.SHUTTING_DOWN
-
-    run(main())
+    shop = Workshop(new_store())
+    async with Client(shop.server, era=era, extensions=[TASKS]) as client:
+        task = await client.start_tool("double", {"n": 3})
+        while not shop.started:
+            await asyncio.sleep(0)
+    assert shop.cancelled == ["double"]
+    async with Client(shop.server, era=era, extensions=[TASKS]) as client:
+        again = await client.get_task(task.id)
+        assert again.state.status == "failed" and again.state.message == SHUT_DOWN
+        with pytest.raises(RemoteError) as caught:
+            await again.result()
+        assert caught.value.code == codes.SHUTTING_DOWN
 
 
 def test_one_event_loop_after_another(new_store: MakeStore) -> None:
@@ -222,58 +201,51 @@ class Choice(msgspec.Struct):
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_the_context_asks_by_way_of_the_task(run: Run, era: Any) -> None:
-    async def main() -> None:
-        server = Server("inn")
-        server.use_tasks(poll_interval=0.02)
-        calls = 0
+async def test_the_context_asks_by_way_of_the_task(era: Any) -> None:
+    server = Server("inn")
+    server.use_tasks(poll_interval=0.02)
+    calls = 0
 
-        @server.tool(task="required")
-        async def paint(ctx: Context) -> str:
-            nonlocal calls
-            calls += 1
-            answer = await ctx.elicit("Which colour?", Choice)
-            assert answer.content is not None
-            more = await ctx.elicit("And the other?", Choice)
-            assert more.content is not None
-            return f"{answer.content.colour}, {more.content.colour}"
+    @server.tool(task="required")
+    async def paint(ctx: Context) -> str:
+        nonlocal calls
+        calls += 1
+        answer = await ctx.elicit("Which colour?", Choice)
+        assert answer.content is not None
+        more = await ctx.elicit("And the other?", Choice)
+        assert more.content is not None
+        return f"{answer.content.colour}, {more.content.colour}"
 
-        asked: list[str] = []
+    asked: list[str] = []
 
-        async def on_elicit(request: Any) -> Any:
-            asked.append(request.message)
-            return {"colour": "red" if len(asked) == 1 else "blue"}
+    async def on_elicit(request: Any) -> Any:
+        asked.append(request.message)
+        return {"colour": "red" if len(asked) == 1 else "blue"}
 
-        async with Client(server, era=era, extensions=[TASKS], on_elicit=on_elicit) as client:
-            task = await client.start_tool("paint")
-            assert (await task.result()).text == "red, blue"
-        assert calls == 1  # in neither era it is called again
-        assert asked == ["Which colour?", "And the other?"]
-
-    run(main())
+    async with Client(server, era=era, extensions=[TASKS], on_elicit=on_elicit) as client:
+        task = await client.start_tool("paint")
+        assert (await task.result()).text == "red, blue"
+    assert calls == 1  # in neither era it is called again
+    assert asked == ["Which colour?", "And the other?"]
 
 
-def test_a_call_that_asks_is_no_task_yet(run: Run) -> None:
+async def test_a_call_that_asks_is_no_task_yet() -> None:
     """2026-07-28: what is asked before there is a task goes by rounds of the request."""
+    server = Server("inn")
+    server.use_tasks(poll_interval=0.02)
 
-    async def main() -> None:
-        server = Server("inn")
-        server.use_tasks(poll_interval=0.02)
+    @server.tool(task="optional", task_after=1000)
+    async def paint(ctx: Context) -> str:
+        answer = await ctx.elicit("Which colour?", Choice)
+        assert answer.content is not None
+        return answer.content.colour
 
-        @server.tool(task="optional", task_after=1000)
-        async def paint(ctx: Context) -> str:
-            answer = await ctx.elicit("Which colour?", Choice)
-            assert answer.content is not None
-            return answer.content.colour
+    async def on_elicit(request: Any) -> Any:
+        return {"colour": "red"}
 
-        async def on_elicit(request: Any) -> Any:
-            return {"colour": "red"}
-
-        async with Client(server, era="modern", extensions=[TASKS], on_elicit=on_elicit) as client:
-            task = await client.start_tool("paint")
-            assert task.id is None and (await task.result()).text == "red"
-
-    run(main())
+    async with Client(server, era="modern", extensions=[TASKS], on_elicit=on_elicit) as client:
+        task = await client.start_tool("paint")
+        assert task.id is None and (await task.result()).text == "red"
 
 
 # -- broken stores --------------------------------------------------------------------------------
@@ -317,8 +289,8 @@ def test_a_store_that_fails_says_nothing_of_itself(
     store.fails = ()
 
 
-def test_the_end_of_a_task_is_stored_when_the_store_can(
-    run: Run, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+async def test_the_end_of_a_task_is_stored_when_the_store_can(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("wirespeed.server.tasks.book.END_PAUSES", (0.0, 0.0))
     failing = 2
@@ -331,18 +303,15 @@ def test_the_end_of_a_task_is_stored_when_the_store_can(
                 raise OSError("busy")
             return await super().replace(old, new)
 
-    async def main() -> None:
-        shop = Workshop(Busy(), poll_interval=0.02)
-        async with Client(shop.server, era="modern", extensions=[TASKS]) as client:
-            task = await client.start_tool("blocking", {"n": 1})
-            assert (await task.result()).structured_content == {"result": 2}
-
-    run(main())
+    shop = Workshop(Busy(), poll_interval=0.02)
+    async with Client(shop.server, era="modern", extensions=[TASKS]) as client:
+        task = await client.start_tool("blocking", {"n": 1})
+        assert (await task.result()).structured_content == {"result": 2}
     assert caplog.text.count("cannot be stored yet") == 2
 
 
-def test_a_store_that_fails_for_a_while_is_watched_on(
-    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_a_store_that_fails_for_a_while_is_watched_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("wirespeed.server.tasks.book.LOOK_EVERY", 0.001)
 
@@ -355,33 +324,30 @@ def test_a_store_that_fails_for_a_while_is_watched_on(
                 raise OSError("database is locked")
             return await super().get(task_id)
 
-    async def main() -> None:
-        caplog.clear()
-        store = Locked()
-        book = a_book(store)
-        await book.ready()
-        task = a_task()
-        await store.create(task)
-        stopped = asyncio.Event()
-        told: asyncio.Queue[Task] = asyncio.Queue()
-        somebody = Somebody()
-        book.begin(task, stopped.set)
-        book.listen(somebody, task, told.put_nowait)
-        waiting = asyncio.ensure_future(anext(changes := book.changes(somebody, task.id)))
-        assert await waiting == task
-        waiting = asyncio.ensure_future(anext(changes))
+    caplog.clear()
+    store = Locked()
+    book = a_book(store)
+    await book.ready()
+    task = a_task()
+    await store.create(task)
+    stopped = asyncio.Event()
+    told: asyncio.Queue[Task] = asyncio.Queue()
+    somebody = Somebody()
+    book.begin(task, stopped.set)
+    book.listen(somebody, task, told.put_nowait)
+    waiting = asyncio.ensure_future(anext(changes := book.changes(somebody, task.id)))
+    assert await waiting == task
+    waiting = asyncio.ensure_future(anext(changes))
+    await asyncio.sleep(0)
+    store.fails = 20
+    while store.fails:
         await asyncio.sleep(0)
-        store.fails = 20
-        while store.fails:
-            await asyncio.sleep(0)
-        after = await store.update(task.id, lambda task: task.cancelled("elsewhere", 2000))
-        await stopped.wait()
-        assert await told.get() == after and await waiting == after
-        assert caplog.text.count("database is locked") == 1
-        await changes.aclose()
-        await book.close()
-
-    run(main())
+    after = await store.update(task.id, lambda task: task.cancelled("elsewhere", 2000))
+    await stopped.wait()
+    assert await told.get() == after and await waiting == after
+    assert caplog.text.count("database is locked") == 1
+    await changes.aclose()
+    await book.close()
 
 
 class Slow(MemoryTaskStore):
@@ -416,50 +382,44 @@ async def refused(work: Any) -> tuple[int, str]:
     return caught.value.code, caught.value.message
 
 
-def test_nothing_is_asked_of_a_store_before_it_is_open(run: Run) -> None:
-    async def main() -> None:
-        store = Slow()
-        book = a_book(store)
-        somebody = Somebody()
-        requests = [asyncio.ensure_future(book.find(somebody, "x")) for _ in range(3)]
-        while not store.opened:
-            await asyncio.sleep(0)
-        requests[0].cancel()  # who came first may go; the others still get it opened
-        with pytest.raises(asyncio.CancelledError):
-            await requests[0]
-        store.gate.set()
-        for later in requests[1:]:
-            assert await refused(later) == (-32602, "Failed to retrieve task: Task not found")
-        assert store.opened == 1
-        await book.close()
-
-    run(main())
+async def test_nothing_is_asked_of_a_store_before_it_is_open() -> None:
+    store = Slow()
+    book = a_book(store)
+    somebody = Somebody()
+    requests = [asyncio.ensure_future(book.find(somebody, "x")) for _ in range(3)]
+    while not store.opened:
+        await asyncio.sleep(0)
+    requests[0].cancel()  # who came first may go; the others still get it opened
+    with pytest.raises(asyncio.CancelledError):
+        await requests[0]
+    store.gate.set()
+    for later in requests[1:]:
+        assert await refused(later) == (-32602, "Failed to retrieve task: Task not found")
+    assert store.opened == 1
+    await book.close()
 
 
-def test_a_store_that_could_not_be_opened_is_opened_by_the_next(
-    run: Run, caplog: pytest.LogCaptureFixture
+async def test_a_store_that_could_not_be_opened_is_opened_by_the_next(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def main() -> None:
-        caplog.clear()
-        store = Slow()
-        store.gate.set()
-        store.fails = True
-        book = a_book(store)
-        somebody = Somebody()
-        both = asyncio.gather(*(refused(book.find(somebody, "x")) for _ in range(2)))
-        assert await both == [(-32603, "Internal error")] * 2
-        assert await refused(book.create(somebody, "tool")) == (-32603, "Internal error")
-        assert store.opened == 2 and caplog.text.count("OSError: /secret") == 2
-        store.fails = False
-        assert (await book.create(somebody, "tool")).name == "tool"
-        assert store.opened == 3
-        await book.close()
-
-    run(main())
+    caplog.clear()
+    store = Slow()
+    store.gate.set()
+    store.fails = True
+    book = a_book(store)
+    somebody = Somebody()
+    both = asyncio.gather(*(refused(book.find(somebody, "x")) for _ in range(2)))
+    assert await both == [(-32603, "Internal error")] * 2
+    assert await refused(book.create(somebody, "tool")) == (-32603, "Internal error")
+    assert store.opened == 2 and caplog.text.count("OSError: /secret") == 2
+    store.fails = False
+    assert (await book.create(somebody, "tool")).name == "tool"
+    assert store.opened == 3
+    await book.close()
 
 
-def test_a_store_that_does_not_close_does_not_hold_its_server(
-    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_a_store_that_does_not_close_does_not_hold_its_server(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("wirespeed.server.tasks.book.CLOSE_TIMEOUT", 0.05)
 
@@ -467,17 +427,14 @@ def test_a_store_that_does_not_close_does_not_hold_its_server(
         async def close(self) -> None:
             await asyncio.Event().wait()
 
-    async def main() -> None:
-        shop = Workshop(Stuck())
-        async with Client(shop.server, era="modern", extensions=[TASKS]) as client:
-            await (await client.start_tool("blocking", {"n": 1})).result()
-
-    run(main())
+    shop = Workshop(Stuck())
+    async with Client(shop.server, era="modern", extensions=[TASKS]) as client:
+        await (await client.start_tool("blocking", {"n": 1})).result()
     assert "the task store needs more than 0.05 s to close" in caplog.text
 
 
-def test_an_end_that_no_store_takes_becomes_a_failure(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+async def test_an_end_that_no_store_takes_becomes_a_failure(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("wirespeed.server.tasks.book.END_PAUSES", (0.0,))
 
@@ -487,19 +444,16 @@ def test_an_end_that_no_store_takes_becomes_a_failure(
                 raise OverflowError("string longer than 2147483647 bytes")
             return await super().replace(old, new)
 
-    async def main() -> None:
-        shop = Workshop(Narrow(), poll_interval=0.02)
-        async with Client(shop.server, era="modern", extensions=[TASKS]) as client:
-            task = await client.start_tool("blocking", {"n": 1})
-            with pytest.raises(RemoteError, match="cannot be kept"):
-                await task.result()
-
-    run(main())
+    shop = Workshop(Narrow(), poll_interval=0.02)
+    async with Client(shop.server, era="modern", extensions=[TASKS]) as client:
+        task = await client.start_tool("blocking", {"n": 1})
+        with pytest.raises(RemoteError, match="cannot be kept"):
+            await task.result()
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_question_that_cannot_be_kept_says_nothing_of_the_store(
-    run: Run, era: Any, caplog: pytest.LogCaptureFixture
+async def test_a_question_that_cannot_be_kept_says_nothing_of_the_store(
+    era: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Full(MemoryTaskStore):
         async def replace(self, old: Task, new: Task) -> bool:
@@ -507,14 +461,11 @@ def test_a_question_that_cannot_be_kept_says_nothing_of_the_store(
                 raise OSError("/secret/path: no space left")
             return await super().replace(old, new)
 
-    async def main() -> None:
-        shop = Workshop(Full(), poll_interval=0.02)
-        async with Client(shop.server, era=era, extensions=[TASKS], roots=[]) as client:
-            task = await client.start_tool("ask_roots", {"times": 1})
-            with pytest.raises(RemoteError, match="Internal error"):
-                await task.result()
-
-    run(main())
+    shop = Workshop(Full(), poll_interval=0.02)
+    async with Client(shop.server, era=era, extensions=[TASKS], roots=[]) as client:
+        task = await client.start_tool("ask_roots", {"times": 1})
+        with pytest.raises(RemoteError, match="Internal error"):
+            await task.result()
     assert "no space left" in caplog.text
 
 
@@ -621,67 +572,60 @@ def test_times_to_live(settings: Any, wished: Any, granted: Any) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_middleware_around_calls_that_become_tasks(run: Run, era: Any) -> None:
+async def test_middleware_around_calls_that_become_tasks(era: Any) -> None:
     """Middleware sees one reply, the task, and is not in the way of what follows."""
+    shop = Workshop(poll_interval=0.02)
+    seen: list[Any] = []
 
-    async def main() -> None:
-        shop = Workshop(poll_interval=0.02)
-        seen: list[Any] = []
+    @shop.server.add_middleware
+    async def watch(request: Any, call_next: Any) -> Any:
+        reply = await call_next(request)
+        if request.method == "tools/call":
+            seen.append(reply.decode())
+        return reply
 
-        @shop.server.add_middleware
-        async def watch(request: Any, call_next: Any) -> Any:
-            reply = await call_next(request)
-            if request.method == "tools/call":
-                seen.append(reply.decode())
-            return reply
-
-        async with Client(shop.server, era=era, extensions=[TASKS], roots=["file:///r"]) as client:
-            task = await client.start_tool("double", {"n": 2})
-            shop.gate.set()
-            assert (await task.result()).structured_content == {"result": 4}
-            (reply,) = seen
-            assert reply.get("task", reply)["taskId"] == task.id
-            task = await client.start_tool("ask_roots", {"times": 1})
-            assert not (await task.result()).is_error
-            shop.gate.clear()
-            task = await client.start_tool("double", {"n": 2})
-            while shop.started != ["double", "double"]:
-                await asyncio.sleep(0)
-            await task.cancel()
-            while not shop.cancelled:
-                await asyncio.sleep(0)
-            with pytest.raises(TaskCancelled):
-                await task.result()
-            task = await client.start_tool("double", {"n": 2})
-            while len(shop.started) < 3:
-                await asyncio.sleep(0)
-        assert shop.cancelled == ["double", "double"]  # with its server
-
-    run(main())
+    async with Client(shop.server, era=era, extensions=[TASKS], roots=["file:///r"]) as client:
+        task = await client.start_tool("double", {"n": 2})
+        shop.gate.set()
+        assert (await task.result()).structured_content == {"result": 4}
+        (reply,) = seen
+        assert reply.get("task", reply)["taskId"] == task.id
+        task = await client.start_tool("ask_roots", {"times": 1})
+        assert not (await task.result()).is_error
+        shop.gate.clear()
+        task = await client.start_tool("double", {"n": 2})
+        while shop.started != ["double", "double"]:
+            await asyncio.sleep(0)
+        await task.cancel()
+        while not shop.cancelled:
+            await asyncio.sleep(0)
+        with pytest.raises(TaskCancelled):
+            await task.result()
+        task = await client.start_tool("double", {"n": 2})
+        while len(shop.started) < 3:
+            await asyncio.sleep(0)
+    assert shop.cancelled == ["double", "double"]  # with its server
 
 
 @pytest.mark.parametrize("middleware", [False, True])
-def test_a_call_that_becomes_a_task_while_it_runs(run: Run, middleware: bool) -> None:
-    async def main() -> None:
-        shop = Workshop(poll_interval=0.02)
+async def test_a_call_that_becomes_a_task_while_it_runs(middleware: bool) -> None:
+    shop = Workshop(poll_interval=0.02)
 
-        @shop.server.tool(task="optional", task_after=0.01, timeout=20)
-        async def slow(n: int, ctx: Context) -> int:
-            await shop.wait("slow")
-            await ctx.progress(1)
-            return n
+    @shop.server.tool(task="optional", task_after=0.01, timeout=20)
+    async def slow(n: int, ctx: Context) -> int:
+        await shop.wait("slow")
+        await ctx.progress(1)
+        return n
 
-        if middleware:
+    if middleware:
 
-            @shop.server.add_middleware
-            async def through(request: Any, call_next: Any) -> Any:
-                return await call_next(request)
+        @shop.server.add_middleware
+        async def through(request: Any, call_next: Any) -> Any:
+            return await call_next(request)
 
-        async with Client(shop.server, era="modern", extensions=[TASKS]) as client:
-            task = await client.start_tool("slow", {"n": 2})
-            assert task.id is not None
-            shop.gate.set()
-            assert (await task.result()).structured_content == {"result": 2}
-            assert (await client.call_tool("slow", {"n": 3})).structured_content == {"result": 3}
-
-    run(main())
+    async with Client(shop.server, era="modern", extensions=[TASKS]) as client:
+        task = await client.start_tool("slow", {"n": 2})
+        assert task.id is not None
+        shop.gate.set()
+        assert (await task.result()).structured_content == {"result": 2}
+        assert (await client.call_tool("slow", {"n": 3})).structured_content == {"result": 3}

@@ -73,154 +73,126 @@ def test_tasks_are_there_after_a_restart(run: Run, path: Path) -> None:
     run(after())
 
 
-def test_a_store_that_closes_leaves_nothing_working(run: Run, path: Path) -> None:
+async def test_a_store_that_closes_leaves_nothing_working(path: Path) -> None:
     task = a_task()
-
-    async def main() -> None:
-        store = SQLiteTaskStore(path)
-        await store.open()
-        await store.create(task)
-        await store.close()
-        await store.open()
-        found = await store.get(task.id)
-        assert found is not None
-        assert found.status is TaskStatus.FAILED and found.message == INTERRUPTED
-        await store.close()
-
-    run(main())
+    store = SQLiteTaskStore(path)
+    await store.open()
+    await store.create(task)
+    await store.close()
+    await store.open()
+    found = await store.get(task.id)
+    assert found is not None
+    assert found.status is TaskStatus.FAILED and found.message == INTERRUPTED
+    await store.close()
 
 
-def test_after_sigkill_what_was_under_way_has_failed(
-    run: Run, path: Path, worker: subprocess.Popen[str]
+async def test_after_sigkill_what_was_under_way_has_failed(
+    path: Path, worker: subprocess.Popen[str]
 ) -> None:
     worker.send_signal(signal.SIGKILL)
     assert worker.wait(20) == -signal.SIGKILL
     assert len(runner_files(path)) == 1
-
-    async def main() -> None:
-        store = SQLiteTaskStore(path)
-        await store.open()
-        for name in ("working", "input_required"):
-            task = await store.get(name)
-            assert task is not None
-            assert task.status is TaskStatus.FAILED
-            assert task.message == INTERRUPTED
-            assert task.error is not None and not task.requests
-            assert msgspec.json.decode(task.error) == {"code": -32603, "message": INTERRUPTED}
-            with pytest.raises(TaskStateError):
-                await store.put_result(name, b"{}")
-        completed = await store.get("completed")
-        assert completed is not None and completed.status is TaskStatus.COMPLETED
-        assert len(runner_files(path)) == 1  # ours; theirs was cleaned up
-        await store.close()
-
-    run(main())
+    store = SQLiteTaskStore(path)
+    await store.open()
+    for name in ("working", "input_required"):
+        task = await store.get(name)
+        assert task is not None
+        assert task.status is TaskStatus.FAILED
+        assert task.message == INTERRUPTED
+        assert task.error is not None and not task.requests
+        assert msgspec.json.decode(task.error) == {"code": -32603, "message": INTERRUPTED}
+        with pytest.raises(TaskStateError):
+            await store.put_result(name, b"{}")
+    completed = await store.get("completed")
+    assert completed is not None and completed.status is TaskStatus.COMPLETED
+    assert len(runner_files(path)) == 1  # ours; theirs was cleaned up
+    await store.close()
     assert runner_files(path) == []
 
 
-def test_a_process_that_lives_keeps_its_tasks(
-    run: Run, path: Path, worker: subprocess.Popen[str]
+async def test_a_process_that_lives_keeps_its_tasks(
+    path: Path, worker: subprocess.Popen[str]
 ) -> None:
-    async def main() -> None:
-        store = SQLiteTaskStore(path)
-        await store.open()
-        assert await store.expire(0) == []
-        working = await store.get("working")
-        assert working is not None and working.status is TaskStatus.WORKING
-        # it may be changed from here, and its process finds out
-        await store.cancel("working", "from elsewhere")
-        # and when the process dies, the survivors notice
-        worker.kill()
-        worker.wait(20)
-        await store.expire(0)
-        asked = await store.get("input_required")
-        assert asked is not None and asked.status is TaskStatus.FAILED
-        working = await store.get("working")
-        assert working is not None and working.status is TaskStatus.CANCELLED
-        await store.close()
-
-    run(main())
+    store = SQLiteTaskStore(path)
+    await store.open()
+    assert await store.expire(0) == []
+    working = await store.get("working")
+    assert working is not None and working.status is TaskStatus.WORKING
+    # it may be changed from here, and its process finds out
+    await store.cancel("working", "from elsewhere")
+    # and when the process dies, the survivors notice
+    worker.kill()
+    worker.wait(20)
+    await store.expire(0)
+    asked = await store.get("input_required")
+    assert asked is not None and asked.status is TaskStatus.FAILED
+    working = await store.get("working")
+    assert working is not None and working.status is TaskStatus.CANCELLED
+    await store.close()
 
 
-def test_two_stores_of_one_process_do_not_take_each_other_for_dead(run: Run, path: Path) -> None:
+async def test_two_stores_of_one_process_do_not_take_each_other_for_dead(path: Path) -> None:
     task = a_task()
-
-    async def main() -> None:
-        one, two = SQLiteTaskStore(path), SQLiteTaskStore(path)
-        await one.open()
-        await one.create(task)
-        await two.open()
-        await two.expire(0)
-        found = await two.get(task.id)
-        assert found is not None and found.status is TaskStatus.WORKING
-        await one.put_result(task.id, b"{}")
-        found = await two.get(task.id)
-        assert found is not None and found.status is TaskStatus.COMPLETED
-        await two.close()
-        await one.close()
-
-    run(main())
+    one, two = SQLiteTaskStore(path), SQLiteTaskStore(path)
+    await one.open()
+    await one.create(task)
+    await two.open()
+    await two.expire(0)
+    found = await two.get(task.id)
+    assert found is not None and found.status is TaskStatus.WORKING
+    await one.put_result(task.id, b"{}")
+    found = await two.get(task.id)
+    assert found is not None and found.status is TaskStatus.COMPLETED
+    await two.close()
+    await one.close()
 
 
-def test_many_open_a_new_file_at_once(run: Run, path: Path) -> None:
-    async def main() -> None:
-        stores = [SQLiteTaskStore(path, durable=False) for _ in range(6)]
-        await asyncio.gather(*(store.open() for store in stores))
-        await asyncio.gather(*(store.create(a_task()) for store in stores for _ in range(5)))
-        assert len((await stores[0].page(ANNE)).tasks) == 30
-        for store in stores:
-            await store.close()
-
-    run(main())
-
-
-def test_nobody_else_may_read_the_files(run: Run, path: Path) -> None:
-    async def main() -> None:
-        store = SQLiteTaskStore(path)
-        await store.open()
-        await store.create(a_task())
-        files = list(path.parent.iterdir())
-        assert len(files) >= 3  # with what SQLite has beside it, and the lock
-        for file in files:
-            assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+async def test_many_open_a_new_file_at_once(path: Path) -> None:
+    stores = [SQLiteTaskStore(path, durable=False) for _ in range(6)]
+    await asyncio.gather(*(store.open() for store in stores))
+    await asyncio.gather(*(store.create(a_task()) for store in stores for _ in range(5)))
+    assert len((await stores[0].page(ANNE)).tasks) == 30
+    for store in stores:
         await store.close()
 
-    run(main())
+
+async def test_nobody_else_may_read_the_files(path: Path) -> None:
+    store = SQLiteTaskStore(path)
+    await store.open()
+    await store.create(a_task())
+    files = list(path.parent.iterdir())
+    assert len(files) >= 3  # with what SQLite has beside it, and the lock
+    for file in files:
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+    await store.close()
 
 
-def test_the_disk_has_what_was_promised(run: Run, path: Path) -> None:
+async def test_the_disk_has_what_was_promised(path: Path) -> None:
     """What is created is committed, not only in this connection's cache."""
-
-    async def main() -> None:
-        store = SQLiteTaskStore(path)
-        await store.open()
-        task = a_task()
-        await store.create(task)
-        with contextlib.closing(sqlite3.connect(path)) as other:
-            rows = other.execute("SELECT id FROM tasks").fetchall()
-        assert rows == [(task.id,)]
-        await store.close()
-
-    run(main())
+    store = SQLiteTaskStore(path)
+    await store.open()
+    task = a_task()
+    await store.create(task)
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        rows = other.execute("SELECT id FROM tasks").fetchall()
+    assert rows == [(task.id,)]
+    await store.close()
 
 
-def test_a_closed_store_stays_closed(run: Run, path: Path) -> None:
-    async def main() -> None:
-        store = SQLiteTaskStore(path)
+async def test_a_closed_store_stays_closed(path: Path) -> None:
+    store = SQLiteTaskStore(path)
+    with pytest.raises(RuntimeError, match="is not open"):
+        await store.get("x")
+    assert not path.exists()
+    await store.open()
+    await store.close()
+    for use in (store.get("x"), store.create(a_task()), store.expire(0), store.page(ANNE)):
         with pytest.raises(RuntimeError, match="is not open"):
-            await store.get("x")
-        assert not path.exists()
-        await store.open()
-        await store.close()
-        for use in (store.get("x"), store.create(a_task()), store.expire(0), store.page(ANNE)):
-            with pytest.raises(RuntimeError, match="is not open"):
-                await use
-        assert runner_files(path) == []
-
-    run(main())
+            await use
+    assert runner_files(path) == []
 
 
-def test_the_file_does_not_name_principals(run: Run, path: Path) -> None:
+async def test_the_file_does_not_name_principals(path: Path) -> None:
     """The same client has another owner in each file, and the same owner after a restart."""
 
     async def owner_in(path: Path) -> bytes:
@@ -233,11 +205,8 @@ def test_the_file_does_not_name_principals(run: Run, path: Path) -> None:
         assert ANNE not in path.read_bytes() and task.owner in path.read_bytes()
         return task.owner
 
-    async def main() -> None:
-        owner = await owner_in(path)
-        assert await owner_in(path) == owner != await owner_in(path.with_name("other.db"))
-
-    run(main())
+    owner = await owner_in(path)
+    assert await owner_in(path) == owner != await owner_in(path.with_name("other.db"))
 
 
 @pytest.mark.parametrize("name", ["", ":memory:", "file:x?mode=memory"])
@@ -246,51 +215,44 @@ def test_it_must_be_a_file(name: str) -> None:
         SQLiteTaskStore(name)
 
 
-def test_files_that_cannot_be_used(run: Run, path: Path) -> None:
-    async def main() -> None:
-        with pytest.raises(OSError):
-            await SQLiteTaskStore(path / "no" / "such").open()
-        path.write_bytes(b"something else altogether, of some length" * 50)
-        with pytest.raises(sqlite3.DatabaseError):
-            await SQLiteTaskStore(path).open()
-        assert runner_files(path) == []
-        os.unlink(path)
-        with contextlib.closing(sqlite3.connect(path)) as newer:
-            newer.execute("PRAGMA user_version = 99")
-        with pytest.raises(ValueError, match="version 99"):
-            await SQLiteTaskStore(path).open()
-        assert runner_files(path) == []
-
-    run(main())
+async def test_files_that_cannot_be_used(path: Path) -> None:
+    with pytest.raises(OSError):
+        await SQLiteTaskStore(path / "no" / "such").open()
+    path.write_bytes(b"something else altogether, of some length" * 50)
+    with pytest.raises(sqlite3.DatabaseError):
+        await SQLiteTaskStore(path).open()
+    assert runner_files(path) == []
+    os.unlink(path)
+    with contextlib.closing(sqlite3.connect(path)) as newer:
+        newer.execute("PRAGMA user_version = 99")
+    with pytest.raises(ValueError, match="version 99"):
+        await SQLiteTaskStore(path).open()
+    assert runner_files(path) == []
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-def test_a_server_that_is_killed_and_started_again(run: Run, path: Path, era: Any) -> None:
+async def test_a_server_that_is_killed_and_started_again(path: Path, era: Any) -> None:
     """What was done is there, what was under way has failed, and its client is told so."""
     program = CHILD.with_name("task_server.py")
     # of the environment, a child gets little: under a sanitizer it needs these
     env = {n: v for n, v in os.environ.items() if n == "LD_PRELOAD" or n.endswith("SAN_OPTIONS")}
     target = Stdio(sys.executable, [str(program), str(path)], env=env, stderr="discard")
-
-    async def main() -> None:
-        async with Client(target, era=era, extensions=[TASKS]) as client:
-            done = await client.start_tool("quick")
-            pid = (await done.result()).structured_content["result"]
-            under_way = await client.start_tool("endless")
-            waiting = asyncio.create_task(under_way.result())
-            assert (await under_way.status()).status == "working"
-            os.kill(pid, signal.SIGKILL)
-            with pytest.raises(ChildExited):
-                await waiting
-        async with Client(target, era=era, extensions=[TASKS]) as client:
-            again = await client.get_task(done.id)
-            assert (await again.result()).structured_content == {"result": pid}
-            lost = await client.get_task(under_way.id)
-            assert lost.state.status == "failed" and lost.state.message == INTERRUPTED
-            with pytest.raises(RemoteError, match=INTERRUPTED):
-                await lost.result()
-
-    run(main())
+    async with Client(target, era=era, extensions=[TASKS]) as client:
+        done = await client.start_tool("quick")
+        pid = (await done.result()).structured_content["result"]
+        under_way = await client.start_tool("endless")
+        waiting = asyncio.create_task(under_way.result())
+        assert (await under_way.status()).status == "working"
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(ChildExited):
+            await waiting
+    async with Client(target, era=era, extensions=[TASKS]) as client:
+        again = await client.get_task(done.id)
+        assert (await again.result()).structured_content == {"result": pid}
+        lost = await client.get_task(under_way.id)
+        assert lost.state.status == "failed" and lost.state.message == INTERRUPTED
+        with pytest.raises(RemoteError, match=INTERRUPTED):
+            await lost.result()
 
 
 FORKED = """

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from task_lab import ANNE, BOB, MakeStore, Run, a_task, bounded, make_store
+from task_lab import ANNE, BOB, MakeStore, a_task, bounded, make_store
 
 from wirespeed.tasks import Task, TaskLimit, TaskStateError, TaskStatus, TaskStore
 from wirespeed.tasks.store import SMALL
@@ -28,117 +28,99 @@ async def opened(store: TaskStore) -> Any:
         await store.close()
 
 
-def test_what_was_created_is_there(run: Run, new_store: MakeStore) -> None:
-    async def main() -> None:
-        async with opened(new_store()) as store:
-            task = a_task(ttl=60_000, poll=500, name="crawl", message="at it")
-            assert await store.get(task.id) is None
+async def test_what_was_created_is_there(new_store: MakeStore) -> None:
+    async with opened(new_store()) as store:
+        task = a_task(ttl=60_000, poll=500, name="crawl", message="at it")
+        assert await store.get(task.id) is None
+        await store.create(task)
+        assert await store.get(task.id) == task
+        with pytest.raises(ValueError, match="exists"):
             await store.create(task)
-            assert await store.get(task.id) == task
-            with pytest.raises(ValueError, match="exists"):
-                await store.create(task)
-            assert await store.get("\ud800") is None
-
-    run(main())
+        assert await store.get("\ud800") is None
 
 
-def test_only_one_of_two_changes_wins(run: Run, new_store: MakeStore) -> None:
-    async def main() -> None:
-        async with opened(new_store()) as store:
-            task = a_task()
-            assert not await store.replace(task, task.noted("x", 1))  # there is none
+async def test_only_one_of_two_changes_wins(new_store: MakeStore) -> None:
+    async with opened(new_store()) as store:
+        task = a_task()
+        assert not await store.replace(task, task.noted("x", 1))  # there is none
+        await store.create(task)
+        assert await store.replace(task, task.completed(b'{"a":1}', 2000))
+        assert not await store.replace(task, task.cancelled("late", 2000))
+        found = await store.get(task.id)
+        assert found.status is TaskStatus.COMPLETED and found.result == b'{"a":1}'
+        with pytest.raises(TaskStateError, match="completed already"):
+            await store.cancel(task.id, "late")
+
+
+async def test_updates_at_once_all_happen(new_store: MakeStore) -> None:
+    async with opened(new_store()) as store:
+        task = a_task()
+        await store.create(task)
+        keys: list[str] = []
+
+        def ask(old: Task) -> Task:
+            new, key = old.asking(b"{}", 2000)
+            keys.append(key)
+            return new
+
+        await asyncio.gather(*(store.update(task.id, ask) for _ in range(20)))
+        found = await store.get(task.id)
+        assert found.asked == 20 and len(found.requests) == 20
+        assert found.revision == 20
+        assert await store.update("nobody", ask) is None
+
+
+async def test_ends(new_store: MakeStore) -> None:
+    async with opened(new_store()) as store:
+        one, two, three = a_task(), a_task(), a_task()
+        for task in (one, two, three):
             await store.create(task)
-            assert await store.replace(task, task.completed(b'{"a":1}', 2000))
-            assert not await store.replace(task, task.cancelled("late", 2000))
-            found = await store.get(task.id)
-            assert found.status is TaskStatus.COMPLETED and found.result == b'{"a":1}'
-            with pytest.raises(TaskStateError, match="completed already"):
-                await store.cancel(task.id, "late")
+        done = await store.put_result(one.id, b'{"isError":true}', is_error=True)
+        assert done.is_error and done == await store.get(one.id)
+        failed = await store.put_error(two.id, b'{"code":-1,"message":"m"}', "m")
+        assert failed.status is TaskStatus.FAILED and failed.message == "m"
+        cancelled = await store.cancel(three.id, "by request")
+        assert cancelled.status is TaskStatus.CANCELLED
+        for task in (one, two, three):
+            with pytest.raises(TaskStateError):
+                await store.put_result(task.id, b"{}")
+        assert await store.cancel("nobody", "x") is None
 
-    run(main())
 
-
-def test_updates_at_once_all_happen(run: Run, new_store: MakeStore) -> None:
-    async def main() -> None:
-        async with opened(new_store()) as store:
-            task = a_task()
+async def test_pages_are_of_one_owner_and_survive_deletions(new_store: MakeStore) -> None:
+    async with opened(new_store()) as store:
+        tasks = [a_task(owner=(ANNE, BOB)[i % 2]) for i in range(12)]
+        for task in tasks:
             await store.create(task)
-            keys: list[str] = []
-
-            def ask(old: Task) -> Task:
-                new, key = old.asking(b"{}", 2000)
-                keys.append(key)
-                return new
-
-            await asyncio.gather(*(store.update(task.id, ask) for _ in range(20)))
-            found = await store.get(task.id)
-            assert found.asked == 20 and len(found.requests) == 20
-            assert found.revision == 20
-            assert await store.update("nobody", ask) is None
-
-    run(main())
-
-
-def test_ends(run: Run, new_store: MakeStore) -> None:
-    async def main() -> None:
-        async with opened(new_store()) as store:
-            one, two, three = a_task(), a_task(), a_task()
-            for task in (one, two, three):
-                await store.create(task)
-            done = await store.put_result(one.id, b'{"isError":true}', is_error=True)
-            assert done.is_error and done == await store.get(one.id)
-            failed = await store.put_error(two.id, b'{"code":-1,"message":"m"}', "m")
-            assert failed.status is TaskStatus.FAILED and failed.message == "m"
-            cancelled = await store.cancel(three.id, "by request")
-            assert cancelled.status is TaskStatus.CANCELLED
-            for task in (one, two, three):
-                with pytest.raises(TaskStateError):
-                    await store.put_result(task.id, b"{}")
-            assert await store.cancel("nobody", "x") is None
-
-    run(main())
+        annes = [task.id for task in tasks if task.owner == ANNE]
+        first = await store.page(ANNE, limit=2)
+        assert [task.id for task in first.tasks] == annes[:2]
+        # the task that the place came from, and the next, go away
+        assert await store.delete(annes[1])
+        assert await store.delete(annes[2])
+        assert not await store.delete(annes[2])
+        second = await store.page(ANNE, first.next, 2)
+        assert [task.id for task in second.tasks] == annes[3:5]
+        last = await store.page(ANNE, second.next, 2)
+        assert [task.id for task in last.tasks] == annes[5:] and last.next is None
+        # exactly full is the end
+        assert (await store.page(BOB, limit=6)).next is None
+        nothing = await store.page(b"nobody")
+        assert nothing.tasks == [] and nothing.next is None
 
 
-def test_pages_are_of_one_owner_and_survive_deletions(run: Run, new_store: MakeStore) -> None:
-    async def main() -> None:
-        async with opened(new_store()) as store:
-            tasks = [a_task(owner=(ANNE, BOB)[i % 2]) for i in range(12)]
-            for task in tasks:
-                await store.create(task)
-            annes = [task.id for task in tasks if task.owner == ANNE]
-            first = await store.page(ANNE, limit=2)
-            assert [task.id for task in first.tasks] == annes[:2]
-            # the task that the place came from, and the next, go away
-            assert await store.delete(annes[1])
-            assert await store.delete(annes[2])
-            assert not await store.delete(annes[2])
-            second = await store.page(ANNE, first.next, 2)
-            assert [task.id for task in second.tasks] == annes[3:5]
-            last = await store.page(ANNE, second.next, 2)
-            assert [task.id for task in last.tasks] == annes[5:] and last.next is None
-            # exactly full is the end
-            assert (await store.page(BOB, limit=6)).next is None
-            nothing = await store.page(b"nobody")
-            assert nothing.tasks == [] and nothing.next is None
-
-    run(main())
-
-
-def test_limits(run: Run, new_store: MakeStore) -> None:
-    async def main() -> None:
-        async with opened(new_store(max_tasks=3, max_tasks_per_owner=2)) as store:
-            one = a_task(ttl=10)
-            await store.create(one)
+async def test_limits(new_store: MakeStore) -> None:
+    async with opened(new_store(max_tasks=3, max_tasks_per_owner=2)) as store:
+        one = a_task(ttl=10)
+        await store.create(one)
+        await store.create(a_task())
+        with pytest.raises(TaskLimit, match="this requestor has 2 working tasks"):
             await store.create(a_task())
-            with pytest.raises(TaskLimit, match="this requestor has 2 working tasks"):
-                await store.create(a_task())
+        await store.create(a_task(owner=BOB))
+        with pytest.raises(TaskLimit, match="the store has 3 working tasks"):
             await store.create(a_task(owner=BOB))
-            with pytest.raises(TaskLimit, match="the store has 3 working tasks"):
-                await store.create(a_task(owner=BOB))
-            assert await store.expire(1010) == [one.id]
-            await store.create(a_task())
-
-    run(main())
+        assert await store.expire(1010) == [one.id]
+        await store.create(a_task())
 
 
 async def ended(store: TaskStore, owner: bytes, size: int = 0) -> str:
@@ -153,69 +135,57 @@ async def there(store: TaskStore, *ids: str) -> list[bool]:
     return [await store.get(task_id) is not None for task_id in ids]
 
 
-def test_the_task_that_ended_first_makes_room(run: Run, new_store: MakeStore) -> None:
-    async def main() -> None:
-        async with opened(new_store(max_tasks=4)) as store:
-            late = a_task(owner=BOB)
-            await store.create(late)
-            working = a_task(owner=BOB)
-            await store.create(working)
-            first, second = await ended(store, ANNE), await ended(store, BOB)
-            await store.update(late.id, lambda task: task.cancelled("by request", 1 << 50))
+async def test_the_task_that_ended_first_makes_room(new_store: MakeStore) -> None:
+    async with opened(new_store(max_tasks=4)) as store:
+        late = a_task(owner=BOB)
+        await store.create(late)
+        working = a_task(owner=BOB)
+        await store.create(working)
+        first, second = await ended(store, ANNE), await ended(store, BOB)
+        await store.update(late.id, lambda task: task.cancelled("by request", 1 << 50))
+        await store.create(a_task())
+        assert await there(store, first, second, late.id, working.id) == [False, *[True] * 3]
+        await store.create(a_task())
+        assert await there(store, second, late.id, working.id) == [False, True, True]
+        await store.create(a_task())
+        assert await there(store, late.id, working.id) == [False, True]
+        with pytest.raises(TaskLimit, match="the store has 4 working tasks"):
             await store.create(a_task())
-            assert await there(store, first, second, late.id, working.id) == [False, *[True] * 3]
+
+
+async def test_an_owner_makes_room_among_its_own_tasks(new_store: MakeStore) -> None:
+    async with opened(new_store(max_tasks_per_owner=2)) as store:
+        other = await ended(store, BOB)
+        first, second = await ended(store, ANNE), await ended(store, ANNE)
+        await store.create(a_task())
+        assert await there(store, other, first, second) == [True, False, True]
+        await store.create(a_task())
+        with pytest.raises(TaskLimit, match="this requestor has 2 working tasks"):
             await store.create(a_task())
-            assert await there(store, second, late.id, working.id) == [False, True, True]
-            await store.create(a_task())
-            assert await there(store, late.id, working.id) == [False, True]
-            with pytest.raises(TaskLimit, match="the store has 4 working tasks"):
-                await store.create(a_task())
-
-    run(main())
+        assert await there(store, other, second) == [True, False]
 
 
-def test_an_owner_makes_room_among_its_own_tasks(run: Run, new_store: MakeStore) -> None:
-    async def main() -> None:
-        async with opened(new_store(max_tasks_per_owner=2)) as store:
-            other = await ended(store, BOB)
-            first, second = await ended(store, ANNE), await ended(store, ANNE)
-            await store.create(a_task())
-            assert await there(store, other, first, second) == [True, False, True]
-            await store.create(a_task())
-            with pytest.raises(TaskLimit, match="this requestor has 2 working tasks"):
-                await store.create(a_task())
-            assert await there(store, other, second) == [True, False]
-
-    run(main())
+async def test_finished_tasks_make_room_for_bytes(new_store: MakeStore) -> None:
+    async with opened(new_store(max_bytes=20_000)) as store:
+        done = [await ended(store, ANNE, 4_998) for _ in range(3)]
+        with pytest.raises(TaskLimit, match="tasks hold 15000 of at most 20000 bytes"):
+            await ended(store, BOB, 20_000)
+        assert await there(store, *done) == [True] * 3  # none was forgotten in vain
+        mine = await ended(store, BOB, 11_998)
+        assert await there(store, mine, *done) == [True, False, False, True]
 
 
-def test_finished_tasks_make_room_for_bytes(run: Run, new_store: MakeStore) -> None:
-    async def main() -> None:
-        async with opened(new_store(max_bytes=20_000)) as store:
-            done = [await ended(store, ANNE, 4_998) for _ in range(3)]
-            with pytest.raises(TaskLimit, match="tasks hold 15000 of at most 20000 bytes"):
-                await ended(store, BOB, 20_000)
-            assert await there(store, *done) == [True] * 3  # none was forgotten in vain
-            mine = await ended(store, BOB, 11_998)
-            assert await there(store, mine, *done) == [True, False, False, True]
-
-    run(main())
-
-
-def test_bytes_are_bounded_but_an_end_always_fits(run: Run, new_store: MakeStore) -> None:
-    async def main() -> None:
-        async with opened(new_store(max_bytes=10_000)) as store:
-            one, two = a_task(), a_task()
-            await store.create(one)
-            await store.create(two)
-            await store.put_result(one.id, b'"%b"' % (b"x" * 9_000))
-            with pytest.raises(TaskLimit, match="tasks hold 9002 of at most 10000 bytes"):
-                await store.put_result(two.id, b'"%b"' % (b"x" * 10_000))
-            assert (await store.get(two.id)).status is TaskStatus.WORKING
-            await store.put_error(two.id, b"{%b}" % (b" " * (SMALL - 2)), "too large")
-            assert (await store.get(one.id)).result is not None
-
-    run(main())
+async def test_bytes_are_bounded_but_an_end_always_fits(new_store: MakeStore) -> None:
+    async with opened(new_store(max_bytes=10_000)) as store:
+        one, two = a_task(), a_task()
+        await store.create(one)
+        await store.create(two)
+        await store.put_result(one.id, b'"%b"' % (b"x" * 9_000))
+        with pytest.raises(TaskLimit, match="tasks hold 9002 of at most 10000 bytes"):
+            await store.put_result(two.id, b'"%b"' % (b"x" * 10_000))
+        assert (await store.get(two.id)).status is TaskStatus.WORKING
+        await store.put_error(two.id, b"{%b}" % (b" " * (SMALL - 2)), "too large")
+        assert (await store.get(one.id)).result is not None
 
 
 @pytest.mark.parametrize("limit", ["max_tasks", "max_tasks_per_owner", "max_bytes"])
@@ -224,19 +194,16 @@ def test_limits_are_positive(new_store: MakeStore, limit: str) -> None:
         new_store(**{limit: 0})
 
 
-def test_expiry(run: Run, new_store: MakeStore) -> None:
-    async def main() -> None:
-        async with opened(new_store()) as store:
-            forever, early, late = a_task(), a_task(ttl=100), a_task(ttl=200)
-            for task in (late, forever, early):
-                await store.create(task)
-            assert await store.expire(1099) == []
-            assert await store.expire(1100) == [early.id]
-            assert await store.get(early.id) is None
-            assert await store.expire(1 << 60) == [late.id]
-            assert await store.get(forever.id) == forever
-
-    run(main())
+async def test_expiry(new_store: MakeStore) -> None:
+    async with opened(new_store()) as store:
+        forever, early, late = a_task(), a_task(ttl=100), a_task(ttl=200)
+        for task in (late, forever, early):
+            await store.create(task)
+        assert await store.expire(1099) == []
+        assert await store.expire(1100) == [early.id]
+        assert await store.get(early.id) is None
+        assert await store.expire(1 << 60) == [late.id]
+        assert await store.get(forever.id) == forever
 
 
 class Machine(RuleBasedStateMachine):
