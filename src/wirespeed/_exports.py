@@ -74,7 +74,7 @@ HOMES = {
         "wirespeed.client.subscriptions.subscription": "Subscription",
         "wirespeed.client.sync": "BlockingSubscription SyncClient",
         "wirespeed.client.targets.remote": "Socket WebSocket",
-        "wirespeed.client.tasks.blocking": "BlockingTask",
+        "wirespeed.client.tasks.sync": "BlockingTask",
         "wirespeed.client.tasks.calls": "TASKS",
         "wirespeed.client.tasks.messages": "TaskState",
         "wirespeed.client.tasks.task": "ToolTask",

@@ -97,16 +97,15 @@ INSIDE = {
         server
     """,
     "client": """
-        timeouts callback_queue validation blocking
+        timeouts callback_queue validation loop_thread
         targets results
         answering
         connection
         requests
         cache pagination
         subscriptions
-        methods
+        feature_requests
         tasks
-        handlers
         client
         sync
     """,

@@ -67,7 +67,7 @@ if TYPE_CHECKING:  # isort: off
         BlockingSubscription as BlockingSubscription,
         SyncClient as SyncClient,
     )
-    from wirespeed.client.tasks.blocking import (
+    from wirespeed.client.tasks.sync import (
         BlockingTask as BlockingTask,
     )
     from wirespeed.transport.child.command import (

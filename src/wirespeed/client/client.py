@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Never, Self, Unpack
 
 from wirespeed._exports import set_public_home
 from wirespeed.client import pagination as lists
+from wirespeed.client.answering.options import HandlerOptions, SharedRoots, answering_of
 from wirespeed.client.cache import ResponseCache
 from wirespeed.client.connection.channels import as_target
 from wirespeed.client.connection.handshake import Identity
 from wirespeed.client.connection.lifecycle import Era, Lifecycle
-from wirespeed.client.handlers import HandlerOptions, SharedRoots, answering_of
-from wirespeed.client.methods import Methods
+from wirespeed.client.feature_requests import FeatureRequests
 from wirespeed.client.requests.middleware import ClientMiddleware, OutboundChain, OutboundRequest
 from wirespeed.client.requests.rounds import MAX_ROUNDS, Rounds
 from wirespeed.client.requests.send import (
@@ -98,7 +98,7 @@ class Client:
             `subscribe_resource` was called for, and with each of these after a restart. It may be
             the URI of a part of one.
         on_elicit, on_elicit_url, on_elicit_complete, on_sample, sampling_tools, roots: Answers to
-            what the server asks: see `wirespeed.client.handlers.HandlerOptions`.
+            what the server asks: see `wirespeed.client.answering.options.HandlerOptions`.
         max_rounds: How many rounds of questions one call to a modern server takes by itself
             (basic/patterns/mrtr). 0: none, each fails with `InputNeeded`.
         capabilities: What the client declares besides, such as ``{"experimental": …}``. A feature
@@ -191,13 +191,13 @@ class Client:
         self._auto_start = auto_start
         self._cache = ResponseCache() if cache else None
         self._sender = Sender(timeout, OutboundChain(chain) if chain else None, self.open)
-        self._methods = Methods(self._sender, self._cache, self._learn)
+        self._features = FeatureRequests(self._sender, self._cache, self._learn)
         self._subscriptions = SubscriptionRouter(self._sender, self._cache)
         self._rounds = Rounds(self._sender, self._identity, max_rounds)
         self._tasks = TaskCalls(self._sender, self._rounds, self._subscriptions)
         self._roots = SharedRoots(self._sender, self._identity)
         if validate is not False:
-            self._sender.checks = OutputChecks(validate, self._methods.tools_again)
+            self._sender.checks = OutputChecks(validate, self._features.tools_again)
         consumers = Consumers(
             on_log=on_log,
             on_resource_updated=on_resource_updated,
@@ -450,66 +450,66 @@ class Client:
 
     async def list_tools(self, **options: Unpack[RequestOptions]) -> list[ToolInfo]:
         """All tools, from all pages, which take ``timeout`` together."""
-        return await self._methods.whole(lists.TOOLS, **options)
+        return await self._features.whole(lists.TOOLS, **options)
 
     def iter_tools(self, **options: Unpack[RequestOptions]) -> AsyncGenerator[ToolInfo, None]:
         """The tools, page by page as they are asked for; ``timeout`` is for each page.
         InvalidResponse for a server whose pages never end."""
-        return self._methods.walk(lists.TOOLS, **options)
+        return self._features.walk(lists.TOOLS, **options)
 
     async def list_tools_page(
         self, cursor: str | None = None, **options: Unpack[RequestOptions]
     ) -> ListToolsResult:
         """One page of tools/list; ``next_cursor`` is None on the last."""
-        return await self._methods.page(lists.TOOLS, cursor, **options)
+        return await self._features.page(lists.TOOLS, cursor, **options)
 
     async def list_resources(self, **options: Unpack[RequestOptions]) -> list[ResourceInfo]:
         """All resources, from all pages (server/resources, "Listing Resources")."""
-        return await self._methods.whole(lists.RESOURCES, **options)
+        return await self._features.whole(lists.RESOURCES, **options)
 
     def iter_resources(
         self, **options: Unpack[RequestOptions]
     ) -> AsyncGenerator[ResourceInfo, None]:
         """The resources, page by page, as `iter_tools`."""
-        return self._methods.walk(lists.RESOURCES, **options)
+        return self._features.walk(lists.RESOURCES, **options)
 
     async def list_resources_page(
         self, cursor: str | None = None, **options: Unpack[RequestOptions]
     ) -> ListResourcesResult:
         """One page of resources/list."""
-        return await self._methods.page(lists.RESOURCES, cursor, **options)
+        return await self._features.page(lists.RESOURCES, cursor, **options)
 
     async def list_resource_templates(
         self, **options: Unpack[RequestOptions]
     ) -> list[ResourceTemplateInfo]:
         """All templates of resources, from all pages (server/resources, "Resource Templates")."""
-        return await self._methods.whole(lists.TEMPLATES, **options)
+        return await self._features.whole(lists.TEMPLATES, **options)
 
     def iter_resource_templates(
         self, **options: Unpack[RequestOptions]
     ) -> AsyncGenerator[ResourceTemplateInfo, None]:
         """The templates, page by page, as `iter_tools`."""
-        return self._methods.walk(lists.TEMPLATES, **options)
+        return self._features.walk(lists.TEMPLATES, **options)
 
     async def list_resource_templates_page(
         self, cursor: str | None = None, **options: Unpack[RequestOptions]
     ) -> ListResourceTemplatesResult:
         """One page of resources/templates/list."""
-        return await self._methods.page(lists.TEMPLATES, cursor, **options)
+        return await self._features.page(lists.TEMPLATES, cursor, **options)
 
     async def list_prompts(self, **options: Unpack[RequestOptions]) -> list[PromptInfo]:
         """All prompts, from all pages (server/prompts, "Listing Prompts")."""
-        return await self._methods.whole(lists.PROMPTS, **options)
+        return await self._features.whole(lists.PROMPTS, **options)
 
     def iter_prompts(self, **options: Unpack[RequestOptions]) -> AsyncGenerator[PromptInfo, None]:
         """The prompts, page by page, as `iter_tools`."""
-        return self._methods.walk(lists.PROMPTS, **options)
+        return self._features.walk(lists.PROMPTS, **options)
 
     async def list_prompts_page(
         self, cursor: str | None = None, **options: Unpack[RequestOptions]
     ) -> ListPromptsResult:
         """One page of prompts/list."""
-        return await self._methods.page(lists.PROMPTS, cursor, **options)
+        return await self._features.page(lists.PROMPTS, cursor, **options)
 
     # -- resources -------------------------------------------------------------------------------
 
@@ -519,7 +519,7 @@ class Client:
         A missing one is a RemoteError, whose ``resource_missing`` is true: with code -32602 from
         2026-07-28 on, with -32002 before.
         """
-        return await self._methods.read(uri, **options)
+        return await self._features.read(uri, **options)
 
     async def read_template(
         self,
@@ -538,7 +538,7 @@ class Client:
         from wirespeed.protocol.uri_template import UriTemplate
 
         uri = UriTemplate(uri_template).expand(variables, **more)
-        return await self._methods.read(uri, timeout, on_progress, meta)
+        return await self._features.read(uri, timeout, on_progress, meta)
 
     async def subscribe_resource(self, uri: str, **options: Unpack[RequestOptions]) -> None:
         """Have ``on_resource_updated`` called when a resource changes: with resources/subscribe
@@ -616,7 +616,7 @@ class Client:
     ) -> GetPromptResult:
         """Have a prompt made of its arguments (server/prompts, "Getting a Prompt"). Arguments are
         strings in every revision: TypeError for others."""
-        return await self._methods.get_prompt(name, arguments, **options)
+        return await self._features.get_prompt(name, arguments, **options)
 
     async def complete(
         self,
@@ -635,7 +635,7 @@ class Client:
             value: What was typed so far.
             context: Arguments that are known already (2025-06-18 on; older servers are not told).
         """
-        return await self._methods.complete(ref, argument, value, context, **options)
+        return await self._features.complete(ref, argument, value, context, **options)
 
     # -- roots -----------------------------------------------------------------------------------
 
@@ -689,7 +689,7 @@ class Client:
     async def discover(self, **options: Unpack[RequestOptions]) -> Discovery:
         """What a modern server is and can do now (server/discover of 2026-07-28). A legacy one says
         that once, with the handshake: see `Client.server_capabilities`. Unsupported: it is one."""
-        return await self._methods.discover(**options)
+        return await self._features.discover(**options)
 
     async def set_log_level(
         self, level: str, *, timeout: Timeout = CLIENT_DEFAULT, meta: Meta | None = None

@@ -23,8 +23,8 @@ from typing import (
 )
 
 from wirespeed._exports import set_public_home
-from wirespeed.client.blocking import Blocking, walk
 from wirespeed.client.client import Client
+from wirespeed.client.loop_thread import Blocking, walk
 from wirespeed.errors import ConnectionClosed
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from wirespeed.client.subscriptions.events import Event, SubscriptionFilter
     from wirespeed.client.subscriptions.subscription import Subscription
-    from wirespeed.client.tasks.blocking import BlockingTask
+    from wirespeed.client.tasks.sync import BlockingTask
     from wirespeed.client.tasks.task import ToolTask
 
 P = ParamSpec("P")
@@ -171,7 +171,7 @@ def _like(
 
 
 def _blocking_task(client: SyncClient, task: ToolTask) -> BlockingTask:
-    from wirespeed.client.tasks.blocking import BlockingTask
+    from wirespeed.client.tasks.sync import BlockingTask
 
     return BlockingTask(client, task)
 

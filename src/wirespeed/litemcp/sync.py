@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wirespeed._exports import set_public_home
-from wirespeed.client.blocking import Blocking
+from wirespeed.client.loop_thread import Blocking
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
 from wirespeed.litemcp.client import LiteClient
 

@@ -27,7 +27,7 @@ class LimitOptions(TypedDict, total=False):
     Attributes:
         timeout: Seconds after which a call is given up, including the wait for other calls.
         max_concurrency: The most calls that run at a time. See
-            `wirespeed.server.requests.concurrency`.
+            `wirespeed.server.requests.limiter`.
         queue: The most calls that wait beyond these, 100 by default; more are refused with -31000.
     """
 

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from wirespeed.errors import ProtocolError
     from wirespeed.protocol.asking import Root, SamplingMessage
     from wirespeed.server.asking.asker import Asker
+    from wirespeed.server.asking.client_progress import OnProgress
     from wirespeed.server.asking.elicitation import Elicited, ElicitRequest
     from wirespeed.server.asking.input_request import InputRequest
-    from wirespeed.server.asking.progress import OnProgress
     from wirespeed.server.asking.sampling import Sampled, SampleOptions
     from wirespeed.server.requests.call import Call
 
@@ -456,7 +456,7 @@ class Context:
         from wirespeed.server.asking.asker import How
 
         if on_progress is not None:
-            from wirespeed.server.asking.progress import checked
+            from wirespeed.server.asking.client_progress import checked
 
             checked(on_progress)
         return await self._asking().ask(question, How(timeout, on_progress))

@@ -200,7 +200,7 @@ class Server:
             timeout: Seconds after which a call is cancelled and answered with an error; waiting
                 for other calls and for dependencies counts.
             max_concurrency: The most calls that run at a time. See
-                `wirespeed.server.requests.concurrency`.
+                `wirespeed.server.requests.limiter`.
             queue: The most calls that wait beyond these, 100 by default; more are refused with an
                 error.
             task: Whether a call may (``"optional"``) or must (``"required"``) run as a task that
@@ -298,7 +298,7 @@ class Server:
                 server/utilities/caching), instead of the server's.
             timeout: Seconds after which a read is given up, including the wait for other requests.
             max_concurrency: The most requests whose function runs at a time. See
-                `wirespeed.server.requests.concurrency`.
+                `wirespeed.server.requests.limiter`.
             queue: The most requests that wait beyond these, 100 by default; more get error -31000.
             safe: Whether a template's values that could lead a path out of its folder (``..``, a
                 slash in front) mean that there is no such resource. Turn it off only where no
@@ -410,7 +410,7 @@ class Server:
             icons, meta: For prompts/list.
             timeout: Seconds after which a call is given up, including the wait for other calls.
             max_concurrency: The most calls that run at a time. See
-                `wirespeed.server.requests.concurrency`.
+                `wirespeed.server.requests.limiter`.
             queue: The most calls that wait beyond these, 100 by default; more get error -31000.
 
         Raises:

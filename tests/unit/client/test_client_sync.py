@@ -27,9 +27,9 @@ from wirespeed.client import (
     ResourceUpdated,
     ToolsChanged,
     VersionMismatch,
-    blocking,
+    loop_thread,
 )
-from wirespeed.client.blocking import walk
+from wirespeed.client.loop_thread import walk
 from wirespeed.errors import CallTimeout, ConnectionClosed, RemoteError
 
 Make = Callable[..., Fake]
@@ -75,7 +75,7 @@ def handover(any_loop: str, monkeypatch: pytest.MonkeyPatch) -> Handover:
             handover.happen("after")
             return handle
 
-    monkeypatch.setattr(blocking, "loop_factory", lambda: Loop)
+    monkeypatch.setattr(loop_thread, "loop_factory", lambda: Loop)
     return handover
 
 

@@ -22,8 +22,8 @@ from wirespeed.schema.json_schema import enc_hook
 from wirespeed.server.asking.input_request import InputRequest
 
 if TYPE_CHECKING:
+    from wirespeed.server.asking.client_progress import OnProgress
     from wirespeed.server.asking.input_required import InputRequired
-    from wirespeed.server.asking.progress import OnProgress
     from wirespeed.server.context import Context
     from wirespeed.server.requests.call import Call
 
@@ -118,7 +118,7 @@ class Asker:
         """The result of a request of the server (legacy eras)."""
         connection, method = self.call.connection, question.method
         if how.on_progress is not None:
-            from wirespeed.server.asking.progress import heard
+            from wirespeed.server.asking.client_progress import heard
 
             with heard(connection, params, how.on_progress) as params:
                 return await self._request(question, params, how._replace(on_progress=None))

@@ -32,7 +32,7 @@ from wirespeed.server.requests.reply import Body
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
-    from wirespeed.server.asking.progress import OnProgress
+    from wirespeed.server.asking.client_progress import OnProgress
     from wirespeed.server.connection import ServerConnection
     from wirespeed.server.discovery import Discovery
     from wirespeed.server.requests.call import Call

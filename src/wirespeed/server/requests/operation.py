@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.server.requests import launchers
-from wirespeed.server.requests.concurrency import Limiter, limited
 from wirespeed.server.requests.feature import Feature
+from wirespeed.server.requests.limiter import Limiter, limited
 from wirespeed.transport.workers import is_coroutine_function
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from wirespeed.protocol.blocks import Text
 from wirespeed.server.requests import launchers
-from wirespeed.server.requests.concurrency import Limiter
+from wirespeed.server.requests.limiter import Limiter
 from wirespeed.server.tools.results import ToolResult
 from wirespeed.transport.workers import is_coroutine_function
 
 if TYPE_CHECKING:
-    from wirespeed.server.requests.concurrency import Launch
+    from wirespeed.server.requests.limiter import Launch
     from wirespeed.server.tools.signature import ToolSpec
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from wirespeed._exports import set_public_home
-from wirespeed.client.blocking import walk
+from wirespeed.client.loop_thread import walk
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
 
 if TYPE_CHECKING:

@@ -33,14 +33,14 @@ from wirespeed.errors import RemoteError, Unsupported
 from wirespeed.protocol import shapes
 from wirespeed.protocol.results import Completion, GetPromptResult, ReadResourceResult
 
-__all__ = ["Methods"]
+__all__ = ["FeatureRequests"]
 
 P = TypeVar("P", bound=Page)
 R = TypeVar("R")
 T = TypeVar("T")
 
 
-class Methods:
+class FeatureRequests:
     """The methods of one client's server.
 
     Args:
