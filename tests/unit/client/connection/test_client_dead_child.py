@@ -68,7 +68,7 @@ async def test_a_wrapper_may_exit_before_its_server(fair: None, era: Any) -> Non
     target = leaving("3", sys.executable, LEAVES)
     async with Client(target, era=era) as client:
         pid = (await client.call_tool("pid")).structured_content["result"]
-        await asyncio.sleep(channels.PIPES_END + 1.1 * channels.ANSWER)
+        await until(lambda: len(asyncio.all_tasks()) == 1)  # no more doubt about the server
         again = (await client.call_tool("pid")).structured_content["result"]
         assert again == pid
     await until(lambda: not alive(pid))
@@ -78,7 +78,7 @@ async def test_a_wrapper_of_a_lite_server(fair: None) -> None:
     lite = [sys.executable, str(CHILDREN / "lite_server.py"), "calculator"]
     async with LiteClient(leaving("3", *lite)) as client:
         name = (await client.info()).name
-        await asyncio.sleep(channels.PIPES_END + 1.1 * channels.ANSWER)
+        await until(lambda: len(asyncio.all_tasks()) == 1)  # no more doubt about the server
         assert (await client.info()).name == name
 
 
