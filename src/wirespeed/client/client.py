@@ -81,32 +81,32 @@ class Client:
         era: ``"auto"`` finds out whether the server is modern (2026-07-28) by asking
             ``server/discover`` first; ``"legacy"`` starts with ``initialize`` at once; ``"modern"``
             never falls back. What was found out is kept for restarts.
-        timeout: Seconds that a request may take unless a call says otherwise, waiting until it can
-            be sent included; None for no limit. The server is told to cancel, and the call fails
-            with `CallTimeout`.
+        timeout: Seconds that a request may take if the call has no timeout, including the wait
+            until the request can be sent; None for no limit. The server is told to cancel, and the
+            call fails with `CallTimeout`.
         handshake_timeout: Seconds that the server may take to be ready.
         probe_timeout: Seconds after which a silent server is taken for a legacy one.
-        name, version: What the client says it is.
+        name, version: The client's identity, which servers get.
         log_level: The least severe level of log messages to get, as of `set_log_level`.
         on_log: Called with each `LogMessage` of the server.
         on_prompts_changed, on_resources_changed, on_tools_changed: Called with the new list when
-            the server says that it changed, and after a restart (templates of resources may have
-            changed with them: ask for those). A server that may be restarted
-            (``Stdio(restart=…)``), or connected to again (``WebSocket(restart=…)``), then is so as
-            soon as it was lost; otherwise at the next call.
-        on_resource_updated: Called with the URI of a resource that changed, of those that
-            `subscribe_resource` was called for, and with each of these after a restart. It may be
-            the URI of a part of one.
+            the server reports a change, and after a restart. The templates of resources may have
+            changed with the resources: list them again. With one of these callbacks a lost server
+            is restarted (``Stdio(restart=…)``), or connected to again (``WebSocket(restart=…)``),
+            at once; otherwise at the next call.
+        on_resource_updated: Called with the URI of a changed resource that the client subscribed to
+            by `subscribe_resource`, and with the URI of each such resource after a restart. The URI
+            may be that of a part of the resource.
         on_elicit, on_elicit_url, on_elicit_complete, on_sample, sampling_tools, roots: Answers to
-            what the server asks: see `wirespeed.client.answering.options.HandlerOptions`.
-        max_rounds: How many rounds of questions one call to a modern server takes by itself
-            (basic/patterns/mrtr). 0: none, each fails with `InputNeeded`.
-        capabilities: What the client declares besides, such as ``{"experimental": …}``. A feature
+            the requests of the server: see `wirespeed.client.answering.options.HandlerOptions`.
+        max_rounds: The most rounds of questions that the client answers in one call to a modern
+            server (basic/patterns/mrtr). With 0 a call with questions fails with `InputNeeded`.
+        capabilities: Further capabilities of the client, such as ``{"experimental": …}``. A feature
             without its handler (``{"elicitation": {"form": {}}}``) is declared to modern servers,
             and calls that ask for it fail with `InputNeeded`: see `resume`.
         extensions: Extensions of 2026-07-28 that the client has, by name, with their settings where
             they have some: ``["io.modelcontextprotocol/tasks"]`` lets servers answer a call with a
-            task, which `call_tool` waits for and `start_tool` gives (see there).
+            task, which `call_tool` waits for and `start_tool` returns.
         task_requests: Whether a server of 2025-11-25 may have its sampling and elicitation answered
             as tasks, where the client has handlers for them.
         validate: Whether structured output is checked against the tool's ``outputSchema``, by
@@ -116,9 +116,9 @@ class Client:
             that is too large are logged as a warning, and the result goes unchecked. True: every
             result is checked; the tools are listed where a schema is not known, and what cannot be
             checked fails with InvalidResponse.
-        cache: Whether answers of a modern server are kept as long as it says that they are fresh
-            (``ttlMs``): lists, resources that are read, discovery. They are dropped when the server
-            says that something changed, when the connection is made again, and by `clear_cache`.
+        cache: Whether the answers of a modern server are kept as long as they are fresh
+            (``ttlMs``): lists, contents of resources, discovery. The answers are dropped when the
+            server reports a change, when the connection is made again, and by `clear_cache`.
         middleware: Coroutine functions around each request, the outermost first:
             ``async def mw(request, call_next): return await call_next(request)``, where ``request``
             is an `OutboundRequest`, and the result or the exception is what the caller gets. Not
@@ -127,9 +127,9 @@ class Client:
         auto_start: False leaves the start to the first request inside ``async with`` (`open` still
             starts at once).
 
-    Callbacks run on the loop's thread, and may be coroutine functions: each of those is called for
-    one thing after another. At most 1,000 calls of it wait; then the oldest are left out, which is
-    logged once. What callbacks raise is logged.
+    Callbacks run on the loop's thread, and may be coroutine functions. The calls of one coroutine
+    function run one after another. At most 1,000 of these calls wait; then the oldest are dropped,
+    which is logged once. Exceptions of callbacks are logged.
     """
 
     def __init__(
@@ -301,28 +301,28 @@ class Client:
 
     @property
     def server_info(self) -> dict[str, Any] | None:
-        """What the server says it is (``name``, ``version`` …)."""
+        """The identity of the server (``name``, ``version`` …)."""
         return self._sender.agreed.server_info
 
     @property
     def server_capabilities(self) -> dict[str, Any]:
-        """What the server says it can do."""
+        """The capabilities of the server."""
         return self._sender.agreed.capabilities
 
     @property
     def instructions(self) -> str | None:
-        """How a model is to use the server."""
+        """The server's instructions for models."""
         return self._sender.agreed.instructions
 
     @property
     def counters(self) -> dict[str, int]:
-        """What went over the link so far: see `wirespeed.core.Session.counters`."""
+        """Counts of messages and bytes on the connection: see `wirespeed.core.Session.counters`."""
         live = self._life.live
         return {} if live is None else live.session.counters
 
     @property
     def timeout(self) -> float | None:
-        """Seconds that a request may take unless a call says otherwise; None for no limit."""
+        """Seconds that a request may take if the call has no timeout; None for no limit."""
         return self._sender.timeout
 
     # -- tools -----------------------------------------------------------------------------------
@@ -532,9 +532,9 @@ class Client:
         meta: Meta | None = None,
         **more: Any,
     ) -> ReadResourceResult:
-        """Read the resource that a template (RFC 6570) gives with these variables, as keywords or
-        in a mapping. ValueError, TypeError: the template is none, or a variable is of the wrong
-        kind. The rest as of `read_resource`."""
+        """Read the resource whose URI is a template (RFC 6570) with these variables, which are
+        keywords or in a mapping. ValueError, TypeError: the template is not valid, or a variable
+        has a wrong type. The options and errors are those of `read_resource`."""
         from wirespeed.protocol.uri_template import UriTemplate
 
         uri = UriTemplate(uri_template).expand(variables, **more)
@@ -542,16 +542,17 @@ class Client:
 
     async def subscribe_resource(self, uri: str, **options: Unpack[RequestOptions]) -> None:
         """Have ``on_resource_updated`` called when a resource changes: with resources/subscribe
-        up to 2025-11-25, from then on with a ``subscriptions/listen`` that the client keeps. It is
-        subscribed to again when the connection is made anew.
+        up to 2025-11-25, later with a ``subscriptions/listen`` that the client keeps. After a
+        reconnection the client subscribes again.
 
-        RemoteError: the server refuses. NotHonoured: it does not tell about this.
+        RemoteError: the server refuses. NotHonoured: the server does not report changes of the
+        resource.
         """
         revision = await self._sender.revision()
         await self._consumers.hold(uri, revision.modern, **options)
 
     async def unsubscribe_resource(self, uri: str, **options: Unpack[RequestOptions]) -> None:
-        """Take back `subscribe_resource`. Nothing happens for what was not subscribed to."""
+        """End a subscription of `subscribe_resource`, if there is one for the URI."""
         revision = await self._sender.revision()
         await self._consumers.release(uri, revision.modern, **options)
 
@@ -566,7 +567,7 @@ class Client:
         max_events: int = 1000,
         **options: Unpack[RequestOptions],
     ) -> Subscription:
-        """Be told of changes, as long as an ``async with`` lasts:
+        """Receive reports of changes, as long as an ``async with`` lasts:
 
         >>> async with client.subscribe(tools=True, uris=["file:///x"]) as events:
         ...     async for event in events:
@@ -576,15 +577,15 @@ class Client:
 
         Args:
             tools, prompts, resources: Whether these lists change.
-            uris: Resources whose changes are to be told.
-            more: Further members of the filter of ``subscriptions/listen``, for extensions; what
-                they bring are `Notice` events. 2026-07-28 on.
+            uris: Resources whose changes the server should report.
+            more: Further members of the filter of ``subscriptions/listen``, for extensions, whose
+                notifications are `Notice` events. 2026-07-28 on.
             max_events: Events that wait to be fetched; when there would be more, they are all
                 replaced by one `Overflowed`.
-            timeout: Seconds for the server to acknowledge it.
-            meta: Further members of ``_meta`` of the requests that it takes.
+            timeout: Seconds for the server to acknowledge the subscription.
+            meta: Further members of ``_meta`` of the requests of the subscription.
 
-        See `Subscription` for what the iterator gives, and how it ends.
+        See `Subscription` for the events, and how the iterator ends.
         """
         from wirespeed.client.subscriptions.events import FIELDS, SubscriptionFilter
         from wirespeed.client.subscriptions.subscription import Subscription
@@ -627,13 +628,14 @@ class Client:
         context: Mapping[str, str] | None = None,
         **options: Unpack[RequestOptions],
     ) -> Completion:
-        """Suggestions for what somebody began to type (server/utilities/completion).
+        """Suggestions for an argument that the user began to type (server/utilities/completion).
 
         Args:
             ref: The prompt, or the template of resources, that has the argument.
-            argument: Its name.
-            value: What was typed so far.
-            context: Arguments that are known already (2025-06-18 on; older servers are not told).
+            argument: The name of the argument.
+            value: The text that was typed so far.
+            context: Arguments that have values already (from 2025-06-18 on; not sent to older
+                servers).
         """
         return await self._features.complete(ref, argument, value, context, **options)
 
@@ -679,7 +681,7 @@ class Client:
         return await self._sender.send(method, body, decode, **options)
 
     async def ping(self, *, timeout: Timeout = CLIENT_DEFAULT, meta: Meta | None = None) -> None:
-        """Ask whether the server is there; a modern one, which has no ping, for its discovery."""
+        """Wait for an answer to a ping. A modern server has no ping: it gets server/discover."""
         sender = self._sender
         limit = sender.seconds(timeout)
         _, left = await sender.ready("ping", limit)
@@ -687,15 +689,16 @@ class Client:
         await sender.send(method, None, any_result, left, meta=meta)
 
     async def discover(self, **options: Unpack[RequestOptions]) -> Discovery:
-        """What a modern server is and can do now (server/discover of 2026-07-28). A legacy one says
-        that once, with the handshake: see `Client.server_capabilities`. Unsupported: it is one."""
+        """The identity and the capabilities of a modern server (server/discover of 2026-07-28). A
+        legacy server sends them with the handshake: see `Client.server_capabilities`. Unsupported:
+        the server is a legacy server."""
         return await self._features.discover(**options)
 
     async def set_log_level(
         self, level: str, *, timeout: Timeout = CLIENT_DEFAULT, meta: Meta | None = None
     ) -> None:
-        """The least severe level of log messages to get. In 2026-07-28 each request says it.
-        Unsupported: a server of a revision before that, which has no logging."""
+        """Set the least severe level of log messages to get. In 2026-07-28 each request has the
+        level. Unsupported: a server of an older revision does not have logging."""
         if level not in LOG_LEVELS:
             raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}")
         sender, method = self._sender, "logging/setLevel"
@@ -712,7 +715,7 @@ class Client:
         await sender.send(method, body, any_result, left, meta=meta)
 
     def clear_cache(self) -> None:
-        """Forget every answer that was kept."""
+        """Drop all cached answers."""
         if self._cache is not None:
             self._cache.clear()
 

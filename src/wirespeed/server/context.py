@@ -85,7 +85,8 @@ class Context:
     * The client may never come back. It keeps the earlier answers itself, sealed
       (`wirespeed.server.asking.request_state`), for ``Server(state_ttl=…)`` seconds.
 
-    The same handler serves both eras. `wirespeed.server.InputRequired` is another way to write it.
+    The same handler serves both eras. With `wirespeed.server.InputRequired` a
+    handler runs the rounds itself.
     """
 
     __slots__ = (
@@ -136,8 +137,8 @@ class Context:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """The request's ``_meta`` (basic, "_meta"): what the client says beside the params, such as
-        ``traceparent``; empty where it says nothing. Decoded anew at each access."""
+        """The request's ``_meta`` (basic, "_meta"), such as ``traceparent``; empty if the request
+        has none. Decoded at each access."""
         if self._params is None:
             return {}
         try:
@@ -147,8 +148,8 @@ class Context:
 
     @property
     def client_info(self) -> dict[str, Any] | None:
-        """What the client says it is (``name``, ``version`` …); self-reported, so for display
-        only. None where it says nothing."""
+        """The identity of the client (``name``, ``version`` …), for display only: it is not
+        verified. None if the client sent none."""
         if self._call.revision.modern:
             said: dict[str, Any] | None = self.meta.get(META_CLIENT_INFO)
             return said
@@ -157,7 +158,7 @@ class Context:
 
     @property
     def client_capabilities(self) -> dict[str, Any]:
-        """What the client says it can do, for this request."""
+        """The client's capabilities for this request."""
         if self._call.revision.modern:
             declared: dict[str, Any] = self.meta[META_CLIENT_CAPABILITIES]
             return declared

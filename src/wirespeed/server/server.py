@@ -187,14 +187,14 @@ class Server:
         return decorate if function is None else decorate(function)
 
     def add_tool(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> Tool:
-        """Register a function as a tool; clients that are connected are told.
+        """Register a function as a tool; connected clients are notified.
 
         Args:
             function: A coroutine function, or a plain one, which runs in a worker thread.
             name, title, description: Instead of the function's own name and docstring.
             annotations: Hints such as ``{"readOnlyHint": True}`` (server/tools).
             icons, meta: For tools/list.
-            structured: Whether results have structured content; by default the return type says.
+            structured: Whether results have structured content; by default the return type decides.
             inline: Run a plain function on the event loop's thread, which does nothing else
                 meanwhile: for functions of microseconds.
             timeout: Seconds after which a call is cancelled and answered with an error; waiting
@@ -210,7 +210,7 @@ class Server:
                 take before it becomes a task; 2 by default, 0 for at once.
 
         Raises:
-            SignatureError: The signature cannot be a tool's; the text says why.
+            SignatureError: The signature cannot be a tool's; the text is the reason.
             ValueError: There is a tool of this name, an option is out of its range, or options do
                 not go together.
             TypeError: There is no such option, or a value has no JSON form.
@@ -277,7 +277,7 @@ class Server:
     def add_resource(
         self, uri: str, content: Any, **options: Unpack[ResourceOptions]
     ) -> Resource | ResourceTemplate:
-        """Register a resource or a template; clients that are connected are told.
+        """Register a resource or a template; connected clients are notified.
 
         A URI is looked for among the resources first, then matched with the templates in the order
         of their registration.
@@ -346,8 +346,8 @@ class Server:
         )
 
     def remove_resource(self, uri: str) -> None:
-        """Remove a resource or a template; reading that is under way goes on. KeyError: there is
-        none."""
+        """Remove a resource or a template; reads under way go on. KeyError: the server has no such
+        resource or template."""
         self._service.resources.remove(uri)
 
     @property
@@ -357,7 +357,7 @@ class Server:
 
     @property
     def resource_templates(self) -> Mapping[str, ResourceTemplate]:
-        """The templates, by themselves."""
+        """The resource templates by URI template."""
         return dict(self._service.resources.templates.items)
 
     def enable_resources(self) -> None:
@@ -366,9 +366,8 @@ class Server:
         self._service.resources.enable()
 
     def resource_updated(self, uri: str) -> None:
-        """Tell the clients that subscribed to a resource that it changed; from any thread. Clients
-        that subscribed to a resource that it is a part of (``a://b`` of ``a://b/c``) are told as
-        well."""
+        """Notify the clients that subscribed to the resource, or to a resource that it is a part
+        of (``a://b`` for ``a://b/c``), of a change; from any thread."""
         self._service.resource_updated(uri)
 
     # -- prompts and completion ------------------------------------------------------------------
@@ -401,7 +400,7 @@ class Server:
         return decorate if function is None else decorate(function)
 
     def add_prompt(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> Prompt:
-        """Register a function as a prompt; clients that are connected are told.
+        """Register a function as a prompt; connected clients are notified.
 
         Args:
             function: A coroutine function, or a plain one, which runs in a worker thread. A
@@ -414,7 +413,7 @@ class Server:
             queue: The most calls that wait beyond these, 100 by default; more get error -31000.
 
         Raises:
-            SignatureError: The signature cannot be a prompt's; the text says why.
+            SignatureError: The signature cannot be a prompt's; the text is the reason.
             ValueError: There is a prompt of this name.
             TypeError: There is no such option, or a value has no JSON form.
         """
@@ -492,12 +491,12 @@ class Server:
         Args:
             scope: How long a value lives and who shares it: ``"request"``, ``"connection"`` or
                 ``"server"``.
-            provides: The type, instead of what the function's annotation says.
+            provides: The type, instead of the function's return annotation.
             inline: Call a plain function on the event loop's thread instead of a worker thread.
                 The loop does nothing else meanwhile: for functions of microseconds.
 
         Raises:
-            DependencyError: It cannot be a provider; the text says why.
+            DependencyError: The function cannot be a provider; the text is the reason.
         """
 
         def decorate(function: F) -> F:
@@ -531,11 +530,11 @@ class Server:
 
         >>> server.mount("calc", calculator)        # its tool "add" is "calc_add" here
 
-        Its tools, prompts, resources, templates and completions show as long as they show there,
-        and those that are registered later, too; clients are told of changes. It may have mounted
-        servers itself, and clients of its own. Its functions keep its dependencies, lifespan and
-        limits, and requests for them pass its middleware behind that of this server. Instructions,
-        extensions and settings are this server's.
+        Tools, prompts, resources, templates and completions that are registered at the other server
+        later show as well, and clients are notified. The other server may have mounted servers and
+        its own clients. Its functions keep their dependencies, lifespan and limits, and requests
+        for them pass its middleware behind that of this server. Instructions, extensions and
+        settings are those of this server.
 
         Args:
             prefix: Stands before the names of tools and prompts; "" for none.
@@ -576,24 +575,24 @@ class Server:
                 finally:
                     log(request.method, request.name, time.perf_counter() - began)
 
-        What was added first is outermost. A middleware sees the request before anything is decoded
-        (`wirespeed.server.middleware.chain.InboundRequest`), and the result after it was encoded
-        (`wirespeed.server.middleware.chain.Reply`). It may answer by itself, with
+        The middleware that was added first is the outermost. A middleware gets the request before
+        anything is decoded (`wirespeed.server.InboundRequest`), and the result after it was encoded
+        (`wirespeed.server.Reply`). A middleware may answer without the handler, with
         ``Reply.result(…)`` or by raising `wirespeed.errors.ProtocolError`; may replace the
         handler's reply; may call ``call_next`` again after it ended. ``call_next`` raises
         ProtocolError when the answer is an error; a tool that fails is not an error, but a reply
         with ``is_error``. Any other exception is logged, and the client gets -32603 "Internal
         error".
 
-        It runs in the task of the request, and the handler in the same: context variables that it
-        sets are seen there, and a cancellation by the client reaches both; nothing is answered
-        then, whatever is returned. subscriptions/listen stays open: ``call_next`` returns None for
-        it, and so must the middleware.
+        The middleware and the handler run in one task: the handler sees context variables of the
+        middleware, and a cancellation by the client reaches both. A cancelled request has no
+        answer. For subscriptions/listen, which stays open, ``call_next`` returns None, and the
+        middleware must return None, too.
         """
         return self._service.middleware.add(middleware)
 
     def add_ask_middleware(self, middleware: AskMiddleware) -> AskMiddleware:
-        """The same for what the server asks its clients by requests of its own (legacy eras):
+        """Put a coroutine function around every request of the server to its clients (legacy):
         ``async def mw(question, call_next) -> bytes``, the JSON text of the client's result. See
         `wirespeed.server.middleware.stack.ServerRequest`. A refusal of the client is raised as
         `wirespeed.errors.RemoteError`."""
@@ -601,15 +600,14 @@ class Server:
 
     def observe(self, **options: Any) -> Observer:
         """The observer of this server, made at the first call, with the options of
-        `wirespeed.server.requests.observer.Observer`. It sees the connections that are made from
-        now on."""
+        `wirespeed.server.requests.observer.Observer`. It observes later connections."""
         return self._service.middleware.observe(**options)
 
     # -- extensions, tasks, roots ----------------------------------------------------------------
 
     def add_extension(self, extension: Extension) -> Extension:
-        """Offer an extension to modern clients. ValueError: there is one of this name, or another
-        extension has one of its methods."""
+        """Offer an extension to modern clients. ValueError: another extension has the name or one
+        of the methods."""
         return self._service.extensions.add(extension)
 
     @property
@@ -625,14 +623,14 @@ class Server:
         max_ttl: float | None = 86_400.0,
         poll_interval: float = 1.0,
     ) -> None:
-        """Say how tasks are kept. Without this, the first tool with ``task=`` keeps them in memory
-        with the limits below.
+        """Set the store of tasks and their lifetime. Without this call, the first tool with
+        ``task=`` makes a store in memory with the defaults below.
 
         Args:
-            store: What keeps them: a `wirespeed.tasks.MemoryTaskStore` by default.
-            ttl: Seconds from its creation that a task is kept; None for as long as the store is.
-            max_ttl: The longest that a client may wish for (2025-11-25); None for any.
-            poll_interval: Seconds that clients are told to let pass between two looks at a task.
+            store: The store of the tasks, a `wirespeed.tasks.MemoryTaskStore` by default.
+            ttl: Seconds that a task is kept after its creation; None for as long as the store.
+            max_ttl: The longest ``ttl`` that a client may request (2025-11-25); None for no limit.
+            poll_interval: Seconds that clients should wait between two requests for a task's state.
 
         A task belongs to the principal of the connection that it was made over; without
         authentication it belongs to everyone who knows its id, which cannot be guessed.
@@ -642,7 +640,7 @@ class Server:
         self._service.tasks.use(store, ttl=ttl, max_ttl=max_ttl, poll_interval=poll_interval)
 
     def on_roots_changed(self, function: OnRoots, /) -> OnRoots:
-        """Call a function whenever a client says that its roots have changed (client/roots, "Root
+        """Call a function whenever a client reports that its roots changed (client/roots, "Root
         List Changes"; up to 2025-11-25)::
 
             @server.on_roots_changed
@@ -660,8 +658,8 @@ class Server:
     # -- running ---------------------------------------------------------------------------------
 
     async def serve(self, url: str | None = None, **options: Any) -> None:
-        """Serve inside a running loop: stdio (``None``) until the client goes away, or a URL until
-        SIGTERM or SIGINT comes.
+        """Serve inside a running loop: stdio (``None``) until the client leaves, or a URL until
+        SIGTERM or SIGINT.
 
         >>> await server.serve("ws://127.0.0.1:8765/mcp", token="…")
 
@@ -678,8 +676,8 @@ class Server:
             await serve(url, self._service, **options)
 
     def run(self, url: str | None = None, **options: Any) -> None:
-        """`serve` on an event loop of its own, on uvloop where it is installed, until the client
-        goes away or the process is told to end (SIGINT, SIGTERM).
+        """`serve` on a new event loop, on uvloop where it is installed, until the client leaves or
+        the process gets SIGINT or SIGTERM.
 
         Options are those of `wirespeed.run`: ``workers``, and all of `serve`.
         """

@@ -59,8 +59,8 @@ class UpgradeRequest(msgspec.Struct, frozen=True):
         path: Without the query.
         query: What follows the question mark, as it came.
         headers: The header fields of the request.
-        peer: Where it comes from, for people to read.
-        token: The bearer token it brought, or None.
+        peer: The address of the client, as text for people.
+        token: The bearer token of the request, or None.
     """
 
     path: str
@@ -77,7 +77,7 @@ class UpgradeRequest(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why a client is not let in, as it will be told.
+    """The refusal of a client: the answer to its opening handshake.
 
     Attributes:
         status: The HTTP status, 400 to 599.
@@ -103,30 +103,31 @@ Authenticate: TypeAlias = Callable[[UpgradeRequest], "Verdict | Awaitable[Verdic
 
 
 class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a server listens. Times are seconds. ``tcp://`` and ``unix:`` have no handshake in which
-    anything could be checked, so `serve` refuses such options for them.
+    """How a server listens. Times are seconds. ``tcp://`` and ``unix:`` have no handshake, so
+    `serve` refuses the options of the handshake for them.
 
     Attributes:
         ssl: The certificate and its key, for ``wss://``.
-        token: The bearer token that clients must bring (RFC 6750), or several that are good.
-        authenticate: Instead of that: called with an `UpgradeRequest`, says True, False, the
-            name of a user (who is let in, and whom tasks and the state of rounds are bound to) or a
-            `Refusal`; may be a coroutine function. It runs on the event loop.
+        token: The bearer token that clients must send (RFC 6750), or several of which each is
+            accepted.
+        authenticate: A function that decides instead of ``token``. It is called with an
+            `UpgradeRequest` and returns True, False, a `Refusal` or the name of the user, to whom
+            tasks and ``requestState`` are bound. It runs on the event loop and may be a coroutine
+            function.
         origins: Web pages that may connect, as ``https://app.example``; ``http://localhost:*`` for
-            any port, ``*`` for all. None: pages of this machine when the server listens only there,
-            and pages that come from the server's own address. Programs other than browsers send
-            no Origin and are not held up by this.
-        hosts: Names that the server is known by, as ``example.com`` or ``example.com:8443``; ``*``
-            for all. None: this machine's names when the server listens only there (against DNS
-            rebinding), else all.
+            any port, ``*`` for all. By default pages of the server's own address, and on loopback
+            all pages of this machine. Programs other than browsers send no Origin and are not
+            affected.
+        hosts: Names of the server, as ``example.com`` or ``example.com:8443``; ``*`` for all. By
+            default all names, and on loopback the names of this machine (against DNS rebinding).
         require_subprotocol: Refuse clients that do not offer the service's subprotocol.
-        headers: More header fields for the answer that lets a client in.
+        headers: More header fields of the answer that accepts a client.
         max_connections: Connections at once; further clients get 503.
-        open_timeout: For TLS and the opening handshake together.
-        ping_interval: Silence after which the peer is pinged; None for never.
-        ping_timeout: Silence after that which means that the peer is gone.
-        close_timeout: For the peer's closing frame.
-        slow_reader_timeout: How long a peer may leave `Limits.output_high` bytes unread.
+        open_timeout: Seconds for TLS and the opening handshake together.
+        ping_interval: Seconds of silence after which the peer is pinged; None for never.
+        ping_timeout: Further seconds of silence after which the connection is closed.
+        close_timeout: Seconds for the peer's close frame.
+        slow_reader_timeout: Seconds that a peer may leave `Limits.output_high` bytes unread.
         compression: Offer permessage-deflate (RFC 7692). About 40 KiB a connection that uses it.
         reuse_port: Let several processes listen at one port (SO_REUSEPORT).
         backlog: Connections that the system keeps until they are accepted.

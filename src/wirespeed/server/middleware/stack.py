@@ -25,7 +25,7 @@ class ServerRequest:
     Attributes:
         method: ``elicitation/create``, ``sampling/createMessage``, ``roots/list`` …
         params: The JSON text of the params, or None; may be replaced by another.
-        connection_id: See `wirespeed.server.middleware.chain.InboundRequest`.
+        connection_id: See `wirespeed.server.InboundRequest`.
     """
 
     __slots__ = ("_connection", "_timeout", "method", "params")

@@ -1,6 +1,6 @@
 """Checks Host, Origin and bearer token of a request before the upgrade.
 
-`wirespeed.transport.options.ListenOptions` describes the order and the defaults.
+`wirespeed.ListenOptions` describes the order and the defaults.
 """
 
 from __future__ import annotations
