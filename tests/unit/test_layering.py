@@ -46,7 +46,7 @@ INSIDE = {
         _simd span spares
         slab
         outbox
-        framing.rfc6455
+        framing.rfc6455 framing.close_codes
         framing.writer
         framing.websocket_writer
         framing.inlet

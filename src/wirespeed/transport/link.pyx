@@ -7,6 +7,8 @@ the bytes between the wire and a stream. Links report to endpoints what happened
 endpoints report to links that output is queued.
 """
 
+from wirespeed._core.framing.close_codes cimport GOING_AWAY
+
 cdef enum:
     LINGER = 2        # seconds that the peer has for closing after both sides said goodbye
 
@@ -52,7 +54,7 @@ cdef class Link:
         """Close at once and drop the queued output. `Endpoint.on_lost(None)` follows at once."""
         raise TypeError("a Link must implement close()")
 
-    def end(self, int code=1001, str reason="", timeout=None):
+    def end(self, int code=<int> GOING_AWAY, str reason="", timeout=None):
         """Close in order: send the framing's goodbye (the close frame of WebSocket, RFC 6455
         section 7.1.2) and all queued output, then wait for the peer's goodbye, for `timeout`
         seconds (`close_timeout` by default). With a framing that has no goodbye this is

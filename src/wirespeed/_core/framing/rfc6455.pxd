@@ -1,4 +1,4 @@
-"""The numbers of RFC 6455, and the header of a frame."""
+"""The numbers of RFC 6455 but for the close codes (`close_codes`), and the header of a frame."""
 
 from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
@@ -15,22 +15,8 @@ cdef enum:
     FIN = 128
     RSV1 = 64
     RESERVED = 112
-    # close codes (section 7.4.1)
-    PROTOCOL_ERROR = 1002
-    UNSUPPORTED = 1003
-    NO_CODE = 1005
-    VANISHED = 1006
-    BAD_TEXT = 1007
-    POLICY = 1008
-    TOO_BIG = 1009
-
     MAX_CONTROL = 125         # bytes of a control frame's payload
     MAX_HEAD = 14
-
-
-cdef inline bint is_close_code(int code) noexcept nogil:
-    """Whether the code may stand in a close frame (section 7.4 and its registry)."""
-    return 3000 <= code <= 4999 or (1000 <= code <= 1014 and not 1004 <= code <= 1006)
 
 
 cdef inline size_t write_head(uint8_t *p, int first, size_t n, const uint8_t *key) noexcept nogil:

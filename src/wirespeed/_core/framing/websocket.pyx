@@ -19,26 +19,29 @@ import os
 
 from wirespeed._core._simd cimport kernels
 from wirespeed._core.framing.base cimport FRAME_MORE, FRAME_READY, Framer
+from wirespeed._core.framing.close_codes cimport (
+    BAD_TEXT,
+    NO_CODE,
+    NORMAL,
+    POLICY,
+    PROTOCOL_ERROR,
+    TOO_BIG,
+    UNSUPPORTED,
+    VANISHED,
+    is_close_code,
+)
 from wirespeed._core.framing.inlet cimport MIN_READ, Inlet
 from wirespeed._core.framing.rfc6455 cimport (
-    BAD_TEXT,
     BINARY,
     CLOSE,
     CONTINUATION,
     FIN,
     MAX_CONTROL,
-    NO_CODE,
     PING,
-    POLICY,
     PONG,
-    PROTOCOL_ERROR,
     RESERVED,
     RSV1,
     TEXT,
-    TOO_BIG,
-    UNSUPPORTED,
-    VANISHED,
-    is_close_code,
 )
 from wirespeed._core.framing.websocket_writer cimport WebSocketWriter
 from wirespeed._core.outbox cimport Payload
@@ -59,7 +62,8 @@ cdef const uint8_t *NOTHING = b""      # the text of an empty message
 cdef class WebSocketFramer(Framer):
     """The frames of one WebSocket connection, after its opening handshake.
 
-    A peer that breaks the protocol gets a close frame that says how, and `over` becomes true.
+    A peer that breaks the protocol gets a close frame with the reason, and `over` becomes true. The
+    codes and their events: `close_codes.pxd`.
 
     Args:
         role: "server" or "client", which masks what it sends.
@@ -477,7 +481,7 @@ cdef class WebSocketFramer(Framer):
             PING, <const uint8_t *> PyBytes_AS_STRING(data), <size_t> PyBytes_GET_SIZE(data)
         )
 
-    def goodbye(self, int code=1000, str reason="", /):
+    def goodbye(self, int code=<int> NORMAL, str reason="", /):
         """Send a close frame, once. Nothing can be sent after it, and messages that still arrive
         are dropped. `over` becomes true when the peer has answered.
 
@@ -499,7 +503,7 @@ cdef class WebSocketFramer(Framer):
         None while it is open."""
         if self.peer_code:
             return self.peer_code
-        return VANISHED if self.eof else None
+        return <int> VANISHED if self.eof else None
 
     @property
     def close_reason(self):

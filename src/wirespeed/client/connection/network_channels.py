@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from wirespeed._core.framing.close_codes import CloseCode, describe
 from wirespeed.errors import ConnectionLost
 
 if TYPE_CHECKING:
@@ -22,24 +23,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wirespeed.client")
 
 SUBPROTOCOL = "mcp"
-
-# RFC 6455 section 7.4.1, and the registry of section 11.7.
-CLOSE_CODES = {
-    1000: "normal closure",
-    1001: "going away",
-    1002: "protocol error",
-    1003: "unsupported data",
-    1005: "no code given",
-    1007: "not UTF-8",
-    1008: "policy violation",
-    1009: "message too big",
-    1010: "an extension is missing",
-    1011: "internal error",
-    1012: "service restart",
-    1013: "try again later",
-    1014: "bad gateway",
-}
-VANISHED = 1006
 
 # Seconds between two allowances for control frames of the server, where no pings are sent.
 _ALLOWANCE = 20.0
@@ -187,9 +170,9 @@ class WebSocketChannel(_Remote):
         super().released()
 
     def hang_up(self) -> None:
-        """Queue a closing frame (1000) behind the queued data, and wait for the server's."""
+        """Queue a closing frame behind the queued data, and wait for the server's."""
         if (link := self._link) is not None:
-            link.end(1000, "", self.target.close_timeout)
+            link.end(CloseCode.NORMAL, "", self.target.close_timeout)
 
     async def failure(self, reason: str) -> ConnectionLost:
         """Return the error that tells which side closed the connection, the code and the reason."""
@@ -198,19 +181,20 @@ class WebSocketChannel(_Remote):
         framer = self._framer
         if self._silent:
             seconds = self.target.ping_timeout
-            reason, code = f"the server answered no ping within {seconds:g} s", VANISHED
+            reason = f"the server answered no ping within {seconds:g} s"
+            code = CloseCode.VANISHED.value
         elif framer is not None and framer.failure is not None:
             code, why = framer.failure
-            reason = f"this side closed the connection: {_meaning(code)} ({why})"
+            reason = f"this side closed the connection: {describe(code)} ({why})"
         elif framer is not None and framer.close_code is not None:
             code = framer.close_code
             said = framer.close_reason
             reason = "the server closed the connection without a closing frame"
-            if code != VANISHED:
-                reason = f"the server closed the connection: {_meaning(code)}"
+            if code != CloseCode.VANISHED:
+                reason = f"the server closed the connection: {describe(code)}"
                 reason += f" ({said!r})" if said else ""
         elif self._link is None:
-            reason, code = f"{reason} without a closing frame", VANISHED
+            reason, code = f"{reason} without a closing frame", CloseCode.VANISHED.value
         return ConnectionLost(f"{self._where}: {reason}", code, said)
 
     async def close(self) -> None:
@@ -280,11 +264,6 @@ class Pulse:
     def _go_on(self) -> None:
         assert self._interval is not None
         self._wait(max(0.0, self._interval - self._timeout), self._beat)
-
-
-def _meaning(code: int) -> str:
-    words = CLOSE_CODES.get(code)
-    return str(code) if words is None else f"{code} {words}"
 
 
 def _warn_once(where: str) -> None:

@@ -10,6 +10,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from wirespeed._core.framing.close_codes import CloseCode
+
 if TYPE_CHECKING:
     from wirespeed._core.framing.websocket import WebSocketFramer
     from wirespeed.transport.link import Endpoint
@@ -19,7 +21,6 @@ logger = logging.getLogger("wirespeed.server")
 PARTS = 8
 LONGEST_ROUND = 5.0
 SHORTEST_ROUND = 0.02
-SLOW_READER = 1008  # RFC 6455 section 7.4.1: policy violation
 
 
 class Watched:
@@ -152,7 +153,7 @@ class Keeper:
             watched._stuck = now
         elif now - watched._stuck >= self._slow_reader_timeout:
             logger.warning("a client left %d bytes unread: it is cut off", queued)
-            link.end(SLOW_READER, "too slow a reader", self._close_timeout)
+            link.end(CloseCode.POLICY, "too slow a reader", self._close_timeout)
             return
         watched._bytes_out = bytes_out
         watched._queued = queued > 0
