@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import re
 from pathlib import Path
@@ -13,6 +14,7 @@ pytestmark = pytest.mark.smoke
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
+NAME = re.compile(r"`(wirespeed(?:\.\w+)+)(?:\(\))?`")
 IMPORT = re.compile(r"^(?:from|import) (wirespeed[\w.]*)", re.MULTILINE)
 # with "members: []" a module's docstring only
 BLOCK = re.compile(r"^::: ([\w.]+)$(?!\n    options:\n      members: \[\])", re.MULTILINE)
@@ -65,3 +67,24 @@ def test_the_guide_imports_from_public_modules() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     used = {module for page in pages for module in IMPORT.findall(page.read_text())}
     assert used <= {*MODULES, "wirespeed.ext", "wirespeed.litemcp.bridge"}
+
+
+def exists(name: str) -> bool:
+    """Whether a dotted name is a module, or an attribute of one."""
+    module, _, rest = name.partition(".")
+    value = importlib.import_module(module)
+    for part in rest.split("."):
+        if not hasattr(value, part):
+            with contextlib.suppress(ModuleNotFoundError):
+                importlib.import_module(f"{value.__name__}.{part}")
+        if not hasattr(value, part):
+            return False
+        value = getattr(value, part)
+    return True
+
+
+def test_names_in_the_guide_and_in_docstrings_exist() -> None:
+    files = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "src" / "wirespeed").rglob("*.p[xy]*")]
+    texts = [file.read_text(encoding="utf-8") for file in files if file.suffix != ".pyc"]
+    used = {name for text in texts for name in NAME.findall(text)}
+    assert {name for name in used if not exists(name)} <= {"wirespeed.stdio"}  # a logger
