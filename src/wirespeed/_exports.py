@@ -47,7 +47,7 @@ HOMES = {
         "wirespeed.server.context": "Context",
         "wirespeed.server.dependencies.provider": "DependencyError Depends",
         "wirespeed.server.extensions": "Extension ExtensionResult",
-        "wirespeed.server.middleware.chain": "InboundRequest Reply",
+        "wirespeed.server.middleware.inbound": "InboundRequest Reply",
         "wirespeed.server.prompts.prompt": "Prompt PromptResult",
         "wirespeed.server.resources.contents": "ResourceResult",
         "wirespeed.server.resources.resource": "Resource ResourceTemplate",

@@ -52,7 +52,7 @@ if TYPE_CHECKING:  # isort: off
     from wirespeed.server.asking.input_required import (
         InputRequired as InputRequired,
     )
-    from wirespeed.server.middleware.chain import (
+    from wirespeed.server.middleware.inbound import (
         InboundRequest as InboundRequest,
         Reply as Reply,
     )

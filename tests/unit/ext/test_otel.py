@@ -38,7 +38,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from wirespeed import Client, Context, Server, SyncClient
 from wirespeed.errors import CallTimeout, ProtocolError, RemoteError
 from wirespeed.ext import otel
-from wirespeed.server.middleware.chain import InboundRequest
+from wirespeed.server.middleware.inbound import InboundRequest
 from wirespeed.transport.link import Link
 from wirespeed.transport.taskpool_choice import open_pool
 

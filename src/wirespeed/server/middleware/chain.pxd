@@ -1,13 +1,6 @@
 from wirespeed._core.envelope cimport Message
+from wirespeed.server.middleware.inbound cimport InboundRequest
 from wirespeed.server.requests.call cimport AnswerSink, Call, Operation, Pipeline
-from wirespeed.server.requests.serving cimport Serving
-
-
-cdef class InboundRequest:
-    cdef Serving connection
-    cdef Message message
-
-    cdef object _told(self, int which, object legacy)
 
 
 cdef class Chain(Pipeline):

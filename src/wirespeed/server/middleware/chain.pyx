@@ -7,22 +7,13 @@ interface for users.
 """
 
 cimport cython
-from cpython.object cimport PyTypeObject
 
 import asyncio
 import logging
 
-import msgspec
-
-from wirespeed._core._simd cimport (
-    WS_META,
-    WS_META_CLIENT_CAPABILITIES,
-    WS_META_CLIENT_INFO,
-    WS_META_PROTOCOL_VERSION,
-    WS_PARAMS,
-)
 from wirespeed._core.envelope cimport Message
 from wirespeed.server.connection cimport ServerConnection
+from wirespeed.server.middleware.inbound cimport InboundRequest, Reply, body_of, whole_reply
 from wirespeed.server.requests.call cimport (
     DETACHABLE,
     ENDED,
@@ -33,13 +24,11 @@ from wirespeed.server.requests.call cimport (
     Pipeline,
 )
 from wirespeed.server.requests.observer cimport Series
-from wirespeed.server.requests.params cimport is_modern, name_of
+from wirespeed.server.requests.params cimport is_modern
 from wirespeed.server.requests.serving cimport Serving
-from wirespeed.server.tools.encode cimport object_line_c
 
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
-from wirespeed.protocol.revisions import META_SERVER_INFO
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -81,150 +70,6 @@ cdef extern from *:
 
 cdef object CancelledError = asyncio.CancelledError
 cdef object current_task = asyncio.current_task
-cdef object encode = msgspec.json.Encoder().encode
-cdef object decode_any = msgspec.json.Decoder().decode
-cdef object decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-
-
-@cython.final
-@cython.freelist(64)
-cdef class Reply:
-    """What a request is answered with: the JSON text of its result.
-
-    ``call_next`` returns a complete reply, as it would be sent. A reply of your own, made by
-    `result`, gets the members of its era (``resultType``, the server's identity) that it lacks.
-    An error is not a reply: it is raised as `wirespeed.errors.ProtocolError`.
-    """
-
-    cdef readonly bytes data
-    cdef bint whole
-
-    def __init__(self):
-        raise TypeError("replies are made by Reply.result")
-
-    def __repr__(self):
-        return f"<Reply of {len(self.data)} bytes>"
-
-    @staticmethod
-    def result(value):
-        """A reply with this result: the JSON text of an object as bytes, or what encodes to one.
-
-        TypeError, ValueError: the value is not a JSON object.
-        """
-        cdef Reply reply = Reply.__new__(Reply)
-        cdef bytes text
-        if isinstance(value, (bytes, bytearray, memoryview)):
-            text = object_line_c(value)
-        else:
-            text = encode(value)
-            if text[0] != c"{":
-                raise TypeError(f"a result must be a JSON object, not {type(value).__name__}")
-        reply.data = text
-        return reply
-
-    def decode(self, type=dict):
-        """The result as a dict, or as another type that msgspec knows.
-
-        msgspec.DecodeError: it does not fit.
-        """
-        return msgspec.json.decode(self.data, type=type)
-
-    @property
-    def is_error(self):
-        """Of tools/call: whether the tool failed (``isError``)."""
-        return b'"isError"' in self.data and decode_any(self.data).get("isError") is True
-
-
-@cython.final
-@cython.freelist(64)
-cdef class InboundRequest:
-    """A request as middleware sees it: before anything of it is decoded.
-
-    The request and its leases keep the input memory of the message: do not keep them after the
-    request.
-    """
-
-    def __init__(self):
-        raise TypeError("requests are made by the connection")
-
-    def __repr__(self):
-        return f"<InboundRequest {self.method} id={self.raw_id.decode('utf-8', 'replace')[:40]}>"
-
-    @property
-    def method(self):
-        """The method."""
-        return self.message.method
-
-    @property
-    def id(self):
-        """The id, int or str."""
-        return self.message.id
-
-    @property
-    def raw_id(self):
-        """The id's exact JSON text."""
-        return self.message.raw_id
-
-    @property
-    def params(self):
-        """The params where they lie, a bytes-like `wirespeed.core.Lease` of JSON text; or None."""
-        return self.message.lease_c(WS_PARAMS)
-
-    @property
-    def name(self):
-        """The target of the request, or None: ``params.uri`` for methods of resources, else
-        ``params.name`` (of the tool or prompt)."""
-        return name_of(self.message)
-
-    @property
-    def meta(self):
-        """The ``_meta`` of the params, decoded into a new dict; empty if there is none."""
-        cdef object lease = self.message.lease_c(WS_META)
-        found = None if lease is None else decode_any(lease)
-        return found if isinstance(found, dict) else {}
-
-    @property
-    def protocol_version(self):
-        """The revision that the request names, or that was negotiated; None before that."""
-        if self.message.scan.poi[WS_META_PROTOCOL_VERSION].len:
-            return self.message.text_c(WS_META_PROTOCOL_VERSION)
-        revision = self.connection.revision
-        return None if revision is None else revision.version
-
-    @property
-    def modern(self):
-        """Whether the request is of the era without a handshake (2026-07-28 on)."""
-        return is_modern(self.message)
-
-    @property
-    def client_info(self):
-        """The client's name and version, as the client reports them; None if it does not."""
-        return self._told(WS_META_CLIENT_INFO, self.connection.state.client_info)
-
-    @property
-    def client_capabilities(self):
-        """The capabilities that the client declared."""
-        return self._told(
-            WS_META_CLIENT_CAPABILITIES, self.connection.state.capabilities
-        ) or {}
-
-    cdef object _told(self, int which, object legacy):
-        cdef Message m = self.message
-        if not is_modern(m):
-            return legacy
-        lease = m.lease_c(which)
-        told = None if lease is None else decode_any(lease)
-        return told if isinstance(told, dict) else None
-
-    @property
-    def principal(self):
-        """A digest of the client's credential, as bytes; None without a credential."""
-        return self.connection.principal
-
-    @property
-    def connection_id(self):
-        """The serial number of the connection, unique in this process."""
-        return self.connection.serial
 
 
 @cython.final
@@ -392,7 +237,7 @@ cdef class Served(AnswerSink):
             self.chain_call.is_open = True
             self.chain_call.ref = 0        # the subscription has the request now
             return None
-        return whole(self.body)
+        return whole_reply(self.body)
 
     # -- the sink of the handler's call --------------------------------------------------------
 
@@ -463,6 +308,7 @@ cdef class Chain(Pipeline):
         chain_call.connection = connection
         chain_call.operation = THROUGH
         chain_call.ref = m.ref
+        chain_call.modern = is_modern(m)
         chain_call.message = m
         chain_call.chain = self
         chain_call.request = request
@@ -508,13 +354,6 @@ cdef class ChainCall(Call):
         Call.cancel(self)
 
 
-cdef Reply whole(bytes data):
-    cdef Reply reply = Reply.__new__(Reply)
-    reply.data = data
-    reply.whole = True
-    return reply
-
-
 @cython.final
 cdef class Through(Operation):
     """The operation of every `ChainCall`: answers with the reply of the chain."""
@@ -540,9 +379,9 @@ cdef class Through(Operation):
                     call.failed = served.call.failed
                 else:
                     call.failed = (<Reply> value).is_error
-            if not (<Reply> value).whole:
-                text = completed(chain_call, text)
-            return call.connection.session.result_c(call.ref, text)
+            if (<Reply> value).whole:
+                return call.connection.session.result_c(call.ref, text)
+            return call.reply_c(body_of(value) if call.modern else text)
         except Exception as exc:
             return self.fail_c(call, exc)
 
@@ -567,22 +406,3 @@ cdef class Through(Operation):
 
 
 cdef Through THROUGH = Through()
-
-
-cdef bytes completed(ChainCall chain_call, bytes data):
-    """A result that middleware made, with the members of its era that it lacks."""
-    cdef dict members, meta, own
-    if not is_modern(chain_call.message):
-        return data                    # legacy results have no such members
-    members = decode_members(data)
-    own = decode_members(b"{" + chain_call.connection.modern_end[1:])
-    members.setdefault("resultType", own["resultType"])
-    meta = decode_members(members["_meta"]) if "_meta" in members else {}
-    meta.setdefault(META_SERVER_INFO, decode_members(own["_meta"])[META_SERVER_INFO])
-    members["_meta"] = meta
-    return encode(members)
-
-
-# An extension type is immutable: its public home (`wirespeed._exports`) stands in its name in C.
-(<PyTypeObject *>InboundRequest).tp_name = "wirespeed.server.InboundRequest"
-(<PyTypeObject *>Reply).tp_name = "wirespeed.server.Reply"

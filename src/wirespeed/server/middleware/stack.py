@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 if TYPE_CHECKING:
     from asyncio import Future
 
-    from wirespeed.server.middleware.chain import Chain, InboundRequest, Reply
+    from wirespeed.server.middleware.chain import Chain
+    from wirespeed.server.middleware.inbound import InboundRequest, Reply
     from wirespeed.server.requests.observer import Observer
     from wirespeed.server.requests.serving import Serving
     from wirespeed.server.service import McpService

@@ -10,7 +10,7 @@ import msgspec
 from wirespeed.protocol.messages import CompleteParams, PromptReference
 
 if TYPE_CHECKING:
-    from wirespeed.server.middleware.chain import InboundRequest, Reply
+    from wirespeed.server.middleware.inbound import InboundRequest, Reply
     from wirespeed.server.middleware.stack import CallNext, Middleware
     from wirespeed.server.service import McpService
 

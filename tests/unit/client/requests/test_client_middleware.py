@@ -10,7 +10,7 @@ import pytest
 from wirespeed import Client, Context, Server, SyncClient
 from wirespeed.client.requests.middleware import OutboundRequest
 from wirespeed.errors import CallTimeout, RemoteError
-from wirespeed.server.middleware.chain import InboundRequest
+from wirespeed.server.middleware.inbound import InboundRequest
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 

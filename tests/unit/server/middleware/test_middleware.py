@@ -17,7 +17,7 @@ from server_lab import MODERN, text_of
 from wirespeed import Context, Server
 from wirespeed.errors import ProtocolError
 from wirespeed.limits import Limits
-from wirespeed.server.middleware.chain import InboundRequest, Reply
+from wirespeed.server.middleware.inbound import InboundRequest, Reply
 from wirespeed.server.middleware.stack import ServerRequest
 
 pytestmark = pytest.mark.compiled

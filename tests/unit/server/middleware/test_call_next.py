@@ -12,7 +12,8 @@ from raw import call
 from server_lab import text_of
 
 from wirespeed import Server
-from wirespeed.server.middleware.chain import InboundRequest, Reply, Served
+from wirespeed.server.middleware.chain import Served
+from wirespeed.server.middleware.inbound import InboundRequest, Reply
 
 pytestmark = pytest.mark.compiled
 

@@ -1,0 +1,18 @@
+from wirespeed._core.envelope cimport Message
+from wirespeed.server.requests.serving cimport Serving
+
+
+cdef class Reply:
+    cdef readonly bytes data
+    cdef bint whole                    # it has all members of its era
+
+
+cdef class InboundRequest:
+    cdef Serving connection
+    cdef Message message
+
+    cdef object _told(self, int which, object legacy)
+
+
+cdef Reply whole_reply(bytes data)
+cdef tuple body_of(Reply reply)

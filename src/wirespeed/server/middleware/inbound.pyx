@@ -1,0 +1,180 @@
+"""What middleware sees of a request and of its answer."""
+
+cimport cython
+from cpython.object cimport PyTypeObject
+
+import msgspec
+
+from wirespeed._core._simd cimport (
+    WS_META,
+    WS_META_CLIENT_CAPABILITIES,
+    WS_META_CLIENT_INFO,
+    WS_META_PROTOCOL_VERSION,
+    WS_PARAMS,
+)
+from wirespeed._core.envelope cimport Message
+from wirespeed.server.requests.params cimport is_modern, name_of
+from wirespeed.server.tools.encode cimport object_line_c
+
+from wirespeed.server.requests.reply import COMPLETE
+
+cdef object encode = msgspec.json.Encoder().encode
+cdef object decode_any = msgspec.json.Decoder().decode
+cdef object decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+@cython.final
+@cython.freelist(64)
+cdef class Reply:
+    """What a request is answered with: the JSON text of its result.
+
+    ``call_next`` returns a complete reply, as it would be sent. A reply of your own, made by
+    `result`, gets the members of its era (``resultType``, the server's identity) that it lacks.
+    An error is not a reply: it is raised as `wirespeed.errors.ProtocolError`.
+    """
+
+    def __init__(self):
+        raise TypeError("replies are made by Reply.result")
+
+    def __repr__(self):
+        return f"<Reply of {len(self.data)} bytes>"
+
+    @staticmethod
+    def result(value):
+        """A reply with this result: the JSON text of an object as bytes, or what encodes to one.
+
+        TypeError, ValueError: the value is not a JSON object.
+        """
+        cdef Reply reply = Reply.__new__(Reply)
+        cdef bytes text
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            text = object_line_c(value)
+        else:
+            text = encode(value)
+            if text[0] != c"{":
+                raise TypeError(f"a result must be a JSON object, not {type(value).__name__}")
+        reply.data = text
+        return reply
+
+    def decode(self, type=dict):
+        """The result as a dict, or as another type that msgspec knows.
+
+        msgspec.DecodeError: it does not fit.
+        """
+        return msgspec.json.decode(self.data, type=type)
+
+    @property
+    def is_error(self):
+        """Of tools/call: whether the tool failed (``isError``)."""
+        return b'"isError"' in self.data and decode_any(self.data).get("isError") is True
+
+
+@cython.final
+@cython.freelist(64)
+cdef class InboundRequest:
+    """A request as middleware sees it: before anything of it is decoded.
+
+    The request and its leases keep the input memory of the message: do not keep them after the
+    request.
+    """
+
+    def __init__(self):
+        raise TypeError("requests are made by the connection")
+
+    def __repr__(self):
+        return f"<InboundRequest {self.method} id={self.raw_id.decode('utf-8', 'replace')[:40]}>"
+
+    @property
+    def method(self):
+        """The method."""
+        return self.message.method
+
+    @property
+    def id(self):
+        """The id, int or str."""
+        return self.message.id
+
+    @property
+    def raw_id(self):
+        """The id's exact JSON text."""
+        return self.message.raw_id
+
+    @property
+    def params(self):
+        """The params where they lie, a bytes-like `wirespeed.core.Lease` of JSON text; or None."""
+        return self.message.lease_c(WS_PARAMS)
+
+    @property
+    def name(self):
+        """The target of the request, or None: ``params.uri`` for methods of resources, else
+        ``params.name`` (of the tool or prompt)."""
+        return name_of(self.message)
+
+    @property
+    def meta(self):
+        """The ``_meta`` of the params, decoded into a new dict; empty if there is none."""
+        cdef object lease = self.message.lease_c(WS_META)
+        found = None if lease is None else decode_any(lease)
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def protocol_version(self):
+        """The revision that the request names, or that was negotiated; None before that."""
+        if self.message.scan.poi[WS_META_PROTOCOL_VERSION].len:
+            return self.message.text_c(WS_META_PROTOCOL_VERSION)
+        revision = self.connection.revision
+        return None if revision is None else revision.version
+
+    @property
+    def modern(self):
+        """Whether the request is of the era without a handshake (2026-07-28 on)."""
+        return is_modern(self.message)
+
+    @property
+    def client_info(self):
+        """The client's name and version, as the client reports them; None if it does not."""
+        return self._told(WS_META_CLIENT_INFO, self.connection.state.client_info)
+
+    @property
+    def client_capabilities(self):
+        """The capabilities that the client declared."""
+        cdef object capabilities = self.connection.state.capabilities
+        return self._told(WS_META_CLIENT_CAPABILITIES, capabilities) or {}
+
+    cdef object _told(self, int which, object legacy):
+        cdef Message m = self.message
+        if not is_modern(m):
+            return legacy
+        lease = m.lease_c(which)
+        told = None if lease is None else decode_any(lease)
+        return told if isinstance(told, dict) else None
+
+    @property
+    def principal(self):
+        """A digest of the client's credential, as bytes; None without a credential."""
+        return self.connection.principal
+
+    @property
+    def connection_id(self):
+        """The serial number of the connection, unique in this process."""
+        return self.connection.serial
+
+
+cdef Reply whole_reply(bytes data):
+    """The reply of a handler: a complete result."""
+    cdef Reply reply = Reply.__new__(Reply)
+    reply.data = data
+    reply.whole = True
+    return reply
+
+
+cdef tuple body_of(Reply reply):
+    """A reply that middleware made, for a modern client (see `wirespeed.server.requests.reply`)."""
+    cdef dict members = decode_members(reply.data)
+    cdef object kind = members.pop("resultType", COMPLETE), meta = members.pop("_meta", b"{}")
+    return encode(members), bytes(meta), bytes(kind)
+
+
+# An extension type is immutable: its public home (`wirespeed._exports`) stands in its name in C.
+(<PyTypeObject *>InboundRequest).tp_name = "wirespeed.server.InboundRequest"
+(<PyTypeObject *>Reply).tp_name = "wirespeed.server.Reply"
