@@ -69,6 +69,7 @@ class LiteServer:
         self.strict = strict
         self.limits = Limits() if limits is None else limits
         self.shutdown_grace = shutdown_grace
+        self.connections: set[LiteConnection] = set()  # those that are served now
         self.refusal_status: int = refusal_status
         self.info_json = b""
         self._name = name
@@ -76,7 +77,6 @@ class LiteServer:
         self._example = example
         self._tool: LiteTool | None = None
         self._info: Tool | None = None
-        self._connections: set[LiteConnection] = set()
 
     def __repr__(self) -> str:
         return f"<LiteServer {self.name!r}>"
@@ -205,12 +205,12 @@ class LiteServer:
             framer = self.stream_framer()
         connection = LiteConnection(self, self._tool, loop, pool, framer)
         make_link(connection)
-        self._connections.add(connection)
+        self.connections.add(connection)
         return connection
 
     def forget(self, connection: LiteConnection) -> None:
         """A connection is gone."""
-        self._connections.discard(connection)
+        self.connections.discard(connection)
 
     async def serve(self, url: str | None = None, **options: Any) -> None:
         """Serve until the client goes away or the process is told to end, inside a running loop.

@@ -495,11 +495,9 @@ async def test_a_finished_span_is_a_readable_one() -> None:
     span = lab.one("tools/call echo")
     assert isinstance(span, ReadableSpan)
     assert isinstance(span, trace.Span)
-    assert dict(span._attributes) == dict(span.attributes)
     with pytest.raises(TypeError):
         span.attributes["mcp.method.name"] = "x"
-    span._name = "renamed"  # as some do
-    assert (span.name, json.loads(span.to_json())["name"]) == ("renamed", "renamed")
+    assert json.loads(span.to_json())["name"] == span.name
     with pytest.raises(AttributeError):
         span.no_such_thing  # noqa: B018
     assert weakref.ref(span)() is span

@@ -410,7 +410,7 @@ async def test_a_server_in_this_process() -> None:
         assert (await client.call(b=[1])).error
         big = "[" + "1," * 100_000 + "1]"
         assert len((await client.call(1, big)).content) == 100_002
-    assert not server._connections
+    assert not server.connections
     async with client:
         assert (await client.call(1)).text == "1\n7"
 

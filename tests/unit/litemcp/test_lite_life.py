@@ -270,16 +270,17 @@ async def test_calls_beyond_the_bound_are_answered_after_the_end_of_input() -> N
 
 async def test_drain_takes_no_more_and_answers_what_is_there() -> None:
     server = LiteServer()
-    gate = asyncio.Event()
+    began, gate = asyncio.Event(), asyncio.Event()
 
     @server.tool
     async def waits(text: str) -> str:
+        began.set()
         await gate.wait()
         return text
 
     async with served(server) as peer:
         await peer.send(call(1, "waits", ["a"]))
-        await until(lambda: peer.connection._running)
+        await began.wait()
         peer.connection.drain()
         peer.connection.drain()
         await peer.send(call(2, "waits", ["b"]))
@@ -305,10 +306,12 @@ async def test_a_tool_that_does_not_end_is_told_after_the_grace_time(caplog: Any
 
 async def test_a_client_that_leaves_cancels_its_calls() -> None:
     server = LiteServer()
+    began = asyncio.Event()
     ended: list[str] = []
 
     @server.tool
     async def waits() -> None:
+        began.set()
         try:
             await asyncio.sleep(60)
         finally:
@@ -316,19 +319,21 @@ async def test_a_client_that_leaves_cancels_its_calls() -> None:
 
     async with served(server) as peer:
         await peer.send(call(1, "waits"))
-        await until(lambda: peer.connection._running)
+        await began.wait()
         peer.connection.abort()
         await until(lambda: ended)
         assert peer.connection.closed.done()
         assert peer.connection.link is None
-    assert not server._connections
+    assert not server.connections
 
 
 async def test_a_late_failure_of_a_thread_is_logged(once: Run, caplog: Any) -> None:
     server = LiteServer()
+    began = asyncio.Event()
 
     @server.tool
     async def stubborn() -> None:
+        began.set()
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
@@ -336,7 +341,7 @@ async def test_a_late_failure_of_a_thread_is_logged(once: Run, caplog: Any) -> N
 
     async with served(server) as peer:
         await peer.send(call(1, "stubborn"))
-        await until(lambda: peer.connection._running)
+        await began.wait()
     assert "failed after its client left" in caplog.text
 
 

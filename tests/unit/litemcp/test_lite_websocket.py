@@ -193,7 +193,7 @@ async def test_calls_in_flight_are_answered_before_the_server_ends() -> None:
     async with listening(server) as url, connect(url) as socket:
         await socket.send(json.dumps(call(1, "waits")))
         await began.wait()
-        (connection,) = server._connections
+        (connection,) = server.connections
         connection.drain()
         assert content(json.loads(await socket.recv())) == [("text", "done")]
         with pytest.raises(websockets.ConnectionClosedOK) as caught:

@@ -65,11 +65,12 @@ class Peer:
         return self.runner.run(bounded())
 
     def close(self) -> None:
-        self.run(self._close())
+        self.run(self.leave())
         for fd in self.theirs | self.mine:
             os.close(fd)
 
-    async def _close(self) -> None:
+    async def leave(self) -> None:
+        """Close the connection, as its loss would."""
         self.loop.remove_writer(self.stdin)
         self.connection.abort()
 

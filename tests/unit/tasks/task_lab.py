@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from wirespeed import Context, Server
+from wirespeed.client.tasks.task import ProgressSink, TaskHandles
 from wirespeed.errors import ProtocolError
 from wirespeed.server.tasks.book import TaskBook
 from wirespeed.tasks import MemoryTaskStore, SQLiteTaskStore, Task, TaskStore
@@ -20,6 +22,12 @@ BOB = b"bob's credential"
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 MakeStore: TypeAlias = Callable[..., TaskStore]
+
+
+def kept() -> list[TaskHandles | ProgressSink]:
+    """What clients still keep of tasks that were started."""
+    gc.collect()
+    return [one for one in gc.get_objects() if isinstance(one, (TaskHandles, ProgressSink))]
 
 
 def a_task(**fields: Any) -> Task:

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from client_lab import text_result, until
 from peer_lab import LinePeer, Talk
+from task_lab import kept
 from task_peer_lab import CREATED, DONE, FORM, OK, cancelled, legacy, modern, new, old
 
 from wirespeed import Client
 from wirespeed.client import TASKS, ToolTask
 from wirespeed.client.requests.middleware import OutboundRequest
+from wirespeed.client.tasks.task import ProgressSink, TaskHandles
 from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError
 
 pytestmark = pytest.mark.smoke
@@ -116,9 +118,7 @@ async def test_its_time_limit_is_that_of_all_rounds(tmp_path: Path) -> None:
         assert len(peer.sent("tools/call")) == 1
 
 
-async def test_a_second_attempt_has_what_is_left_of_the_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_second_attempt_has_what_is_left_of_the_time(tmp_path: Path) -> None:
     """2025-11-25: where a tool does not run as a task (-32601) it is called without."""
 
     async def call(talk: Talk, message: dict[str, Any]) -> None:
@@ -129,18 +129,13 @@ async def test_a_second_attempt_has_what_is_left_of_the_time(
 
     rules = legacy() | {"tools/call": call, "notifications/cancelled": {}}
     async with LinePeer(rules, tmp_path) as peer, client_of(peer, "legacy") as client:
-        left: list[float] = []
-        ready = client._sender.ready
-
-        async def noted(method: str, timeout: float) -> Any:
-            left.append(timeout)
-            return await ready(method, timeout)
-
-        monkeypatch.setattr(client._sender, "ready", noted)
+        longer = asyncio.ensure_future(client.call_tool("other", timeout=0.7))
         with pytest.raises(CallTimeout):
-            await client.start_tool("crawl", timeout=0.5)
-        assert len(peer.sent("tools/call")) == 2
-        assert left[-1] < left[0] - 0.1
+            await client.start_tool("crawl", timeout=0.6)
+        assert not longer.done()  # a second limit of 0.6 s would have ended behind it
+        assert len(peer.sent("tools/call")) == 3
+        with pytest.raises(CallTimeout):
+            await longer
 
 
 @pytest.mark.parametrize("how", ["call", "start"])
@@ -187,8 +182,7 @@ async def test_dropped_handles_leave_nothing(tmp_path: Path) -> None:
     async with LinePeer(legacy(), tmp_path) as peer, client_of(peer, "legacy") as client:
         for _ in range(20):
             await client.start_tool("crawl", on_progress=Callback())
-        gc.collect()
-        assert not client._tasks.handles and not client._tasks.progress and not Callback.alive
+        assert not kept() and not Callback.alive
 
 
 async def test_a_handle_that_is_kept_hears_on(tmp_path: Path) -> None:
@@ -208,17 +202,16 @@ async def test_a_handle_that_is_kept_hears_on(tmp_path: Path) -> None:
         gc.collect()
         await talk.send(method="notifications/tasks/status", params=old("completed"))
         await until(lambda: task.state.over)
-        assert not client._tasks.handles and not client._tasks.progress
+        assert not kept()
 
 
 async def test_what_is_over_tells_no_progress_any_more(tmp_path: Path) -> None:
     """Though nobody told of its end but the result."""
     async with LinePeer(legacy(), tmp_path) as peer, client_of(peer, "legacy") as client:
         task = await client.start_tool("crawl", on_progress=lambda *_: None)
-        assert len(client._tasks.progress) == 1
+        assert {type(one) for one in kept()} == {TaskHandles, ProgressSink}
         assert (await task.result()).text == "done"
-        gc.collect()
-        assert not client._tasks.progress
+        assert {type(one) for one in kept()} == {TaskHandles}
 
 
 async def test_a_failed_start_leaves_nothing(tmp_path: Path) -> None:
@@ -226,8 +219,7 @@ async def test_a_failed_start_leaves_nothing(tmp_path: Path) -> None:
     async with LinePeer(rules, tmp_path) as peer, client_of(peer, "legacy") as client:
         with pytest.raises(RemoteError):
             await client.start_tool("crawl", on_progress=lambda *_: None)
-        gc.collect()
-        assert not client._tasks.handles and not client._tasks.progress
+        assert not kept()
 
 
 async def test_the_result_of_2025_outlives_its_link(tmp_path: Path) -> None:

@@ -27,10 +27,12 @@ def asking(test: Callable[[Ask], Awaitable[None]]) -> Server:
     server = Server("asks")
 
     @server.tool
-    async def run(ctx: Context) -> None:
+    async def run() -> None:
+        (connection,) = server.service.connections
+
         async def ask(method: str, params: Any) -> Any:
             text = json.dumps(params).encode()
-            return json.loads(await ctx._call.connection.questions.ask(method, text))
+            return json.loads(await connection.questions.ask(method, text))
 
         await test(ask)
 

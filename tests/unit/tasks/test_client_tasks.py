@@ -7,7 +7,7 @@ import contextlib
 from typing import Any
 
 import pytest
-from task_lab import MakeStore, Workshop, book_of
+from task_lab import MakeStore, Workshop, book_of, kept
 
 from wirespeed import Client, Server, SyncClient
 from wirespeed.client.tasks.calls import TASKS
@@ -253,7 +253,7 @@ async def test_progress_of_a_task() -> None:
         shop.gate.set()
         await task.result()
         assert seen == [(1.0, 2.0, "begun"), (2.0, 2.0, None)]
-        assert not client._tasks.progress and not client._tasks.handles
+        assert not kept()
 
 
 async def test_the_time_to_live_is_wished_for() -> None:

@@ -440,7 +440,7 @@ def test_a_subscription_leaves_nothing_behind(connect: Any, shop: Workshop) -> N
     peer.fence()
     book = book_of(peer.server, peer.loop)
     assert book.listeners.listened == {tasks[0]}
-    other.run(other._close())
+    other.run(other.leave())
     peer.wait_for(lambda: not book.listeners.listened)
 
 

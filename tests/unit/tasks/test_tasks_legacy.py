@@ -313,7 +313,7 @@ def test_a_task_outlives_its_connection(connect: Any, new_store: MakeStore) -> N
     shop = Workshop(new_store())
     first = connect(shop, VERSION)
     task = start(first, "double", {"n": 5})
-    first.run(first._close())
+    first.run(first.leave())
     second = connect(shop, VERSION)
     assert second.result(get(1, task))["status"] == "working"
     shop.gate.set()
@@ -518,7 +518,7 @@ def test_a_question_is_asked_again_when_its_client_goes(connect: Any, shop: Work
     task = start(one, "ask_roots", {"times": 1})
     one.send(get(1, task, "tasks/result"))
     question(one)
-    one.run(one._close())
+    one.run(one.leave())
     other = connect(shop, VERSION)
     other.send(get(1, task, "tasks/result"))
     asked = question(other)
@@ -533,7 +533,7 @@ def test_another_who_waits_is_asked_when_the_first_goes(connect: Any, shop: Work
     question(one)
     other.send(get(1, task, "tasks/result"))
     assert other.fence() == []
-    one.run(one._close())
+    one.run(one.leave())
     asked = question(other)
     other.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": []}})
     assert other.until(1)[-1]["result"]["structuredContent"] == {"result": [{"roots": []}]}
@@ -570,7 +570,7 @@ def test_a_connection_that_is_gone_is_told_nothing(connect: Any, shop: Workshop)
     task = start(one, "double", {"n": 1})
     book = book_of(shop.server, one.loop)
     assert book.listeners.listened == {task}
-    one.run(one._close())
+    one.run(one.leave())
     other.wait_for(lambda: not book.listeners.listened)
     assert other.result(get(1, task))["status"] == "working"
 
