@@ -1,12 +1,12 @@
-"""Answers kept as long as a server says that they are fresh.
+"""The cache of a client: results that are fresh (server/utilities/caching of 2026-07-28).
 
-Source: server/utilities/caching of 2026-07-28. Kept are complete results of ``server/discover``,
-the four lists and ``resources/read``, as their JSON text: whoever gets one gets objects of their
-own. What an answer is found by is its method and the parameters that it depends on, not ``_meta``.
+It keeps complete results of ``server/discover``, the four lists and ``resources/read``. It keeps
+their JSON text, so that each caller gets objects of its own. The key of a result is its method and
+its parameters without ``_meta``.
 
-One cache belongs to one client, so to one set of credentials: what is private to them is not given
-to others, and neither is what is public. It starts empty with each connection, for nobody tells
-what changed between two. Stale answers are never used, not even when the server fails.
+A cache belongs to one client, and so to one set of credentials: clients share neither private nor
+public results. It is cleared for each connection, because changes between two connections are not
+reported. Stale results are never used, not even when the server fails.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import Any
 
 from wirespeed.client.results.decode import Unfinished, legacy_form
 
-# What one cache keeps; the answers that were not used the longest make room.
+# The most that one cache keeps; the least recently used results are removed first.
 MAX_ENTRIES = 1000
 MAX_BYTES = 16 * 1024 * 1024
 
-# JSON has integers that are no seconds of any clock.
+# The longest time to live: JSON has integers that no clock can express.
 _FOREVER_MS = 1 << 53
 
 Key = tuple[str, bytes]
 
 READ = "resources/read"
 
-# What a notification makes stale.
+# The lists that a notification makes stale.
 STALE = {
     "tools": ("tools/list",),
     "prompts": ("prompts/list",),
@@ -54,9 +54,9 @@ class _Entry:
 
 
 class CachingDecoder:
-    """A decoder that keeps what it decoded, if it may be cached: the first answer to a request,
-    where that is complete and fresh for some time. Answers to a request that was sent again with
-    input may not (2026-07-28 server/utilities/caching, "Cache Key")."""
+    """A decoder that keeps the JSON text of a result that may be cached: the first result of a
+    request, if it is complete and fresh for some time. The result of a request that was sent again
+    with input may not be cached (2026-07-28 server/utilities/caching, "Cache Key")."""
 
     __slots__ = ("_answers", "_clock", "_decode", "text", "until")
 
@@ -68,7 +68,7 @@ class CachingDecoder:
         self.until = 0.0
 
     def legacy(self, data: Any) -> Any:
-        """What servers before 2026-07-28 send, which say nothing about keeping it."""
+        """Decode a result of a server before 2026-07-28, which is not cached."""
         return legacy_form(self._decode)(data)
 
     def __call__(self, data: Any) -> Any:
@@ -83,10 +83,10 @@ class CachingDecoder:
 
 
 class ResponseCache:
-    """The answers of one client's server.
+    """The results of one client's server.
 
     Args:
-        clock: Seconds, never going back.
+        clock: Returns seconds that never go back.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -100,7 +100,7 @@ class ResponseCache:
         return len(self._entries)
 
     def get(self, key: Key) -> bytes | None:
-        """The JSON text of a fresh answer, or None."""
+        """The JSON text of a fresh result, or None."""
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -111,12 +111,13 @@ class ResponseCache:
         return entry.text
 
     def mark(self, method: str) -> object:
-        """To be taken before a request is sent, and given to `put` with its answer."""
+        """A mark for `put`, to be taken before the request is sent."""
         return (self._cleared, self._changes.get(method, 0))
 
     def put(self, key: Key, decoded: CachingDecoder, mark: object, uri: str | None = None) -> None:
-        """Keep an answer, unless something became stale since the request was sent: nobody knows
-        which of the two the server did first. ``uri``: of what was read."""
+        """Keep a result, unless results of its method became stale after the mark was taken: the
+        order of the change and the result on the server is unknown. ``uri``: the resource that was
+        read."""
         text = decoded.text
         if text is None or mark != self.mark(key[0]) or len(text) > MAX_BYTES:
             return
@@ -127,7 +128,7 @@ class ResponseCache:
             self._remove(next(iter(self._entries)))
 
     def drop(self, method: str) -> None:
-        """All answers of a method are stale: all pages of a list."""
+        """All results of a method are stale, such as all pages of a list."""
         self._changes[method] = self._changes.get(method, 0) + 1
         for key in [key for key in self._entries if key[0] == method]:
             self._remove(key)
@@ -138,8 +139,8 @@ class ResponseCache:
             self.drop(method)
 
     def updated(self, uris: Iterable[str]) -> None:
-        """Resources changed, and with them those that they are a part of, or that are a part of
-        them."""
+        """Resources changed. The resources that they are parts of, and their own parts, are stale
+        too."""
         self._changes[READ] = self._changes.get(READ, 0) + 1
         stale = list(uris)
         for key, entry in list(self._entries.items()):
@@ -148,7 +149,7 @@ class ResponseCache:
                 self._remove(key)
 
     def clear(self) -> None:
-        """Forget everything, also what is on its way."""
+        """Drop all results, and do not keep those of requests that are under way."""
         self._cleared += 1
         self._entries.clear()
         self._bytes = 0

@@ -1,7 +1,7 @@
-"""Callbacks of the user, called for one thing after another.
+"""Calls the user's callbacks, in order.
 
-A plain function is called at once, where its value came. What a coroutine function has to do may
-take time: then the next values wait, in order, so that one callback never runs twice at once.
+A plain function is called at once, where its value arrives. A coroutine function may take time:
+meanwhile the next values wait, in order, so that a callback never runs twice at once.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Any
 
 __all__ = ["MAX_WAITING", "CallbackQueue", "finish"]
 
-# Values that wait for a callback which is busy; the oldest make room.
+# The most values that wait for a busy callback; the oldest are dropped first.
 MAX_WAITING = 1000
 
 logger = logging.getLogger("wirespeed.client")
 
 
 class CallbackQueue:
-    """One callback. What it raises is logged.
+    """One callback. Its exceptions are logged.
 
     Args:
-        function: The user's; may be a coroutine function.
-        name: What the user calls it.
-        spawn: Runs a task that ends with the client; values that wait then are forgotten.
-        once: Whether equal values wait once.
+        function: The user's function; may be a coroutine function.
+        name: The name of the option, for the log.
+        spawn: Runs a task that ends with the client; values that wait then are dropped.
+        once: Whether a value is dropped when an equal value waits.
     """
 
     __slots__ = ("_busy", "_dropped", "_function", "_name", "_once", "_spawn", "_waiting")
@@ -49,7 +49,7 @@ class CallbackQueue:
         self._dropped = False
 
     def __call__(self, *values: Any) -> None:
-        """Call it, or let the values wait for their turn."""
+        """Call the function, now or when its earlier calls have ended."""
         if self._busy:
             self._wait(values)
             return
@@ -61,7 +61,7 @@ class CallbackQueue:
             )
 
     def forget(self) -> None:
-        """Nothing that waits is to be told any more."""
+        """Drop all values that wait."""
         self._waiting.clear()
 
     def _wait(self, values: tuple[Any, ...]) -> None:
@@ -81,7 +81,7 @@ class CallbackQueue:
         self._waiting[key] = values
 
     def _start(self, values: tuple[Any, ...]) -> Awaitable[Any] | None:
-        """Call it; what there is to be awaited."""
+        """Call the function. Returns its awaitable, or None."""
         try:
             outcome = self._function(*values)
         except (KeyboardInterrupt, SystemExit):
@@ -101,15 +101,15 @@ class CallbackQueue:
             outcome = self._start(self._waiting.pop(next(iter(self._waiting))))
 
     def _ended(self, outcome: Awaitable[Any]) -> None:
-        """The client is closed, or the process is to end."""
+        """The task was cancelled, or failed: the client is closed, or the process ends."""
         self._busy = False
         self.forget()
         if inspect.iscoroutine(outcome):
-            outcome.close()  # a task that is cancelled before it begins runs nothing of it
+            outcome.close()  # it has not begun if the task was cancelled before its first step
 
 
 async def finish(outcome: Awaitable[Any], name: str) -> None:
-    """Wait for what a callback of the user returned. What it raises is logged."""
+    """Wait for the awaitable that a callback returned. Its exceptions are logged."""
     try:
         await outcome
     except asyncio.CancelledError:

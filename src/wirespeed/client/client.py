@@ -70,62 +70,62 @@ __all__ = ["Client", "Era", "OnProgress"]
 
 
 class Client:
-    """An MCP client, to be used as an async context manager (or with `open` and `close`, which may
-    run in different tasks).
+    """An MCP client: an async context manager. `open` and `close` may run in different tasks.
 
     Args:
         target: ``Stdio(command, args)``, ``WebSocket(url)``, ``Socket(url)``, a URL (``ws://…``,
-            ``wss://…``, ``unix:…``, ``tcp://…``) for the latter two, the path of a Python file
-            (``FILE.py`` or ``FILE.py:NAME``) that ``wirespeed serve`` is launched for, or a
-            `Server` in this process.
-        era: ``"auto"`` finds out whether the server is modern (2026-07-28) by asking
-            ``server/discover`` first; ``"legacy"`` starts with ``initialize`` at once; ``"modern"``
-            never falls back. What was found out is kept for restarts.
-        timeout: Seconds that a request may take if the call has no timeout, including the wait
-            until the request can be sent; None for no limit. The server is told to cancel, and the
-            call fails with `CallTimeout`.
-        handshake_timeout: Seconds that the server may take to be ready.
-        probe_timeout: Seconds after which a silent server is taken for a legacy one.
-        name, version: The client's identity, which servers get.
-        log_level: The least severe level of log messages to get, as of `set_log_level`.
+            ``wss://…``, ``unix:…``, ``tcp://…``) for one of these two, the path of a Python file
+            (``FILE.py`` or ``FILE.py:NAME``), which ``wirespeed serve`` serves, or a `Server` in
+            this process.
+        era: ``"auto"`` sends ``server/discover`` first, to find out whether the server is modern
+            (2026-07-28); ``"legacy"`` sends ``initialize`` at once; ``"modern"`` never falls back
+            to ``initialize``. The era of the server is kept for restarts.
+        timeout: Seconds for each request, the wait until it can be sent included; None for no
+            limit. A call may have a limit of its own. A request that takes longer is cancelled on
+            the server and fails with `CallTimeout`.
+        handshake_timeout: Seconds for the handshake.
+        probe_timeout: Seconds after which a server that does not answer ``server/discover`` counts
+            as a legacy server.
+        name, version: The client's ``clientInfo``.
+        log_level: The least severe level of log messages: see `set_log_level`.
         on_log: Called with each `LogMessage` of the server.
         on_prompts_changed, on_resources_changed, on_tools_changed: Called with the new list when
-            the server reports a change, and after a restart. The templates of resources may have
-            changed with the resources: list them again. With one of these callbacks a lost server
-            is restarted (``Stdio(restart=…)``), or connected to again (``WebSocket(restart=…)``),
-            at once; otherwise at the next call.
-        on_resource_updated: Called with the URI of a changed resource that the client subscribed to
-            by `subscribe_resource`, and with the URI of each such resource after a restart. The URI
-            may be that of a part of the resource.
-        on_elicit, on_elicit_url, on_elicit_complete, on_sample, sampling_tools, roots: Answers to
-            the requests of the server: see `wirespeed.client.answering.options.HandlerOptions`.
-        max_rounds: The most rounds of questions that the client answers in one call to a modern
-            server (basic/patterns/mrtr). With 0 a call with questions fails with `InputNeeded`.
-        capabilities: Further capabilities of the client, such as ``{"experimental": …}``. A feature
+            the server reports a change of its list, and after a restart. A change of the resources
+            may be a change of the resource templates. With such a callback, a server with
+            ``Stdio(restart=…)`` or ``WebSocket(restart=…)`` is started or connected to again as
+            soon as it is lost; without, at the next call.
+        on_resource_updated: Called with the URI of a changed resource, and after a restart with the
+            URI of each resource that `subscribe_resource` was called for. The URI may be that of a
+            part of such a resource.
+        on_elicit, on_elicit_url, on_elicit_complete, on_sample, sampling_tools, roots: Handlers for
+            the server's questions: see `wirespeed.client.answering.options.HandlerOptions`.
+        max_rounds: The most rounds of questions that the handlers answer in one call to a modern
+            server (basic/patterns/mrtr). 0: each call with a question fails with `InputNeeded`.
+        capabilities: Further capabilities to declare, such as ``{"experimental": …}``. A feature
             without its handler (``{"elicitation": {"form": {}}}``) is declared to modern servers,
             and calls that ask for it fail with `InputNeeded`: see `resume`.
-        extensions: Extensions of 2026-07-28 that the client has, by name, with their settings where
-            they have some: ``["io.modelcontextprotocol/tasks"]`` lets servers answer a call with a
-            task, which `call_tool` waits for and `start_tool` returns.
-        task_requests: Whether a server of 2025-11-25 may have its sampling and elicitation answered
-            as tasks, where the client has handlers for them.
+        extensions: The names of the client's extensions of 2026-07-28, or a mapping of names to
+            settings. With ``["io.modelcontextprotocol/tasks"]`` servers may answer a call with a
+            task: `call_tool` waits for its result, and `start_tool` returns the task.
+        task_requests: Whether a server of 2025-11-25 may request sampling and elicitation as tasks.
+            The client needs the handlers for them.
         validate: Whether structured output is checked against the tool's ``outputSchema``, by
             jsonschema-rs (the extra ``wirespeed[validate]``); a call whose result breaks the schema
             fails with InvalidResponse. False, the default: no result is checked. ``"auto"``: the
-            results of tools that were listed are checked; a schema that cannot be used and a result
-            that is too large are logged as a warning, and the result goes unchecked. True: every
-            result is checked; the tools are listed where a schema is not known, and what cannot be
-            checked fails with InvalidResponse.
-        cache: Whether the answers of a modern server are kept as long as they are fresh
-            (``ttlMs``): lists, contents of resources, discovery. The answers are dropped when the
-            server reports a change, when the connection is made again, and by `clear_cache`.
+            results of listed tools are checked; a schema that cannot be used and a result that is
+            too large are logged as a warning, and the result is not checked. True: every result is
+            checked; the client lists the tools where a schema is not known, and a result that
+            cannot be checked fails with InvalidResponse.
+        cache: Whether lists, resources and discovery of a modern server are kept as long as they
+            are fresh (``ttlMs``). They are dropped when the server reports a change, when the
+            client connects again, and by `clear_cache`.
         middleware: Coroutine functions around each request, the outermost first:
-            ``async def mw(request, call_next): return await call_next(request)``, where ``request``
-            is an `OutboundRequest`, and the result or the exception is what the caller gets. Not
-            for the handshake and subscriptions.
-        limits: What the connection may take.
-        auto_start: False leaves the start to the first request inside ``async with`` (`open` still
-            starts at once).
+            ``async def mw(request, call_next): return await call_next(request)``. ``request`` is an
+            `OutboundRequest`; the caller gets the result or the exception of the outermost one. The
+            handshake and subscriptions do not pass the middleware.
+        limits: The limits of the connection.
+        auto_start: With False, the first request inside ``async with`` starts the server; `open`
+            starts it at once.
 
     Callbacks run on the loop's thread, and may be coroutine functions. The calls of one coroutine
     function run one after another. At most 1,000 of these calls wait; then the oldest are dropped,
@@ -223,7 +223,7 @@ class Client:
         self._sender.continuation = self._tasks
 
     def _learn(self, tools: Iterable[ToolInfo]) -> None:
-        """A page of tools came."""
+        """A page of tools arrived."""
         if self._sender.checks is not None:
             self._sender.checks.learn(tools)
         self._tasks.learn(tools)
@@ -261,13 +261,13 @@ class Client:
         await self.close()
 
     async def open(self) -> None:
-        """Launch or connect, and agree on a revision. Nothing happens if that is so already.
+        """Launch or connect, and agree on a revision. Does nothing if the client is open.
 
         LaunchError, ChildExited: the server cannot be started, or ended at once; the text has the
         command, the directory, the exit status and the end of its stderr. TransportError: a server
-        elsewhere cannot be reached; UpgradeRefused: it answered with an HTTP status, which says
-        nothing of eras. VersionMismatch: no revision in common. CallTimeout: it did not answer in
-        time. ConnectionClosed: `close` was called meanwhile.
+        elsewhere cannot be reached. UpgradeRefused: the server answered the WebSocket upgrade with
+        an HTTP status. VersionMismatch: there is no common revision. CallTimeout: the server did
+        not answer in time. ConnectionClosed: `close` was called meanwhile.
         """
         try:
             await self._life.open()
@@ -277,8 +277,8 @@ class Client:
             raise
 
     async def close(self) -> None:
-        """End it: calls that still wait fail with ConnectionClosed, a child process is ended and
-        reaped. Safe to call twice, and from another task than `open`."""
+        """Close the client: calls that wait fail with ConnectionClosed, and a child process is
+        ended and reaped. May be called twice, and from another task than `open`."""
         if self._life.leave_other_loop():
             return
         opening = self._sender.give_up_start()
@@ -288,7 +288,7 @@ class Client:
             await asyncio.wait((opening,))
 
     async def restart(self) -> None:
-        """End the server, if it still runs, and start it anew. Subscriptions are made again."""
+        """End the server, if it runs, and start it again. The client subscribes again."""
         await self._life.close("the client was restarted")
         await self.open()
 
@@ -354,9 +354,9 @@ class Client:
         Raises:
             TypeError, ValueError: The arguments cannot be sent; nothing was.
             LimitExceeded: ``max_outstanding`` calls wait for their answers already.
-            CallTimeout: No answer in time; said by this side, never by the server.
-            RemoteError: The server answered with an error (a tool that fails is no error, but a
-                result with ``is_error``).
+            CallTimeout: No answer arrived in time.
+            RemoteError: The server answered with an error. A tool that fails is not an error, but a
+                result with ``is_error``.
             InvalidResponse: The answer is not valid.
             ConnectionClosed, ChildExited, ConnectionLost: The link is gone.
             TransportError: A lost connection cannot be made again.
@@ -446,14 +446,14 @@ class Client:
 
     # -- lists -----------------------------------------------------------------------------------
 
-    # What a server says is fresh is not asked for again: see ``cache``.
+    # Lists that are fresh are not requested again: see ``cache``.
 
     async def list_tools(self, **options: Unpack[RequestOptions]) -> list[ToolInfo]:
         """All tools, from all pages, which take ``timeout`` together."""
         return await self._features.whole(lists.TOOLS, **options)
 
     def iter_tools(self, **options: Unpack[RequestOptions]) -> AsyncGenerator[ToolInfo, None]:
-        """The tools, page by page as they are asked for; ``timeout`` is for each page.
+        """The tools, page by page, each requested when it is needed; ``timeout`` is for each page.
         InvalidResponse for a server whose pages never end."""
         return self._features.walk(lists.TOOLS, **options)
 
@@ -516,8 +516,8 @@ class Client:
     async def read_resource(self, uri: str, **options: Unpack[CallOptions]) -> ReadResourceResult:
         """Read a resource (server/resources, "Reading Resources").
 
-        A missing one is a RemoteError, whose ``resource_missing`` is true: with code -32602 from
-        2026-07-28 on, with -32002 before.
+        A missing resource is a RemoteError whose ``resource_missing`` is true: its code is -32602
+        from 2026-07-28 on, and -32002 before.
         """
         return await self._features.read(uri, **options)
 
@@ -533,8 +533,8 @@ class Client:
         **more: Any,
     ) -> ReadResourceResult:
         """Read the resource whose URI is a template (RFC 6570) with these variables, which are
-        keywords or in a mapping. ValueError, TypeError: the template is not valid, or a variable
-        has a wrong type. The options and errors are those of `read_resource`."""
+        keywords or a mapping. ValueError, TypeError: the template is not valid, or a variable is of
+        the wrong kind. Otherwise as `read_resource`."""
         from wirespeed.protocol.uri_template import UriTemplate
 
         uri = UriTemplate(uri_template).expand(variables, **more)
@@ -615,8 +615,8 @@ class Client:
         arguments: Mapping[str, str] | None = None,
         **options: Unpack[CallOptions],
     ) -> GetPromptResult:
-        """Have a prompt made of its arguments (server/prompts, "Getting a Prompt"). Arguments are
-        strings in every revision: TypeError for others."""
+        """Get the messages of a prompt (server/prompts, "Getting a Prompt"). TypeError: an argument
+        is not a string."""
         return await self._features.get_prompt(name, arguments, **options)
 
     async def complete(
@@ -643,7 +643,7 @@ class Client:
 
     async def add_root(self, root: AnyRoot) -> bool:
         """Add a root: a path, a ``file://`` URI or a `Root`, which replaces a root with the same
-        URI. A legacy server is told that the list changed; a modern server sees it when it asks.
+        URI. A legacy server is notified of the change; a modern server sees it when it asks.
         False: the same root was in the list.
 
         TypeError, ValueError: not a root, or the client's roots are a function.
@@ -668,15 +668,15 @@ class Client:
         decode: Callable[[Any], Any] = any_result,
         **options: Unpack[CallOptions],
     ) -> Any:
-        """Send any request. ``params`` is without ``_meta``, which the client adds; ``decode``
-        makes something of the result's JSON text (bytes-like, to be kept only as a copy). The rest
-        as of `call_tool`. The result's ``resultType`` is not looked at."""
+        """Send any request. ``params`` are without ``_meta``, which the client adds. ``decode`` is
+        called with the JSON text of the result, bytes-like, which must be copied to be kept; its
+        value is returned. ``resultType`` is not checked. Otherwise as `call_tool`."""
         body = None
         if params is not None:
             if not isinstance(params, Mapping):
                 raise TypeError(f"params must be a mapping, not {type(params).__name__}")
             if "_meta" in params:
-                raise ValueError("params._meta is what the client writes: see the argument meta")
+                raise ValueError("the client itself writes params._meta: see the argument meta")
             body = params_text(method, dict(params))
         return await self._sender.send(method, body, decode, **options)
 

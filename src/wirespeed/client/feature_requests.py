@@ -1,7 +1,6 @@
-"""What a client asks of a server's features: lists, resources, prompts, completion, discovery.
+"""The requests for a server's features: lists, resources, prompts, completion, discovery.
 
-Answers of a modern server are kept as long as it says that they are fresh: see
-`wirespeed.client.cache`.
+Results of a modern server are cached as long as they are fresh: see `wirespeed.client.cache`.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ T = TypeVar("T")
 
 
 class FeatureRequests:
-    """The methods of one client's server.
+    """The requests of one client for the features of its server.
 
     Args:
         sender: Sends the requests.
-        cache: Keeps answers; None: none is kept.
+        cache: Keeps results; None: no result is kept.
         learn: Called with each page of tools.
     """
 
@@ -74,7 +73,7 @@ class FeatureRequests:
         return await lists.whole(listing, fetch)
 
     async def tools_again(self, until: float) -> list[ToolInfo]:
-        """All tools as the server has them now, past the cache."""
+        """All tools, requested again without the cache."""
         if self._cache is not None:
             self._cache.drop(lists.TOOLS.method)
         return await self.whole(lists.TOOLS, self._sender.rest(until))
@@ -82,7 +81,8 @@ class FeatureRequests:
     def walk(
         self, listing: Listing[P, T], timeout: Timeout = CLIENT_DEFAULT, meta: Meta | None = None
     ) -> AsyncGenerator[T, None]:
-        """The items, page by page as they are asked for; ``timeout`` is for each page."""
+        """The items, page by page, each requested when it is needed; ``timeout`` is for each
+        page."""
         return lists.walk(listing, lambda cursor: self.page(listing, cursor, timeout, meta))
 
     async def page(
@@ -189,7 +189,7 @@ class FeatureRequests:
         meta: Meta | None,
         uri: str | None = None,
     ) -> R:
-        """A result from the cache if there is a fresh one, otherwise from the server."""
+        """A fresh result from the cache, or the server's."""
         body = params_text(method, params)
         cache = self._cache
         if cache is None:
@@ -215,5 +215,5 @@ class FeatureRequests:
 def _strings(values: Mapping[str, str], what: str) -> dict[str, str]:
     for name, value in values.items():
         if not isinstance(name, str) or not isinstance(value, str):
-            raise TypeError(f"{what} must map strings to strings; {name!r} is not so")
+            raise TypeError(f"{what} must map strings to strings; the item {name!r} does not")
     return dict(values)

@@ -1,7 +1,6 @@
-"""Lists that servers give page by page: one way through all of them.
+"""Pagination: all pages of a list of the server (server/utilities/pagination).
 
-Source: server/utilities/pagination of every revision. Cursors are opaque, ``""`` is one, and only
-an absent ``nextCursor`` is the end.
+Cursors are opaque. ``""`` is a cursor too: only an absent ``nextCursor`` ends a list.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from wirespeed.client.results.tools import ListToolsResult, ToolInfo
 from wirespeed.errors import InvalidResponse, RemoteError
 from wirespeed.protocol import codes
 
-# Pages of one list; more is a server that never ends.
+# The most pages of one list.
 MAX_PAGES = 10_000
 
 
 class Page(Protocol):
-    """What the results of all lists have."""
+    """The members of every page that pagination needs."""
 
     next_cursor: str | None
     result_type: str
@@ -41,7 +40,7 @@ T = TypeVar("T")
 
 
 class Listing(Generic[P, T]):
-    """One of the lists: its method, its pages, what lies on them, and what tells items apart."""
+    """One of the lists: its method, the type of its pages, their items, and the key of an item."""
 
     def __init__(
         self, method: str, page: type[P], items: Callable[[P], list[T]], key: Callable[[T], str]
@@ -73,7 +72,7 @@ TEMPLATES: Listing[ListResourceTemplatesResult, ResourceTemplateInfo] = Listing(
 
 
 def refuses_cursor(exc: RemoteError, cursor: str | None) -> bool:
-    """Whether a server said that it does not know a cursor."""
+    """Whether an error means that the server does not know the cursor."""
     return cursor is not None and exc.code == codes.INVALID_PARAMS
 
 
@@ -132,7 +131,7 @@ async def walk(
 
 
 async def whole(listing: Listing[P, T], fetch: Callable[[str | None], Awaitable[P]]) -> list[T]:
-    """The items of all pages. Where it begins again, the list is that of the second try."""
+    """The items of all pages. When the list starts again, the items before that are dropped."""
     items: list[T] = []
     async with aclosing(pages(listing, fetch)) as all_pages:
         async for page in all_pages:

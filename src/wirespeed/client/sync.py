@@ -177,11 +177,11 @@ def _blocking_task(client: SyncClient, task: ToolTask) -> BlockingTask:
 
 
 class SyncClient(Blocking[Client]):
-    """A `Client` on a loop in a thread of its own; the arguments are the same.
+    """A `Client` whose event loop runs in a thread of its own. The arguments are those of `Client`.
 
-    Its methods are those of `Client` and block. They may be called from several threads at once
-    (the calls are multiplexed on the one link), and an interrupt (Ctrl-C) in one cancels that call.
-    Callbacks run in the loop's thread.
+    Its methods are those of `Client`, and block. Several threads may call them at once: the calls
+    share one link. An interrupt (Ctrl-C) cancels the call of its thread. Callbacks run in the
+    loop's thread.
     """
 
     @_like(Client.__init__)

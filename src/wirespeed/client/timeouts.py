@@ -1,4 +1,4 @@
-"""Time limits of requests, as callers give them."""
+"""The time limits of requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Default(enum.Enum):
 
 
 CLIENT_DEFAULT: Final = _Default.CLIENT_DEFAULT
-"""The time limit that the client was made with."""
+"""The time limit of the client."""
 
 Timeout: TypeAlias = "float | Literal[_Default.CLIENT_DEFAULT] | None"
 """Seconds; None for no limit. A limit of 0 or below is over at once: nothing is sent."""
@@ -39,7 +39,7 @@ def seconds_of(timeout: Timeout, default: float | None, what: str = "timeout") -
 
 
 def shown(seconds: float) -> str:
-    """Seconds for people to read."""
+    """A text for a number of seconds."""
     return f"{seconds:.2g} s" if seconds < 1 else f"{round(seconds, 2):g} s"
 
 
@@ -47,10 +47,10 @@ def timed_out(what: str, seconds: float, note: str = "") -> CallTimeout:
     """The error of a request whose time limit is over.
 
     Args:
-        what: What errors call the request, such as ``tool add``.
+        what: The name of the request in errors, such as ``tool add``.
         seconds: The time limit.
-        note: What else is known, with its punctuation.
+        note: A further fact for the error, with its punctuation.
     """
     if seconds <= 0:
-        return CallTimeout(f"{what}: the time limit was over before it was sent")
+        return CallTimeout(f"{what}: the time limit was over before the request was sent")
     return CallTimeout(f"{what}: no answer within {shown(seconds)}{note}")

@@ -28,8 +28,8 @@ class OutboundRequest:
     """A request of a client, as its middleware sees it.
 
     Attributes:
-        arguments: Of tools/call, as the caller gave them; may be replaced.
-        params: Of every other method, and of further rounds of a call (basic/patterns/mrtr): the
+        arguments: The arguments of tools/call, as the caller passed them; may be replaced.
+        params: For every other method, and for further rounds of a call (basic/patterns/mrtr): the
             JSON text of the params without ``_meta``, or None; may be replaced.
         meta: Members of ``_meta`` besides those that the client writes; may be changed.
         timeout: Seconds; None for no limit, `CLIENT_DEFAULT` for the client's; may be changed.
@@ -60,12 +60,12 @@ class OutboundRequest:
 
     @property
     def method(self) -> str:
-        """The method. It cannot be replaced: the caller waits for the result of this one."""
+        """The method. It cannot be replaced: the caller waits for the result of this method."""
         return self._method
 
     @property
     def name(self) -> str | None:
-        """The tool, the prompt, or the URI of the resource that it is about, or None."""
+        """The name of the tool or prompt, or the URI of the resource, or None."""
         if self._name is None and self.params is not None:
             try:
                 found = _named(self.params)
@@ -83,13 +83,13 @@ class OutboundRequest:
 
 OutboundNext: TypeAlias = Callable[[OutboundRequest], Awaitable[Any]]
 ClientMiddleware: TypeAlias = Callable[[OutboundRequest, OutboundNext], Awaitable[Any]]
-"""A middleware of a client: an ``async`` function of the request and of what comes next."""
+"""A middleware of a client: an ``async`` function with the request and the next function."""
 
 
 class OutboundChain:
     """The middleware of one client, outermost first.
 
-    TypeError: one of them cannot be called.
+    TypeError: a middleware is not callable.
     """
 
     __slots__ = ("_links",)

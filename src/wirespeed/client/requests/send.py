@@ -1,4 +1,4 @@
-"""Requests of a client: when they can be sent, what they fail with, and where their answers go."""
+"""Sends the requests of a client: waits until they can be sent, and for their results."""
 
 from __future__ import annotations
 
@@ -59,17 +59,18 @@ _OURS = frozenset(
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A request as its caller made it, so that it can be sent once more.
+    """A request of a caller, which can be sent again.
 
     Attributes:
-        method: Its method.
-        params: The JSON text of its params, without ``_meta``.
-        decode: Makes the result of its JSON text, or an `Unfinished` one.
-        on_progress: Gets its progress, or None; each round's rises by itself.
+        method: The method.
+        params: The JSON text of the params, without ``_meta``.
+        decode: Decodes the result, or an `Unfinished` one.
+        on_progress: Called with the progress of the request, or None. Progress starts again with
+            each round.
         meta: JSON text of the caller's own members of ``_meta``, without the braces, or None.
-        until: The loop's time at which the whole of it ends; infinity for no limit.
-        limit: The seconds that it may take altogether.
-        what: What errors call it.
+        until: The loop's time at which the time limit of all rounds is over; infinity for no limit.
+        limit: The time limit of all rounds, in seconds.
+        what: The name of the request in errors.
     """
 
     method: str
@@ -83,7 +84,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class RequestOptions(TypedDict, total=False):
-    """What every request takes.
+    """The options of every request.
 
     Attributes:
         timeout: Seconds; None for no limit; by default the client's. At 0 or below nothing is sent,
@@ -97,7 +98,7 @@ class RequestOptions(TypedDict, total=False):
 
 
 class CallOptions(RequestOptions, total=False):
-    """What a request takes that may report progress.
+    """The options of a request that may report progress.
 
     Attributes:
         on_progress: Called with progress, total and message of each progress notification whose
@@ -108,13 +109,13 @@ class CallOptions(RequestOptions, total=False):
 
 
 class Continuation(Protocol):
-    """What goes on with a call whose answer is not its result."""
+    """Continues calls whose answer is not their result."""
 
     async def finish(self, request: Request, answer: Unfinished) -> Any:
         """The result. InvalidResponse: the answer was not negotiated."""
 
     def unwanted(self, answer: asyncio.Future[Any]) -> None:
-        """The answer to a tools/call arrived as its caller gave up."""
+        """The answer to a tools/call arrived while its caller was being cancelled."""
 
 
 class Sender:
@@ -122,10 +123,10 @@ class Sender:
 
     Attributes:
         life: The client's links, one after another.
-        timeout: The time limit of requests that give none.
-        middleware: What requests pass on their way; None: there is none.
-        checks: The output schemas of tools; None: nothing is checked.
-        continuation: Goes on with calls whose answer is not their result.
+        timeout: The time limit of requests without one of their own.
+        middleware: The middleware of all requests, or None.
+        checks: Checks results by the output schemas of tools; None: no result is checked.
+        continuation: Continues calls whose answer is not their result.
         start_at_use: Whether the first request opens the client.
     """
 
@@ -150,20 +151,20 @@ class Sender:
 
     @property
     def agreed(self) -> Agreement:
-        """What the handshake settled. ConnectionClosed: the client is not open."""
+        """The outcome of the handshake. ConnectionClosed: the client is not open."""
         agreement = self.life.agreement
         if agreement is None:
             raise ConnectionClosed(NOT_OPEN)
         return agreement
 
     async def revision(self) -> Revision:
-        """The revision agreed on; the client is opened for it if the first request is to do so."""
+        """The revision agreed on. Opens the client if the first request has to."""
         if self.start_at_use and self.life.live is None:
             await self._opened()
         return self.agreed.revision
 
     async def ready(self, what: str, timeout: float) -> tuple[ClientConnection, float]:
-        """The connection, when a request can be sent, and the seconds that are left for it."""
+        """Wait until a request can be sent. Returns the connection and the remaining seconds."""
         if timeout <= 0:
             raise timed_out(what, timeout)
         live = self.life.live
@@ -182,8 +183,8 @@ class Sender:
         return connection, self.seconds_until(until)
 
     async def _opened(self) -> None:
-        """Wait for the start that is left to the first request. The start goes on when that request
-        gives up, so that a later request finds a server which is slow to start."""
+        """Wait for the start that the first request begins. The start continues when that request
+        is cancelled, so that a slow server is ready for a later request."""
         start = self._opening
         if start is None or start.done() or start.get_loop() is not asyncio.get_running_loop():
             start = self._opening = asyncio.ensure_future(self._open())
@@ -194,7 +195,8 @@ class Sender:
         start.result()
 
     def give_up_start(self) -> asyncio.Task[None] | None:
-        """Cancel the start that the first request began; the task, if there is one here."""
+        """Cancel the start that the first request began. Returns its task, if it runs on this
+        loop."""
         self.start_at_use = False
         opening, self._opening = self._opening, None
         if opening is None or opening.get_loop() is not asyncio.get_running_loop():
@@ -349,14 +351,14 @@ class Sender:
 
 
 def not_negotiated(answer: Unfinished) -> InvalidResponse:
-    """The error of a call whose answer is of a type that nothing goes on with."""
+    """The error of a call whose answer has an unknown ``resultType``."""
     return InvalidResponse(
         f"the result has resultType {answer.result_type!r}, which was not negotiated"
     )
 
 
 def _seen(start: asyncio.Future[None]) -> None:
-    """The requests that wait get the exception; there may be none."""
+    """Mark the exception as retrieved: the requests that wait raise it, if there are any."""
     if not start.cancelled():
         start.exception()
 
@@ -369,15 +371,15 @@ def tool_params(name: str, arguments: bytes | None) -> bytes:
 
 
 def meta_text(meta: Meta) -> bytes | None:
-    """Members of ``_meta`` as JSON text without the braces. TypeError, ValueError: they cannot be
-    sent."""
+    """Members of ``_meta`` as JSON text without the braces. TypeError, ValueError: a member cannot
+    be sent."""
     if not isinstance(meta, Mapping):
         raise TypeError(f"meta must be a mapping, not {type(meta).__name__}")
     for key in meta:
         if not isinstance(key, str):
             raise TypeError(f"keys of meta must be strings, not {type(key).__name__}")
         if key in _OURS:
-            raise ValueError(f"{key} of _meta is what the client writes")
+            raise ValueError(f"the client itself writes {key} of _meta")
     return params_text("meta", dict(meta))[1:-1] or None
 
 

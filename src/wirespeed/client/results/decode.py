@@ -1,4 +1,4 @@
-"""Results as they come, made into typed ones.
+"""Decodes results from their JSON text.
 
 ``resultType``, ``ttlMs`` and ``cacheScope`` are members of 2026-07-28 (basic, "resultType";
 server/utilities/caching). A result of an older revision may have members of these names, which mean
@@ -48,8 +48,8 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class Unfinished(msgspec.Struct):
-    """A result that is none yet: ``input_required`` (2026-07-28 basic/patterns/mrtr), or what an
-    extension has of its own.
+    """A result that is not final: ``input_required`` (2026-07-28 basic/patterns/mrtr), or a
+    ``resultType`` of an extension.
 
     Attributes:
         result_type: ``resultType`` of the result.
@@ -77,7 +77,7 @@ def complete(result_type: str) -> None:
 
 
 def _without(data: Any, names: tuple[str, ...]) -> bytes | None:
-    """The JSON text of a result without these members; None if it has none of them."""
+    """The JSON text of a result without these members; None for a result that lacks them."""
     members = _members(data)
     if not any(name in members for name in names):
         return None
@@ -85,14 +85,14 @@ def _without(data: Any, names: tuple[str, ...]) -> bytes | None:
 
 
 class ResultDecoder(Generic[T]):
-    """Makes a result of JSON text, as servers of 2026-07-28 send it; `legacy`, as older ones do.
-    Hints about caching that are malformed count as absent.
+    """Decodes a result of a server of 2026-07-28; `legacy` decodes one of an older server.
+    Malformed hints about caching count as absent.
 
     Args:
-        decode: Makes something with a ``result_type`` of JSON text.
-        take: What callers get of it.
-        rounds: The method may be answered with a result that is `Unfinished`; for other methods
-            that is InvalidResponse.
+        decode: Decodes JSON text into an object with a ``result_type``.
+        take: Returns the caller's result for this object.
+        rounds: Whether the method may have an `Unfinished` result; for other methods such a result
+            is InvalidResponse.
     """
 
     __slots__ = ("_decode", "_rounds", "_take")

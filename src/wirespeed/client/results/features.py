@@ -1,7 +1,7 @@
-"""What servers list of resources and prompts, and say of themselves, typed.
+"""Types of resources, prompts, completion and discovery in a server's answers.
 
-Unknown members are ignored, as every revision asks. Sources: server/resources, server/prompts and
-server/utilities/completion of each revision, and the schemas.
+Unknown members are ignored, as every revision requires. Sources: server/resources, server/prompts
+and server/utilities/completion of each revision, and the schemas.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from wirespeed._exports import set_public_home
 
 
 class _Named(msgspec.Struct, rename="camel", kw_only=True):
-    """What named things have: ``title`` from 2025-06-18 on, ``icons`` from 2025-11-25 on."""
+    """The members of all named items. ``title`` is of 2025-06-18, ``icons`` of 2025-11-25."""
 
     name: str
     title: str | None = None
@@ -22,12 +22,12 @@ class _Named(msgspec.Struct, rename="camel", kw_only=True):
 
     @property
     def display_name(self) -> str:
-        """What to show to people: the title, or the name (basic, "title")."""
+        """The name to show to people: the title, or the name (basic, "title")."""
         return self.title or self.name
 
 
 class ResourceInfo(_Named, rename="camel", kw_only=True):
-    """A resource as a server lists it. ``size`` is in bytes; ``annotations`` (audience, priority,
+    """A resource in a server's list. ``size`` is in bytes; ``annotations`` (audience, priority,
     lastModified) are hints."""
 
     uri: str
@@ -37,7 +37,7 @@ class ResourceInfo(_Named, rename="camel", kw_only=True):
 
 
 class ResourceTemplateInfo(_Named, rename="camel", kw_only=True):
-    """A template of resources as a server lists it; ``uri_template`` is one of RFC 6570, for
+    """A resource template in a server's list. ``uri_template`` (RFC 6570) is for
     `Client.read_template`."""
 
     uri_template: str
@@ -55,7 +55,7 @@ class PromptArgument(msgspec.Struct, kw_only=True):
 
 
 class PromptInfo(_Named, rename="camel", kw_only=True):
-    """A prompt as a server lists it."""
+    """A prompt in a server's list."""
 
     arguments: list[PromptArgument] = msgspec.field(default_factory=list)
 
@@ -92,7 +92,7 @@ class ListPromptsResult(_Page, rename="camel", kw_only=True):
 
 
 class Discovery(msgspec.Struct, rename="camel"):
-    """The result of server/discover (2026-07-28): what a modern server is and can do."""
+    """The result of server/discover (2026-07-28): revisions, capabilities and instructions."""
 
     supported_versions: list[str]
     capabilities: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -107,13 +107,13 @@ class Discovery(msgspec.Struct, rename="camel"):
 
 
 class PromptRef(msgspec.Struct, frozen=True, tag_field="type", tag="ref/prompt"):
-    """What is completed: an argument of a prompt."""
+    """The argument to complete belongs to a prompt."""
 
     name: str
 
 
 class ResourceRef(msgspec.Struct, frozen=True, tag_field="type", tag="ref/resource"):
-    """What is completed: a variable of a resource template, such as ``file:///{path}``."""
+    """The argument to complete is a variable of a resource template, such as ``file:///{path}``."""
 
     uri: str
 

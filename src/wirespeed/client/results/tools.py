@@ -1,7 +1,8 @@
-"""What servers tell about tools, and of calls under way, typed.
+"""Types of tools/list, and of progress and log notifications.
 
-Unknown members are ignored, as every revision asks. Results of calls: `wirespeed.protocol.results`;
-resources, prompts and completion: `wirespeed.client.results.features`.
+Unknown members are ignored, as every revision requires. Results of calls are in
+`wirespeed.protocol.results`; resources, prompts and completion in
+`wirespeed.client.results.features`.
 """
 
 from typing import Any
@@ -12,7 +13,7 @@ from wirespeed._exports import set_public_home
 
 
 class ToolInfo(msgspec.Struct, rename="camel"):
-    """A tool as a server lists it. ``annotations`` are hints, not to be trusted."""
+    """A tool in a server's list. ``annotations`` are hints: do not trust them."""
 
     name: str
     input_schema: dict[str, Any]
@@ -26,7 +27,7 @@ class ToolInfo(msgspec.Struct, rename="camel"):
 
     @property
     def display_name(self) -> str:
-        """What to show to people: title, the annotations' title, or name (basic, "title")."""
+        """The name to show to people: title, the annotations' title, or name (basic, "title")."""
         return self.title or (self.annotations or {}).get("title") or self.name
 
 
@@ -50,7 +51,7 @@ class Progress(msgspec.Struct):
 
 
 class LogMessage(msgspec.Struct):
-    """notifications/message: ``level``, what was said, and by which part of the server."""
+    """notifications/message. ``data`` is the message; ``logger`` names a part of the server."""
 
     level: str
     data: Any = None

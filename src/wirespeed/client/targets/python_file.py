@@ -1,4 +1,4 @@
-"""A server in a Python file, as the command that serves it."""
+"""The target ``FILE.py[:NAME]``: the command that serves a Python file."""
 
 from __future__ import annotations
 

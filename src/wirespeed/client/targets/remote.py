@@ -1,4 +1,4 @@
-"""Servers that run elsewhere, as plain descriptions: WebSocket and stream sockets."""
+"""The targets for servers that run elsewhere: `WebSocket` and `Socket`."""
 
 import math
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["RECONNECTS", "Socket", "WebSocket", "from_url"]
 
-# What restart=True stands for, and the default with a modern server: about half a minute of
-# attempts, time for a server to be started again behind its port.
+# Attempts with restart=True, and by default with a modern server: they take about half a minute,
+# in which a server can be started again at its port.
 RECONNECTS = 8
 
-# Those that say who the caller is.
+# Headers that hold credentials.
 _CREDENTIALS = ("authorization", "authentication", "proxy-authorization", "cookie")
 
 
@@ -77,28 +77,29 @@ class _Remote(msgspec.Struct, frozen=True, dict=True):
 
 
 class WebSocket(_Remote, frozen=True, kw_only=True):
-    """A server that is spoken to over WebSocket (RFC 6455): ``ws://`` or, with TLS, ``wss://``.
+    """A server at a WebSocket (RFC 6455): ``ws://`` or, with TLS, ``wss://``.
 
     Attributes:
         url: ``ws://host[:port][/path][?query]``, or the same with ``wss:``.
-        headers: Further headers of the upgrade request. Any but those that the handshake is made
-            of: Host, Connection, Upgrade, Sec-WebSocket-…, Content-Length, Transfer-Encoding.
-            Origin is allowed: a program has none of its own.
-        token: Sent as ``Authorization: Bearer …`` (RFC 6750). Over ``ws://`` to another machine
-            anybody on the way can read it; that is logged as a warning.
-        ssl: How a ``wss://`` server is verified; None for ``ssl.create_default_context()``.
-        compression: Whether permessage-deflate (RFC 7692) is offered.
-        restart: How many times in a row a lost connection is made again: 0 never, True for 8. By
-            default 8 with a modern server (2026-07-28), whose connections have no state, and 0
-            with a legacy one, for which a new connection is a new session. The attempts come
-            with growing, jittered pauses, about half a minute in all; when they are used up,
-            each further call makes one more. Calls that wait for an answer when the connection
-            is lost fail at once, and are never sent again by themselves.
+        headers: Further headers of the upgrade request, except the headers of the handshake: Host,
+            Connection, Upgrade, Sec-WebSocket-…, Content-Length, Transfer-Encoding. The client
+            sends no Origin of its own.
+        token: Sent as ``Authorization: Bearer …`` (RFC 6750). Over ``ws://`` to another machine it
+            crosses the network in clear text, which is logged as a warning.
+        ssl: The context that verifies a ``wss://`` server; None for
+            ``ssl.create_default_context()``.
+        compression: Whether to offer permessage-deflate (RFC 7692).
+        restart: The number of consecutive attempts to connect again after a loss: 0 for none, True
+            for 8. The default is 8 with a modern server (2026-07-28), whose connections have no
+            state, and 0 with a legacy server, where a new connection is a new session. The pauses
+            between attempts grow and are random; 8 attempts take about half a minute. After the
+            last attempt each call makes one more. Calls that wait when the connection is lost fail
+            at once, and are never sent again by the client.
         open_timeout: Seconds for connecting, TLS and the upgrade together.
-        ping_interval: Seconds between two pings; None for none.
-        ping_timeout: Seconds that the server has to answer one, before it is taken for gone.
-        close_timeout: Seconds that the server has to answer the closing frame.
-        shown: The URL as errors, logs and ``repr`` show it, where its host or path holds a secret.
+        ping_interval: Seconds between two pings; None for no pings.
+        ping_timeout: Seconds for the server's pong; then the connection counts as lost.
+        close_timeout: Seconds for the server's closing frame.
+        shown: The URL in errors, logs and ``repr``, where its host or path holds a secret.
 
     Raises TypeError or ValueError for an argument of the wrong type or value. Values of headers,
     the token and the query of the URL never appear in ``repr`` or errors.
@@ -154,7 +155,7 @@ class WebSocket(_Remote, frozen=True, kw_only=True):
 
 
 class Socket(_Remote, frozen=True, kw_only=True):
-    """A server that is spoken to over a stream socket, one message a line, as over stdio.
+    """A server at a stream socket: one message a line, as over stdio.
 
     Attributes:
         url: ``unix:/path``, ``unix:relative/path`` or ``tcp://host:port``. There is neither
@@ -181,7 +182,7 @@ class Socket(_Remote, frozen=True, kw_only=True):
 
 
 def from_url(url: str) -> WebSocket | Socket:
-    """The target that a URL names. ValueError for one that this version does not speak."""
+    """The target of a URL. ValueError: this version does not support the scheme."""
     scheme, _, rest = url.partition(":")
     if scheme.lower() in Socket.SCHEMES:
         return Socket(url)
@@ -189,7 +190,7 @@ def from_url(url: str) -> WebSocket | Socket:
         return WebSocket(url)
     if scheme.lower() in ("http", "https"):
         raise ValueError(f"this version does not speak HTTP, so it cannot connect to {scheme}://…")
-    # what is after the scheme of a URL may be a secret
+    # the rest of the URL may hold a secret
     shown = f"{scheme}://…" if rest.startswith("//") else repr(url)
     raise ValueError(
         f"cannot connect to {shown}: a target is a URL (ws://…, wss://…, unix:…, tcp://…), "

@@ -301,7 +301,7 @@ async def test_invalid_prompts(once: Run, tmp_path: Path, era: Any, messages: An
 async def test_arguments_of_prompts_are_strings(once: Run, tmp_path: Path) -> None:
     server = peer(tmp_path, "modern")
     async with server, Client(server.url) as client:
-        with pytest.raises(TypeError, match="'n' is not so"):
+        with pytest.raises(TypeError, match="the item 'n' does not"):
             await client.get_prompt("p", {"s": "1", "n": 1})  # type: ignore[dict-item]
         with pytest.raises(TypeError, match="context"):
             await client.complete(PromptRef("p"), "a", "b", context={"n": 1})  # type: ignore[dict-item]
@@ -469,7 +469,7 @@ async def test_what_the_client_writes_itself_is_refused(
     server = peer(tmp_path, era)
     async with server, Client(server.url, era=era) as client:
         for call in (client.call_tool("t", meta={key: 1}), client.list_tools(meta={key: 1})):
-            with pytest.raises(ValueError, match="what the client writes"):
+            with pytest.raises(ValueError, match="the client itself writes"):
                 await call
         with pytest.raises(TypeError, match="mapping"):
             await client.call_tool("t", meta=[1])  # type: ignore[arg-type]

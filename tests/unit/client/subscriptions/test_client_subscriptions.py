@@ -500,7 +500,7 @@ async def test_a_subscription_is_used_once(once: Run, tmp_path: Path) -> None:
             client.subscribe()
         with pytest.raises(ValueError, match="toolsListChanged"):
             client.subscribe(more={"toolsListChanged": False})
-        with pytest.raises(ValueError, match="what the client writes"):
+        with pytest.raises(ValueError, match="the client itself writes"):
             client.subscribe(tools=True, meta={"progressToken": 1})
 
 
