@@ -31,14 +31,14 @@ _ROLES = ("user", "assistant")
 
 class CallToolResult(msgspec.Struct, rename="camel"):
     """The result of tools/call (server/tools, "Tool Result"), as a client gets it. A tool may
-    return it: it goes out as what it is. Authors build a `wirespeed.server.ToolResult`.
+    return the result of a client unchanged. Authors make a `wirespeed.server.ToolResult`.
 
     Attributes:
         content: Content blocks for a model to read; blocks of types that this version does not
             know are `UnknownContent`.
-        structured_content: The result as JSON value (2025-06-18 on), or `msgspec.UNSET` where it
-            has none: None is JSON's null, which 2026-07-28 allows.
-        is_error: The tool failed; the content says why.
+        structured_content: The result as JSON value (2025-06-18 on), or `msgspec.UNSET` if the
+            result has none: None is JSON's null, which 2026-07-28 allows.
+        is_error: Whether the tool failed; the content is the reason.
         meta: ``_meta`` of the result.
     """
 
@@ -98,13 +98,12 @@ class GetPromptResult(msgspec.Struct):
 
 
 class ReadResourceResult(msgspec.Struct, rename="camel"):
-    """The result of resources/read. A resource may return it; authors build a
-    `wirespeed.server.ResourceResult`.
+    """The result of resources/read. A resource may return the result of a client unchanged;
+    authors make a `wirespeed.server.ResourceResult`.
 
     Attributes:
-        contents: What the resource, or each of its sub-resources, holds.
-        ttl_ms, cache_scope: How long the server says that this is fresh, and for whom
-            (2026-07-28).
+        contents: The content of the resource, or of each of its sub-resources.
+        ttl_ms, cache_scope: How long the result is fresh, and for whom (2026-07-28).
         meta: ``_meta`` of the result.
     """
 
@@ -138,9 +137,9 @@ class Completion(msgspec.Struct, rename="camel"):
 
     Attributes:
         values: Suggestions, the best first; of more than 100, a server sends the first 100.
-        total: How many there are in all; None if that is not said.
-        has_more: Whether there are more than these; None if that is not said. A server works it
-            out where its completer does not say.
+        total: The number of all suggestions; None if unknown.
+        has_more: Whether there are more suggestions; None if unknown. A server sets it from the
+            number of values if the completer did not.
     """
 
     values: list[str]

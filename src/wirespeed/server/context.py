@@ -183,9 +183,9 @@ class Context:
     def progress(
         self, progress: float, total: float | None = None, message: str | None = None
     ) -> _Ready | Future[None]:
-        """Tell how far the work is (basic/utilities/progress).
+        """Report progress to the client (basic/utilities/progress).
 
-        Only sent where the client asked for it, and only while the value rises. ``message`` is
+        Sent only if the client requested progress, and only while the value rises. ``message`` is
         left out for clients of 2024-11-05.
         """
         if self._token is None or (self._progress is not None and progress <= self._progress):

@@ -43,19 +43,19 @@ class Server:
 
     Args:
         name: The name of the server.
-        version: Its own version.
+        version: The version of the server.
         title: A name for people to read.
         instructions: How a model is to use the server.
         icons, website_url, description: More of its identity (2025-11-25 on).
         experimental: Capabilities that no revision has, by name, with their settings
             (``capabilities.experimental``).
-        versions: The revisions that it speaks; all by default.
-        limits: What one connection may take.
-        page_size: Entries on one page of each list; None for all on one.
+        versions: The revisions that the server speaks; all by default.
+        limits: The limits of one connection.
+        page_size: Entries on one page of each list; None for one page with all entries.
         list_ttl_ms, cache_scope: Caching hints for lists and discovery (2026-07-28
             server/utilities/caching).
-        shutdown_grace: Seconds that requests in flight get when the client goes or the process is
-            told to end.
+        shutdown_grace: Seconds that requests in flight get when the client leaves or the process
+            gets SIGINT or SIGTERM.
         lifespan: An async context manager function, or an async generator function, of the server:
             entered before the first client is served, left after the last is gone, once in each
             process that serves. What it yields is `Context.lifespan_state`.

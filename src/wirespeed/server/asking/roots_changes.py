@@ -72,7 +72,7 @@ class RootsChange:
 
     @property
     def client_capabilities(self) -> dict[str, Any]:
-        """What the client says it can do."""
+        """The capabilities of the client."""
         return self._connection.state.capabilities
 
     @property

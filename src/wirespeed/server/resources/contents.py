@@ -46,9 +46,9 @@ _LONGEST_MS = 2**53 - 1  # the largest integer that every reader of JSON has
 class ResourceResult(msgspec.Struct, kw_only=True):
     """The whole result of reading a resource, for full control.
 
-    *contents* is anything that a resource may return. *ttl_ms* and *cache_scope* say how long a
-    client may keep it, and for whom (2026-07-28 server/utilities/caching); left out, they are the
-    resource's. *meta* is the result's ``_meta``.
+    *contents* is anything that a resource may return. *ttl_ms* and *cache_scope* are how long a
+    client may keep the result, and for whom (2026-07-28 server/utilities/caching); by default those
+    of the resource. *meta* is the result's ``_meta``.
     """
 
     contents: Any
