@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 from hypothesis import strategies as st
+
+T = TypeVar("T")
 
 IDS = (
     b"1", b"2", b"3", b"1048577", b"4503599627370497", b"12345678901234567890123", b"-0",
@@ -141,6 +146,14 @@ def streams(draw: st.DrawFn, max_lines: int = 12) -> bytes:
     return stream + draw(
         st.sampled_from((b"", b"", b'{"jsonrpc":"2.0","method":"last"}', b"x", b"\r"))
     )
+
+
+def turns(values: st.SearchStrategy[T]) -> st.SearchStrategy[Sequence[T]]:
+    """What is done behind each of many chunks, in turn: chunk ``i`` has ``turns[i % len(turns)]``.
+
+    A value for each chunk of a stream that comes byte by byte would take most of the test's time.
+    """
+    return st.lists(values, min_size=1, max_size=8)
 
 
 @st.composite

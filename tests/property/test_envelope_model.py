@@ -78,7 +78,8 @@ def test_a_stream(stream: bytes, data: st.DataObject, limit: int) -> None:
         lines[2] += buffered.events()
 
     fed = b""
-    for chunk in data.draw(wire.cuts(stream)):
+    looks = data.draw(wire.turns(st.booleans()))
+    for i, chunk in enumerate(data.draw(wire.cuts(stream))):
         reader.receive_data(chunk)
         session.receive_data(chunk)
         fed += chunk
@@ -88,7 +89,7 @@ def test_a_stream(stream: bytes, data: st.DataObject, limit: int) -> None:
             view[:n] = chunk[:n]
             buffered.buffer_updated(n)
             chunk = chunk[n:]
-        if data.draw(st.booleans()):
+        if looks[i % len(looks)]:
             look()
             assert [m.raw for m in lines[0]] == kept(frames(fed, False, limit))
     for each in (reader, session, buffered):

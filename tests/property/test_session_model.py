@@ -208,9 +208,10 @@ def test_the_session_does_what_the_model_does(data: st.DataObject) -> None:
     )
     for name, pick in data.draw(acts):
         OWNER_ACTS[name](pair, pick)
-    for chunk in data.draw(wire.cuts(data.draw(wire.streams()))):
+    turns = data.draw(wire.turns(acts))
+    for i, chunk in enumerate(data.draw(wire.cuts(data.draw(wire.streams())))):
         pair.receive(chunk, "data")
-        for name, pick in data.draw(acts):
+        for name, pick in turns[i % len(turns)]:
             OWNER_ACTS[name](pair, pick)
             pair.compare_state()
     if data.draw(st.booleans()):
@@ -227,9 +228,10 @@ def test_the_session_does_what_the_model_does(data: st.DataObject) -> None:
 @given(stream=wire.streams(), data=st.data(), batches=st.booleans())
 def test_the_other_door_gives_the_same(stream: bytes, data: st.DataObject, batches: bool) -> None:
     pair = Pair(Limits(max_message=300, max_depth=6), "server", batches, True)
-    for chunk in data.draw(wire.cuts(stream)):
+    looks = data.draw(wire.turns(st.booleans()))
+    for i, chunk in enumerate(data.draw(wire.cuts(stream))):
         pair.receive(chunk, "buffer")
-        if data.draw(st.booleans()):
+        if looks[i % len(looks)]:
             pair.drain()
     pair.session.receive_eof()
     pair.model.eof = True

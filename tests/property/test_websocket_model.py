@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import zlib
 
 from hypothesis import given, settings
@@ -92,8 +93,8 @@ def broken(draw: st.DrawFn, to: Role) -> bytes:
     )
 
 
-@st.composite
-def streams(draw: st.DrawFn, to: Role, compressed: bool) -> bytes:
+@functools.cache
+def frames(to: Role, compressed: bool) -> st.SearchStrategy[list[bytes]]:
     some = st.one_of(
         messages(to, compressed),
         messages(to, compressed),
@@ -103,7 +104,12 @@ def streams(draw: st.DrawFn, to: Role, compressed: bool) -> bytes:
         st.binary(max_size=6),
         st.builds(lambda code, reason: frame(CLOSE, closing(code, reason), to=to), codes, reasons),
     )
-    out = b"".join(draw(st.lists(some, max_size=8)))
+    return st.lists(some, max_size=8)
+
+
+@st.composite
+def streams(draw: st.DrawFn, to: Role, compressed: bool) -> bytes:
+    out = b"".join(draw(frames(to, compressed)))
     if draw(st.booleans()):
         out = out[: draw(st.integers(0, len(out)))]
     return out

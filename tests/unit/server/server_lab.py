@@ -107,17 +107,21 @@ class Peer:
                 self.buffer += data
             self.eof = True
 
-    async def _line(self) -> bytes:
-        while True:
-            end = self.buffer.find(b"\n")
-            if end >= 0:
-                line = bytes(self.buffer[:end])
-                del self.buffer[: end + 1]
-                return line
+    def buffered_line(self) -> bytes | None:
+        end = self.buffer.find(b"\n")
+        if end < 0:
+            return None
+        line = bytes(self.buffer[:end])
+        del self.buffer[: end + 1]
+        return line
+
+    async def next_line(self) -> bytes:
+        while (line := self.buffered_line()) is None:
             if self.eof:
                 raise EOFError(bytes(self.buffer))
             await self._readable()
             self.read_now()
+        return line
 
     async def _readable(self) -> None:
         ready = asyncio.Event()
@@ -128,8 +132,9 @@ class Peer:
             self.loop.remove_reader(self.stdout)
 
     def line(self) -> bytes:
-        line: bytes = self.run(self._line())
-        return line
+        """The next line; the loop runs only if it has not come yet."""
+        line = self.buffered_line()
+        return self.run(self.next_line()) if line is None else line
 
     def recv(self) -> Any:
         """The next line, which must be strict JSON."""

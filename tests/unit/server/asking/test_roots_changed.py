@@ -292,7 +292,7 @@ def test_a_mounted_server_hears_of_the_clients_of_the_other(connect: Any, runner
     async def alive() -> None:
         async with outer.running():
             peer.send(CHANGED)
-            question = await peer._line()
+            question = await peer.next_line()
             assert b"roots/list" in question
             tell(peer, 1, "file:///1")
             while not seen:
