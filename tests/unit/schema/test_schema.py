@@ -44,7 +44,7 @@ from wirespeed.schema.json_schema import (
     input_schema,
     prepare_type,
 )
-from wirespeed.server.tools.output_schema import Output, output_for
+from wirespeed.server.tools.output_schema import Output, ResultError, output_for
 
 # -- a small checker of JSON Schema 2020-12, for what these schemas use ---------------------------
 
@@ -804,8 +804,9 @@ def test_output_schema_describes_the_encoded_value(tp: Any, value: Any, wrapped:
     data = msgspec.json.encode({"result": value} if wrapped else value, enc_hook=enc_hook)
     assert conforms(json.loads(data), output.schema, output.schema)
     assert not conforms({"result": object()} if wrapped else [], output.schema, output.schema)
-    assert output.check_whole is not None
-    output.check_whole(data)
+    output.check_content(data, value)
+    with pytest.raises(ResultError, match="does not fit its output schema"):
+        output.check_content(b"[]", [])
 
 
 def test_object_root_is_inlined_and_kept_where_it_is_referred_to() -> None:
@@ -834,7 +835,7 @@ def test_output_of_models_uses_the_serialization_schema() -> None:
     assert output.dump is not None
     assert output.dump(Named(n=2)) == {"number": 2, "twice": 4}
     assert output.dump({"n": 2}) == {"number": 2, "twice": 4}
-    assert output.check is None  # validators do not run again on the way out
+    output.check_value(b'{"n":"x"}', None)  # validators do not run again on the way out
     spoilt = Named(n=2)
     spoilt.n = "x"  # type: ignore[assignment]
     with pytest.raises(ValueError, match="serializ"):
@@ -852,8 +853,10 @@ def test_outputs_with_code_of_the_author_are_not_decoded_again() -> None:
             calls.append(self.n)
 
     output = Output(list[Counted], "f")
-    assert output.check is None and output.cls is None
-    assert Output(Counted, "f").cls is Counted
+    output.check_value(b'[{"n":1}]', None)
+    output.check_class(None)
+    with pytest.raises(ResultError, match="expected Counted, got int"):
+        Output(Counted, "f").check_class(1)
     assert calls == []
 
 

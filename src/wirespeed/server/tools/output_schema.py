@@ -1,4 +1,9 @@
-"""Return annotations as output schemas; `wirespeed.server.tools.results` checks results by them."""
+"""Output schemas: how they are made from return annotations, and how results are checked by them.
+
+`Output` is made when a tool is registered. `Output.check_class`, `Output.check_value` and
+`Output.check_content` are called with each result (`wirespeed.server.tools.results`). An output
+schema that is given to `Server.tool_raw` is announced, not checked.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,8 @@ from wirespeed.schema.json_schema import (
     adapter_of,
     build_schemas,
     dec_hook,
+    describe_validation_error,
+    has_nonfinite,
     is_model,
     is_path,
     may_keep,
@@ -23,18 +30,20 @@ from wirespeed.schema.json_schema import (
 _outputs: dict[tuple[Any, str], Output] = {}
 
 
+class ResultError(ValueError):
+    """A tool returned what cannot be sent; the text is fit for the caller (``isError``)."""
+
+
 class Output:
     """What a return annotation promises.
 
     `schema` is the ``outputSchema``; `wrapped` says that values go out as ``{"result": value}``.
-    `check` and `check_whole` raise `msgspec.ValidationError` for JSON of a value, or of the whole
-    structured content, that breaks the promise; None where a check would run the author's code
-    (``__post_init__``, validators) a second time.  Then `cls`, if set, is the class that a value
-    must be of.  `dump`, if set, turns the value into what msgspec encodes; pydantic's refuses a
-    value that does not fit.
+    `dump`, if set, turns the value into what msgspec encodes; pydantic's refuses a value that does
+    not fit. The checks decode JSON as the annotation says; where that would run the author's code
+    (``__post_init__``, validators) a second time, a value must be of the class `cls` instead.
     """
 
-    __slots__ = ("check", "check_whole", "cls", "dump", "schema", "wrapped")
+    __slots__ = ("_decode", "_decode_content", "cls", "dump", "schema", "wrapped")
 
     def __init__(self, tp: Any, where: str) -> None:
         tp = prepare_type(tp, where, "serialization")
@@ -63,14 +72,45 @@ class Output:
             self.dump = _adapter_dump(adapter)
         elif is_model(tp):
             self.cls, self.dump = None, _model_dump(tp)
-        self.check: Callable[[bytes], Any] | None = None
-        self.check_whole: Callable[[bytes], Any] | None = None
+        self._decode: Callable[[bytes], Any] | None = None
+        self._decode_content: Callable[[bytes], Any] | None = None
         if not _runs_user_code(msgspec.inspect.type_info(tp), set()):
             self.cls = None
-            self.check = self.check_whole = msgspec.json.Decoder(tp, dec_hook=dec_hook).decode
+            self._decode = self._decode_content = msgspec.json.Decoder(tp, dec_hook=dec_hook).decode
             if self.wrapped:
                 whole = msgspec.defstruct("Result", [("result", tp)])
-                self.check_whole = msgspec.json.Decoder(whole, dec_hook=dec_hook).decode
+                self._decode_content = msgspec.json.Decoder(whole, dec_hook=dec_hook).decode
+
+    def check_class(self, value: Any) -> None:
+        """ResultError: the value is not of the class that was promised."""
+        if self.cls is not None and not isinstance(value, self.cls):
+            raise _mismatch(f"expected {self.cls.__name__}, got {type(value).__name__}")
+
+    def check_value(self, data: bytes, value: Any) -> None:
+        """ResultError: a value, whose JSON *data* is, does not fit the output schema."""
+        if self._decode is not None:
+            _check(self._decode, data, value, "result")
+        elif not self.wrapped and data[0] != 0x7B:
+            raise _mismatch("not an object")
+
+    def check_content(self, data: bytes, content: Any) -> None:
+        """The same of a whole ``structuredContent``."""
+        if self._decode_content is not None:
+            _check(self._decode_content, data, content, "structured content")
+
+
+def _check(decode: Callable[[bytes], Any], data: bytes, value: Any, what: str) -> None:
+    try:
+        decode(data)
+    except (msgspec.DecodeError, RecursionError) as exc:
+        reason = describe_validation_error(exc, what)
+        if has_nonfinite(value):
+            reason += " (JSON has no NaN and no Infinity)"
+        raise _mismatch(reason) from exc
+
+
+def _mismatch(reason: str) -> ResultError:
+    return ResultError(f"the tool's result does not fit its output schema: {reason}")
 
 
 def output_for(tp: Any, where: str) -> Output:

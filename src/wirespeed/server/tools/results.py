@@ -21,8 +21,9 @@ none, or ``Any``                  by run-time type      objects only            
 * A list that holds a content block is a list of blocks; strings in it are text blocks, anything
   else is a text block of its JSON.
 * A structured result must conform to its schema, so its JSON is decoded again as the annotation
-  says before it leaves; one that does not fit is a `ResultError`, never a false promise.  Classes
-  with code of their own (``__post_init__``, attrs, pydantic) are checked by class, or by pydantic.
+  says before it leaves (`wirespeed.server.tools.output_schema`); one that does not fit is a
+  `ResultError`, never a false promise.  Classes with code of their own (``__post_init__``, attrs,
+  pydantic) are checked by class, or by pydantic.
 * JSON has no NaN and no Infinity.  Where the annotation promises a number they are a `ResultError`;
   in untyped results they become ``null``.
 * Top-level ``bytes`` are refused: they have no media type.  Return `Image`, `Audio` or
@@ -50,12 +51,10 @@ from wirespeed.protocol.meta import passed_on
 from wirespeed.protocol.results import CallToolResult
 from wirespeed.schema.json_schema import (
     SignatureError,
-    describe_validation_error,
     enc_hook,
-    has_nonfinite,
     one_line,
 )
-from wirespeed.server.tools.output_schema import Output, output_for
+from wirespeed.server.tools.output_schema import Output, ResultError, output_for
 
 __all__ = [
     "Encoded",
@@ -85,10 +84,6 @@ _encode = msgspec.json.Encoder(enc_hook=enc_hook).encode
 _BYTES = (bytes, bytearray, memoryview)
 _BLOCKS = (ContentBlock, UnknownContent)
 _PLAIN = frozenset({str, int, float, bool, dict})  # known at once to be none of these
-
-
-class ResultError(ValueError):
-    """A tool returned what cannot be sent; the text is fit for the caller (``isError``)."""
 
 
 # -- results that are given whole ------------------------------------------------------------------
@@ -201,8 +196,7 @@ def _encode_whole(
     if output is not None and not result.is_error:
         if structured is None:
             raise ResultError("the tool has an output schema, but its result is not structured")
-        if output.check_whole is not None:
-            _verify(output.check_whole, structured, result.structured_content, "structured content")
+        output.check_content(structured, result.structured_content)
     content = result.content
     if content is None:
         encoded = EMPTY_CONTENT if structured is None else _text_block(structured)
@@ -218,16 +212,6 @@ def _encode_whole(
     if meta is not None and meta[0] != 0x7B:
         raise ResultError(f"meta is an object, not {type(result.meta).__name__}")
     return encoded, structured, bool(result.is_error), meta
-
-
-def _verify(check: Callable[[bytes], Any], data: bytes, value: Any, what: str = "result") -> None:
-    try:
-        check(data)
-    except (msgspec.DecodeError, RecursionError) as exc:
-        reason = describe_validation_error(exc, what)
-        if has_nonfinite(value):
-            reason += " (JSON has no NaN and no Infinity)"
-        raise ResultError(f"the tool's result does not fit its output schema: {reason}") from exc
 
 
 # -- plans ----------------------------------------------------------------------------------------
@@ -332,22 +316,17 @@ def _blocks_encoder(plan: ResultPlan) -> Callable[..., Encoded]:
 def _structured_encoder(plan: ResultPlan) -> Callable[..., Encoded]:
     output = plan.output
     assert output is not None
-    check, cls, dump, wrapped = output.check, output.cls, output.dump, output.wrapped
+    check_class = None if output.cls is None else output.check_class
+    check_value, dump, wrapped = output.check_value, output.dump, output.wrapped
 
     def encode(value: Any, revision: str = LATEST) -> Encoded:
         kind = type(value)
         if kind is ToolResult or kind is CallToolResult:
             return _encode_whole(value, revision, plan)
-        if cls is not None and not isinstance(value, cls):
-            raise ResultError(
-                "the tool's result does not fit its output schema: "
-                f"expected {cls.__name__}, got {type(value).__name__}"
-            )
+        if check_class is not None:
+            check_class(value)
         data = _dumps(value, dump)
-        if check is not None:
-            _verify(check, data, value)
-        elif not wrapped and data[0] != 0x7B:
-            raise ResultError("the tool's result does not fit its output schema: not an object")
+        check_value(data, value)
         content = _text_block(data)
         if revision < STRUCTURED_SINCE:
             return content, None, False, None
