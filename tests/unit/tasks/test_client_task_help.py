@@ -207,7 +207,7 @@ async def test_so_many_questions_at_once_are_refused(tmp_path: Path) -> None:
         LinePeer(modern(many), tmp_path) as peer,
         client_of(peer, on_elicit=person) as client,
     ):
-        with pytest.raises(LimitExceeded, match="1001 things at once"):
+        with pytest.raises(LimitExceeded, match="1001 questions at once"):
             await client.call_tool("crawl")
         assert not person.begun
         await cancelled(peer)
@@ -225,7 +225,7 @@ async def test_so_many_questions_one_after_another_are_refused(tmp_path: Path) -
 
     rules["tasks/get"] = look
     async with LinePeer(rules, tmp_path) as peer, client_of(peer, on_elicit=person) as client:
-        with pytest.raises(LimitExceeded, match="1200 things at once"):
+        with pytest.raises(LimitExceeded, match="1200 questions at once"):
             await client.call_tool("crawl")
         assert len(person.cancelled) == 600
 
@@ -314,7 +314,7 @@ async def test_what_is_resumed_in_vain(tmp_path: Path) -> None:
 
 def test_a_made_up_pause_is_none() -> None:
     async def main() -> None:
-        with pytest.raises(ValueError, match="belongs to no call"):
+        with pytest.raises(ValueError, match="does not belong to a call"):
             await Client("unix:/nowhere").resume(InputNeeded("?", {}, None))
 
     asyncio.run(main())
@@ -326,14 +326,14 @@ def test_a_made_up_pause_is_none() -> None:
 async def test_an_answer_about_another_task_is_none(tmp_path: Path) -> None:
     other = DONE | {"taskId": "t2"}
     async with LinePeer(modern(other), tmp_path) as peer, client_of(peer) as client:
-        with pytest.raises(InvalidResponse, match="returned another one"):
+        with pytest.raises(InvalidResponse, match="returned another task"):
             await client.call_tool("crawl")
         await cancelled(peer)
         task = await client.start_tool("crawl")
-        with pytest.raises(InvalidResponse, match="returned another one"):
+        with pytest.raises(InvalidResponse, match="returned another task"):
             await task.status()
         assert task.id == "t1" and not task.state.over
-        with pytest.raises(InvalidResponse, match="returned another one"):
+        with pytest.raises(InvalidResponse, match="returned another task"):
             await client.get_task("t1")
 
 

@@ -13,7 +13,7 @@ from wirespeed.transport.workers import Workers
 
 __all__ = ["MAX_THREADS", "in_thread"]
 
-# Plain handlers at once, of all clients of the process; further ones wait.
+# The most plain handlers that run at once, of all clients of the process; further handlers wait.
 MAX_THREADS = 64
 
 _executor: Workers | None = None
@@ -22,9 +22,9 @@ _executor: Workers | None = None
 async def in_thread(function: Callable[[Any], Any], argument: Any) -> Any:
     """Call a function in a thread, in a copy of this context.
 
-    After a cancellation the result is dropped, and a function that has not begun does not begin.
-    One that has begun keeps its thread until it ends, so that a server which asks and cancels in
-    turn cannot pile up work.
+    After a cancellation the result is dropped, and a function that has not begun does not begin. A
+    function that has begun keeps its thread until it ends: a server that asks and cancels in turn
+    cannot start more functions than there are threads.
     """
     job = _Job(function, argument)
     _line.enter(job)
@@ -49,13 +49,13 @@ class _Job:
         self.waiter: asyncio.Future[Any] = self.loop.create_future()
 
     def work(self) -> None:
-        """In the thread."""
+        """Runs in the thread."""
         value: Any = None
         failure: BaseException | None = None
         try:
             if not self.abandoned:
                 value = self.context.run(self.function, self.argument)
-        except StopIteration as exc:  # which no future takes
+        except StopIteration as exc:  # futures refuse it
             failure = RuntimeError(f"the handler raised {exc!r}")
         except BaseException as exc:
             failure = exc
@@ -90,7 +90,7 @@ class _Line:
                 self._waiting[job] = None
 
     def leave(self, job: _Job) -> None:
-        """The caller of a job has gone."""
+        """The caller of a job was cancelled."""
         job.abandoned = True
         with self._lock:
             self._waiting.pop(job, None)

@@ -1,4 +1,4 @@
-"""Finding out which era a server speaks, and agreeing on a revision.
+"""The handshakes of both eras: which revision the server and the client speak.
 
 Source: basic/versioning and basic/transports/stdio ("Backward Compatibility") of 2026-07-28;
 basic/lifecycle of the others.
@@ -87,7 +87,7 @@ class Agreement(msgspec.Struct):
 
 
 class Identity(msgspec.Struct):
-    """What a client declares to servers.
+    """The client's ``clientInfo`` and capabilities.
 
     Attributes:
         info: ``clientInfo``.
@@ -158,7 +158,7 @@ async def modern(
                     version = other
                     continue
                 if version in supported:
-                    if version not in refused:  # the server contradicts itself: ask once more
+                    if version not in refused:  # the server contradicts itself: one more attempt
                         refused.add(version)
                         continue
                     raise VersionMismatch(
@@ -172,7 +172,7 @@ async def modern(
             if fall_back:
                 raise FallBack from exc
             raise VersionMismatch(
-                f"the server speaks no {' or '.join(MODERN_VERSIONS)}: "
+                f"the server does not speak {' or '.join(MODERN_VERSIONS)}: "
                 f"it answered server/discover with {exc}",
                 [],
             ) from exc
@@ -210,9 +210,9 @@ async def legacy(
     """The initialize handshake. It is never cancelled on the wire.
 
     A server may refuse with an error that names its versions, instead of offering a version
-    (2024-11-05 basic/lifecycle, "Error Handling"). The client then asks once more, for one of them.
-    VersionMismatch: no version is common. `ModernServer`: the error is that of 2026-07-28
-    basic/versioning.
+    (2024-11-05 basic/lifecycle, "Error Handling"). The client then sends one more initialize, with
+    one of these versions. VersionMismatch: there is no common version. `ModernServer`: the error is
+    the one of 2026-07-28 basic/versioning.
     """
     try:
         result = await _initialize(connection, identity, timeout, version)

@@ -69,7 +69,7 @@ _input_required = msgspec.json.Decoder(_InputRequired).decode
 
 
 class _Asked(msgspec.Struct):
-    """What one answer asks for. ``state`` is JSON text, which is echoed byte for byte."""
+    """The input that one answer asks for. ``state`` is JSON text, which is echoed byte for byte."""
 
     questions: dict[str, Question] | None
     state: bytes | None
@@ -148,7 +148,7 @@ class Rounds:
 
         paused: Paused | None = needed._call
         if paused is None:
-            raise ValueError("this InputNeeded belongs to no call")
+            raise ValueError("this InputNeeded does not belong to a call")
         questions = paused.questions
         texts: dict[str, bytes] = {}
         for key, answer in ({} if answers is None else answers).items():
@@ -173,7 +173,7 @@ class Rounds:
         return await self.within(request, self._drive(request, answer))
 
     async def within(self, request: Request, work: Any) -> Any:
-        """The time limit of a call is that of all its rounds together."""
+        """Wait for the rounds of a call, within the one time limit of all rounds."""
         try:
             async with asyncio.timeout_at(None if request.until == math.inf else request.until):
                 return await work
@@ -183,7 +183,7 @@ class Rounds:
             raise timed_out(request.what, request.limit) from None
 
     async def _drive(self, request: Request, answer: Unfinished) -> Any:
-        """Answer, and send it again, as long as the server wants input."""
+        """Answer the questions and send the request again, as long as the server asks for input."""
         answering = self.identity.answering
         idle = 0
         for _ in range(self.max_rounds):
@@ -209,7 +209,7 @@ class Rounds:
         raise _needed(text, request, self._asked(answer))
 
     async def again(self, request: Request, asked: _Asked, answers: Mapping[str, bytes]) -> Any:
-        """One round by hand, then what the client does by itself."""
+        """One round with the caller's answers, then further rounds with those of the handlers."""
         result = await self._send_again(request, asked.params(request, answers))
         if isinstance(result, Unfinished):
             return await self.sender.continuation.finish(request, result)
@@ -240,7 +240,7 @@ class Rounds:
                 return result
             if result.result_type != INPUT_REQUIRED:
                 return await self.sender.continuation.finish(request, result)
-            # so that what middleware gets is a result, or an exception that says what is missing
+            # middleware gets a result, or an exception that names the missing input
             needed = _needed("there is another round", request, self._asked(result))
             asks = needed, result
             raise needed
@@ -263,7 +263,7 @@ class Rounds:
             return asks[1]
 
     async def send_once(self, request: Request, *, further: bool = True) -> Any:
-        """Send a request past all middleware: the result, or an `Unfinished` one. ``further``: it
+        """Send a request past all middleware: the result, or an `Unfinished` one. ``further``: this
         is not the first round."""
         left = self.sender.seconds_until(request.until)
         connection, left = await self.sender.ready(request.what, left)
@@ -290,11 +290,12 @@ class Rounds:
         return result
 
     def _asked(self, answer: Unfinished) -> _Asked:
-        """What an answer asks for. InvalidResponse: it is malformed, or was not declared."""
+        """The input that an answer asks for. InvalidResponse: the answer is malformed, or asks a
+        question that the client did not declare."""
         try:
             result = _input_required(answer.text)
         except (msgspec.DecodeError, RecursionError) as exc:
-            raise InvalidResponse(f"what the server asks for is not valid: {exc}") from exc
+            raise InvalidResponse(f"the inputRequests of the result are not valid: {exc}") from exc
         state: bytes | None = bytes(result.request_state).strip()
         if state == b"null":
             state = None
@@ -311,8 +312,8 @@ class Rounds:
         return _Asked(self.questions(result.input_requests), state)
 
     def questions(self, requests: Mapping[str, AskedInput]) -> dict[str, Question]:
-        """The questions in ``inputRequests``. InvalidResponse: the client did not declare that it
-        can be asked one of them."""
+        """The questions in ``inputRequests``. InvalidResponse: the client did not declare the
+        capability for a question."""
         from wirespeed.client.answering.answerer import question_of
 
         version = self.sender.agreed.revision.version
@@ -324,7 +325,7 @@ class Rounds:
                 questions[key] = question_of(one.method, params, capabilities, version)
             except ProtocolError as exc:
                 raise InvalidResponse(
-                    f"the server asks for something that is not allowed ({key}): {exc.message}"
+                    f"the server asks a question that is not allowed ({key}): {exc.message}"
                 ) from None
         return questions
 
@@ -364,7 +365,7 @@ def refuse_many(count: int) -> None:
     """LimitExceeded: *count* questions are too many for one result."""
     if count > MAX_INPUT_REQUESTS:
         raise LimitExceeded(
-            f"the server asks for {count} things at once (the limit is {MAX_INPUT_REQUESTS})"
+            f"the server asks {count} questions at once (the limit is {MAX_INPUT_REQUESTS})"
         )
 
 

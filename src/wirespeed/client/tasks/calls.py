@@ -92,8 +92,8 @@ def declared_tasks(
     extensions: Iterable[str] | Mapping[str, Mapping[str, Any]],
     asked: Mapping[str, object] | None,
 ) -> dict[str, Any]:
-    """The ``capabilities`` for these extensions, and for requests as tasks that *asked* has a
-    handler for. TypeError, ValueError: a bad option."""
+    """The ``capabilities`` for these extensions, and for task-augmented requests whose handler is
+    in *asked*. TypeError, ValueError: an option is not valid."""
     if isinstance(extensions, str):
         raise TypeError("extensions is a list of names, or a mapping of names to settings")
     if not isinstance(extensions, Mapping):
@@ -254,7 +254,7 @@ class TaskCalls:
         )
         if seen.task_id != task_id:
             raise InvalidResponse(
-                f"the server was asked about the task {task_id!r:.80} and returned another one"
+                f"the server was asked about the task {task_id!r:.80} and returned another task"
             )
         return ToolTask(self, None, seen, modern=modern)
 
@@ -321,7 +321,7 @@ class TaskCalls:
             raise
 
     def unwanted(self, answer: asyncio.Future[Any]) -> None:
-        """Cancel the task of a call that was given up."""
+        """Cancel the task of a call whose caller was cancelled."""
         from wirespeed.client.tasks.task import ToolTask
 
         made = None if answer.exception() else answer.result()
@@ -360,9 +360,9 @@ class TaskCalls:
             try:
                 seen = seen_of(b"{}" if raw is None else raw)
             except msgspec.DecodeError:
-                return  # polling will tell
-            news = self.handles.get(seen.task_id)
-            for task in () if news is None else tuple(news.handles):
+                return  # the next poll raises the error
+            known = self.handles.get(seen.task_id)
+            for task in () if known is None else tuple(known.handles):
                 task._hear(seen)
         elif message.method == "notifications/progress":
             token = message.text("params.progressToken")

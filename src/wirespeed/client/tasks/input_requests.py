@@ -19,7 +19,7 @@ __all__ = ["Helper"]
 
 
 class _Batch:
-    """Questions that came together, and whose answers are sent together."""
+    """Questions that arrived together. Their answers are sent together."""
 
     __slots__ = ("keys", "sending", "task")
 
@@ -66,7 +66,7 @@ class Helper:
 
     def questions(self, asked: Mapping[str, AskedInput]) -> dict[str, Question]:
         """The questions of the task. InvalidResponse: one of them is not allowed. LimitExceeded:
-        too many at once."""
+        there are too many questions."""
         refuse_many(len(asked))
         return self._by.questions(asked)
 
@@ -123,7 +123,7 @@ class Helper:
             self._wake()
 
     async def send(self, answers: Mapping[str, bytes], timeout: Timeout = CLIENT_DEFAULT) -> None:
-        """Send answers. An answer that cannot be sent is asked for again."""
+        """Send answers. The handler of an answer that cannot be sent runs again."""
         self._answered |= answers.keys()
         try:
             await self._send(answers, timeout)

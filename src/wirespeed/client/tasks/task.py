@@ -1,8 +1,8 @@
 """The client's handle of one task of a server: see `Client.start_tool`.
 
 2025-11-25 basic/utilities/tasks: tasks/get polls, tasks/result waits for the result, and the server
-asks its questions meanwhile. The extension of 2026-07-28: tasks/get polls, and brings questions and
-the result; tasks/update sends answers.
+asks its questions meanwhile. The extension of 2026-07-28: the answer to tasks/get contains the
+questions and the result; tasks/update sends the answers to questions.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ _progress = msgspec.json.Decoder(Progress).decode
 
 
 class TaskHandles:
-    """The handles of one task of 2025-11-25, which hear of its changes together. Only the handles
-    hold this object, so that notifications of tasks without handles are ignored."""
+    """The handles of one task of 2025-11-25, which receive its changes together. Only the handles
+    refer to this object, so that notifications of tasks without handles are ignored."""
 
     __slots__ = ("__weakref__", "handles")
 
@@ -70,7 +70,7 @@ class TaskHandles:
 
 
 class ProgressSink:
-    """Receives the progress of a task of 2025-11-25. Only its handle holds this object."""
+    """Receives the progress of a task of 2025-11-25. Only its handle refers to this object."""
 
     __slots__ = ("__weakref__", "on_progress")
 
@@ -181,7 +181,8 @@ class ToolTask:
         """Wait for the end of the task, and return the tool's result. The client's handlers answer
         questions of the server meanwhile.
 
-        ``timeout``: seconds, None for no limit (a task may take long). The task goes on after that.
+        ``timeout``: seconds, None for no limit (a task may take long). After a timeout the task
+        continues on the server.
 
         Raises:
             CallTimeout: The task has not ended in time.
@@ -206,7 +207,8 @@ class ToolTask:
 
     async def cancel(self, *, timeout: Timeout = CLIENT_DEFAULT) -> TaskState:
         """Request the cancellation, and return the state after that. In 2026-07-28 the server may
-        go on for a while. RemoteError -32602: the task has ended (2025-11-25), or is forgotten."""
+        continue for a while. RemoteError -32602: the task has ended (2025-11-25), or the server has
+        forgotten it."""
         if self.id is None:
             return self.state
         if not self._modern:
@@ -218,9 +220,9 @@ class ToolTask:
     async def answer(
         self, answers: Mapping[str, Any], *, timeout: Timeout = CLIENT_DEFAULT
     ) -> None:
-        """Answer questions of the task yourself (2026-07-28): what handlers would return, by the
-        keys of `InputNeeded.requests`. TypeError, ValueError: an answer does not fit its
-        request."""
+        """Answer questions of the task without handlers (2026-07-28). ``answers`` are values that a
+        handler may return, by the keys of `InputNeeded.requests`. TypeError, ValueError: an answer
+        does not fit its request."""
         from wirespeed.client.answering.answerer import answer_text
 
         questions = {} if self._seen is None else self._helper.questions(self._seen.input_requests)
@@ -250,7 +252,7 @@ class ToolTask:
     # -- following -------------------------------------------------------------------------------
 
     async def _follow(self) -> CallToolResult:
-        """2026-07-28: tasks/get brings the result."""
+        """2026-07-28: the answer to tasks/get contains the result."""
         if self._result is None:
             async for _ in self:
                 pass
@@ -282,7 +284,7 @@ class ToolTask:
                 result = await asyncio.shield(self._ask_for_result())
             if result.content or result.structured_content is not UNSET or result.is_error:
                 return result
-            return await self._told_apart(result)
+            return await self._checked(result)
         except RemoteError as exc:
             if self.state.status != "cancelled":
                 with contextlib.suppress(WirespeedError):
@@ -291,8 +293,9 @@ class ToolTask:
                 raise TaskCancelled(exc.code, exc.message, exc.data) from exc
             raise
 
-    async def _told_apart(self, result: CallToolResult) -> CallToolResult:
-        """An empty result, which some servers send for a task that failed or was cancelled."""
+    async def _checked(self, result: CallToolResult) -> CallToolResult:
+        """Check an empty result, which some servers send for a task that failed or was
+        cancelled."""
         if not self.state.over:
             await self.status()
         message = self.state.message
@@ -372,7 +375,7 @@ class ToolTask:
     def _answered(self, seen: Seen) -> None:
         if seen.task_id != self.id:
             raise InvalidResponse(
-                f"the server was asked about the task {self.id!r:.80} and returned another one"
+                f"the server was asked about the task {self.id!r:.80} and returned another task"
             )
         self._take(seen)
 
@@ -457,7 +460,7 @@ class ToolTask:
         return self._seen is not heard
 
     async def _let_go(self) -> None:
-        """Cancel a task whose caller has gone, and ignore errors."""
+        """Cancel a task whose caller was cancelled or failed, and ignore errors."""
         with contextlib.suppress(WirespeedError):
             await self._request("tasks/cancel", any_result, CLIENT_DEFAULT)
 

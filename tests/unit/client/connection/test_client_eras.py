@@ -264,7 +264,7 @@ def test_era_modern_sends_discover_only(once: Run, fake: Make) -> None:
 @pytest.mark.parametrize("code", [-32601, -32000])
 def test_era_modern_never_falls_back_from_an_error(once: Run, fake: Make, code: int) -> None:
     server = fake(LEGACY | {"server/discover": failed(code, "unheard of")})
-    with pytest.raises(VersionMismatch, match=r"speaks no 2026-07-28: .*unheard of"):
+    with pytest.raises(VersionMismatch, match=r"does not speak 2026-07-28: .*unheard of"):
         once(meet(server, era="modern"))
     assert server.methods == ["server/discover"]
 

@@ -362,7 +362,7 @@ def test_trap_64_what_was_not_declared_is_invalid(
     rules = modern([required({"a": request_}, "s"), DONE])
     exc = with_client(once, tmp_path, rules, fail, **options)
     assert isinstance(exc, InvalidResponse)
-    assert "asks for something that is not allowed (a)" in str(exc)
+    assert "asks a question that is not allowed (a)" in str(exc)
 
 
 def test_trap_64_other_methods_cannot_ask(once: Run, tmp_path: Path) -> None:
