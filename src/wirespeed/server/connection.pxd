@@ -6,8 +6,8 @@ from wirespeed.server.tools.tool cimport Tool
 
 cdef class ServerConnection(Serving):
     cdef dict tools                    # of the server: name -> Tool
-    cdef Call spare_call               # used again when its handler ended at once
-    cdef list hot_tools                # found lately, by a hash of the name; or None
+    cdef Call spare_call               # used again if its handler ended at once
+    cdef list hot_tools                # tools found lately, by a hash of the name
     cdef object modern                 # the newest modern Revision, or None
     cdef bytes modern_version          # its version as JSON text
     cdef public bint pinned_modern     # a modern request succeeded: no handshake can follow
@@ -26,7 +26,7 @@ cdef class ServerConnection(Serving):
     cdef int log_fault_c(self, Message m) except -1
     cdef int serve_c(self, Call call, Message m) except -1
     cdef int dispatch_c(self, Call call, Message m) except -1
-    cdef object revision_for_c(self, Message m)
+    cdef object revision_for_c(self, Message m, bint modern)
     cdef object modern_revision_c(self, Message m)
     cdef int call_tool_c(self, Call call, Message m) except -1
     cdef object call_inline_c(self, Call call, Tool tool, object decoded)

@@ -130,8 +130,8 @@ cdef class ServerConnection(Serving):
         return 0
 
     cdef int log_fault_c(self, Message m) except -1:
-        """The first faults of a connection are logged: a flood of them must not fill the log, nor
-        block us on a stderr that nobody reads."""
+        """Log the first faults of a connection. A flood of faults must not fill the log, nor block
+        the server on a stderr that is not read."""
         if self.session.faults <= MAX_LOGGED_FAULTS:
             logger.warning("bad input: %s", m.reason)
             if self.session.faults == MAX_LOGGED_FAULTS:
@@ -140,7 +140,7 @@ cdef class ServerConnection(Serving):
 
     cpdef object on_eof(self):
         self.questions.fail_all_c()    # no answer can come
-        self.drain_c()                 # no request can come: finish those that came
+        self.drain_c()                 # no more requests can come
 
     cpdef object on_lost(self, exc):
         cdef Call call
@@ -219,7 +219,7 @@ cdef class ServerConnection(Serving):
             handler = handler_of(method)
         call.revision = None
         if method != "initialize" or call.modern:
-            call.revision = self.revision_for_c(m)
+            call.revision = self.revision_for_c(m, call.modern)
         check_offered(self.service.discovery, method)
         body = handler(call, m)
         if call.modern and method != "server/discover":
@@ -238,10 +238,10 @@ cdef class ServerConnection(Serving):
         self.session.null_ids = False
         return 0
 
-    cdef object revision_for_c(self, Message m):
+    cdef object revision_for_c(self, Message m, bint modern):
         """The revision to serve a request by. ProtocolError: it cannot be served."""
         cdef object revision
-        if is_modern(m):
+        if modern:
             revision = self.modern_revision_c(m)
         else:
             revision = self.revision
@@ -252,7 +252,7 @@ cdef class ServerConnection(Serving):
         if (
             not poi_is(m, WS_METHOD, b'"tools/call"')
             and m.method not in revision.requests
-            and not (revision.modern and m.method in self.service.extensions.handlers)
+            and not (modern and m.method in self.service.extensions.handlers)
         ):
             raise ProtocolError(
                 codes.METHOD_NOT_FOUND,
@@ -317,11 +317,11 @@ cdef class ServerConnection(Serving):
         return tool
 
     def forget_tools(self):
-        """The server's tools changed: look each up anew."""
+        """The server's tools changed: look up each again."""
         self.hot_tools = [None] * N_HOT
 
     cdef int call_tool_c(self, Call call, Message m) except -1:
-        cdef object revision = self.revision_for_c(m)
+        cdef object revision = self.revision_for_c(m, call.modern)
         cdef Tool tool = self.find_tool_c(m)
         cdef Span s = span_of(m, WS_ARGUMENTS)
         cdef object decoded, value, as_task = None
@@ -385,7 +385,7 @@ cdef class ServerConnection(Serving):
     # -- notifications -------------------------------------------------------------------------
 
     def notification(self, Message m not None):
-        """A notification: never answered, whatever it holds."""
+        """Handle a notification. Notifications are never answered."""
         if m.token is not None and m.ref:
             self.cancel_c(m.token)     # notifications/cancelled of a request in flight
         elif method_is(m, b'"notifications/initialized"', "notifications/initialized"):
@@ -400,8 +400,8 @@ cdef class ServerConnection(Serving):
             self.service.extensions.hear(m)
 
     cdef int cancel_c(self, object request) except -1:
-        """Cancel a request. Later requests wait until its handler has ended, which may hold what
-        they need; at most 50 ms."""
+        """Cancel a request. Later requests wait until its handler has ended, at most 50 ms: the
+        handler may hold what they need."""
         request.cancel()
         if isinstance(request, Call) and (<Call> request).running is not None:
             self.ending.add(request)
@@ -428,10 +428,10 @@ cdef class ServerConnection(Serving):
     # -- shutting down -------------------------------------------------------------------------
 
     def drain(self):
-        """Take no more requests, answer those there are within the grace time, then close.
+        """Take no more requests, answer those in flight within the grace time, then close.
 
-        Until then answers to our own questions and cancellations are read on; a request that
-        still comes is refused.
+        Meanwhile cancellations and answers to questions are still read, and new requests are
+        refused.
         """
         if not self.draining:
             self.session.refusal = (codes.SHUTTING_DOWN, SHUTTING_DOWN)

@@ -21,7 +21,7 @@ Names = tuple[str, ...] | None
 
 _executor: Workers | None = None
 
-# The jobs of threads that the calls of this context started, for who must know when they end.
+# The jobs of threads that the calls of this context started, for code that must know when they end.
 jobs: contextvars.ContextVar[list[Future[Any]] | None] = contextvars.ContextVar(
     "jobs", default=None
 )
@@ -36,7 +36,7 @@ def call(function: Callable[..., Any], values: list[Any], names: Names) -> Any:
 
 
 async def coroutine(function: Callable[..., Any], values: list[Any], names: Names) -> Any:
-    """Await what a coroutine function gives."""
+    """Await the coroutine that a coroutine function returns."""
     return await call(function, values, names)
 
 
@@ -76,8 +76,8 @@ async def in_thread(function: Callable[..., Any], values: list[Any], names: Name
     if started is not None:
         started.append(job)
     ended = asyncio.wrap_future(job)
-    if ended.done():  # at once, if the thread was quick: since Python 3.14
-        ended.exception()  # has been looked at, should this be cancelled in the next line
+    if ended.done():  # at once, if the thread was quick (since Python 3.14)
+        ended.exception()  # marked as retrieved, if the next line is cancelled
         await asyncio.sleep(0)
     return await ended
 
@@ -104,6 +104,6 @@ async def async_generator(
 
 
 async def awaitable(function: Callable[..., Any], values: list[Any], names: Names) -> Any:
-    """A plain function around an async one: call it on the loop, await what it gives."""
+    """A plain function around an async one: call it on the loop, await what it returns."""
     value = call(function, values, names)
     return await value if isinstance(value, Awaitable) else value

@@ -13,7 +13,7 @@ cdef class Series:
     cdef double bounds[MAX_BUCKETS]
     cdef long long counts[MAX_BUCKETS + 1]
     cdef int n_bounds
-    cdef readonly double seconds       # all of them together
+    cdef readonly double seconds       # of all requests together
     cdef readonly long long failures   # results of tools that say isError
     cdef readonly dict codes           # of errors -> how many
 
@@ -23,10 +23,10 @@ cdef class Series:
 cdef class Observer:
     cdef readonly tuple bounds
     cdef readonly dict series          # (method, name) -> Series
-    cdef dict by_method                # of those without a name
+    cdef dict by_method                # of series without a name
     cdef dict by_tool
     cdef readonly long long n_connections
-    cdef readonly dict gone            # counters of connections that are over, summed
+    cdef readonly dict gone            # counters of connections that have ended, summed
     cdef public object tracer          # makes spans; or None
 
     cdef Series of_c(self, str method, str name)

@@ -1,4 +1,4 @@
-"""Counts and times of requests, as plain numbers; metrics are made of them when they are read.
+"""Counts and durations of requests as plain numbers. Metrics are made when they are read.
 
 Without an observer a request costs one comparison. With one, a request costs two readings
 of the clock and a few additions; `wirespeed.ext.prometheus` reads the numbers when it is scraped.
@@ -35,8 +35,8 @@ cdef class Series:
     """Requests of one kind.
 
     Args:
-        method: Their method.
-        name: What they are about; empty where that is not told apart.
+        method: The method of the requests.
+        name: The tool; empty where all requests of a method are counted together.
         bounds: Upper bounds of the buckets, in seconds, rising.
     """
 
@@ -66,13 +66,13 @@ cdef class Series:
         return 0
 
     def add(self, double seconds, int code=0, bint failed=False):
-        """One request more: how long it took, the code of its error (0: none; 1: cancelled), and
-        whether its result says ``isError``."""
+        """Count a request: its duration, the code of its error (0: none; 1: cancelled), and whether
+        its result says ``isError``."""
         self.add_c(seconds, code, failed)
 
     @property
     def buckets(self):
-        """How many took no longer than each bound, and how many there are in all."""
+        """The number of requests that took no longer than each bound; at the end, of all."""
         cdef list sums = []
         cdef long long total = 0
         cdef int i
@@ -130,8 +130,8 @@ cdef class Observer:
         return self.of_method_c(method)
 
     def of(self, str method not None, str name not None=""):
-        """The series of a method, and of a name within it. The caller bounds what names there are;
-        behind 2,000 series every further name is ``other``."""
+        """The series of a method, and of a name within it. The caller limits the names: after 2,000
+        series every further name is counted as ``other``."""
         return self.of_c(method, name)
 
     def joined(self):
@@ -139,13 +139,13 @@ cdef class Observer:
         self.n_connections += 1
 
     def left(self, dict counters not None):
-        """A connection is over, and had counted this."""
+        """A connection has ended; these are its counters."""
         for name, value in counters.items():
             self.gone[name] = self.gone.get(name, 0) + value
 
 
 cdef class RequestSpan:
-    """What a tracer makes of a request: `entered` where it begins, `end_call` where it ends."""
+    """The span of a request. `entered` is called when the request begins, `end_call` at its end."""
 
     cpdef object entered(self, object base):
         """A copy of a context (of `contextvars`) in which this span is the current one."""

@@ -1,4 +1,4 @@
-"""What the params of a request say: its era, its target, and what it carries beside those."""
+"""What the params of a request say: its era, its target, and what else it brings."""
 
 import msgspec
 
@@ -30,7 +30,7 @@ from wirespeed.protocol.revisions import (
 cdef enum:
     MAX_TEXT = 1024            # characters that `described` keeps of one text
 
-# What a member takes beside its value: its name, two quotes, a colon and a comma.
+# The bytes of a member besides its value: its name, two quotes, a colon and a comma.
 cdef size_t VERSION_MEMBER = len(META_PROTOCOL_VERSION) + 4
 cdef size_t CAPABILITIES_MEMBER = len(META_CLIENT_CAPABILITIES) + 4
 cdef size_t INFO_MEMBER = len(META_CLIENT_INFO) + 4
@@ -58,7 +58,7 @@ cdef inline size_t member_c(Message m, int which, size_t around) noexcept:
 
 
 cdef bint has_other_params_c(Message m) noexcept:
-    """Whether tools/call may have params beside name, arguments and _meta: True if white space
+    """Whether tools/call may have params besides name, arguments and _meta: True if white space
     makes that unclear."""
     cdef size_t known = (
         2 + member_c(m, WS_NAME, 8) + member_c(m, WS_ARGUMENTS, 13) + member_c(m, WS_META, 9)
@@ -67,8 +67,8 @@ cdef bint has_other_params_c(Message m) noexcept:
 
 
 cdef bint has_other_meta_c(Message m) noexcept:
-    """Whether `_meta` may have members beside those of the protocol: True if white space makes that
-    unclear."""
+    """Whether `_meta` may have members besides those of the protocol: True if white space makes
+    that unclear."""
     cdef size_t known = (
         1 + member_c(m, WS_META_PROTOCOL_VERSION, VERSION_MEMBER)
         + member_c(m, WS_META_CLIENT_CAPABILITIES, CAPABILITIES_MEMBER)
@@ -112,8 +112,8 @@ cdef tuple described_c(Message m, object negotiated):
 
 
 def input_of(Message message not None, revision not None):
-    """What a request brought of earlier rounds, or its wish for a task, as the revision has them;
-    None for nothing. ProtocolError -32602."""
+    """What a request brought of earlier rounds, or its wish for a task, if the revision has these;
+    None if it brought neither. ProtocolError -32602."""
     cdef object params = message.params
     if message.method in revision.input_methods:
         decode = decode_rounds

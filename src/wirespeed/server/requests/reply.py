@@ -1,4 +1,4 @@
-"""Results as they leave: JSON text, and what an era adds to it."""
+"""Results as they are sent: JSON text, and what an era adds to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class Whole:
-    """The JSON text of a result that has all that its era asks for: sent as it is."""
+    """The JSON text of a result with all members of its era, sent as it is."""
 
     __slots__ = ("data",)
 
@@ -21,7 +21,7 @@ class Whole:
         self.data = data
 
 
-# What a method's handler gives: the JSON text of the result object without what the era adds
+# What a method's handler returns: the JSON text of the result object without what the era adds
 # (``resultType``, the server's identity); the same and its ``_meta``; these and its ``resultType``
 # where that is an extension's; or a whole.
 Body: TypeAlias = bytes | tuple[bytes, bytes] | tuple[bytes, bytes, bytes] | Whole

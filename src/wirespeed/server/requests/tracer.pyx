@@ -1,7 +1,7 @@
-"""Spans of requests, made late: ids and times until a handler or an exporter looks at one.
+"""Spans of requests, made late: a span is ids and times until a handler or an exporter reads it.
 
-Most spans are never read, because their trace is not kept. What reads or writes a `LateSpan` gets
-the span of the tracing package, which `wirespeed.ext._late_spans` makes then.
+Most spans are never read, because their trace is not kept. The first access to a `LateSpan` makes
+the span of the tracing package (`wirespeed.ext._late_spans`).
 """
 
 from cpython.contextvars cimport PyContext_Copy, PyContext_Enter, PyContext_Exit
@@ -134,7 +134,7 @@ cdef class LateSpan(RequestSpan):
         return self.context
 
     def is_recording(self):
-        """Whether what is written to the span will be seen."""
+        """Whether the span keeps what is written to it."""
         return self.request is not None and self.finished == 0
 
     def end(self, end_time=None):

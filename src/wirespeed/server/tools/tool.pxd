@@ -7,7 +7,7 @@ from wirespeed.server.tools.long_texts cimport LongTexts
 
 cdef enum How:
     INLINE = 1            # called on the loop's thread; its value is the result
-    COROUTINE = 2         # gives a coroutine
+    COROUTINE = 2         # the call returns a coroutine
     LAUNCHED = 3          # `launch` makes a coroutine of the call (threads, generators)
 
 
@@ -18,14 +18,14 @@ cdef enum:
 
 cdef class Tool(Operation):
     cdef bint direct                   # arguments are taken from the slots at `offsets`
-    cdef bytes name_json               # as it stands in a request that has no odd escapes
+    cdef bytes name_json               # as requests without unusual escapes have it
     cdef Py_ssize_t offsets[MAX_STACK]  # of `fields` in the decoded struct
     cdef readonly object spec          # ToolSpec; None for a raw tool
     cdef readonly object entry         # ToolEntry: what tools/list shows
     cdef readonly bint raw             # gets the undecoded arguments
     cdef public object tasks           # how calls become tasks (server.tasks.TaskTool), or None
     cdef How how
-    cdef bint plain_text               # a str result is one text block and nothing more
+    cdef bint plain_text               # a str result is one text block and nothing else
     cdef object function
     cdef object decode                 # bytes-like -> struct of the arguments
     cdef LongTexts texts               # of `fields`, where long ones are decoded apart; or None

@@ -1,5 +1,7 @@
-"""A registered tool, ready to be called, and its results: what depends only on its signature is
-settled here once."""
+"""A registered tool: how it is called, and how its results are written.
+
+What depends on the tool's signature alone is computed once, when the tool is registered.
+"""
 
 cimport cython
 from cpython.object cimport PyObject
@@ -68,7 +70,7 @@ cdef class Tool(Operation):
         entry: What tools/list shows of it.
         spec: The `ToolSpec` of its function; None for a raw tool.
         function: What to call.
-        inline: Whether a plain function runs on the loop's thread, holding everything else up.
+        inline: Whether a plain function runs on the loop's thread, where it blocks all other work.
         timeout: Seconds after which a call is given up; None for no limit.
         wants_context: Of a raw tool: it takes the context as its second argument.
         encode: Of a raw tool: how its results are encoded.
@@ -103,7 +105,7 @@ cdef class Tool(Operation):
             self.direct = True
             for i, field in enumerate(self.fields):
                 self.offsets[i] = ws_slot_offset(spec.struct.__dict__.get(field))
-                # a getter may give a new object, which nothing would keep alive
+                # a getter may return a new object, which nothing would keep alive
                 self.direct = self.direct and self.offsets[i] != 0
         if self.direct:
             texts = {
@@ -194,7 +196,7 @@ cdef class Tool(Operation):
             if i == self.context_index:
                 stack[n] = <PyObject *> context
                 n += 1
-            # borrowed: `decoded` keeps its slots alive, and nobody else knows it
+            # borrowed: `decoded` keeps its slots alive, and only this call knows it
             stack[n] = (<PyObject **> (<char *> <PyObject *> decoded + self.offsets[i]))[0]
             if stack[n] == NULL:
                 raise AttributeError(self.fields[i])
@@ -251,7 +253,7 @@ cdef class Tool(Operation):
 
     cdef int refuse_arguments_c(self, Call call, object exc, bint as_error) except -1:
         """Arguments that break the tool's schema (SEP-1303: a result, since 2025-11-25).
-        `as_error`: who asked for a task waits for no result."""
+        `as_error`: the client asked for a task, so it does not expect a result."""
         cdef str text = f"Invalid arguments for tool {self.name}: {describe_validation_error(exc)}"
         if call.revision.argument_errors_in_results and not as_error:
             self.send_content_c(call, error_content(text), None, True, None)
@@ -262,7 +264,7 @@ cdef class Tool(Operation):
         return 0
 
     cdef int send_text_c(self, Call call, str text) except -1:
-        """The commonest result: one text and nothing more."""
+        """The most common result: one text block and nothing else."""
         cdef Py_ssize_t n = 0
         cdef const char *utf8
         cdef object encoded
@@ -286,7 +288,7 @@ cdef class Tool(Operation):
         )
 
     cdef int send_raw_c(self, Call call, object data) except -1:
-        """A result that its tool has encoded: checked, for what leaves must be valid."""
+        """A result that the tool has encoded. It is checked: what is sent must be valid."""
         cdef bytes text
         try:
             text = object_line_c(data)

@@ -1,4 +1,4 @@
-"""What the last ``call_next`` gives is awaited like a coroutine, whoever drives it."""
+"""The awaitable of the last ``call_next`` behaves like a coroutine in every kind of awaiter."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def stepped(request: InboundRequest, call_next: Any) -> Any:
 
 @TOOLS
 @pytest.mark.parametrize("middleware", [awaited, given, waited_for, in_a_task, gathered, stepped])
-def test_whoever_awaits_it(
+def test_every_kind_of_awaiter(
     connect: Any, server: Server, tool: str, middleware: Callable[..., Any]
 ) -> None:
     server.add_middleware(middleware)

@@ -174,7 +174,7 @@ def test_the_first_added_is_outermost(connect: Any, server: Server, version: str
     assert order == ["a in", "b in", "c in", "work", "c out", "b out", "a out"]
 
 
-def test_every_method_passes_whatever_comes_of_it(
+def test_every_method_passes_with_result_or_error(
     connect: Any, server: Server, seen: list[Any]
 ) -> None:
     peer = connect("2025-06-18")
@@ -780,7 +780,7 @@ def test_questions_to_a_legacy_client_pass_middleware_of_their_own(
     assert seen == [("elicitation/create", "Sure?"), {"action": "decline"}]
 
 
-def test_middleware_answers_a_question_in_the_clients_stead(connect: Any, server: Server) -> None:
+def test_middleware_answers_a_question_in_place_of_the_client(connect: Any, server: Server) -> None:
     server.add_tool(ask_first)
 
     answers: list[Any] = [b'{"action":"accept"}', {"action": "accept"}]
@@ -847,7 +847,7 @@ def test_the_name_of_a_request_follows_from_its_method(modern_peer: Any, server:
     assert seen == ["secret://x", "quiet"]
 
 
-def test_a_call_behind_middleware_is_nothing_of_the_one_before(
+def test_a_call_behind_middleware_has_nothing_of_the_call_before(
     modern_peer: Any, server: Server
 ) -> None:
     wait = True
@@ -893,7 +893,7 @@ def test_a_handler_that_cancels_its_own_task_is_answered_as_without(
     assert text_of(peer.result(tool_call(2, "next", version))) == "still"
 
 
-def test_who_catches_such_an_end_answers_itself(peer: Any, server: Server) -> None:
+def test_a_middleware_that_catches_such_an_end_answers_itself(peer: Any, server: Server) -> None:
     server.add_tool(quit)
 
     @server.add_middleware
