@@ -401,19 +401,6 @@ async def test_a_slow_reader_that_never_reads_is_cut_off() -> None:
         peer.vanish()
 
 
-async def test_a_slow_reader_that_reads_a_little_stays() -> None:
-    async with serving(lab_server(), slow_reader_timeout=0.5) as place:
-        peer = await not_reading(place)
-        (served,) = place.listener.served()
-        peer.writer.transport.resume_reading()  # type: ignore[attr-defined]
-        for _ in range(200):
-            assert (await peer.recv())[0] == 1
-            await asyncio.sleep(0.004)
-        assert served.endpoint.link is not None
-        assert not served.endpoint.link.ending
-        await peer.close()
-
-
 # -- nothing is left -------------------------------------------------------------------------------
 
 
