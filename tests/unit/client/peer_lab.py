@@ -4,14 +4,17 @@ lines over UNIX and TCP."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Self
 
 from client_lab import LEGACY, MODERN, TOOL, text_result, until
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
+
+from wirespeed import Client
 
 # What a rule does: send a result, send an error, or whatever it likes.
 Rule = dict[str, Any] | tuple[int, str] | Callable[["Talk", dict[str, Any]], Awaitable[Any]]
@@ -246,6 +249,15 @@ class LinePeer(Peer):
         await self.stop()
 
 
+@contextlib.asynccontextmanager
+async def with_client(
+    folder: Path, rules: Rules, **options: Any
+) -> AsyncIterator[tuple[Client, LinePeer]]:
+    """A client of a server with these rules, over a UNIX socket."""
+    async with LinePeer(rules, folder) as peer, Client(peer.url, **options) as client:
+        yield client, peer
+
+
 __all__ = [
     "LEGACY_PEER",
     "MODERN_PEER",
@@ -258,4 +270,5 @@ __all__ = [
     "WebPeer",
     "WebTalk",
     "nothing",
+    "with_client",
 ]

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from asking_lab import params_of
-from client_lab import Run
-from peer_lab import LinePeer, Rules
+from peer_lab import LinePeer
 
 from wirespeed import Client
 from wirespeed.client import ElicitParams
 
-Work = Callable[[Client, LinePeer], Awaitable[Any]]
-
 
 async def name(request: ElicitParams) -> Any:
     return {"name": "octocat"}
-
-
-def with_client(run: Run, folder: Path, rules: Rules, work: Work, **options: Any) -> Any:
-    async def main() -> Any:
-        async with LinePeer(rules, folder) as peer, Client(peer.url, **options) as client:
-            return await work(client, peer)
-
-    return run(main())
 
 
 async def call(client: Client, peer: LinePeer) -> list[dict[str, Any]]:

@@ -21,10 +21,9 @@ from asking_lab import (
     required,
 )
 from client_lab import META, Run, fill, text_result, turns, until
-from peer_lab import LinePeer, Talk
-from rounds_lab import call, fail, name, with_client
+from peer_lab import Talk, with_client
+from rounds_lab import call, fail, name
 
-from wirespeed import Client
 from wirespeed.client import ElicitParams, SampleParams, SampleResult
 from wirespeed.client.requests import rounds
 from wirespeed.errors import (
@@ -60,8 +59,9 @@ FIRST = {"name": "book", "arguments": {"seats": 2}}
 # -- a round ---------------------------------------------------------------------------------------
 
 
-def test_a_call_is_sent_again_with_the_answers(run: Run, tmp_path: Path) -> None:
-    async def work(client: Client, peer: LinePeer) -> None:
+async def test_a_call_is_sent_again_with_the_answers(tmp_path: Path) -> None:
+    results = [required({"login": elicit()}, "s1"), DONE]
+    async with with_client(tmp_path, modern(results), on_elicit=name) as (client, peer):
         sent = await call(client, peer)
         assert sent == [
             FIRST,
@@ -71,11 +71,8 @@ def test_a_call_is_sent_again_with_the_answers(run: Run, tmp_path: Path) -> None
         assert one["id"] != two["id"]
         assert one["params"]["_meta"] == two["params"]["_meta"]
 
-    results = [required({"login": elicit()}, "s1"), DONE]
-    with_client(run, tmp_path, modern(results), work, on_elicit=name)
 
-
-def test_all_kinds_at_once(run: Run, tmp_path: Path) -> None:
+async def test_all_kinds_at_once(tmp_path: Path) -> None:
     requests = {
         "": elicit(),
         "go": {"method": "elicitation/create", "params": URL},
@@ -83,8 +80,14 @@ def test_all_kinds_at_once(run: Run, tmp_path: Path) -> None:
         "where": ROOTS,
         "where too": ROOTS | {"params": {}},
     }
-
-    async def work(client: Client, peer: LinePeer) -> None:
+    async with with_client(
+        tmp_path,
+        modern([required(requests), DONE]),
+        on_elicit=name,
+        on_elicit_url=lambda request: "accept",
+        on_sample=four,
+        roots=["file:///a"],
+    ) as (client, peer):
         [_, second] = await call(client, peer)
         assert second["inputResponses"] == {
             "": NAMED,
@@ -100,32 +103,20 @@ def test_all_kinds_at_once(run: Run, tmp_path: Path) -> None:
         }
         assert list(second["inputResponses"]) == list(requests)
 
-    with_client(
-        run,
-        tmp_path,
-        modern([required(requests), DONE]),
-        work,
-        on_elicit=name,
-        on_elicit_url=lambda request: "accept",
-        on_sample=four,
-        roots=["file:///a"],
-    )
 
-
-def test_trap_67_neither_way_has_more_members_than_it_should(once: Run, tmp_path: Path) -> None:
+async def test_trap_67_neither_way_has_more_members_than_it_should(
+    once: Run, tmp_path: Path
+) -> None:
     # a server that sends an envelope is understood all the same
     request = elicit() | {"jsonrpc": "2.0", "id": 7}
-
-    async def work(client: Client, peer: LinePeer) -> None:
+    rules = modern([required({"a": request, "b": ROOTS}), DONE])
+    async with with_client(tmp_path, rules, on_elicit=name, roots=[]) as (client, peer):
         [_, second] = await call(client, peer)
         for response in second["inputResponses"].values():
             assert not {"resultType", "jsonrpc", "id", "result"} & set(response)
 
-    rules = modern([required({"a": request, "b": ROOTS}), DONE])
-    with_client(once, tmp_path, rules, work, on_elicit=name, roots=[])
 
-
-def test_only_the_latest_answers_are_sent(once: Run, tmp_path: Path) -> None:
+async def test_only_the_latest_answers_are_sent(once: Run, tmp_path: Path) -> None:
     results = [
         required({"a": elicit()}, "one"),
         required({"b": elicit()}),
@@ -133,8 +124,7 @@ def test_only_the_latest_answers_are_sent(once: Run, tmp_path: Path) -> None:
         required({"c": elicit()}, "four"),
         DONE,
     ]
-
-    async def work(client: Client, peer: LinePeer) -> None:
+    async with with_client(tmp_path, modern(results), on_elicit=name) as (client, peer):
         assert await call(client, peer) == [
             FIRST,
             FIRST | {"inputResponses": {"a": NAMED}, "requestState": "one"},
@@ -142,8 +132,6 @@ def test_only_the_latest_answers_are_sent(once: Run, tmp_path: Path) -> None:
             FIRST | {"requestState": "three"},
             FIRST | {"inputResponses": {"c": NAMED}, "requestState": "four"},
         ]
-
-    with_client(once, tmp_path, modern(results), work, on_elicit=name)
 
 
 STATES = [
@@ -156,7 +144,9 @@ STATES = [
 
 
 @pytest.mark.parametrize("state", STATES, ids=range(len(STATES)))
-def test_trap_66_the_state_goes_back_byte_for_byte(once: Run, tmp_path: Path, state: str) -> None:
+async def test_trap_66_the_state_goes_back_byte_for_byte(
+    once: Run, tmp_path: Path, state: str
+) -> None:
     lines: list[str] = []
 
     async def give(talk: Talk, message: dict[str, Any]) -> None:
@@ -168,7 +158,7 @@ def test_trap_66_the_state_goes_back_byte_for_byte(once: Run, tmp_path: Path, st
         else:
             await talk.result(message, DONE)
 
-    async def work(client: Client, peer: LinePeer) -> None:
+    async with with_client(tmp_path, modern([]) | {"tools/call": give}) as (client, peer):
         talk = await peer.talk(0)
         heard = talk.heard
 
@@ -179,25 +169,26 @@ def test_trap_66_the_state_goes_back_byte_for_byte(once: Run, tmp_path: Path, st
 
         talk.heard = noting  # type: ignore[method-assign]
         await call(client, peer)
-
-    with_client(once, tmp_path, modern([]) | {"tools/call": give}, work)
     assert f'"requestState":{state}' in lines[1]
     assert "requestState" not in lines[0]
 
 
-def test_trap_66_without_a_state_none_is_sent(once: Run, tmp_path: Path) -> None:
-    async def work(client: Client, peer: LinePeer) -> None:
+async def test_trap_66_without_a_state_none_is_sent(once: Run, tmp_path: Path) -> None:
+    async with with_client(tmp_path, modern([required({"a": elicit()}), DONE]), on_elicit=name) as (
+        client,
+        peer,
+    ):
         first, second = await call(client, peer)
         assert "requestState" not in first
         assert "requestState" not in second
 
-    with_client(once, tmp_path, modern([required({"a": elicit()}), DONE]), work, on_elicit=name)
 
-
-def test_the_first_arguments_are_sent_again_even_if_they_changed(once: Run, tmp_path: Path) -> None:
+async def test_the_first_arguments_are_sent_again_even_if_they_changed(
+    once: Run, tmp_path: Path
+) -> None:
     gate = Gate({"name": "x"})
-
-    async def work(client: Client, peer: LinePeer) -> None:
+    results = [required({"a": elicit()}), DONE] * 2
+    async with with_client(tmp_path, modern(results), on_elicit=gate) as (client, peer):
         for arguments in ({"seats": [2]}, bytearray(b'{"seats":[2]}')):
             task = asyncio.create_task(client.call_tool("book", arguments))
             await peer.got("tools/call")
@@ -213,19 +204,14 @@ def test_the_first_arguments_are_sent_again_even_if_they_changed(once: Run, tmp_
             gate.open.clear()
             gate.begun = 0
 
-    results = [required({"a": elicit()}), DONE] * 2
-    with_client(once, tmp_path, modern(results), work, on_elicit=gate)
 
-
-def test_arguments_may_be_absent(once: Run, tmp_path: Path) -> None:
-    async def work(client: Client, peer: LinePeer) -> None:
+async def test_arguments_may_be_absent(once: Run, tmp_path: Path) -> None:
+    async with with_client(tmp_path, modern([required(state="s"), DONE])) as (client, peer):
         await client.call_tool("book")
         assert params_of(peer) == [{"name": "book"}, {"name": "book", "requestState": "s"}]
 
-    with_client(once, tmp_path, modern([required(state="s"), DONE]), work)
 
-
-def test_prompts_and_resources_take_rounds_too(once: Run, tmp_path: Path) -> None:
+async def test_prompts_and_resources_take_rounds_too(once: Run, tmp_path: Path) -> None:
     prompt = {"messages": [], "resultType": "complete"}
     contents = {
         "contents": [{"uri": "file:///a", "text": "x"}],
@@ -235,8 +221,7 @@ def test_prompts_and_resources_take_rounds_too(once: Run, tmp_path: Path) -> Non
     }
     rules = modern([required({"a": elicit()}, "p"), prompt], "prompts/get")
     rules |= modern([required({"a": elicit()}, "r"), contents, contents], "resources/read")
-
-    async def work(client: Client, peer: LinePeer) -> None:
+    async with with_client(tmp_path, rules, on_elicit=name) as (client, peer):
         await client.get_prompt("greet", {"a": "b"})
         base: dict[str, Any] = {"name": "greet", "arguments": {"a": "b"}}
         more = {"inputResponses": {"a": NAMED}}
@@ -245,10 +230,8 @@ def test_prompts_and_resources_take_rounds_too(once: Run, tmp_path: Path) -> Non
         base = {"uri": "file:///a"}
         assert params_of(peer, "resources/read") == [base, base | more | {"requestState": "r"}]
 
-    with_client(once, tmp_path, rules, work, on_elicit=name)
 
-
-def test_trap_73_results_of_retries_are_not_cached(once: Run, tmp_path: Path) -> None:
+async def test_trap_73_results_of_retries_are_not_cached(once: Run, tmp_path: Path) -> None:
     contents = {
         "contents": [{"uri": "file:///a", "text": "x"}],
         "resultType": "complete",
@@ -256,18 +239,15 @@ def test_trap_73_results_of_retries_are_not_cached(once: Run, tmp_path: Path) ->
         "cacheScope": "private",
     }
     rules = modern([required({"a": elicit()}), contents, contents], "resources/read")
-
-    async def work(client: Client, peer: LinePeer) -> None:
+    async with with_client(tmp_path, rules, on_elicit=name) as (client, peer):
         await client.read_resource("file:///a")
         await client.read_resource("file:///a")
         assert len(peer.sent("resources/read")) == 3  # asked for again: it was not kept
         await client.read_resource("file:///a")
         assert len(peer.sent("resources/read")) == 3  # the plain one was
 
-    with_client(once, tmp_path, rules, work, on_elicit=name)
 
-
-def test_progress_and_meta_are_those_of_the_call(once: Run, tmp_path: Path) -> None:
+async def test_progress_and_meta_are_those_of_the_call(once: Run, tmp_path: Path) -> None:
     async def give(talk: Talk, message: dict[str, Any]) -> None:
         params = message["params"]
         retry = "requestState" in params
@@ -278,7 +258,7 @@ def test_progress_and_meta_are_those_of_the_call(once: Run, tmp_path: Path) -> N
             await talk.send(method="notifications/progress", params=progress)
         await talk.result(message, DONE if retry else required(state="s"))
 
-    async def work(client: Client, peer: LinePeer) -> None:
+    async with with_client(tmp_path, modern([]) | {"tools/call": give}) as (client, peer):
         got: list[float] = []
         await client.call_tool(
             "book", on_progress=lambda p, t, m: got.append(p), meta={"traceparent": "00-1-2-00"}
@@ -288,15 +268,13 @@ def test_progress_and_meta_are_those_of_the_call(once: Run, tmp_path: Path) -> N
         assert one["traceparent"] == two["traceparent"] == "00-1-2-00"
         assert one["progressToken"] != two["progressToken"]
 
-    with_client(once, tmp_path, modern([]) | {"tools/call": give}, work)
 
-
-def test_the_next_round_may_go_over_another_connection(
-    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_the_next_round_may_go_over_another_connection(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate = Gate({"name": "x"})
-
-    async def work(client: Client, peer: LinePeer) -> None:
+    results = [required({"a": elicit()}, "s"), DONE]
+    async with with_client(tmp_path, modern(results), on_elicit=gate) as (client, peer):
         task = asyncio.create_task(client.call_tool("book"))
         await gate.wait()
         (await peer.talk(0)).vanish()
@@ -304,9 +282,6 @@ def test_the_next_round_may_go_over_another_connection(
         gate.open.set()
         assert (await task).text == "done"
         assert [len(talk.sent("tools/call")) for talk in peer.talks] == [1, 1]
-
-    results = [required({"a": elicit()}, "s"), DONE]
-    with_client(run, tmp_path, modern(results), work, on_elicit=gate)
 
 
 # -- what servers must not do ----------------------------------------------------------------------
@@ -330,11 +305,12 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("result", "text"), BROKEN, ids=range(len(BROKEN)))
-def test_broken_results_are_invalid(
+async def test_broken_results_are_invalid(
     once: Run, tmp_path: Path, result: dict[str, Any], text: str
 ) -> None:
     ran: list[Any] = []
-    exc = with_client(once, tmp_path, modern([result]), fail, on_elicit=ran.append)
+    async with with_client(tmp_path, modern([result]), on_elicit=ran.append) as (client, peer):
+        exc = await fail(client, peer)
     assert isinstance(exc, InvalidResponse)
     with pytest.raises(InvalidResponse, match=text):
         raise exc
@@ -356,57 +332,54 @@ def test_broken_results_are_invalid(
         (ROOTS, {"on_elicit": name}),
     ],
 )
-def test_trap_64_what_was_not_declared_is_invalid(
+async def test_trap_64_what_was_not_declared_is_invalid(
     once: Run, tmp_path: Path, request_: dict[str, Any], options: dict[str, Any]
 ) -> None:
     rules = modern([required({"a": request_}, "s"), DONE])
-    exc = with_client(once, tmp_path, rules, fail, **options)
+    async with with_client(tmp_path, rules, **options) as (client, peer):
+        exc = await fail(client, peer)
     assert isinstance(exc, InvalidResponse)
     assert "asks a question that is not allowed (a)" in str(exc)
 
 
-def test_trap_64_other_methods_cannot_ask(once: Run, tmp_path: Path) -> None:
+async def test_trap_64_other_methods_cannot_ask(once: Run, tmp_path: Path) -> None:
     result = required({"a": elicit()}, "s")
-
-    async def work(client: Client, peer: LinePeer) -> None:
+    lists = ("tools/list", "prompts/list", "resources/list")
+    items = {"tools": [], "prompts": [], "resources": []}
+    rules = modern([]) | dict.fromkeys(lists, result | items)
+    async with with_client(tmp_path, rules, on_elicit=name) as (client, _):
         for request in (client.list_tools, client.list_prompts, client.list_resources):
             with pytest.raises(InvalidResponse, match="'input_required'"):
                 await request()
 
-    lists = ("tools/list", "prompts/list", "resources/list")
-    items = {"tools": [], "prompts": [], "resources": []}
-    rules = modern([]) | dict.fromkeys(lists, result | items)
-    with_client(once, tmp_path, rules, work, on_elicit=name)
 
-
-def test_trap_64_a_legacy_server_cannot_ask_so(once: Run, tmp_path: Path) -> None:
+async def test_trap_64_a_legacy_server_cannot_ask_so(once: Run, tmp_path: Path) -> None:
     """Members of these names mean nothing there."""
-
-    async def work(client: Client, peer: LinePeer) -> None:
+    rules = legacy() | {"tools/call": required({"a": elicit()}, "s") | text_result()}
+    async with with_client(tmp_path, rules, on_elicit=name) as (client, peer):
         assert (await client.call_tool("book")).text == "ok"
         assert len(peer.sent("tools/call")) == 1
 
-    rules = legacy() | {"tools/call": required({"a": elicit()}, "s") | text_result()}
-    with_client(once, tmp_path, rules, work, on_elicit=name)
 
-
-def test_trap_24_what_follows_a_round_may_be_unknown_too(once: Run, tmp_path: Path) -> None:
+async def test_trap_24_what_follows_a_round_may_be_unknown_too(once: Run, tmp_path: Path) -> None:
     rules = modern([required(state="s"), {"resultType": "magic"}])
-    exc = with_client(once, tmp_path, rules, fail)
+    async with with_client(tmp_path, rules) as (client, peer):
+        exc = await fail(client, peer)
     assert isinstance(exc, InvalidResponse)
     assert "'magic', which was not negotiated" in str(exc)
 
 
-def test_too_many_requests_at_once(
+async def test_too_many_requests_at_once(
     once: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rounds, "MAX_INPUT_REQUESTS", 3)
     requests = {str(n): ROOTS for n in range(4)}
-    exc = with_client(once, tmp_path, modern([required(requests)]), fail, roots=[])
+    async with with_client(tmp_path, modern([required(requests)]), roots=[]) as (client, peer):
+        exc = await fail(client, peer)
     assert isinstance(exc, LimitExceeded)
 
 
-def test_an_error_of_a_later_round_is_the_calls(once: Run, tmp_path: Path) -> None:
+async def test_an_error_of_a_later_round_is_the_calls(once: Run, tmp_path: Path) -> None:
     async def give(talk: Talk, message: dict[str, Any]) -> None:
         if "requestState" in message["params"]:
             error = {"code": -32602, "message": "the state has expired"}
@@ -414,7 +387,8 @@ def test_an_error_of_a_later_round_is_the_calls(once: Run, tmp_path: Path) -> No
         else:
             await talk.result(message, required(state="s"))
 
-    exc = with_client(once, tmp_path, modern([]) | {"tools/call": give}, fail)
+    async with with_client(tmp_path, modern([]) | {"tools/call": give}) as (client, peer):
+        exc = await fail(client, peer)
     assert isinstance(exc, RemoteError)
     assert exc.message == "the state has expired"
 
@@ -424,17 +398,15 @@ def test_an_error_of_a_later_round_is_the_calls(once: Run, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("limit", [1, 3, 10])
 @pytest.mark.parametrize("requests", [{"a": elicit()}, None])
-def test_the_number_of_rounds_is_limited(
+async def test_the_number_of_rounds_is_limited(
     once: Run, tmp_path: Path, limit: int, requests: Any
 ) -> None:
-    async def work(client: Client, peer: LinePeer) -> None:
+    rules = modern([]) | {"tools/call": required(requests, "s")}
+    async with with_client(tmp_path, rules, on_elicit=name, max_rounds=limit) as (client, peer):
         exc = await fail(client, peer)
         assert isinstance(exc, InputNeeded)
         assert f"max_rounds of {limit} are used up" in str(exc)
         assert len(peer.sent("tools/call")) == limit + 1
-
-    rules = modern([]) | {"tools/call": required(requests, "s")}
-    with_client(once, tmp_path, rules, work, on_elicit=name, max_rounds=limit)
 
 
 def test_the_pauses_grow_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -448,27 +420,26 @@ def test_the_pauses_grow_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
 # -- handlers --------------------------------------------------------------------------------------
 
 
-def test_handlers_of_one_round_run_at_once(run: Run, tmp_path: Path) -> None:
+async def test_handlers_of_one_round_run_at_once(tmp_path: Path) -> None:
     gate = Gate({"name": "x"})
-
-    async def work(client: Client, peer: LinePeer) -> None:
+    results = [required({"a": elicit(), "b": elicit(), "c": elicit()}), DONE]
+    async with with_client(tmp_path, modern(results), on_elicit=gate) as (client, _):
         task = asyncio.create_task(client.call_tool("book"))
         await gate.wait(3)
         gate.open.set()
         await task
 
-    results = [required({"a": elicit(), "b": elicit(), "c": elicit()}), DONE]
-    with_client(run, tmp_path, modern(results), work, on_elicit=gate)
 
-
-def test_a_handler_that_fails_ends_the_others_and_the_call(run: Run, tmp_path: Path) -> None:
+async def test_a_handler_that_fails_ends_the_others_and_the_call(tmp_path: Path) -> None:
     gate = Gate({"name": "x"})
 
     async def on_sample(request: SampleParams) -> Any:
         await gate.wait()
         raise ZeroDivisionError("mine")
 
-    async def work(client: Client, peer: LinePeer) -> None:
+    requests = {"a": elicit(), "b": {"method": "sampling/createMessage", "params": SAMPLE}}
+    rules = modern([required(requests)])
+    async with with_client(tmp_path, rules, on_elicit=gate, on_sample=on_sample) as (client, peer):
         exc = await fail(client, peer)
         assert isinstance(exc, HandlerFailed)
         assert isinstance(exc.__cause__, ZeroDivisionError)
@@ -476,58 +447,56 @@ def test_a_handler_that_fails_ends_the_others_and_the_call(run: Run, tmp_path: P
         assert gate.cancelled == 1
         assert len(peer.sent("tools/call")) == 1
 
-    requests = {"a": elicit(), "b": {"method": "sampling/createMessage", "params": SAMPLE}}
-    rules = modern([required(requests)])
-    with_client(run, tmp_path, rules, work, on_elicit=gate, on_sample=on_sample)
-
 
 @pytest.mark.parametrize("given", [None, {"name": 1}, {"nom": "x"}, "perhaps"])
-def test_an_answer_that_does_not_fit_ends_the_call(once: Run, tmp_path: Path, given: Any) -> None:
+async def test_an_answer_that_does_not_fit_ends_the_call(
+    once: Run, tmp_path: Path, given: Any
+) -> None:
     rules = modern([required({"a": elicit()}), DONE])
-    exc = with_client(once, tmp_path, rules, fail, on_elicit=lambda request: given)
+    async with with_client(tmp_path, rules, on_elicit=lambda request: given) as (client, peer):
+        exc = await fail(client, peer)
     assert isinstance(exc, HandlerFailed)
     assert isinstance(exc.__cause__, (TypeError, ValueError))
 
 
-def test_a_user_who_rejects_sampling_ends_the_call(once: Run, tmp_path: Path) -> None:
+async def test_a_user_who_rejects_sampling_ends_the_call(once: Run, tmp_path: Path) -> None:
     requests = {"b": {"method": "sampling/createMessage", "params": SAMPLE}}
     rules = modern([required(requests), DONE])
-    exc = with_client(once, tmp_path, rules, fail, on_sample=lambda request: "decline")
+    async with with_client(tmp_path, rules, on_sample=lambda request: "decline") as (client, peer):
+        exc = await fail(client, peer)
     assert isinstance(exc, Declined)
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-def test_a_declined_form_is_an_answer(once: Run, tmp_path: Path, action: str) -> None:
-    async def work(client: Client, peer: LinePeer) -> None:
+async def test_a_declined_form_is_an_answer(once: Run, tmp_path: Path, action: str) -> None:
+    rules = modern([required({"a": elicit()}), DONE])
+    async with with_client(tmp_path, rules, on_elicit=lambda request: action) as (client, peer):
         [_, second] = await call(client, peer)
         assert second["inputResponses"] == {"a": {"action": action}}
 
-    rules = modern([required({"a": elicit()}), DONE])
-    with_client(once, tmp_path, rules, work, on_elicit=lambda request: action)
 
-
-def test_a_handler_that_was_cancelled_by_itself_fails(run: Run, tmp_path: Path) -> None:
+async def test_a_handler_that_was_cancelled_by_itself_fails(tmp_path: Path) -> None:
     """Nobody cancelled the call."""
 
     async def gives_up(request: ElicitParams) -> Any:
         raise asyncio.CancelledError
 
-    async def work(client: Client, peer: LinePeer) -> None:
+    results = [required({"a": elicit()}, "s")]
+    async with with_client(tmp_path, modern(results), on_elicit=gives_up) as (client, peer):
         exc = await fail(client, peer)
         assert isinstance(exc, HandlerFailed) and "on_elicit was cancelled" in str(exc)
-
-    results = [required({"a": elicit()}, "s")]
-    with_client(run, tmp_path, modern(results), work, on_elicit=gives_up)
 
 
 # -- ending early ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("stage", ["handler", "answer"])
-def test_a_call_can_be_cancelled_in_any_round(run: Run, tmp_path: Path, stage: str) -> None:
+async def test_a_call_can_be_cancelled_in_any_round(tmp_path: Path, stage: str) -> None:
     gate = Gate({"name": "x"})
-
-    async def work(client: Client, peer: LinePeer) -> None:
+    async with with_client(tmp_path, modern([required({"a": elicit()})]), on_elicit=gate) as (
+        client,
+        peer,
+    ):
         task = asyncio.create_task(client.call_tool("book"))
         await gate.wait()
         if stage == "answer":
@@ -544,14 +513,14 @@ def test_a_call_can_be_cancelled_in_any_round(run: Run, tmp_path: Path, stage: s
             await turns()
             assert len(peer.sent("tools/call")) == 1
 
-    with_client(run, tmp_path, modern([required({"a": elicit()})]), work, on_elicit=gate)
-
 
 @pytest.mark.parametrize("stage", ["handler", "answer"])
-def test_the_time_limit_covers_all_rounds(run: Run, tmp_path: Path, stage: str) -> None:
+async def test_the_time_limit_covers_all_rounds(tmp_path: Path, stage: str) -> None:
     gate = Gate({"name": "x"})
-
-    async def work(client: Client, peer: LinePeer) -> None:
+    async with with_client(tmp_path, modern([required({"a": elicit()})]), on_elicit=gate) as (
+        client,
+        peer,
+    ):
         if stage == "answer":
             gate.open.set()
         with pytest.raises(CallTimeout, match=r"tool book: no answer within 0\.15 s"):
@@ -560,13 +529,13 @@ def test_the_time_limit_covers_all_rounds(run: Run, tmp_path: Path, stage: str) 
         if stage == "answer":
             await peer.got("notifications/cancelled")
 
-    with_client(run, tmp_path, modern([required({"a": elicit()})]), work, on_elicit=gate)
 
-
-def test_closing_the_client_ends_its_rounds(run: Run, tmp_path: Path) -> None:
+async def test_closing_the_client_ends_its_rounds(tmp_path: Path) -> None:
     gate = Gate({"name": "x"})
-
-    async def work(client: Client, peer: LinePeer) -> None:
+    async with with_client(tmp_path, modern([required({"a": elicit()})]), on_elicit=gate) as (
+        client,
+        _peer,
+    ):
         task = asyncio.create_task(client.call_tool("book", timeout=None))
         await gate.wait()
         await client.close()
@@ -574,15 +543,13 @@ def test_closing_the_client_ends_its_rounds(run: Run, tmp_path: Path) -> None:
             await task
         assert gate.cancelled == 1
 
-    with_client(run, tmp_path, modern([required({"a": elicit()})]), work, on_elicit=gate)
 
-
-def test_a_server_that_becomes_a_legacy_one_between_two_rounds(
-    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_a_server_that_becomes_a_legacy_one_between_two_rounds(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate = Gate({"name": "x"})
-
-    async def work(client: Client, peer: LinePeer) -> None:
+    rules = modern([required({"a": elicit()}, "s")])
+    async with with_client(tmp_path, rules, on_elicit=gate) as (client, peer):
         task = asyncio.create_task(client.call_tool("book"))
         await gate.wait()
         peer.rules = legacy()
@@ -592,21 +559,18 @@ def test_a_server_that_becomes_a_legacy_one_between_two_rounds(
         with pytest.raises(InvalidResponse, match="now speaks a legacy revision"):
             await task
 
-    rules = modern([required({"a": elicit()}, "s")])
-    with_client(run, tmp_path, rules, work, on_elicit=gate)
-
 
 # -- by hand ---------------------------------------------------------------------------------------
 
 
-def test_rounds_by_hand(once: Run, tmp_path: Path) -> None:
+async def test_rounds_by_hand(once: Run, tmp_path: Path) -> None:
     results = [
         required({"a": elicit(), "r": ROOTS}, "one é"),
         required({"b": {"method": "sampling/createMessage", "params": SAMPLE}}, "two"),
         DONE,
     ]
-
-    async def work(client: Client, peer: LinePeer) -> None:
+    capabilities = {"elicitation": {"form": {}}, "sampling": {}, "roots": {}}
+    async with with_client(tmp_path, modern(results), capabilities=capabilities) as (client, peer):
         with pytest.raises(InputNeeded) as caught:
             await client.call_tool("book", {"seats": 2})
         needed = caught.value
@@ -637,26 +601,25 @@ def test_rounds_by_hand(once: Run, tmp_path: Path) -> None:
             FIRST | {"inputResponses": {"b": said}, "requestState": "two"},
         ]
 
-    capabilities = {"elicitation": {"form": {}}, "sampling": {}, "roots": {}}
-    with_client(once, tmp_path, modern(results), work, capabilities=capabilities)
 
-
-def test_no_rounds_by_itself_although_there_are_handlers(once: Run, tmp_path: Path) -> None:
-    async def work(client: Client, peer: LinePeer) -> None:
+async def test_no_rounds_by_itself_although_there_are_handlers(once: Run, tmp_path: Path) -> None:
+    rules = modern([required(state="s"), DONE])
+    async with with_client(tmp_path, rules, on_elicit=name, max_rounds=0) as (client, peer):
         exc = await fail(client, peer)
         assert isinstance(exc, InputNeeded)
         assert (exc.requests, exc.state) == ({}, "s")
         assert (await client.resume(exc)).text == "done"
         assert params_of(peer) == [FIRST, FIRST | {"requestState": "s"}]
 
-    rules = modern([required(state="s"), DONE])
-    with_client(once, tmp_path, rules, work, on_elicit=name, max_rounds=0)
 
-
-def test_trap_68_an_answer_that_was_left_out_is_asked_for_again(once: Run, tmp_path: Path) -> None:
+async def test_trap_68_an_answer_that_was_left_out_is_asked_for_again(
+    once: Run, tmp_path: Path
+) -> None:
     results = [required({"a": elicit(), "b": elicit()}), required({"b": elicit()}), DONE]
-
-    async def work(client: Client, peer: LinePeer) -> None:
+    async with with_client(tmp_path, modern(results), capabilities={"elicitation": {}}) as (
+        client,
+        peer,
+    ):
         exc = await fail(client, peer)
         assert isinstance(exc, InputNeeded)
         with pytest.raises(InputNeeded) as caught:
@@ -668,24 +631,20 @@ def test_trap_68_an_answer_that_was_left_out_is_asked_for_again(once: Run, tmp_p
             {"b": {"action": "cancel"}},
         ]
 
-    with_client(once, tmp_path, modern(results), work, capabilities={"elicitation": {}})
 
-
-def test_resuming_has_a_time_limit_of_its_own(once: Run, tmp_path: Path) -> None:
-    async def work(client: Client, peer: LinePeer) -> None:
+async def test_resuming_has_a_time_limit_of_its_own(once: Run, tmp_path: Path) -> None:
+    async with with_client(tmp_path, modern([required(state="s")]), max_rounds=0) as (client, peer):
         with pytest.raises(InputNeeded) as caught:
             await client.call_tool("book", timeout=None)
         with pytest.raises(CallTimeout):
             await client.resume(caught.value, timeout=0.05)
         await peer.got("notifications/cancelled")
 
-    with_client(once, tmp_path, modern([required(state="s")]), work, max_rounds=0)
 
-
-def test_what_was_used_up_can_be_gone_on_with(once: Run, tmp_path: Path) -> None:
+async def test_what_was_used_up_can_be_gone_on_with(once: Run, tmp_path: Path) -> None:
     results = [required({"a": elicit()}, str(n)) for n in range(5)]
-
-    async def work(client: Client, peer: LinePeer) -> None:
+    rules = modern([*results, DONE])
+    async with with_client(tmp_path, rules, on_elicit=name, max_rounds=2) as (client, peer):
         exc = await fail(client, peer)
         assert isinstance(exc, InputNeeded)
         # by hand once, then the client goes on by itself
@@ -693,17 +652,12 @@ def test_what_was_used_up_can_be_gone_on_with(once: Run, tmp_path: Path) -> None
         actions = [p["inputResponses"]["a"]["action"] for p in params_of(peer)[1:]]
         assert actions == ["accept", "accept", "decline", "accept", "accept"]
 
-    rules = modern([*results, DONE])
-    with_client(once, tmp_path, rules, work, on_elicit=name, max_rounds=2)
 
-
-def test_meta_keys_are_declared_for_every_round(once: Run, tmp_path: Path) -> None:
-    async def work(client: Client, peer: LinePeer) -> None:
+async def test_meta_keys_are_declared_for_every_round(once: Run, tmp_path: Path) -> None:
+    rules = modern([required({"a": elicit()}), DONE])
+    async with with_client(tmp_path, rules, on_elicit=name) as (client, peer):
         await call(client, peer)
         for message in peer.sent("tools/call"):
             meta = message["params"]["_meta"]
             assert meta[META + "clientCapabilities"] == {"elicitation": {"form": {}}}
             assert json.dumps(meta)
-
-    rules = modern([required({"a": elicit()}), DONE])
-    with_client(once, tmp_path, rules, work, on_elicit=name)

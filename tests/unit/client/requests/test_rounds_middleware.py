@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 from asking_lab import DONE, elicit, modern, required
-from client_lab import Run, text_result
-from peer_lab import LinePeer, Talk
-from rounds_lab import call, fail, name, with_client
+from client_lab import text_result
+from peer_lab import Talk, with_client
+from rounds_lab import call, fail, name
 
-from wirespeed import Client
 from wirespeed.client import ElicitParams
 from wirespeed.client.requests.middleware import OutboundNext, OutboundRequest
 from wirespeed.errors import CallTimeout, InputNeeded, RemoteError
@@ -25,7 +24,7 @@ async def stamped(request: OutboundRequest, call_next: OutboundNext) -> Any:
     return await call_next(request)
 
 
-def test_each_round_passes_the_middleware(run: Run, tmp_path: Path) -> None:
+async def test_each_round_passes_the_middleware(tmp_path: Path) -> None:
     """Inside the passage of its call."""
     seen: list[Any] = []
 
@@ -39,7 +38,10 @@ def test_each_round_passes_the_middleware(run: Run, tmp_path: Path) -> None:
         seen.append(result.text)
         return result
 
-    async def work(client: Client, peer: LinePeer) -> None:
+    results = [required({"a": elicit()}, "s1"), required({"b": elicit()}, "s2"), DONE]
+    async with with_client(
+        tmp_path, modern(results), on_elicit=name, middleware=[look, stamped]
+    ) as (client, peer):
         await call(client, peer)
         begins = ("begins", "tools/call", "book")
         assert seen == [begins, begins, ["b"], begins, "done", "done"]
@@ -47,11 +49,8 @@ def test_each_round_passes_the_middleware(run: Run, tmp_path: Path) -> None:
         again = ["arguments", "inputResponses", "name", "requestState"]
         assert signed == [[], again, again]
 
-    results = [required({"a": elicit()}, "s1"), required({"b": elicit()}, "s2"), DONE]
-    with_client(run, tmp_path, modern(results), work, on_elicit=name, middleware=[look, stamped])
 
-
-def test_a_round_that_is_tried_again_asks_nobody_again(run: Run, tmp_path: Path) -> None:
+async def test_a_round_that_is_tried_again_asks_nobody_again(tmp_path: Path) -> None:
     asked = 0
 
     async def count(request: ElicitParams) -> Any:
@@ -74,16 +73,19 @@ def test_a_round_that_is_tried_again_asks_nobody_again(run: Run, tmp_path: Path)
         else:
             await talk.result(message, result)
 
-    async def work(client: Client, peer: LinePeer) -> None:
+    rules = modern([]) | {"tools/call": give}
+    async with with_client(tmp_path, rules, on_elicit=count, middleware=[persistent]) as (
+        client,
+        peer,
+    ):
         _, second, third = await call(client, peer)
         assert second == third and asked == 1
 
-    rules = modern([]) | {"tools/call": give}
-    with_client(run, tmp_path, rules, work, on_elicit=count, middleware=[persistent])
 
-
-def test_what_is_resumed_passes_the_middleware(run: Run, tmp_path: Path) -> None:
-    async def work(client: Client, peer: LinePeer) -> None:
+async def test_what_is_resumed_passes_the_middleware(tmp_path: Path) -> None:
+    results = [required({"a": elicit()}, "s"), DONE]
+    options: Any = {"max_rounds": 0, "on_elicit": name, "middleware": [stamped]}
+    async with with_client(tmp_path, modern(results), **options) as (client, peer):
         with pytest.raises(InputNeeded) as caught:
             await client.call_tool("book", {"seats": 2}, meta={"com.example/x": 1})
         result = await client.resume(caught.value, {"a": {"name": "octocat"}})
@@ -92,12 +94,8 @@ def test_what_is_resumed_passes_the_middleware(run: Run, tmp_path: Path) -> None
         assert second["params"]["_meta"]["com.example/x"] == 1
         assert "inputResponses" in second["params"]["_meta"]["com.example/signed"]
 
-    results = [required({"a": elicit()}, "s"), DONE]
-    options: Any = {"max_rounds": 0, "on_elicit": name, "middleware": [stamped]}
-    with_client(run, tmp_path, modern(results), work, **options)
 
-
-def test_middleware_may_end_a_round(run: Run, tmp_path: Path) -> None:
+async def test_middleware_may_end_a_round(tmp_path: Path) -> None:
     """With an exception, a time limit, or a result of its own."""
     what: Any = None
 
@@ -111,15 +109,6 @@ def test_middleware_may_end_a_round(run: Run, tmp_path: Path) -> None:
             return await call_next(request)
         return text_result("its own")
 
-    async def work(client: Client, peer: LinePeer) -> None:
-        nonlocal what
-        what = "fails"
-        assert isinstance(await fail(client, peer), LookupError)
-        what = "hurries"
-        assert isinstance(await fail(client, peer), CallTimeout)
-        what = "answers"
-        assert await client.call_tool("book") == text_result("its own")
-
     first = required({"a": elicit()}, "s")
 
     async def give(talk: Talk, message: dict[str, Any]) -> None:
@@ -127,4 +116,10 @@ def test_middleware_may_end_a_round(run: Run, tmp_path: Path) -> None:
             await talk.result(message, first)
 
     rules = modern([]) | {"tools/call": give}
-    with_client(run, tmp_path, rules, work, on_elicit=name, middleware=[meddle])
+    async with with_client(tmp_path, rules, on_elicit=name, middleware=[meddle]) as (client, peer):
+        what = "fails"
+        assert isinstance(await fail(client, peer), LookupError)
+        what = "hurries"
+        assert isinstance(await fail(client, peer), CallTimeout)
+        what = "answers"
+        assert await client.call_tool("book") == text_result("its own")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from asking_lab import elicit, legacy, required
 from client_lab import Run, text_result
-from peer_lab import MODERN_PEER, LinePeer, Rules, Talk, nothing
+from peer_lab import MODERN_PEER, Rules, Talk, nothing, with_client
 
 from wirespeed import Client
 from wirespeed.client.validation import checks as validation
@@ -42,23 +41,12 @@ def rules(value: Any, *tools: dict[str, Any], modern: bool = True) -> Rules:
     return base | {"tools/call": result, "tools/list": lists}
 
 
-Work = Callable[[Client, LinePeer], Awaitable[Any]]
-
-
-def with_client(once: Run, folder: Path, rules: Rules, work: Work, **options: Any) -> Any:
-    async def main() -> Any:
-        async with LinePeer(rules, folder) as peer, Client(peer.url, **options) as client:
-            return await work(client, peer)
-
-    return once(main())
-
-
 # -- when ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("modern", [True, False])
-def test_what_was_listed_is_checked(once: Run, tmp_path: Path, modern: bool) -> None:
-    async def work(client: Client, peer: LinePeer) -> None:
+async def test_what_was_listed_is_checked(once: Run, tmp_path: Path, modern: bool) -> None:
+    async with with_client(tmp_path, rules(BAD, modern=modern), validate="auto") as (client, peer):
         assert (await client.call_tool("t")).structured_content == BAD  # not known yet
         await client.list_tools()
         with pytest.raises(InvalidResponse) as caught:
@@ -70,11 +58,11 @@ def test_what_was_listed_is_checked(once: Run, tmp_path: Path, modern: bool) -> 
         peer.rules |= rules(GOOD, modern=modern)
         assert (await client.call_tool("t")).structured_content == GOOD
 
-    with_client(once, tmp_path, rules(BAD, modern=modern), work, validate="auto")
 
-
-def test_what_was_not_listed_is_looked_for_if_checks_are_wanted(once: Run, tmp_path: Path) -> None:
-    async def work(client: Client, peer: LinePeer) -> None:
+async def test_what_was_not_listed_is_looked_for_if_checks_are_wanted(
+    once: Run, tmp_path: Path
+) -> None:
+    async with with_client(tmp_path, rules(BAD), validate=True) as (client, peer):
         with pytest.raises(InvalidResponse, match=r"rows\[1\]"):
             await client.call_tool("t")
         peer.rules |= rules(GOOD)
@@ -86,28 +74,21 @@ def test_what_was_not_listed_is_looked_for_if_checks_are_wanted(once: Run, tmp_p
         await client.call_tool("not listed")
         assert len(peer.sent("tools/list")) == seen + 1
 
-    with_client(once, tmp_path, rules(BAD), work, validate=True)
 
-
-def test_nothing_is_checked_if_that_is_not_wanted(once: Run, tmp_path: Path) -> None:
-    async def work(client: Client, peer: LinePeer) -> None:
+async def test_nothing_is_checked_if_that_is_not_wanted(once: Run, tmp_path: Path) -> None:
+    async with with_client(tmp_path, rules(BAD), validate=False) as (client, _):
         await client.list_tools()
         assert (await client.call_tool("t")).structured_content == BAD
 
-    with_client(once, tmp_path, rules(BAD), work, validate=False)
 
-
-def test_nothing_is_checked_by_default(once: Run, tmp_path: Path) -> None:
+async def test_nothing_is_checked_by_default(once: Run, tmp_path: Path) -> None:
     """Whatever else is installed, and whatever a schema is like."""
-
-    async def work(client: Client, peer: LinePeer) -> None:
+    async with with_client(tmp_path, rules(BAD)) as (client, peer):
         await client.list_tools()
         assert (await client.call_tool("t")).structured_content == BAD
         peer.rules |= rules(BAD, tool({"$ref": "http://127.0.0.1:1/x"}))
         await client.list_tools()
         assert (await client.call_tool("t")).structured_content == BAD
-
-    with_client(once, tmp_path, rules(BAD), work)
 
 
 @pytest.mark.parametrize(
@@ -115,24 +96,24 @@ def test_nothing_is_checked_by_default(once: Run, tmp_path: Path) -> None:
     [{"$ref": "http://127.0.0.1:1/x"}, {"$schema": "http://odd"}, {"items": {"$ref": "#"}}],
     ids=["remote", "dialect", "cycle"],
 )
-def test_auto_warns_of_a_schema_that_it_cannot_use(
+async def test_auto_warns_of_a_schema_that_it_cannot_use(
     once: Run, tmp_path: Path, schema: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def work(client: Client, peer: LinePeer) -> None:
+    async with with_client(tmp_path, rules(BAD, tool(schema)), validate="auto") as (client, _):
         await client.list_tools()
         for _ in range(3):
             assert (await client.call_tool("t")).structured_content == BAD
-
-    with_client(once, tmp_path, rules(BAD, tool(schema)), work, validate="auto")
     [record] = [r for r in caplog.records if r.levelno == logging.WARNING]
     assert "results of t are not checked: the outputSchema of t " in record.getMessage()
 
 
 @pytest.mark.parametrize("value", [None, "absent"])
-def test_null_is_kept_apart_from_absent(once: Run, tmp_path: Path, value: Any) -> None:
+async def test_null_is_kept_apart_from_absent(once: Run, tmp_path: Path, value: Any) -> None:
     result = text_result() | END | ({} if value == "absent" else {"structuredContent": None})
-
-    async def work(client: Client, peer: LinePeer) -> None:
+    async with with_client(tmp_path, rules(None, tool({"type": "null"})), validate=True) as (
+        client,
+        peer,
+    ):
         peer.rules |= {"tools/call": result}
         if value == "absent":
             with pytest.raises(InvalidResponse, match="has no structuredContent"):
@@ -140,28 +121,25 @@ def test_null_is_kept_apart_from_absent(once: Run, tmp_path: Path, value: Any) -
         else:
             assert (await client.call_tool("t")).structured_content is None
 
-    with_client(once, tmp_path, rules(None, tool({"type": "null"})), work, validate=True)
 
-
-def test_without_the_package(
+async def test_without_the_package(
     once: Run,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
-
-    async def work(client: Client, peer: LinePeer) -> None:
-        await client.list_tools()
-        await client.list_tools()
-        assert (await client.call_tool("t")).structured_content == BAD
-
-    with_client(once, tmp_path, rules(BAD), work, validate="auto")
-    [record] = [r for r in caplog.records if r.levelno == logging.WARNING]
-    assert "not checked: jsonschema-rs is not installed" in record.getMessage()
-    with_client(once, tmp_path, rules(BAD, tool(None)), work, validate="auto")
-    with_client(once, tmp_path, rules(BAD), work)
-    assert len([r for r in caplog.records if r.levelno == logging.WARNING]) == 1
+    for options, tools in (
+        ({"validate": "auto"}, ()),
+        ({"validate": "auto"}, (tool(None),)),
+        ({}, ()),
+    ):
+        async with with_client(tmp_path, rules(BAD, *tools), **options) as (client, _):
+            await client.list_tools()
+            await client.list_tools()
+            assert (await client.call_tool("t")).structured_content == BAD
+        [record] = [r for r in caplog.records if r.levelno == logging.WARNING]
+        assert "not checked: jsonschema-rs is not installed" in record.getMessage()
     with pytest.raises(ImportError, match=r"pip install 'wirespeed\[validate\]'"):
         Client("tcp://127.0.0.1:1", validate=True)
 
@@ -172,24 +150,22 @@ def test_a_bad_option(bad: Any) -> None:
         Client("tcp://127.0.0.1:1", validate=bad)
 
 
-def test_results_of_later_rounds_are_checked(once: Run, tmp_path: Path) -> None:
+async def test_results_of_later_rounds_are_checked(once: Run, tmp_path: Path) -> None:
     answers = [required({"a": elicit()}, "s"), rules(BAD)["tools/call"]]
 
     async def give(talk: Talk, message: dict[str, Any]) -> None:
         await talk.result(message, answers.pop(0))  # type: ignore[arg-type]
 
-    async def work(client: Client, peer: LinePeer) -> None:
+    all_rules = rules(BAD) | {"tools/call": give}
+    async with with_client(
+        tmp_path, all_rules, on_elicit=lambda request: {"name": "x"}, validate="auto"
+    ) as (client, _):
         await client.list_tools()
         with pytest.raises(InvalidResponse, match=r"rows\[1\]"):
             await client.call_tool("t")
 
-    all_rules = rules(BAD) | {"tools/call": give}
-    with_client(
-        once, tmp_path, all_rules, work, on_elicit=lambda request: {"name": "x"}, validate="auto"
-    )
 
-
-def test_results_of_rounds_by_hand_are_checked(once: Run, tmp_path: Path) -> None:
+async def test_results_of_rounds_by_hand_are_checked(once: Run, tmp_path: Path) -> None:
     from wirespeed.errors import InputNeeded
 
     answers = [required(state="s"), rules(BAD)["tools/call"]]
@@ -197,23 +173,23 @@ def test_results_of_rounds_by_hand_are_checked(once: Run, tmp_path: Path) -> Non
     async def give(talk: Talk, message: dict[str, Any]) -> None:
         await talk.result(message, answers.pop(0))  # type: ignore[arg-type]
 
-    async def work(client: Client, peer: LinePeer) -> None:
+    async with with_client(
+        tmp_path, rules(BAD) | {"tools/call": give}, max_rounds=0, validate="auto"
+    ) as (client, _):
         await client.list_tools()
         with pytest.raises(InputNeeded) as caught:
             await client.call_tool("t")
         with pytest.raises(InvalidResponse, match=r"rows\[1\]"):
             await client.resume(caught.value)
 
-    with_client(
-        once, tmp_path, rules(BAD) | {"tools/call": give}, work, max_rounds=0, validate="auto"
-    )
-
 
 # -- schemas that change ---------------------------------------------------------------------------
 
 
-def test_a_result_counts_by_the_schema_that_the_tool_has_now(once: Run, tmp_path: Path) -> None:
-    async def work(client: Client, peer: LinePeer) -> None:
+async def test_a_result_counts_by_the_schema_that_the_tool_has_now(
+    once: Run, tmp_path: Path
+) -> None:
+    async with with_client(tmp_path, rules(GOOD), validate="auto") as (client, peer):
         await client.list_tools()
         peer.rules |= rules({"new": True}, tool({"type": "object", "required": ["new"]}))
         assert (await client.call_tool("t")).structured_content == {"new": True}
@@ -221,10 +197,8 @@ def test_a_result_counts_by_the_schema_that_the_tool_has_now(once: Run, tmp_path
         peer.rules |= rules({"newer": True}, tool(None))
         assert (await client.call_tool("t")).structured_content == {"newer": True}
 
-    with_client(once, tmp_path, rules(GOOD), work, validate="auto")
 
-
-def test_tools_are_listed_again_past_the_cache(once: Run, tmp_path: Path) -> None:
+async def test_tools_are_listed_again_past_the_cache(once: Run, tmp_path: Path) -> None:
     """What a server said to be fresh for an hour may be wrong all the same."""
 
     def kept(value: Any, *tools: dict[str, Any]) -> Rules:
@@ -232,7 +206,7 @@ def test_tools_are_listed_again_past_the_cache(once: Run, tmp_path: Path) -> Non
         changed["tools/list"] |= {"ttlMs": 3_600_000, "cacheScope": "private"}  # type: ignore
         return changed
 
-    async def work(client: Client, peer: LinePeer) -> None:
+    async with with_client(tmp_path, kept(GOOD), validate="auto") as (client, peer):
         await client.list_tools()
         peer.rules |= kept({"new": True}, tool({"type": "object", "required": ["new"]}))
         assert (await client.call_tool("t")).structured_content == {"new": True}
@@ -240,13 +214,14 @@ def test_tools_are_listed_again_past_the_cache(once: Run, tmp_path: Path) -> Non
         await client.list_tools()
         assert len(peer.sent("tools/list")) == 2  # from the cache
 
-    with_client(once, tmp_path, kept(GOOD), work, validate="auto")
 
-
-def test_a_tool_that_was_called_before_it_was_there_is_checked_later(
+async def test_a_tool_that_was_called_before_it_was_there_is_checked_later(
     once: Run, tmp_path: Path
 ) -> None:
-    async def work(client: Client, peer: LinePeer) -> None:
+    async with with_client(tmp_path, rules(BAD, tool(name="other")), validate=True) as (
+        client,
+        peer,
+    ):
         for missing in ((-32602, "Unknown tool"), text_result() | END | {"isError": True}):
             peer.rules |= rules(BAD, tool(name="other")) | {"tools/call": missing}
             if isinstance(missing, tuple):
@@ -258,14 +233,12 @@ def test_a_tool_that_was_called_before_it_was_there_is_checked_later(
         with pytest.raises(InvalidResponse, match=r"rows\[1\]"):
             await client.call_tool("t")
 
-    with_client(once, tmp_path, rules(BAD, tool(name="other")), work, validate=True)
-
 
 @pytest.mark.parametrize("hidden", [True, False], ids=["before", "after"])
-def test_the_time_limit_of_a_call_is_also_that_of_its_check(
+async def test_the_time_limit_of_a_call_is_also_that_of_its_check(
     once: Run, tmp_path: Path, hidden: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def work(client: Client, peer: LinePeer) -> None:
+    async with with_client(tmp_path, rules(BAD), validate=True, timeout=None) as (client, peer):
         if not hidden:
             await client.list_tools()
         peer.rules |= {"tools/list": nothing}
@@ -275,43 +248,41 @@ def test_the_time_limit_of_a_call_is_also_that_of_its_check(
         await peer.got("notifications/cancelled")
         assert len(peer.sent("tools/call")) == (0 if hidden else 1)
 
-    with_client(once, tmp_path, rules(BAD), work, validate=True, timeout=None)
 
-
-def test_a_schema_that_cannot_be_used_may_have_been_mended(once: Run, tmp_path: Path) -> None:
-    async def work(client: Client, peer: LinePeer) -> None:
+async def test_a_schema_that_cannot_be_used_may_have_been_mended(once: Run, tmp_path: Path) -> None:
+    async with with_client(tmp_path, rules(GOOD, tool({"type": "nonsense"})), validate=True) as (
+        client,
+        peer,
+    ):
         await client.list_tools()
         peer.rules |= rules(GOOD)
         assert (await client.call_tool("t")).structured_content == GOOD
 
-    with_client(once, tmp_path, rules(GOOD, tool({"type": "nonsense"})), work, validate=True)
 
-
-def test_tools_that_cannot_be_listed_again(
+async def test_tools_that_cannot_be_listed_again(
     once: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def work(client: Client, peer: LinePeer) -> None:
+    async with with_client(tmp_path, rules(BAD), validate="auto") as (client, peer):
         await client.list_tools()
         peer.rules |= {"tools/list": (-32603, "not now")}
         with pytest.raises(InvalidResponse, match=r"rows\[1\]"):
             await client.call_tool("t")
-
-    with_client(once, tmp_path, rules(BAD), work, validate="auto")
     assert [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING] == [
         "the tools cannot be listed again: not now (code -32603)"
     ]
 
 
-def test_a_schema_that_cannot_be_used_stops_the_call_before_it_is_made(
+async def test_a_schema_that_cannot_be_used_stops_the_call_before_it_is_made(
     once: Run, tmp_path: Path
 ) -> None:
-    async def work(client: Client, peer: LinePeer) -> None:
+    async with with_client(tmp_path, rules(GOOD, tool({"type": "nonsense"})), validate=True) as (
+        client,
+        peer,
+    ):
         await client.list_tools()
         with pytest.raises(InvalidResponse, match=UNUSABLE):
             await client.call_tool("t")
         assert not peer.sent("tools/call")
-
-    with_client(once, tmp_path, rules(GOOD, tool({"type": "nonsense"})), work, validate=True)
 
 
 def test_what_is_known_of_tools_is_bounded(monkeypatch: pytest.MonkeyPatch, once: Run) -> None:
