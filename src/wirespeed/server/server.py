@@ -179,12 +179,7 @@ class Server:
         Its name, docstring and signature become the tool's name, description and input schema.
         Options are those of `add_tool`.
         """
-
-        def decorate(function: F) -> F:
-            self._service.tools.register(function, **options)
-            return function
-
-        return decorate if function is None else decorate(function)
+        return _decorate(self._service.tools.register, function, options)
 
     def add_tool(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> Tool:
         """Register a function as a tool; connected clients are notified.
@@ -392,12 +387,7 @@ class Server:
         Its name, docstring and parameters become the prompt's name, description and arguments.
         Options are those of `add_prompt`.
         """
-
-        def decorate(function: F) -> F:
-            self._service.prompts.register(function, **options)
-            return function
-
-        return decorate if function is None else decorate(function)
+        return _decorate(self._service.prompts.register, function, options)
 
     def add_prompt(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> Prompt:
         """Register a function as a prompt; connected clients are notified.
@@ -498,13 +488,7 @@ class Server:
         Raises:
             DependencyError: The function cannot be a provider; the text is the reason.
         """
-
-        def decorate(function: F) -> F:
-            taken = self._service.tools.arguments()
-            self._service.made_dependencies().provide(function, taken=taken, **options)
-            return function
-
-        return decorate if function is None else decorate(function)
+        return _decorate(self._service.made_dependencies().provide, function, options)
 
     def running(self) -> AbstractAsyncContextManager[Any]:
         """Keep the server alive on the running loop, as everything that serves it does: its
@@ -690,6 +674,18 @@ class Server:
             from wirespeed.transport.net.serve import run as run_at
 
             run_at(url, self._service, **options)
+
+
+def _decorate(
+    register: Callable[..., object], function: F | None, options: Mapping[str, object]
+) -> F | Callable[[F], F]:
+    """Register a function and return it, now or as a decorator with options does."""
+
+    def decorate(function: F) -> F:
+        register(function, **options)
+        return function
+
+    return decorate if function is None else decorate(function)
 
 
 def _check_stdio(options: Mapping[str, Any]) -> None:

@@ -99,12 +99,8 @@ class Dependencies:
         scope: ScopeName = "request",
         provides: Any = None,
         inline: bool = False,
-        taken: Iterable[tuple[str, Any]] = (),
     ) -> Provider:
-        """Register a provider; see `Server.provide`.
-
-        ``taken``: The arguments of functions that were registered before: (name, type).
-        """
+        """Register a provider; see `Server.provide`."""
         provider = Provider(function, scope_of(scope), inline, Context)
         tp = _bare(provider.provided_type() if provides is None else provides)
         self._check_type(tp, provider)
@@ -112,7 +108,7 @@ class Dependencies:
             raise DependencyError(f"{provider}: {other} provides {type_name(tp)} already")
         if (function, None) in self._by_function:
             raise DependencyError(f"{provider}: it was taken already by Depends, before this")
-        for name, argument in taken:
+        for name, argument in self.service.tools.arguments():
             if _bare(argument) == tp:
                 raise DependencyError(
                     f"{provider}: {name} takes {type_name(tp)} as an argument, because it was "
