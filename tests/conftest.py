@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import uvloop
 from client_lab import our_threads
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from wire_recorder import Recorder
 
 import wirespeed
@@ -40,7 +40,9 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 MakeLoop = Callable[[], asyncio.AbstractEventLoop]
 
 # No deadlines: time limits fail on a busy machine and say nothing about the code.
-settings.register_profile("wirespeed", deadline=None, print_blob=True)
+settings.register_profile(
+    "wirespeed", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
 # For sanitizers, which are many times slower: --hypothesis-profile=few
 settings.register_profile("few", parent=settings.get_profile("wirespeed"), max_examples=20)
 settings.load_profile("wirespeed")

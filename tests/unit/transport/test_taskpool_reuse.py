@@ -450,9 +450,10 @@ def test_pure_python_tasks(monkeypatch, loop_factory, kind):
         for steps in (0, 1, 3):
             for cancel in (False, True):
                 loop.call_soon(pool.start, handler(steps, cancel), lambda *args: seen.append(args))
-    until = loop.create_future()
-    loop.call_later(0.01, until.set_result, None)
-    loop.run_until_complete(until)
+    while len(seen) < 12:
+        turn = loop.create_future()
+        loop.call_soon(turn.set_result, None)
+        loop.run_until_complete(turn)
     assert sorted(result for result, exc in seen if exc is None) == [0, 0, 1, 1, 3, 3]
     assert [type(exc) for _, exc in seen if exc is not None] == [asyncio.CancelledError] * 6
     stop = loop.create_future()
