@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from client_lab import Run
 from feature_lab import ERAS, peer
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from wirespeed import Client
@@ -169,7 +169,6 @@ JSON = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(sorted(RESULTS)), st.data())
 def test_nothing_but_invalid_responses_comes_of_any_json(method: str, data: Any) -> None:
     decode, good = RESULTS[method]
