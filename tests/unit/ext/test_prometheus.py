@@ -17,14 +17,19 @@ from wirespeed.ext.prometheus import MAX_NAMES, instrument
 from wirespeed.limits import Limits
 from wirespeed.server.middleware.inbound import InboundRequest, Reply
 from wirespeed.server.requests.observer import Observer, Series
+from wirespeed.server.tools.results import RawResult
 
 pytestmark = pytest.mark.smoke
+
+
+async def pass_on(request: InboundRequest, call_next: Any) -> Any:
+    return await call_next(request)
 
 
 class Lab:
     """A server with its registry, and what a scrape of it says."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, middleware: bool = False, **options: Any) -> None:
         self.registry = CollectorRegistry()
         self.server = server = Server("lab", **options)
         self.started = asyncio.Event()
@@ -58,6 +63,8 @@ class Lab:
             return "hello"
 
         instrument(server, registry=self.registry)
+        if middleware:
+            server.add_middleware(pass_on)
 
     def samples(self) -> dict[tuple[str, ...], float]:
         """By name and the values of the labels in their order, without ``peer``."""
@@ -84,13 +91,7 @@ DURATION = "request_duration_seconds_count"
 @ERAS
 @MIDDLEWARE
 async def test_requests_are_counted_by_method_and_tool(era: Any, middleware: bool) -> None:
-    lab = Lab()
-    if middleware:
-
-        @lab.server.add_middleware
-        async def nothing(request: InboundRequest, call_next: Any) -> Any:
-            return await call_next(request)
-
+    lab = Lab(middleware=middleware)
     async with Client(lab.server, era=era, cache=False) as client:
         for _ in range(3):
             await client.call_tool("echo", {"text": "x"})
@@ -133,6 +134,19 @@ async def test_requests_are_counted_by_method_and_tool(era: Any, middleware: boo
     assert lab.get("tool_failures_total", "refuses") == 0
 
 
+@MIDDLEWARE
+async def test_a_raw_result_that_says_is_error_is_a_failure(middleware: bool) -> None:
+    lab = Lab(middleware=middleware)
+
+    @lab.server.tool(inline=True)
+    def raw() -> Any:
+        return RawResult(b'{"content":[],"isError":true}')
+
+    async with Client(lab.server, era="legacy") as client:
+        assert (await client.call_tool("raw")).is_error
+    assert lab.get("tool_failures_total", "raw") == 1
+
+
 async def test_durations_are_in_their_buckets() -> None:
     lab = Lab()
     async with Client(lab.server) as client:
@@ -150,13 +164,7 @@ async def test_durations_are_in_their_buckets() -> None:
 
 @MIDDLEWARE
 async def test_what_is_under_way_and_what_is_cancelled(middleware: bool) -> None:
-    lab = Lab()
-    if middleware:
-
-        @lab.server.add_middleware
-        async def nothing(request: InboundRequest, call_next: Any) -> Any:
-            return await call_next(request)
-
+    lab = Lab(middleware=middleware)
     async with Client(lab.server) as client:
         calling = asyncio.ensure_future(client.call_tool("wait"))
         await lab.started.wait()

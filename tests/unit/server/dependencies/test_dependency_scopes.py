@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import logging
 from collections.abc import AsyncIterator
@@ -304,9 +305,11 @@ def test_a_value_of_the_server_wants_it_to_be_served(peer: Any, server: Server) 
     assert "server.running()" in text
 
 
+@pytest.mark.parametrize("cancelled", [False, True])
 def test_a_call_that_goes_on_as_a_task_keeps_the_values_of_its_connection(
-    connect: Any, server: Server, counted: Counted, monkeypatch: Any
+    connect: Any, server: Server, counted: Counted, monkeypatch: Any, cancelled: bool
 ) -> None:
+    """Until the task is cancelled: a handler that ignores this gets as long as any other."""
     monkeypatch.setattr(scopes, "LAST_WAIT", 0.0)
     server.provide(scope="connection")(counted.database)
     go = asyncio.Event()
@@ -314,20 +317,28 @@ def test_a_call_that_goes_on_as_a_task_keeps_the_values_of_its_connection(
     @server.tool(task="required")
     async def work(db: Database) -> str:
         counted.events.append("begun")
+        with contextlib.suppress(asyncio.CancelledError):
+            await go.wait()
         await go.wait()
         counted.events.append(f"worked with {db.name}")
         return "done"
 
     peer = connect("2025-11-25")
     params = {"name": "work", "arguments": {}, "task": {}}
-    assert "task" in peer.result(request(1, "tools/call", params))
+    task = peer.result(request(1, "tools/call", params))["task"]
     peer.wait_for(lambda: "begun" in counted.events)
+    if cancelled:
+        peer.send(request(2, "tasks/cancel", {"taskId": task["taskId"]}))
+        assert peer.recv()["params"]["status"] == "cancelled"
+        assert peer.recv()["result"]["status"] == "cancelled"
     peer.connection.abort()
     dependencies = server.service.dependencies
     assert dependencies is not None
     peer.wait_for(lambda: dependencies.endings)
     for _ in range(50):  # more than what a handler gets that was cancelled
         peer.run(asyncio.sleep(0))
+    assert ("closed db 1" in counted.events) == cancelled
     go.set()
-    peer.wait_for(lambda: "closed db 1" in counted.events)
-    assert counted.events == ["opening db 1", "begun", "worked with db 1", "closed db 1"]
+    last = ["closed db 1", "worked with db 1"] if cancelled else ["worked with db 1", "closed db 1"]
+    peer.wait_for(lambda: len(counted.events) == 4)
+    assert counted.events == ["opening db 1", "begun", *last]
