@@ -1,5 +1,5 @@
-/* Blocks of several MiB straight from the system: they grow by moving pages, not bytes, and ask for
- * huge pages, because most of the cost of a long message is otherwise its page faults. */
+/* Blocks of several MiB from the system: they grow by moving pages instead of bytes. They ask for
+ * huge pages, because page faults are most of the cost of a long message. */
 #ifndef WS_BIGMEM_H
 #define WS_BIGMEM_H
 
@@ -26,7 +26,7 @@ static inline size_t ws_big_size(size_t n) {
 
 static inline void ws_big_advise(void *p, size_t n) {
 #ifdef MADV_HUGEPAGE
-    madvise(p, n, MADV_HUGEPAGE); /* only advice: the result does not matter */
+    madvise(p, n, MADV_HUGEPAGE); /* advice: a failure changes nothing */
 #else
     (void)p, (void)n;
 #endif
@@ -45,7 +45,7 @@ static inline void ws_big_free(void *p, size_t n) {
     munmap(p, n);
 }
 
-/* The block with room for n bytes, maybe elsewhere. NULL: no memory, and p is as it was. */
+/* Returns the block with room for n bytes, maybe at another address. NULL: no memory; p is kept. */
 static inline void *ws_big_grow(void *p, size_t old, size_t n) {
     void *q;
 #ifdef MREMAP_MAYMOVE

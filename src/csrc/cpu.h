@@ -1,10 +1,10 @@
-/* What the CPU that we run on can do. */
+/* The instructions of this machine's CPU. */
 #ifndef WS_CPU_H
 #define WS_CPU_H
 
 #include "scan.h"
 
-/* The best level of kernels that this CPU runs and that this build contains. */
+/* Returns the best level of kernels that this CPU runs and this build contains. */
 ws_level ws_cpu_level(void);
 
 #endif

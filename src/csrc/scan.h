@@ -15,13 +15,13 @@ typedef struct {
     uint32_t len;
 } ws_span;
 
-/* What ws_kernels.json found. All but WS_OK name the first fault in text order. */
+/* The result of ws_kernels.json. All but WS_OK name the first fault of the text. */
 typedef enum {
     WS_OK = 0,
     WS_EMPTY = 1,  /* only whitespace */
-    WS_SYNTAX = 2, /* not RFC 8259 JSON, or it ends too early, or something follows the value */
+    WS_SYNTAX = 2, /* not RFC 8259 JSON, cut short, or followed by further text */
     WS_UTF8 = 3,   /* not UTF-8 (RFC 3629): overlong, surrogate, above U+10FFFF, cut short */
-    WS_DEPTH = 4   /* JSON so far, but an array or object opens below max_depth levels */
+    WS_DEPTH = 4   /* an array or object opens below max_depth levels; JSON up to there */
 } ws_status;
 
 typedef enum { WS_ROOT_OTHER = 0, WS_ROOT_OBJECT = 1, WS_ROOT_ARRAY = 2 } ws_root;
@@ -64,7 +64,7 @@ typedef enum {
 enum { WS_POINTS(WS_POINT) WS_POI_COUNT };
 #undef WS_POINT
 
-/* Their paths, such as "params._meta.progressToken". */
+/* The paths of the points of interest, such as "params._meta.progressToken". */
 extern const char *const ws_point_paths[WS_POI_COUNT];
 
 /* A point of interest that occurs twice in its object sets its bit, 1 << WS_..., in `duplicates`;
@@ -72,8 +72,8 @@ extern const char *const ws_point_paths[WS_POI_COUNT];
 typedef struct {
     ws_span value;       /* the value without surrounding whitespace */
     uint32_t end;        /* first byte behind the value: value.off + value.len */
-    uint32_t duplicates; /* bits of points of interest seen twice */
-    uint32_t error_at;   /* where the fault is, when the status is not WS_OK */
+    uint32_t duplicates; /* bits of the points of interest that occur twice */
+    uint32_t error_at;   /* offset of the fault, when the status is not WS_OK */
     uint8_t root;        /* ws_root */
     uint8_t id_kind;     /* ws_id_kind */
     uint8_t pad[2];
@@ -126,7 +126,7 @@ typedef struct {
 } ws_kernels;
 
 /* The table for this CPU, at most the level that cap names (NULL or unknown name: no cap).
- * Thread-safe; the result lives for ever. */
+ * Thread-safe; the table is never freed. */
 const ws_kernels *ws_kernels_for(const char *cap);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the kernels' files share. Nothing here is for users of the kernels. */
+/* Declarations for the files of the kernels, not for users of the kernels. */
 #ifndef WS_SCAN_INTERNAL_H
 #define WS_SCAN_INTERNAL_H
 
@@ -31,8 +31,8 @@ static inline int ws_is_tail(uint8_t c)
     return (c & 0xC0) == 0x80;
 }
 
-/* Bytes of the well-formed UTF-8 sequence at p (1 to 4; RFC 3629, section 4), or 0. n: bytes there
- * are, at least 1. */
+/* Returns the length of the well-formed UTF-8 sequence at p (1 to 4; RFC 3629, section 4), or 0.
+ * n: the bytes from p on, at least 1. */
 static inline size_t ws_utf8_sequence(const uint8_t *p, size_t n)
 {
     const uint8_t c = p[0];
@@ -59,7 +59,7 @@ static inline size_t ws_utf8_sequence(const uint8_t *p, size_t n)
     return 0;
 }
 
-/* Bytes of the escape at p, which is a backslash, or 0. n: bytes there are, at least 1. */
+/* Returns the length of the escape at p, or 0. *p is a backslash. n: the bytes from p on. */
 size_t ws_escape_length(const uint8_t *p, size_t n);
 
 ws_status ws_scalar_json(const uint8_t *p, size_t n, uint32_t max_depth, ws_scan *out);
@@ -99,7 +99,7 @@ static inline uint32_t ws_mask_word(const uint8_t key[4], size_t at)
     return word;
 }
 
-/* Mask by words of 8 bytes; what follows the last whole one, by bytes. */
+/* Mask by words of 8 bytes, and the bytes behind the last whole word one by one. */
 static inline void ws_mask_words(uint8_t *dst, const uint8_t *src, size_t n, uint32_t word)
 {
     const uint64_t both = word | (uint64_t)word << 32;

@@ -1,10 +1,9 @@
 /* The JSON kernels of a level, and its table; included last.
  *
- * The message, its params and their _meta are walked token by token: they are short, and their
- * members are what the points of interest are about. So are short values in them; longer arrays
- * and objects go through V(container), whole short messages through V(indexed) where there is one.
- * Text that fails any check is given to the scalar kernel, which says what the fault is: here it
- * is only found. */
+ * The message, its params and their _meta are walked token by token: they are short, and they hold
+ * the points of interest. Short values in them are walked, too; longer arrays and objects go
+ * through V(container), whole short messages through V(indexed) where a level has it. Text that
+ * fails a check goes to the scalar kernel, which names the fault. */
 
 WS_INLINE ws_status V(scan)(const uint8_t *p, size_t n, uint32_t max_depth, const int prefix,
                             ws_scan *out)

@@ -1,4 +1,4 @@
-/* Nesting: which brackets close which, and that colons are in objects only and elements (values
+/* Nesting: each bracket closes one of its kind, colons are in objects only, and elements (values
  * without a key) in arrays only. Included by scan_simd.inc.h. Text comes in blocks of 64 bytes.
  *
  * V(follow) takes a block's masks and returns the mask of its bytes that are in the container: all,
@@ -61,13 +61,13 @@ WS_INLINE uint64_t V(follow)(V(nesting) *s, uint64_t opener, uint64_t closer, ui
  * closer is a pair; taken out, it leaves others next to each other. What was seen in the segment
  * before a bracket comes along, and when a pair is taken out, passes from its opener to the bracket
  * behind it, which is in the same container: so it reaches the closer, whose kind tells whether it
- * is right. After matching, the queue is the stack of what is open. */
+ * is right. After matching, the queue is the stack of the open brackets. */
 typedef struct {
     uint32_t depth;
     uint32_t limit;
     uint32_t len;         /* of the queue; below 64, for the flags of the next bracket */
     uint64_t open, curly; /* for each bracket: is it an opener; of an object */
-    uint64_t colon, element; /* for each bracket: what is in the segment before it */
+    uint64_t colon, element; /* for each bracket: flags of the segment before it */
     uint64_t colon_before, element_before; /* carries of the segment at the end of the block */
 } V(nesting);
 
@@ -77,7 +77,7 @@ WS_INLINE uint64_t V(pass_on)(uint64_t flags, uint64_t openers, uint64_t pairs)
     return (flags | ((flags & openers) + pairs)) & ~pairs;
 }
 
-/* Take out all pairs. Returns not 0 for a fault. */
+/* Take out all pairs. Returns a value other than 0 for a fault. */
 static __attribute__((noinline)) WS_TARGET uint64_t V(match)(V(nesting) *s)
 {
     uint64_t fault = 0;
@@ -108,7 +108,7 @@ WS_INLINE uint64_t V(next_of)(uint64_t of, uint64_t over, uint64_t *carry)
     return (sum | of) & over;
 }
 
-/* The same as V(follow), bracket by bracket: when the container may end, or get too deep. */
+/* V(follow), bracket by bracket: for blocks where the container may end or get too deep. */
 static __attribute__((noinline)) WS_TARGET uint64_t V(follow_each)(V(nesting) *s, uint64_t opener,
                                                                    uint64_t closer, uint64_t curly,
                                                                    uint64_t colon, uint64_t element)

@@ -1,5 +1,5 @@
-/* The reference: one byte after the other, as the grammar is written. Every other implementation
- * returns the same answers, and calls this kernel for the place of a fault. */
+/* The reference: byte by byte, in the order of the grammar. Every other implementation returns the
+ * same results, and calls this kernel for the place of a fault. */
 #include <string.h>
 
 #include "scan_internal.h"

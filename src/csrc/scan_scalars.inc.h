@@ -1,14 +1,15 @@
 /* Numbers and literals, in blocks of 64 bytes. Included by scan_simd.inc.h.
  *
- * V(check_scalars) checks those of a block. scalar: mask of their bytes. starts: of the first byte
- * of each. at: where the block is, with `left` bytes of text from there. Adds faults to *err;
- * returns 0 when the text ends too early to tell. With WS_HAS_TRIPLES a level has the primitive
+ * V(check_scalars) checks the scalars of a block. scalar: the mask of their bytes. starts: the mask
+ * of the first byte of each. at: the block, with `left` bytes of text from there. Adds faults to
+ * *err; returns 0 when the text ends before a scalar can be judged. With WS_HAS_TRIPLES a level has
+ * the primitive
  *
  *   V(bad_triples)(b, before)   mask of bytes that, after the two before them, are no byte of a
  *                               number or literal nor the one behind it; the rules that look
  *                               farther are left to masks. */
 
-/* Carries: what the byte before is. */
+/* Carries: the kind of the byte before. */
 typedef struct {
     uint64_t scalar;      /* part of a scalar */
     uint64_t sign;        /* the minus that starts a number */

@@ -3,15 +3,16 @@
  *
  *   V(operator)(b)                 mask of commas, colons and brackets
  *   V(positions)(index, m, base)   write the position of each bit of m, plus base, to index, where
- *                                  there is room for 64 bytes; returns how many there are
+ *                                  there is room for 64 bytes; returns the number of bits
  *
  * First the tokens are listed, then the list is walked. So the walk, unlike that of
  * scan_walk.inc.h, does not wait for the end of one token to find the next. */
 
 #define WS_INDEXED 256 /* positions fit in a byte */
 
-/* List where the tokens of p[0..n) are, n <= WS_INDEXED: brackets, colons, commas, both quotes of
- * strings, first bytes of scalars. Strings are validated. Returns how many there are, or 0. */
+/* List the positions of the tokens of p[0..n), n <= WS_INDEXED: brackets, colons, commas, both
+ * quotes of strings, first bytes of scalars. Strings are validated. Returns the number of tokens,
+ * or 0. */
 WS_INLINE size_t V(index_tokens)(const uint8_t *p, size_t n, uint8_t *index)
 {
     uint64_t in_string = 0, scalar_before = 0, utf8_open = 0, err = 0;
@@ -60,8 +61,8 @@ WS_INLINE size_t V(indexed_scalar)(const uint8_t *p, size_t n, size_t i, ws_id_k
     return i != 0 && ws_is_edge(p[i]) ? i : 0;
 }
 
-/* The message at p, of which p[0..n), n <= WS_INDEXED, is looked at. Returns the offset behind it,
- * or 0 when it is faulty or does not end there. Offsets are noted with shift added. */
+/* Walk the message in p[0..n), n <= WS_INDEXED. Returns the offset behind the message, or 0 when it
+ * is faulty or does not end there. `shift` is added to the offsets that are noted. */
 WS_INLINE size_t V(indexed)(const uint8_t *p, size_t n, uint32_t max_depth, ws_scan *out,
                             uint32_t shift)
 {
@@ -182,7 +183,7 @@ close: /* a closing bracket must be at token k */
     depth--;
     if (depth > object)
         goto next;
-    if (depth < object) { /* it was one with points of interest */
+    if (depth < object) { /* the object had points of interest */
         if (--object == WS_IN_NONE)
             return end;
         poi = member[object];

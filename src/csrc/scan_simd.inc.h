@@ -1,7 +1,7 @@
-/* Vector kernels, written once for every level. A level includes this file, then scan_mask.inc.h,
- * scan_walk.inc.h and scan_json.inc.h, after it defined WS_TARGET (attribute of its functions), V(name) (its
- * prefix), WS_LEVEL, WS_LEVEL_NAME and these primitives on a block of 64 bytes, whose masks hold
- * byte i in bit i:
+/* Vector kernels, written once for every level. A level defines WS_TARGET (the attribute of its
+ * functions), V(name) (its prefix), WS_LEVEL, WS_LEVEL_NAME and the primitives below, then includes
+ * this file, scan_mask.inc.h, scan_walk.inc.h and scan_json.inc.h. The primitives work on a block
+ * of 64 bytes, and bit i of a mask stands for byte i:
  *
  *   V(block)                        the type, passed by value
  *   V(load)(p)                      64 bytes
@@ -13,7 +13,7 @@
  *   V(above_digits)(b)              mask of bytes above '9'; not where WS_HAS_TRIPLES is defined
  *   V(digit)(b), V(hex)(b)          masks of 0-9, of 0-9 a-f A-F
  *   V(space)(b)                     mask of JSON whitespace
- *   V(escapable)(b)                 mask of what may follow a backslash: " / b f n r t u \ itself
+ *   V(escapable)(b)                 mask of bytes that may follow a \: " / b f n r t u \ itself
  *   V(prefix_xor)(m)                bit i = parity of bits 0..i of m
  *   V(utf8_bad)(b, before)          not 0: a fault of UTF-8 ends in b; before: the block before b
  *   V(special)(b)                   not 0: some byte is '"', '\\', below 0x20 or from 0x80
@@ -185,7 +185,7 @@ WS_INLINE uint64_t V(find_escaped)(V(escapes) *c, V(block) b, uint64_t backslash
 static __attribute__((noinline)) WS_TARGET size_t V(container)(const uint8_t *p, size_t n,
                                                                size_t from, uint32_t limit)
 {
-    V(nesting) nesting = {.limit = limit < 63 ? limit : 63}; /* bits there are for it */
+    V(nesting) nesting = {.limit = limit < 63 ? limit : 63}; /* the bits of `kinds` */
     uint64_t in_string = 0; /* all ones when the block starts inside a string */
     uint64_t want_operand = 1, want_colon = 0, utf8_open = 0; /* carries */
     V(escapes) escapes = {0, 0};

@@ -20,7 +20,7 @@ _Alignas(64) const uint8_t ws_positions[64] = {
 #define DIGITS(x)                                                                             \
     ['0'] = x, ['1'] = x, ['2'] = x, ['3'] = x, ['4'] = x, ['5'] = x, ['6'] = x, ['7'] = x, \
     ['8'] = x, ['9'] = x
-/* What stands around numbers and literals. */
+/* The bytes around numbers and literals. */
 #define EDGES(x)                                                                         \
     ['\t'] = x, ['\n'] = x, ['\r'] = x, [' '] = x, [','] = x, [':'] = x, ['['] = x,      \
     [']'] = x, ['{'] = x, ['}'] = x

@@ -6,8 +6,8 @@
 
 /* UTF-8 after Keiser and Lemire, "Validating UTF-8 in less than one instruction per byte" (2020):
  * the high and the low nibble of a byte and the high nibble of the next each name the faults that
- * they allow; a fault is a bit that all three name. TWO_TAILS alone is right or wrong by what is
- * two and three bytes before: it is compared with that. */
+ * they allow; a fault is a bit that all three name. TWO_TAILS alone depends on the bytes two and
+ * three places before: it is compared with these. */
 enum {
     TOO_SHORT = 1,   /* a lead, then no tail */
     TOO_LONG = 2,    /* ASCII, then a tail */
@@ -87,7 +87,7 @@ static const uint8_t ws_spaces[16] = {
     [0xC] = 0xF0, [0xD] = '\r', [0xE] = 0xF0, [0xF] = 0xF0,
 };
 
-/* What may follow a backslash, by high and low nibble: the bytes whose two entries share a bit. */
+/* The bytes that may follow a backslash, by high and low nibble: their two entries share a bit. */
 static const uint8_t ws_escapable_high[16] = {[0x2] = 1, [0x5] = 2, [0x6] = 4, [0x7] = 8};
 static const uint8_t ws_escapable_low[16] = {
     [0x2] = 1 | 4 | 8, /* " b r */
@@ -110,7 +110,7 @@ extern const uint8_t ws_positions[64];
 /* ws_repeated[c]: 64 times c, for the bytes that the kernels look for. */
 extern const uint8_t ws_repeated[128][64];
 
-/* Which three bytes may stand in a row in a number or literal, with the bytes around it. Each bit
+/* The rows of three bytes that a number or literal, with the bytes around it, may contain. Each bit
  * is a rule: the bytes allowed at the start, in the middle and at the end. The rules need two
  * sets. */
 typedef struct {

@@ -1,4 +1,4 @@
-/* What the vector kernels share that needs no vectors. */
+/* Parts of the vector kernels that need no vectors. */
 #ifndef WS_SCAN_TOKENS_H
 #define WS_SCAN_TOKENS_H
 
@@ -25,7 +25,7 @@ static inline int ws_is_letter(uint8_t c)
     return c >= 'A';
 }
 
-/* What may follow a number or literal: whitespace, comma, closing bracket. */
+/* The bytes that may follow a number or literal: whitespace, comma, closing bracket. */
 static inline int ws_is_edge(uint8_t c)
 {
     return c == ',' || (c | 0x20) == '}' || ws_is_space(c);
@@ -43,7 +43,7 @@ static inline size_t ws_skip_space(const uint8_t *p, size_t i)
 typedef struct {
     uint32_t four;
     uint32_t fifth; /* not 0: "e" is the fifth letter */
-    uint64_t bits;  /* as many as there are letters */
+    uint64_t bits;  /* one for each letter */
 } ws_word;
 
 static const ws_word ws_words[4] = {
@@ -53,7 +53,7 @@ static const ws_word ws_words[4] = {
     {0, 0, 0xF}, /* matches nothing: a NUL is looked up elsewhere */
 };
 
-/* The literal at p[i]; returns the offset behind it or 0. */
+/* Read the literal at p[i]. Returns the offset behind it, or 0. */
 static inline size_t ws_word_end(const uint8_t *p, size_t n, size_t i)
 {
     if (n - i < 5)
@@ -124,7 +124,7 @@ static const struct {
 };
 
 /* The key at `key`, whose first 8 bytes are the slot's and which may go on up to n bytes. Returns
- * its length, or 0 when it is another key. */
+ * its length, or 0 for another key. */
 static inline size_t ws_long_key(const ws_key_slot *slot, const uint8_t *key, size_t n,
                                  uint32_t *poi)
 {

@@ -4,9 +4,9 @@
  *                     0x20 or from 0x80
  *   V(digits16)(p)    how many of the 16 bytes at p come before the first non-digit
  *
- * The walk relies on the last byte being a closing bracket: what is skipped byte by byte (space,
- * digits) ends there at the latest, and only behind a value the end must be looked for. All
- * functions return the offset behind what they read, or 0. */
+ * The walk relies on a closing bracket as the last byte: skipped bytes (space, digits) end there at
+ * the latest, so the end of the text is checked behind values only. All functions return the offset
+ * behind the bytes that they read, or 0. */
 
 /* The string whose inside starts at p[i]. Behind `budget` only plain ASCII is read. */
 WS_INLINE size_t V(string)(const uint8_t *p, size_t n, size_t i, size_t budget)
@@ -87,14 +87,14 @@ WS_INLINE size_t V(number)(const uint8_t *p, size_t n, size_t i, int *integer)
 }
 
 /* How many bytes of an array or object are walked token by token: about where V(container) starts
- * to be faster in spite of what it costs to enter. */
+ * to be faster in spite of the cost to enter it. */
 #ifndef WS_WALKED
 #define WS_WALKED 96
 #endif
-#define WS_WALKED_STRING 64 /* what the last string may add to it */
+#define WS_WALKED_STRING 64 /* bytes that the last string may add */
 
-/* An array or object; gives up where it is longer than that. V(container) then starts over, so this
- * bounds how many bytes are read twice. */
+/* Read an array or object; return 0 where it is longer than that. V(container) then starts again,
+ * so this bounds the number of bytes that are read twice. */
 WS_INLINE size_t V(short_container)(const uint8_t *p, size_t n, size_t i, uint32_t limit)
 {
     const size_t budget = i + WS_WALKED;

@@ -190,7 +190,7 @@ SSE2 size_t sse2_digits16(const uint8_t *p)
 
 /* There is no byte shuffle in SSE2: go sequence by sequence through the two blocks at text, from
  * the one that reaches into the second. One that goes on behind it is checked with the next block,
- * but what is there must be tails: the block may be padded. */
+ * but the bytes that exist must be tails: the block may be padded. */
 static __attribute__((noinline)) int sse2_utf8_bytes(const uint8_t *text)
 {
     size_t i = 64;

@@ -69,7 +69,7 @@ def parse(url: str, shown: str = "") -> Address:
     """The address that a URL names. ``shown``: as of `Address`; errors show it, too.
 
     ``unix:/path`` or ``unix:relative/path``; ``tcp://host:port``; ``ws://host[:port][/path][?query]``
-    and ``wss://…``. ValueError says what is wrong; its text never holds a password or a query.
+    and ``wss://…``. ValueError names the fault; its text never holds a password or a query.
     """
     if not isinstance(url, str):
         raise TypeError(f"a URL is a string, not {type(url).__name__}")
@@ -116,8 +116,8 @@ def parse(url: str, shown: str = "") -> Address:
 
 
 def quote_path(path: str) -> str:
-    """A path as it stands in a request: what has no place there is percent-encoded. ValueError for
-    what is not the path of a URL."""
+    """Return a path as a request has it: other characters are percent-encoded. ValueError for a
+    text that is not the path of a URL."""
     bad = not isinstance(path, str) or any(c <= " " or c in "?#\x7f" for c in path)
     if bad or not path.startswith("/"):
         raise ValueError(
@@ -135,7 +135,7 @@ def _unix(rest: str, shown: str) -> Address:
     path = rest
     name = shown or f"unix:{rest}"
     if rest.startswith("//"):
-        # unix:///path is written often; what stands between // and / would be a host
+        # unix:///path is written often; a text between // and / would be a host
         path = rest[2:]
         if not path.startswith("/"):
             raise ValueError(f"{name!r} names a host: use unix:/path or unix:relative/path")

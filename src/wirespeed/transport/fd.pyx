@@ -31,7 +31,7 @@ cdef extern from "<sys/uio.h>" nogil:
 
 cdef enum:
     READS_A_TURN = 8       # then the loop serves others
-    LAST_TURNS = 16        # reads of what a peer sent before it stopped reading
+    LAST_TURNS = 16        # reads of bytes that a peer sent before it stopped reading
     MAX_VECTORS = 64
     PEEK_AFTER = 1         # seconds
 

@@ -58,7 +58,7 @@ class FileLink(Link):
                 return
             try:
                 data = os.read(self._read_fd, READ_SIZE)
-            except BlockingIOError:  # somebody else made it non-blocking
+            except BlockingIOError:  # another process made it non-blocking
                 select.select([self._read_fd], [], [])
                 continue
             except OSError as exc:
@@ -146,7 +146,7 @@ class FileLink(Link):
         self._lose(None)
 
     def join(self, seconds: float) -> None:
-        """After the end: wait until nothing is written any more, so that the descriptors may be
+        """After the end: wait for the end of the last write, so that the descriptors may be
         closed. A write that blocks longer than this is left behind."""
         if self._writer.is_alive():
             self._writer.join(seconds)

@@ -3,7 +3,7 @@
 """The seam between a wire and a byte stream of any kind.
 
 An Endpoint (a server's or a client's connection) owns a wire and handles its events. A Link moves
-the bytes between the wire and a stream. Links report to endpoints what happened on the stream;
+the bytes between the wire and a stream. Links report events of the stream to endpoints;
 endpoints report to links that output is queued.
 """
 

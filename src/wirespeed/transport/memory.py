@@ -21,7 +21,7 @@ class MemoryLink(Link):
         self._lost = False
 
     def start(self) -> None:
-        """Begin to read what is there."""
+        """Begin to read; bytes may wait already."""
         self._schedule()
 
     def _schedule(self) -> None:
@@ -48,12 +48,12 @@ class MemoryLink(Link):
                     self.ended()
 
     def update_reading(self) -> None:
-        """Take up again what has arrived, once the session wants it."""
+        """Deliver bytes that arrived, when the session wants them."""
         if self.endpoint.wire.want_read:
             self._schedule()
 
     def flush(self) -> None:
-        """Hand over what is queued, unless the peer has not taken the last of it."""
+        """Hand over the queued output, unless the peer has bytes left to take."""
         if self._lost or self.peer._lost or self.peer._incoming:
             return
         wire = self.endpoint.wire
@@ -63,7 +63,7 @@ class MemoryLink(Link):
             self.peer._schedule()
 
     def close(self) -> None:
-        """Stop now; the peer sees the end of input after what was sent."""
+        """Stop now; the peer reads the end of its input after the bytes that were sent."""
         if self._lost:
             return
         self.flush()

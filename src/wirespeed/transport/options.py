@@ -207,7 +207,7 @@ _SECRET = _Secret()
 
 
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")  # RFC 9110 section 5.6.2
-_VALUE = re.compile(r"[\t\x20-\x7e]*\Z")  # section 5.5, without what is obsolete
+_VALUE = re.compile(r"[\t\x20-\x7e]*\Z")  # section 5.5, without the obsolete forms
 # What can stand behind "Bearer " and is no blank: wider than RFC 6750's b64token, because LiteMCP
 # says nothing of the form.
 _TOKEN = re.compile(r"[!-~]+\Z")
@@ -234,7 +234,7 @@ def check_headers(headers: object, reserved: Sequence[str] = HANDSHAKE) -> dict[
             raise ValueError(f"headers has a bad name {name!r}")
         low = name.lower()
         if low in reserved or (low.startswith("sec-websocket-") and "upgrade" in reserved):
-            raise ValueError(f"the header {name} is what the handshake writes")
+            raise ValueError(f"the handshake itself writes the header {name}")
         if low in seen:
             raise ValueError(f"headers has {name} twice, in different letters")
         seen.add(low)

@@ -8,7 +8,7 @@ cdef class PooledTasks(TaskPool):
     cdef object leave
     cdef list parked              # a stack of workers: the last one used is warm
     cdef set workers              # every worker whose task is not done
-    cdef Py_ssize_t idle_refs     # reference count of a parked task that nobody else knows
+    cdef Py_ssize_t idle_refs     # reference count of a parked task that no other code holds
     cdef Py_ssize_t step_refs     # the same inside a step of the task; 0: not measured yet
     cdef bint native              # tasks are _asyncio.Task: C getters may be called directly
 
@@ -28,7 +28,7 @@ cdef class _Worker:
     cdef object request_context
     cdef Completion hook
     cdef Running running
-    cdef object waiting           # what the first suspension yielded, until handed over
+    cdef object waiting           # the object of the first suspension, until it is handed over
     cdef object pending           # exception to throw at the next step
     cdef object outcome           # in ENDING: how the task is to finish
     cdef object failure
@@ -37,7 +37,7 @@ cdef class _Worker:
     cdef int weakrefs
     cdef bint fresh               # the task has not run its first step
     cdef bint listed              # in the pool's stack
-    cdef bint absorb              # the cancellation to come has reached what we wait for
+    cdef bint absorb              # the cancellation to come has reached the awaited future
     cdef public bint _asyncio_future_blocking
 
     cdef object _step(self, object exc)

@@ -51,7 +51,7 @@ cdef enum:
     FIRST     # the first step of a request is running
     BARE      # it yielded None: the next step of the task resumes it
     WAITS     # it yielded a future, in `waiting`, which wakes the task (or will, if it is new)
-    ODD       # it yielded what a task rejects: the next step hands it to the task
+    ODD       # it yielded an object that tasks reject: the next step hands it to the task
     ADOPTED   # the task drives the request
     ENDING    # the next step of the task finishes it with `outcome` or `failure`
     DEAD      # the task is done
@@ -349,7 +349,7 @@ cdef class _Worker:
         self._asyncio_future_blocking = True
         return self
 
-    # --- the future: what the task waits for while it is parked ---
+    # --- the future that a parked task waits for ---
 
     @property
     def __class__(self):

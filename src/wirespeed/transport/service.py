@@ -48,7 +48,7 @@ class Service(Protocol):
     `wirespeed.litemcp.LiteServer`.
 
     A service that has to be kept alive while it is served has two more methods: ``hold()``, a
-    coroutine function that returns what ``release(held)`` takes at the end; see `alive`.
+    coroutine function that returns the argument of ``release(held)`` at the end; see `alive`.
     """
 
     @property
@@ -82,7 +82,7 @@ class Service(Protocol):
 
 
 def service_of(server: Any) -> Any:
-    """The `Service` of what a user serves or connects to: its ``service``, or it is one itself."""
+    """Return the `Service` of a user's server: its ``service``, or the object itself."""
     return getattr(server, "service", server)
 
 

@@ -61,7 +61,7 @@ def claimed() -> Iterator[tuple[int, int]]:
     finally:
         if sys.stdout is not None:
             with contextlib.suppress(OSError, ValueError):
-                sys.stdout.flush()  # what tools printed: still to stderr
+                sys.stdout.flush()  # text that tools printed: still to stderr
         os.dup2(saved_in, 0)
         os.dup2(saved_out, 1)
         os.close(saved_in)
@@ -174,8 +174,9 @@ async def _serve(service: Service, read_fd: int, write_fd: int) -> None:
 
 
 def write_rest(fd: int, chunks: list[Chunk], seconds: float) -> None:
-    """Write what was queued when the service was ended, whole unless the client is gone or has not
-    read it after some seconds. The loop, which is about to end, does nothing else meanwhile."""
+    """Write the output that was queued at the end of the service: all of it, unless the client is
+    gone or has not read it after some seconds. The loop, which is about to end, does nothing else
+    meanwhile."""
     end = time.monotonic() + seconds
     with contextlib.suppress(OSError):
         for chunk in chunks:

@@ -5,7 +5,7 @@ from typing import Any, Never, Self, final
 
 from typing_extensions import disjoint_base
 
-__pyx_capi__: dict[str, object]  # what other compiled modules cimport
+__pyx_capi__: dict[str, object]  # other compiled modules cimport it
 
 @disjoint_base
 class Completion: ...

@@ -36,7 +36,7 @@ def open_pool(loop: asyncio.AbstractEventLoop, *, max_idle: int = 256) -> TaskPo
 
 
 def pool_kind() -> str:
-    """``"pooled"`` or ``"eager"``: what WIRESPEED_TASKS says, else what fits the interpreter."""
+    """Return ``"pooled"`` or ``"eager"``: by WIRESPEED_TASKS, else by the interpreter."""
     wanted = os.environ.get("WIRESPEED_TASKS")
     if not wanted:
         return _fitting_kind()

@@ -1,7 +1,7 @@
-"""How frames are found in a byte stream: what the framings share.
+"""Frames in a byte stream: the base of all framings.
 
 A framing is a subclass of Framer (input memory: `inlet`) with a FrameWriter (output: `writer`).
-`next_frame_c` returns frames as spans of the slab; only an unfinished one is ever moved.
+`next_frame_c` returns frames as spans of the slab. Only an unfinished frame is ever moved.
 """
 
 cimport cython

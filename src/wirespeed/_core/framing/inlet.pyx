@@ -76,7 +76,7 @@ cdef class Inlet:
         return 0
 
     cdef int get_buffer_c(self, uint8_t **p, size_t *n) except -1:
-        """Where to read the next bytes to. No frame taken before may be looked at any more."""
+        """Return the memory for the next bytes. Frames that were taken before are invalid now."""
         self.ensure_room_c(MIN_READ)
         p[0] = self.slab.base + self.end
         n[0] = self.slab.capacity - self.end

@@ -49,7 +49,7 @@ from wirespeed._core.slab cimport Slab
 from wirespeed._core.span cimport Span
 
 cdef enum:
-    GROWTH = 16               # memory for an announced frame: this many times what has arrived
+    GROWTH = 16               # memory for an announced frame: this many times its arrived bytes
     FRONT = 64                # bytes in front of a message that are not worth a move
     MIN_FRAGMENT = 64         # bytes: larger fragments are not limited in number
     PONG_HIGH = 1048576       # with more bytes unsent, only the latest ping is answered (5.5.3)
@@ -66,7 +66,7 @@ cdef class WebSocketFramer(Framer):
     codes and their events: `close_codes.pxd`.
 
     Args:
-        role: "server" or "client", which masks what it sends.
+        role: "server" or "client". A client masks its frames.
         max_message: Bytes of a message, decompressed; a longer one ends the connection (1009).
         max_fragments: Frames of a message that may be smaller than 64 bytes on average; more end
             the connection (1008). Larger fragments are limited by `max_message` alone.
@@ -339,7 +339,7 @@ cdef class WebSocketFramer(Framer):
             self.fail_c(BAD_TEXT, "not UTF-8")
             return 0
         if self.output.said_goodbye:
-            # an answer to it could not be sent any more
+            # no answer to it could be sent
             self.drop_inflated_c()
             return 0
         if not self.raw:

@@ -13,6 +13,6 @@ cdef class FrameWriter:
     cdef int abort_c(self) except -1
 
     # Override: begin a frame, with room for a head if it has one (`Outbox.mark_c`); write the last
-    # byte and what ends a frame.
+    # byte and the end of a frame.
     cdef int begin_c(self) except -1
     cdef int finish_c(self, char last) except -1

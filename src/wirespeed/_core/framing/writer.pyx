@@ -1,4 +1,4 @@
-"""How frames are written: what the framings share."""
+"""Writing frames: the base of the writers of all framings."""
 
 cimport cython
 

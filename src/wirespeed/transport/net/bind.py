@@ -133,7 +133,7 @@ def _listen_unix(address: Address, options: ListenOptions) -> Listening:
         _make_way(path, address)
         sock.bind(path)
         try:
-            # nobody can connect before listen()
+            # no client can connect before listen()
             os.chmod(path, options.socket_mode)
             sock.listen(options.backlog)
         except BaseException:

@@ -32,7 +32,7 @@ class Stream(Protocol):
         """Send all bytes. OSError: the connection broke."""
 
     def say(self, data: bytes) -> None:
-        """Send what can be sent without waiting, as the last bytes before `close`."""
+        """Send as many bytes as go without waiting, as the last ones before `close`."""
 
     def end_output(self) -> None:
         """Tell the peer that no more bytes follow, as far as that is possible."""
@@ -82,7 +82,7 @@ class SocketStream:
 
 
 def start(link: Link, rest: bytes) -> None:
-    """Begin, with what was read behind the handshake."""
+    """Begin, with the bytes that were read behind the handshake."""
     endpoint = link.endpoint
     if rest:
         endpoint.wire.receive_data(rest)  # first: a link may hold bytes that arrived after these

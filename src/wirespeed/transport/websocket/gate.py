@@ -88,7 +88,7 @@ class Gate:
         found = _ORIGIN.fullmatch(origin)
         place = None if found is None else _HOST.fullmatch(found["rest"])
         if found is None or place is None:
-            return False  # "null" is what a sandboxed page or a file has
+            return False  # sandboxed pages and files have the origin "null"
         host = _normal_host(place["host"])
         if self.local and is_loopback(host):
             return True

@@ -43,7 +43,7 @@ WS = "ws://h/mcp"
             (
                 lambda name=name: WebSocket(WS, headers={name: "s3cret"}),
                 ValueError,
-                f"the header {name} is what the handshake writes",
+                f"the handshake itself writes the header {name}",
             )
             for name in (
                 "Host", "connection", "UPGRADE", "Sec-WebSocket-Key", "sec-websocket-protocol",
