@@ -13,6 +13,19 @@ from wirespeed.client.connection import lifecycle
 from wirespeed.client.connection.connection import ClientConnection
 
 
+@pytest.fixture(params=["legacy", "modern"])
+def era(request: pytest.FixtureRequest) -> Any:
+    """Each era."""
+    return request.param
+
+
+@pytest.fixture
+def short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients connect again almost at once."""
+    monkeypatch.setattr(lifecycle, "_FIRST_RECONNECT", 0.001)
+    monkeypatch.setattr(lifecycle, "_RECONNECT_DELAY", 0.002)
+
+
 @pytest.fixture
 def connections(monkeypatch: pytest.MonkeyPatch) -> list[ClientConnection]:
     """The connections that clients make during the test, in order."""

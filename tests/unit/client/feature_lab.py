@@ -29,7 +29,6 @@ EVERYTHING = {
     "completions": {},
     "logging": {},
 }
-ERAS = ["legacy", "modern"]
 
 
 def declaring(rules: Rules, capabilities: dict[str, Any]) -> Rules:

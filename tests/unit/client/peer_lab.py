@@ -10,11 +10,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Self
 
+import pytest
 from client_lab import LEGACY, MODERN, TOOL, text_result, until
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
-from wirespeed import Client
+from wirespeed import Client, WebSocket
 
 # What a rule does: send a result, send an error, or whatever it likes.
 Rule = dict[str, Any] | tuple[int, str] | Callable[["Talk", dict[str, Any]], Awaitable[Any]]
@@ -35,6 +36,10 @@ MODERN_PEER = _of(MODERN)
 
 async def nothing(talk: Talk, message: dict[str, Any]) -> None:
     """No answer."""
+
+
+# Both eras, for tests that take the rules of a peer.
+ERAS = pytest.mark.parametrize("rules", [LEGACY_PEER, MODERN_PEER], ids=["legacy", "modern"])
 
 
 class Talk:
@@ -184,6 +189,12 @@ class WebPeer(Peer):
         await self.stop()
 
 
+def target(peer: WebPeer, **options: Any) -> WebSocket:
+    """A peer as a target, to which clients do not connect again unless a test wants that."""
+    options.setdefault("restart", 0)
+    return WebSocket(peer.url, **options)
+
+
 class LineTalk(Talk):
     """One stream socket."""
 
@@ -259,6 +270,7 @@ async def with_client(
 
 
 __all__ = [
+    "ERAS",
     "LEGACY_PEER",
     "MODERN_PEER",
     "TOOL",
@@ -270,5 +282,6 @@ __all__ = [
     "WebPeer",
     "WebTalk",
     "nothing",
+    "target",
     "with_client",
 ]

@@ -130,7 +130,6 @@ def test_everything_once(fake: Make) -> None:
     assert server.sent("ping")[1]["params"] == {"a": 1}
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
 def test_every_feature_once(tmp_path: Path, era: Any) -> None:
     told: list[Any] = []
     server = peer(
@@ -167,7 +166,6 @@ def test_every_feature_once(tmp_path: Path, era: Any) -> None:
             assert client.discover().supported_versions == ["2026-07-28"]
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
 def test_a_subscription_blocks(tmp_path: Path, era: Any) -> None:
     server = peer(tmp_path, era)
     with running(server) as act, SyncClient(server.url, era=era) as client:

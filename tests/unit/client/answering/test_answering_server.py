@@ -14,8 +14,6 @@ from wirespeed.errors import HandlerFailed, RemoteError
 
 pytestmark = pytest.mark.smoke
 
-ERAS = ["legacy", "modern"]
-
 
 class Person(msgspec.Struct):
     name: str
@@ -49,7 +47,6 @@ def called(run: Run, tool: str, era: Any, **options: Any) -> Any:
     return run(main())
 
 
-@pytest.mark.parametrize("era", ERAS)
 def test_a_handler_that_asks_for_everything(run: Run, era: str) -> None:
     asked: list[str] = []
 
@@ -67,7 +64,6 @@ def test_a_handler_that_asks_for_everything(run: Run, era: str) -> None:
     assert asked == ["Who are you?", "Greet them"]
 
 
-@pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 def test_a_user_who_does_not_want(once: Run, era: str, action: str) -> None:
     result = called(
@@ -81,7 +77,6 @@ def test_a_user_who_does_not_want(once: Run, era: str, action: str) -> None:
     assert result.text == action
 
 
-@pytest.mark.parametrize("era", ERAS)
 def test_urls(once: Run, era: str) -> None:
     seen: list[ElicitParams] = []
 
@@ -93,7 +88,6 @@ def test_urls(once: Run, era: str) -> None:
     assert (seen[0].mode, seen[0].url) == ("url", "https://example.com/x")
 
 
-@pytest.mark.parametrize("era", ERAS)
 def test_a_client_that_cannot_be_asked(once: Run, era: str) -> None:
     try:
         result = called(once, "book", era)

@@ -48,7 +48,6 @@ def served(aside: Aside, folder: Path, rules: Rules) -> LinePeer:
     return peer
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
 def test_a_plain_handler_may_block_and_call_its_client(
     aside: Aside, tmp_path: Path, era: str
 ) -> None:

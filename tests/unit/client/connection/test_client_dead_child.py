@@ -36,7 +36,6 @@ def fair(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channels, "ANSWER", 2.0)
 
 
-@pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_calls_fail_with_the_exit_status(short: None, era: Any) -> None:
     async with Client(leaving(), era=era, timeout=None) as client:
         both = [client.call_tool("die", {"status": 5}), client.call_tool("pid")]
@@ -63,7 +62,6 @@ async def test_a_time_limit_tells_the_exit_status() -> None:
             await client.call_tool("die", {"status": 5}, timeout=1)
 
 
-@pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_a_wrapper_may_exit_before_its_server(fair: None, era: Any) -> None:
     target = leaving("3", sys.executable, LEAVES)
     async with Client(target, era=era) as client:

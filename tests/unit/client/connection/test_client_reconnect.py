@@ -36,10 +36,7 @@ from wirespeed.errors import (
 Message = dict[str, Any]
 
 
-@pytest.fixture(autouse=True)
-def short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle, "_FIRST_RECONNECT", 0.001)
-    monkeypatch.setattr(lifecycle, "_RECONNECT_DELAY", 0.002)
+pytestmark = pytest.mark.usefixtures("short_delays")
 
 
 async def die(talk: Talk, message: Message) -> None:

@@ -12,14 +12,12 @@ from typing import Any
 
 import pytest
 from client_lab import Run, open_fds, text_result, turns, until
-from peer_lab import LEGACY_PEER, MODERN_PEER, LinePeer, LineTalk, Rules, Talk, nothing
+from peer_lab import ERAS, LEGACY_PEER, MODERN_PEER, LinePeer, LineTalk, Rules, Talk, nothing
 
 from wirespeed import Client, Socket, SyncClient
 from wirespeed.errors import CallTimeout, ConnectionClosed, ConnectionLost, TransportError
 
 Message = dict[str, Any]
-
-ERAS = pytest.mark.parametrize("rules", [LEGACY_PEER, MODERN_PEER], ids=["legacy", "modern"])
 
 
 @pytest.fixture(params=["unix", "tcp"])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from client_lab import Run, open_fds, until
-from peer_lab import LEGACY_PEER, MODERN_PEER, Rules, Talk, WebPeer, WebTalk, nothing
+from peer_lab import ERAS, LEGACY_PEER, MODERN_PEER, Rules, Talk, WebPeer, WebTalk, nothing, target
 
 from wirespeed import Client, SyncClient, WebSocket
 from wirespeed.client.connection import network_channels as network
@@ -25,13 +25,6 @@ from wirespeed.errors import (
 pytestmark = pytest.mark.compiled
 
 Message = dict[str, Any]
-
-ERAS = pytest.mark.parametrize("rules", [LEGACY_PEER, MODERN_PEER], ids=["legacy", "modern"])
-
-
-def target(peer: WebPeer, **options: Any) -> WebSocket:
-    options.setdefault("restart", 0)
-    return WebSocket(peer.url, **options)
 
 
 # -- opening ---------------------------------------------------------------------------------------
@@ -49,7 +42,6 @@ async def test_both_eras_are_found_out(rules: Rules) -> None:
         assert peer.talks[0].messages[0]["method"] == "server/discover"
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_an_era_that_is_known(era: Any) -> None:
     rules = LEGACY_PEER if era == "legacy" else MODERN_PEER
     async with WebPeer(rules) as peer, Client(peer.url, era=era) as client:

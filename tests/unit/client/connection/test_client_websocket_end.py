@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from client_lab import open_fds, turns, until
-from peer_lab import LEGACY_PEER, MODERN_PEER, Rules, Talk, WebPeer, WebTalk, nothing
+from peer_lab import ERAS, MODERN_PEER, Rules, Talk, WebPeer, WebTalk, nothing, target
 from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK
 
-from wirespeed import Client, WebSocket
+from wirespeed import Client
 from wirespeed.client.connection import network_channels as network
 from wirespeed.errors import (
     CallTimeout,
@@ -27,13 +27,6 @@ from wirespeed.limits import Limits
 pytestmark = pytest.mark.compiled
 
 Message = dict[str, Any]
-
-ERAS = pytest.mark.parametrize("rules", [LEGACY_PEER, MODERN_PEER], ids=["legacy", "modern"])
-
-
-def target(peer: WebPeer, **options: Any) -> WebSocket:
-    options.setdefault("restart", 0)
-    return WebSocket(peer.url, **options)
 
 
 # -- the end ---------------------------------------------------------------------------------------

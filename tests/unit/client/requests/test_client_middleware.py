@@ -12,8 +12,6 @@ from wirespeed.client.requests.middleware import OutboundRequest
 from wirespeed.errors import CallTimeout, RemoteError
 from wirespeed.server.middleware.inbound import InboundRequest
 
-ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
-
 
 def lab() -> tuple[Server, list[dict[str, Any]]]:
     """A server, and the ``_meta`` of each request that reached it."""
@@ -41,7 +39,6 @@ def lab() -> tuple[Server, list[dict[str, Any]]]:
     return server, metas
 
 
-@ERAS
 async def test_it_sees_each_request_and_its_result(run: Any, era: Any) -> None:
     seen: list[Any] = []
 
@@ -64,7 +61,6 @@ async def test_it_sees_each_request_and_its_result(run: Any, era: Any) -> None:
         assert repr(OutboundRequest(client, "a/b", "c", None, None, None, None))
 
 
-@ERAS
 async def test_it_changes_what_is_sent(run: Any, era: Any) -> None:
     async def change(request: OutboundRequest, call_next: Any) -> Any:
         request.meta["traceparent"] = "00-1"

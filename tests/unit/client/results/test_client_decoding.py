@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 from client_lab import Run
-from feature_lab import ERAS, peer
+from feature_lab import peer
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -180,7 +180,6 @@ def test_nothing_but_invalid_responses_comes_of_any_json(method: str, data: Any)
 
 
 @pytest.mark.parametrize("kind", [[], {}, ["text"], {"text": 1}, None, 5, True])
-@pytest.mark.parametrize("era", ERAS)
 async def test_a_block_whose_type_is_no_string(
     once: Run, tmp_path: Path, era: str, kind: Any
 ) -> None:

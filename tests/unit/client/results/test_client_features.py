@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from client_lab import META, Run
-from feature_lab import ERAS, FETCHES, LISTS, MEMBERS, MODERN_FETCHES, URI, Message, paged, peer
+from feature_lab import FETCHES, LISTS, MEMBERS, MODERN_FETCHES, URI, Message, paged, peer
 from peer_lab import LinePeer, Talk, nothing
 
 from wirespeed import Client
@@ -36,11 +36,6 @@ def params_of(server: LinePeer, method: str) -> dict[str, Any]:
     params: dict[str, Any] = dict(server.sent(method)[-1]["params"])
     params.pop("_meta", None)
     return params
-
-
-@pytest.fixture(params=ERAS)
-def era(request: pytest.FixtureRequest) -> Any:
-    return request.param
 
 
 # -- lists -----------------------------------------------------------------------------------------

@@ -315,7 +315,6 @@ async def test_a_change_callback_that_raises(
     assert caplog.text.count("ZeroDivisionError: mine") == 2
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_changes_of_a_real_server(era: Any) -> None:
     server = Server("s")
     lists: list[list[str]] = []

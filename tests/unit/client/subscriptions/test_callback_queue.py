@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from client_lab import Run, turns, until
-from feature_lab import ERAS, SUBSCRIPTION, peer, updated
+from feature_lab import SUBSCRIPTION, peer, updated
 from peer_lab import Talk
 
 from wirespeed import Client
@@ -16,11 +16,6 @@ from wirespeed.client import callback_queue as callbacks
 from wirespeed.client.callback_queue import CallbackQueue
 
 PROGRESS = "notifications/progress"
-
-
-@pytest.fixture(params=ERAS)
-def era(request: pytest.FixtureRequest) -> Any:
-    return request.param
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from client_lab import Run, turns, until
 from feature_lab import (
-    ERAS,
     LISTEN,
     Listener,
     Message,
@@ -28,7 +27,6 @@ from peer_lab import Talk, nothing
 
 from wirespeed import Client, Socket
 from wirespeed.client import NotHonoured
-from wirespeed.client.connection import lifecycle
 from wirespeed.errors import CallTimeout, RemoteError
 
 KINDS = ["tools", "prompts", "resources"]
@@ -36,15 +34,7 @@ NAMES = {"tools": ["t"], "prompts": ["p"], "resources": ["r"]}
 ALL = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
 
 
-@pytest.fixture(autouse=True)
-def short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle, "_FIRST_RECONNECT", 0.001)
-    monkeypatch.setattr(lifecycle, "_RECONNECT_DELAY", 0.002)
-
-
-@pytest.fixture(params=ERAS)
-def era(request: pytest.FixtureRequest) -> Any:
-    return request.param
+pytestmark = pytest.mark.usefixtures("short_delays")
 
 
 class Told:

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from client_lab import Run, until
 from feature_lab import (
-    ERAS,
     EVERYTHING,
     LISTEN,
     SUBSCRIPTION,
@@ -33,7 +32,6 @@ from peer_lab import Talk, nothing
 
 from wirespeed import Client, Socket
 from wirespeed.client import NotHonoured, ResourceUpdated, Resumed, SubscriptionFilter, ToolsChanged
-from wirespeed.client.connection import lifecycle
 from wirespeed.client.subscriptions import callbacks
 from wirespeed.errors import CallTimeout, ConnectionClosed, RemoteError, TransportError, Unsupported
 
@@ -41,18 +39,13 @@ UPDATED = "notifications/resources/updated"
 
 
 @pytest.fixture(autouse=True)
-def short_delays(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(lifecycle, "_FIRST_RECONNECT", 0.001)
-    monkeypatch.setattr(lifecycle, "_RECONNECT_DELAY", 0.002)
+def shorter_delays(
+    short_delays: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(callbacks, "_LISTEN_DELAY", 0.001)
     monkeypatch.setattr(callbacks, "_MAX_LISTEN_DELAY", 0.002)
     monkeypatch.setattr(callbacks, "_FETCH_DELAY", 0.001)
     caplog.set_level(logging.INFO)
-
-
-@pytest.fixture(params=ERAS)
-def era(request: pytest.FixtureRequest) -> Any:
-    return request.param
 
 
 async def finish(talk: Talk, message: Message) -> None:

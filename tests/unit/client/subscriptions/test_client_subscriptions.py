@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from client_lab import META, Run, turns, until
 from feature_lab import (
-    ERAS,
     EVERYTHING,
     LISTEN,
     SUBSCRIPTION,
@@ -44,7 +43,6 @@ from wirespeed.client import (
     SubscriptionFilter,
     ToolsChanged,
 )
-from wirespeed.client.connection import lifecycle
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -60,15 +58,7 @@ EVENTS: dict[str, Event] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle, "_FIRST_RECONNECT", 0.001)
-    monkeypatch.setattr(lifecycle, "_RECONNECT_DELAY", 0.002)
-
-
-@pytest.fixture(params=ERAS)
-def era(request: pytest.FixtureRequest) -> Any:
-    return request.param
+pytestmark = pytest.mark.usefixtures("short_delays")
 
 
 async def rest(events: Subscription) -> list[Event]:
