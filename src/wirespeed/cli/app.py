@@ -96,7 +96,7 @@ def _hint(exc: BaseException, ctx: click.Context) -> None:
 class TargetCommand(Command):
     """A command whose arguments may have ``-- COMMAND``.
 
-    ``ends``: a last ``--`` ends the command, and the words behind it are the other arguments;
+    ``ends``: a last ``--`` ends the command, and the other arguments stand behind it;
     otherwise the command goes on to the end of the line. Either way the command itself may have
     ``--`` in it. ``command`` in the parameters is the list of its words, or None.
     """
@@ -197,7 +197,7 @@ _token_file_option = click.option(
 
 
 def _takes(arguments: str) -> Callable[[F], F]:
-    """Add the options of commands with a TARGET, and ``command``, the words behind ``--``."""
+    """Add the options of commands with a TARGET, and ``command``, the arguments behind ``--``."""
 
     def decorate(function: F) -> F:
         @functools.wraps(function)
@@ -265,8 +265,8 @@ def _target_only(words: tuple[str, ...], command: list[str] | None, name: str) -
     if not words:
         raise usage("TARGET is missing")
     if len(words) > 1:
-        if "://" in words[0]:  # the further words are not a program, and may hold a token
-            raise usage("one TARGET is enough; there are further words behind it")
+        if "://" in words[0]:  # the further arguments are not a program, and may hold a token
+            raise usage("one TARGET is enough; there are further arguments behind it")
         line = " ".join(words)
         raise usage(f"one TARGET is enough; to start a program: wirespeed {name} -- {line}")
     return words[0]

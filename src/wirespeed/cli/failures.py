@@ -125,7 +125,7 @@ def describe(exc: BaseException) -> tuple[str, list[str]]:
         text = str(exc) or type(exc).__name__
     text += next((remedy for words, remedy in _REMEDIES if words in text), "")
     first, *rest = text.split("\n    ")
-    # A line of the peer's words is still one line; the stderr is told apart from it.
+    # A line of the peer stays one line, so that readers can tell it from the stderr.
     if rest and first.endswith(_STDERR_ENDS):
         return printable(first.removesuffix(_STDERR_ENDS)), rest
     return printable(text.removesuffix(_ELSEWHERE)), []
@@ -168,7 +168,7 @@ def report(exc: BaseException, *, json: bool, debug: bool, seen_stderr: bool = F
         return code
     text, stderr = describe(exc)
     if seen_stderr and stderr and stderr[-1].startswith(_PREFIX):
-        return code  # a `wirespeed serve` started by this command has told its reason
+        return code  # a `wirespeed serve` that this command started has reported its reason
     if stderr and not seen_stderr:
         complain(text + "; its stderr ends:")
         for line in stderr:

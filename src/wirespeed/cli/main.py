@@ -18,7 +18,7 @@ def main() -> None:
 
 
 def _open_what_is_closed() -> None:
-    """Give a process that was started without a standard stream an empty one (``2>&-``): else the
+    """Open an empty stream in place of a standard stream that is closed (``2>&-``): else the
     next file that is opened would get its number."""
     import os
 

@@ -31,7 +31,7 @@ def defaults(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fill(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
-    """The content to send: *content*, and defaults for the other fields, in the form's order.
+    """Return the content to send: *content*, and defaults of the other fields, in the form's order.
 
     None stands for an empty field. ValueError, which names the field: it is required and missing,
     breaks a rule of the form, or is not a field of the form.
@@ -81,8 +81,8 @@ def _is_plain(value: object) -> bool:
 
 
 def _fault(field: Mapping[str, Any], value: Any) -> str | None:
-    """What is wrong with a value, or None. As in JSON Schema, a keyword applies to values of its
-    kind, independently of ``type``."""
+    """Return the fault of a value; None if it is valid. As in JSON Schema, a keyword applies to
+    values of its kind, independently of ``type``."""
     if not _is_plain(value):
         return "is not a string, number, boolean or list of strings"
     fault = _type_fault(field.get("type"), value)

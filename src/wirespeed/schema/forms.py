@@ -127,7 +127,7 @@ class Form(Generic[T]):
             self.plain_schema = self.schema | {"properties": plain}
 
     def decode(self, content: Mapping[str, Any] | None) -> T:
-        """The content of an accepted form as the class. `InvalidResponse`: it does not fit; the
+        """The content of an accepted form as the class. `InvalidResponse`: it is not valid; the
         text names the field. Members that the form does not have are ignored."""
         if self._decode is None:
             return None  # type: ignore[return-value]

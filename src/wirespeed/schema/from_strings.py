@@ -26,11 +26,11 @@ _MISMATCH = re.compile(r"Expected `[^`]+`, got `\w+`")
 
 
 class ArgumentError(ValueError):
-    """An argument does not fit; the text is fit for the caller."""
+    """An argument is not valid. The text is for the caller."""
 
 
 class Slot:
-    """One parameter of a function: how it takes a string.
+    """One parameter of a function, and its conversion of a string.
 
     name        what callers call it
     attribute   its field in the spec's struct
@@ -71,7 +71,7 @@ class Slot:
         )
 
     def parse(self, text: str) -> Any:
-        """The value that a string stands for. ArgumentError: none of this type."""
+        """Return the value of a string. ArgumentError: the type has no such value."""
         if self.text_as_it_is:
             return text
         fault: BaseException | None = None
@@ -160,7 +160,7 @@ def _constant(value: Any) -> Callable[[], Any]:
 
 
 def decode_strings(slots: list[Slot], given: Mapping[str, str]) -> dict[str, Any]:
-    """The value of every parameter, by its attribute; names that no parameter has are ignored.
+    """Return the value of each parameter by its attribute. Other names are ignored.
 
     ArgumentError: one is missing that has no default, or does not fit.
     """
@@ -184,7 +184,7 @@ def decode_strings(slots: list[Slot], given: Mapping[str, str]) -> dict[str, Any
 
 
 def text_of(value: Any) -> str:
-    """A JSON value as an argument: a string as it is, anything else as JSON."""
+    """Return a JSON value as an argument: a string unchanged, other values as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 

@@ -1,6 +1,6 @@
 """Python types as JSON Schema and as validating decoders.
 
-msgspec does the work; this module adds what it leaves out.  The rules, type -> schema:
+msgspec does most of the work; this module adds the rest.  The rules, type -> schema:
 
 * Every type msgspec decodes is accepted: scalars, ``bytes`` (base64 text), collections, unions,
   ``Literal``, ``Enum``, dates, ``Decimal`` (text), ``UUID``, structs (tagged unions too),
@@ -9,11 +9,11 @@ msgspec does the work; this module adds what it leaves out.  The rules, type -> 
 * Decoding is strict: ``"5"`` and ``1.0`` are not an ``int``; ``1`` is a ``float``.
 * ``Annotated`` metadata that counts, at any depth of the annotation itself: ``msgspec.Meta``;
   ``annotated_types`` bounds and lengths; pydantic's ``Field``; a plain string or ``Doc`` as the
-  description.  Constraints on ``T | None`` apply to ``T``.  Other metadata is left alone.  The
-  fields of classes are read by msgspec (or pydantic) alone.
-* pydantic models are validated by pydantic, from JSON, with the model's own settings.  A type that
-  msgspec refuses, or that carries pydantic metadata msgspec cannot express, goes whole to a strict
-  ``TypeAdapter``, but only in a process that has imported pydantic: this module never does.
+  description.  Constraints on ``T | None`` apply to ``T``.  Other metadata is ignored.  Only
+  msgspec (or pydantic) reads the fields of classes.
+* pydantic models are validated by pydantic, from JSON, with the model's own settings.  A strict
+  ``TypeAdapter`` takes a whole type that msgspec refuses, or that has pydantic metadata without a
+  counterpart in msgspec, but only in a process that has imported pydantic: this module never does.
 * Anything else is refused when the tool is registered (`SignatureError`).
 
 The root of a tool's schema is an object (MCP server/tools, "Tool": ``inputSchema`` is a JSON Schema
@@ -72,7 +72,7 @@ _REFUSALS = (TypeError, ValueError, RuntimeError, NameError, AttributeError)
 
 
 class SignatureError(TypeError):
-    """The callable cannot be a tool; the text names the function, the parameter and the reason."""
+    """The callable cannot be a tool. The text names the function, the parameter and the reason."""
 
 
 # -- hooks: the types that msgspec hands back to us -----------------------------------------------
@@ -88,12 +88,12 @@ class _AcceptsAll(type):
 
 
 def adapter_of(tp: Any) -> Any:
-    """The pydantic adapter of a prepared type; None of one that msgspec reads itself."""
+    """Return the pydantic adapter of a prepared type; None if msgspec reads the type itself."""
     return tp.adapter if type(tp) is _AcceptsAll else None
 
 
 def is_model(tp: Any) -> bool:
-    """Whether it is a class of pydantic: by shape, so that pydantic need not be imported to ask."""
+    """Whether a class is a pydantic model, told by its members, without importing pydantic."""
     return (
         isinstance(tp, type)
         and hasattr(tp, "__pydantic_validator__")
@@ -102,7 +102,7 @@ def is_model(tp: Any) -> bool:
 
 
 def is_path(tp: Any) -> bool:
-    """Whether it is a class of `pathlib` or the like."""
+    """Whether a class is one of `pathlib`, or resembles one."""
     return (
         isinstance(tp, type)
         and issubclass(tp, os.PathLike)
@@ -111,7 +111,7 @@ def is_path(tp: Any) -> bool:
 
 
 def dec_hook(tp: Any, obj: Any) -> Any:
-    """Decode what msgspec does not know: pydantic models and adapters, paths."""
+    """Decode the types that msgspec does not know: pydantic models and adapters, paths."""
     adapter = adapter_of(tp)
     # pydantic gets JSON, as arguments are JSON: its strict mode differs for Python objects.
     if adapter is not None:
@@ -124,7 +124,7 @@ def dec_hook(tp: Any, obj: Any) -> Any:
 
 
 def enc_hook(obj: Any) -> Any:
-    """Encode what msgspec does not know; TypeError names a type that has no JSON form."""
+    """Encode the types that msgspec does not know. TypeError names a type without a JSON form."""
     tp = type(obj)
     if is_model(tp):
         return obj.model_dump(mode="json", by_alias=True, warnings="error")
@@ -166,12 +166,12 @@ def _bounds(meta: msgspec.Meta) -> dict[str, Any]:
 
 
 def is_field_info(obj: object) -> bool:
-    """Whether this is the result of pydantic's ``Field(...)``."""
+    """Whether a value is the result of pydantic's ``Field(...)``."""
     return type(obj).__name__ == "FieldInfo" and type(obj).__module__ == "pydantic.fields"
 
 
 def _constraint(meta: Any) -> dict[str, Any] | None:
-    """The keywords for `msgspec.Meta` that say the same; None if there are none."""
+    """Return constraints as keywords for `msgspec.Meta`; None if it has no such keywords."""
     name, module = type(meta).__name__, type(meta).__module__
     if module == "annotated_types":
         if name in _BOUNDS:
@@ -191,7 +191,7 @@ def _constraint(meta: Any) -> dict[str, Any] | None:
 
 
 class _Normaliser:
-    """Rewrites foreign `Annotated` metadata into msgspec's; notes what only pydantic can do."""
+    """Rewrites foreign `Annotated` metadata as msgspec's. Notes metadata that needs pydantic."""
 
     def __init__(self) -> None:
         self.needs_pydantic = False
@@ -276,7 +276,7 @@ def _constrain(tp: Any, meta: msgspec.Meta) -> Any:
 def prepare_type(
     tp: Any, where: str, mode: str = "validation", metadata: Sequence[Any] = ()
 ) -> Any:
-    """The type that msgspec is to decode (mode "validation") or to describe ("serialization").
+    """Return the type for msgspec to decode (mode "validation") or to describe ("serialization").
 
     *metadata* is applied as if it stood in ``Annotated``.  `SignatureError`, beginning with
     *where*, if neither msgspec nor (where imported) pydantic can do it.
@@ -336,7 +336,7 @@ def _adapt(pydantic: Any, tp: Any) -> Any:
 
 
 class _Foreign:
-    """Schemas that pydantic writes: each a bundle with its own ``$defs``, merged at the end."""
+    """Schemas by pydantic: each is a bundle with its own ``$defs``. `merge` joins them."""
 
     def __init__(self, mode: str) -> None:
         self.mode = mode
@@ -357,7 +357,7 @@ class _Foreign:
         return {"$ref": f"{_PLACEHOLDER}{list(self.bundles).index(cls)}"}
 
     def merge(self, components: dict[str, Any]) -> None:
-        """Move every bundle into *components*; the same name for another schema is renamed."""
+        """Move every bundle into *components*. The name of another schema is changed."""
         for index, (name, root) in enumerate(self.bundles.values()):
             defs: dict[str, Any] = root.pop("$defs", {})
             if name is not None and root.keys() != {"$ref"}:
@@ -402,7 +402,7 @@ def _rename(node: Any, renamed: dict[str, str]) -> Any:
 def build_schemas(
     tps: Sequence[Any], mode: str = "validation"
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """One schema a type, and the definitions that they share; TypeError for an unknown type."""
+    """Return a schema for each type, and the shared definitions. TypeError: a type is unknown."""
     foreign = _Foreign(mode)
     schemas, components = msgspec.json.schema_components(
         tps, schema_hook=foreign.hook, ref_template=DEFS + "{name}"
@@ -414,7 +414,7 @@ def build_schemas(
 
 
 def default_form(value: Any) -> Any:
-    """*value* as a schema's "default" may show it; `msgspec.UNSET` if JSON has no such value."""
+    """Return *value* as the "default" of a schema; `msgspec.UNSET` if it has no JSON form."""
     try:
         plain = msgspec.to_builtins(value, str_keys=True, enc_hook=enc_hook)
         decoded = msgspec.json.decode(_encode(plain))
@@ -424,7 +424,7 @@ def default_form(value: Any) -> Any:
 
 
 def has_nonfinite(value: Any) -> bool:
-    """Whether NaN or an infinity is in this tree of builtins."""
+    """Whether a tree of builtins has NaN or an infinity."""
     if isinstance(value, float):
         return value - value != 0.0
     if isinstance(value, dict):
@@ -435,13 +435,13 @@ def has_nonfinite(value: Any) -> bool:
 
 
 def may_keep(tp: Any, known: Mapping[Any, Any]) -> bool:
-    """Whether to remember a type: a class may be one function's own, and is not kept alive."""
+    """Whether a cache may keep a type. A class that belongs to one function is not kept alive."""
     is_class = isinstance(tp, type) and typing.get_origin(tp) is None
     return len(known) < _MAX_KNOWN and (not is_class or tp in _PLAIN)
 
 
 def _schema_alone(tp: Any) -> dict[str, Any] | None:
-    """The schema of a type that needs no definitions; None for one that does. Not to be changed."""
+    """Return the schema of a type, shared with other callers; None if it needs definitions."""
     key = tp, repr(tp)
     if key in _alone:
         return _alone[key]
@@ -453,7 +453,7 @@ def _schema_alone(tp: Any) -> dict[str, Any] | None:
 
 
 def _schemas_of(tps: Sequence[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """`build_schemas`, which is slow, put together from types that were seen before."""
+    """Do the work of `build_schemas`, which is slow, with the cached schemas of known types."""
     schemas = []
     for tp in tps:
         try:
@@ -467,7 +467,7 @@ def _schemas_of(tps: Sequence[Any]) -> tuple[list[dict[str, Any]], dict[str, Any
 
 
 def input_schema(fields: Sequence[tuple[str, Any, Any, str | None]]) -> dict[str, Any]:
-    """The root of a tool's input, from (name, type, default or NODEFAULT, description)."""
+    """Return the root of a tool's input, from (name, type, default or NODEFAULT, description)."""
     schemas, components = _schemas_of([field[1] for field in fields])
     required = []
     properties = {}
@@ -491,7 +491,7 @@ def input_schema(fields: Sequence[tuple[str, Any, Any, str | None]]) -> dict[str
 
 
 def describe_validation_error(exc: BaseException, what: str = "argument") -> str:
-    """One line for the caller (a model, often) about arguments that do not fit.
+    """Return one line about invalid arguments for the caller, often a model.
 
     Takes what ``decoder.decode`` raises: `msgspec.ValidationError`, `msgspec.DecodeError`
     (malformed JSON) or RecursionError (nested too deeply).  The text names the argument, never our
@@ -541,7 +541,7 @@ def _loc(loc: Iterable[int | str]) -> str:
 
 
 def one_line(text: str) -> str:
-    """*text* fit for an error message: one line, bounded, encodable."""
+    """Return *text* in a form for error messages: one line, bounded, encodable."""
     text = " ".join(text.split()).encode("utf-8", "replace").decode()
     return text if len(text) <= _MAX_ERROR else text[: _MAX_ERROR - 1] + "…"
 
