@@ -1,21 +1,28 @@
-"""The reference's docstrings of compiled modules.
+"""What the reference makes of docstrings.
 
-Their signatures are in stubs (``.pyi``), their docstrings in the Cython source beside them, which
-is no Python: what is read of it are the headers of classes and functions and the string below each.
-Besides, ``::`` before a block of code, ``>>>``, roles (``:meth:``) and terms above what they mean
-are no Markdown, and become what is.
+* Signatures of compiled modules are in stubs (``.pyi``), their docstrings in the Cython source
+  beside the stubs. That is not Python: the extension reads the headers of classes and functions and
+  the string below each.
+* ``**options: Unpack[Options]`` becomes the options, with types and descriptions.
+* Public names in single backticks become links.
+* ``::`` before a block of code, ``>>>``, roles (``:meth:``) and terms above their meaning become
+  Markdown.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import griffe
 
+EXPORTS = Path(__file__).resolve().parents[2] / "src" / "wirespeed" / "_exports.py"
+QUOTED = re.compile(r"(?<!`)`([\w.]+)`(?!`)")
 HEADER = re.compile(
     r"^( *)(?:cdef |async )*(?:class|def|cpdef) (?:\w+ )*?(\w+)\s*[(:]", re.MULTILINE
 )
@@ -51,7 +58,7 @@ def docstrings(source: str) -> Iterator[tuple[str, str]]:
 def one_each(group: re.Match[str]) -> str:
     """An entry of "Args:" for several parameters: one entry for each, as griffe wants it."""
     indent, first, *others = group[1], *group[2].split(", ")
-    rest = [f"{indent}{name}: See `{first}`." for name in others]
+    rest = [f"{indent}{name}: See ``{first}``." for name in others]
     return "\n".join([f"{indent}{first}:{group[3]}", *rest])
 
 
@@ -141,12 +148,56 @@ def _add_entries(docstring: griffe.Docstring, known: dict[str, str]) -> None:
         docstring.value = ARGS.sub(lambda block: block[0].rstrip("\n") + f"\n{added}\n", text)
 
 
+class _Links:
+    """Public names in docstrings become links: ``Name``, ``Class.method``, ``method``."""
+
+    def __init__(self, pkg: griffe.Module) -> None:
+        homes = runpy.run_path(str(EXPORTS))["HOMES"]
+        homes["wirespeed.errors"] = {"": " ".join(pkg["errors"].exports)}
+        self.paths: dict[bool, dict[str, str]] = {False: {}, True: {}}  # outside, in LiteMCP
+        for package, modules in homes.items():
+            for name in " ".join(modules.values()).split():
+                if package == "wirespeed.litemcp":  # its names hide those of the other packages
+                    self.paths[True][name] = f"{package}.{name}"
+                else:
+                    self.paths[False].setdefault(name, f"{package}.{name}")
+        self.paths[True] = self.paths[False] | self.paths[True]
+        self.members: dict[str, set[str]] = {}  # those that the reference shows
+        for path in {*self.paths[True].values(), *self.paths[False].values()}:
+            members = pkg[path.partition(".")[2]].all_members.values()
+            self.members[path] = {m.name for m in members if m.has_docstring and m.name[0] != "_"}
+
+    def put(self, place: griffe.Object, owner: str = "") -> None:
+        """Into the docstrings of an object and of its members."""
+        paths = self.paths[place.path.startswith("wirespeed.litemcp")]
+        if place.is_class:
+            owner = paths.get(place.name, owner)
+        if place.docstring is not None:
+            link = functools.partial(self._link, paths=paths, owner=owner)
+            place.docstring.value = QUOTED.sub(link, place.docstring.value)
+        for member in place.members.values():
+            if not member.is_alias:
+                self.put(member, owner)
+
+    def _link(self, found: re.Match[str], paths: dict[str, str], owner: str) -> str:
+        name, _, member = found[1].partition(".")
+        if not member and name in self.members.get(owner, ()):
+            return f"[{found[0]}][{owner}.{name}]"
+        if found[1] in self.members:
+            return f"[{found[0]}][{found[1]}]"
+        path = paths.get(name)
+        if path is None or (member and member not in self.members[path]):
+            return found[0]
+        return f"[{found[0]}][{path}.{member}]" if member else f"[{found[0]}][{path}]"
+
+
 class PyxDocstrings(griffe.Extension):
-    """Puts them where the stubs have none."""
+    """Changes docstrings and parameters before the pages are made."""
 
     def on_package(self, *, pkg: griffe.Module, **kwargs: Any) -> None:
         self._visit(pkg)
         _name_options(pkg)
+        _Links(pkg).put(pkg)
 
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
         self._plain(obj)
