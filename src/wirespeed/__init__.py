@@ -18,18 +18,12 @@ if TYPE_CHECKING:  # isort: off
     from wirespeed import core as core
     from wirespeed.client.client import Client as Client
     from wirespeed.client.sync import SyncClient as SyncClient
-    from wirespeed.client.targets.remote import (
-        Socket as Socket,
-        WebSocket as WebSocket,
-    )
+    from wirespeed.client.targets.remote import Socket as Socket, WebSocket as WebSocket
     from wirespeed.limits import Limits as Limits
     from wirespeed.server.context import Context as Context
     from wirespeed.server.server import Server as Server
     from wirespeed.transport.child.command import Stdio as Stdio
-    from wirespeed.transport.net.serve import (
-        run as run,
-        serve as serve,
-    )
+    from wirespeed.transport.net.serve import run as run, serve as serve
     from wirespeed.transport.options import (
         ListenOptions as ListenOptions,
         Refusal as Refusal,

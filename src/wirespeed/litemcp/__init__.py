@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 from wirespeed._exports import exports
 
 if TYPE_CHECKING:  # isort: off
-    from wirespeed.litemcp.client import (
-        LiteClient as LiteClient,
-    )
+    from wirespeed.litemcp.client import LiteClient as LiteClient
     from wirespeed.litemcp.messages import (
         CallResult as CallResult,
         Content as Content,
@@ -22,14 +20,8 @@ if TYPE_CHECKING:  # isort: off
         Tool as Tool,
         VersionTuple as VersionTuple,
     )
-    from wirespeed.litemcp.server import (
-        LiteServer as LiteServer,
-        run as run,
-        serve as serve,
-    )
-    from wirespeed.litemcp.sync import (
-        SyncLiteClient as SyncLiteClient,
-    )
+    from wirespeed.litemcp.server import LiteServer as LiteServer, run as run, serve as serve
+    from wirespeed.litemcp.sync import SyncLiteClient as SyncLiteClient
 
 # isort: on
 __all__, __getattr__ = exports(__name__)

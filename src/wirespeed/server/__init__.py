@@ -26,40 +26,18 @@ if TYPE_CHECKING:  # isort: off
         Text as Text,
         UnknownContent as UnknownContent,
     )
-    from wirespeed.protocol.results import (
-        Completion as Completion,
-        PromptMessage as PromptMessage,
-    )
-    from wirespeed.server.tools.results import (
-        RawResult as RawResult,
-        ToolResult as ToolResult,
-    )
-    from wirespeed.server.resources.contents import (
-        ResourceResult as ResourceResult,
-    )
-    from wirespeed.server.context import (
-        Context as Context,
-    )
+    from wirespeed.protocol.results import Completion as Completion, PromptMessage as PromptMessage
+    from wirespeed.server.tools.results import RawResult as RawResult, ToolResult as ToolResult
+    from wirespeed.server.resources.contents import ResourceResult as ResourceResult
+    from wirespeed.server.context import Context as Context
     from wirespeed.server.extensions import (
         Extension as Extension,
         ExtensionResult as ExtensionResult,
     )
-    from wirespeed.schema.forms import (
-        Email as Email,
-        Uri as Uri,
-        titles as titles,
-    )
-    from wirespeed.server.asking.input_required import (
-        InputRequired as InputRequired,
-    )
-    from wirespeed.server.middleware.inbound import (
-        InboundRequest as InboundRequest,
-        Reply as Reply,
-    )
-    from wirespeed.server.prompts.prompt import (
-        Prompt as Prompt,
-        PromptResult as PromptResult,
-    )
+    from wirespeed.schema.forms import Email as Email, Uri as Uri, titles as titles
+    from wirespeed.server.asking.input_required import InputRequired as InputRequired
+    from wirespeed.server.middleware.inbound import InboundRequest as InboundRequest, Reply as Reply
+    from wirespeed.server.prompts.prompt import Prompt as Prompt, PromptResult as PromptResult
     from wirespeed.server.dependencies.provider import (
         DependencyError as DependencyError,
         Depends as Depends,
@@ -68,26 +46,15 @@ if TYPE_CHECKING:  # isort: off
         ElicitRequest as ElicitRequest,
         Elicited as Elicited,
     )
-    from wirespeed.server.asking.sampling import (
-        SampleRequest as SampleRequest,
-        Sampled as Sampled,
-    )
+    from wirespeed.server.asking.sampling import SampleRequest as SampleRequest, Sampled as Sampled
     from wirespeed.server.resources.resource import (
         Resource as Resource,
         ResourceTemplate as ResourceTemplate,
     )
-    from wirespeed.server.asking.roots import (
-        RootsRequest as RootsRequest,
-    )
-    from wirespeed.server.asking.roots_changes import (
-        RootsChange as RootsChange,
-    )
-    from wirespeed.server.server import (
-        Server as Server,
-    )
-    from wirespeed.schema.json_schema import (
-        SignatureError as SignatureError,
-    )
+    from wirespeed.server.asking.roots import RootsRequest as RootsRequest
+    from wirespeed.server.asking.roots_changes import RootsChange as RootsChange
+    from wirespeed.server.server import Server as Server
+    from wirespeed.schema.json_schema import SignatureError as SignatureError
 
 # isort: on
 __all__, __getattr__ = exports(__name__)

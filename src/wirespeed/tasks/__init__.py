@@ -20,10 +20,7 @@ if TYPE_CHECKING:  # isort: off
         TaskStatus as TaskStatus,
     )
     from wirespeed.tasks.sqlite import SQLiteTaskStore as SQLiteTaskStore
-    from wirespeed.tasks.store import (
-        Page as Page,
-        TaskStore as TaskStore,
-    )
+    from wirespeed.tasks.store import Page as Page, TaskStore as TaskStore
 
 # isort: on
 __all__, __getattr__ = exports(__name__)
