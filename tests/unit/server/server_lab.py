@@ -217,6 +217,11 @@ class LatePeer:
         return getattr(self.peer, name)
 
 
+async def pass_on(request: Any, call_next: Any) -> Any:
+    """A middleware that changes nothing."""
+    return await call_next(request)
+
+
 def text_of(result: Any) -> str:
     """The one text of a tool's result."""
     (block,) = result["content"]

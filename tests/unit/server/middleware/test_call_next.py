@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from raw import call
-from server_lab import text_of
+from server_lab import pass_on, text_of
 
 from wirespeed import Server
 from wirespeed.server.middleware.chain import Served
@@ -50,10 +50,6 @@ def answer(connect: Any, tool: str) -> Any:
     return connect("2025-06-18").result(call(1, tool))
 
 
-async def awaited(request: InboundRequest, call_next: Any) -> Any:
-    return await call_next(request)
-
-
 def given(request: InboundRequest, call_next: Any) -> Any:
     return call_next(request)
 
@@ -87,7 +83,7 @@ async def stepped(request: InboundRequest, call_next: Any) -> Any:
 
 
 @TOOLS
-@pytest.mark.parametrize("middleware", [awaited, given, waited_for, in_a_task, gathered, stepped])
+@pytest.mark.parametrize("middleware", [pass_on, given, waited_for, in_a_task, gathered, stepped])
 def test_every_kind_of_awaiter(
     connect: Any, server: Server, tool: str, middleware: Callable[..., Any]
 ) -> None:
@@ -192,7 +188,7 @@ def test_a_failure_in_the_first_step_shows_where(connect: Any, server: Server, c
             seen.extend(traceback.format_exception(exc))
             raise
 
-    server.add_middleware(awaited)
+    server.add_middleware(pass_on)
     assert answer(connect, "fails")["isError"] is True
     (record,) = [record for record in caplog.records if record.exc_info]
     assert "tool fails failed" in record.message

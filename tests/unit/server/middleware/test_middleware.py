@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from questions_lab import Asked, enter, reply
 from raw import META, call, cancel, modern, notification, request
-from server_lab import MODERN, text_of
+from server_lab import MODERN, pass_on, text_of
 
 from wirespeed import Context, Server
 from wirespeed.errors import ProtocolError
@@ -35,11 +35,6 @@ def tool_call(id: Any, tool: str, version: str, arguments: Any = None) -> dict[s
 
 def asks(id: Any, method: str, version: str) -> dict[str, Any]:
     return (modern if version == MODERN else request)(id, method)
-
-
-async def through(request: InboundRequest, call_next: Any) -> Any:
-    """A middleware that does nothing."""
-    return await call_next(request)
 
 
 async def quit() -> str:
@@ -458,7 +453,7 @@ def test_a_handler_whose_own_await_is_cancelled_failed(peer: Any, server: Server
         await asyncio.sleep(0)
         raise asyncio.CancelledError
 
-    server.add_middleware(through)
+    server.add_middleware(pass_on)
     assert "was cancelled" in text_of(peer.result(call(1, "odd")))
 
 
@@ -852,7 +847,7 @@ def test_a_call_behind_middleware_has_nothing_of_the_call_before(
 ) -> None:
     wait = True
 
-    server.add_middleware(through)
+    server.add_middleware(pass_on)
 
     @server.tool(timeout=0.02)
     async def slow() -> str:

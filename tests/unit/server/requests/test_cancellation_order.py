@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from raw import call, cancel, request
-from server_lab import text_of
+from server_lab import pass_on, text_of
 
 from wirespeed import Server
 
@@ -46,11 +46,7 @@ def test_a_request_behind_a_cancellation_finds_what_the_handler_held(
 ) -> None:
     slot = Slot()
     if middleware:
-
-        @slot.server.add_middleware
-        async def through(request: Any, call_next: Any) -> Any:
-            return await call_next(request)
-
+        slot.server.add_middleware(pass_on)
     peer = connect("2025-06-18", to=slot.server)
     peer.send(call(1, "take"))
     peer.fence()

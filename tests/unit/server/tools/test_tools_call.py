@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from raw import META, call, cancel, modern, request
-from server_lab import MODERN, Peer, text_of
+from server_lab import MODERN, Peer, pass_on, text_of
 
 from wirespeed import Context, Server
 from wirespeed.errors import ProtocolError
@@ -733,11 +733,7 @@ def test_input_memory_goes_with_the_call_not_at_a_collection(
         return len(text)
 
     if middleware:
-
-        @server.add_middleware
-        async def through(request: Any, call_next: Any) -> Any:
-            return await call_next(request)
-
+        server.add_middleware(pass_on)
     modern_peer.result(modern("first", "tools/list"))
     before = modern_peer.connection.session.counters["slabs_live"]
     for id in range(20):
@@ -768,11 +764,7 @@ def test_a_connection_that_is_idle_keeps_nothing_of_its_last_call(
 
     server.add_tool(work if inline else work_soon, name="work", inline=inline)
     if middleware:
-
-        @server.add_middleware
-        async def through(request: Any, call_next: Any) -> Any:
-            return await call_next(request)
-
+        server.add_middleware(pass_on)
     modern_peer.result(modern("first", "tools/list"))
     before = modern_peer.connection.session.counters["slabs_live"]
     modern_peer.result(
