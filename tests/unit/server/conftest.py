@@ -30,14 +30,14 @@ def asking(server: Server) -> Server:
 
 @pytest.fixture
 def connect(runner: asyncio.Runner, server: Server) -> Iterator[Connect]:
-    """Makes connections to the server; with a version, after the handshake for it."""
+    """Makes connections to the server; with a legacy version, after the handshake for it."""
     peers: list[Peer] = []
     made = open_pool(runner.get_loop())
 
     def connect(version: str | None = None, *, to: Server | None = None) -> Peer:
         peer = Peer(server if to is None else to, runner, made)
         peers.append(peer)
-        if version is not None:
+        if version not in (None, MODERN):
             peer.handshake(version)
         return peer
 
@@ -72,7 +72,7 @@ def modern_peer(connect: Connect) -> Any:
 @pytest.fixture
 def any_peer(connect: Connect, version: str) -> Any:
     """A connection for the revision that the test is for."""
-    return LatePeer(lambda: connect(None if version == MODERN else version))
+    return LatePeer(lambda: connect(version))
 
 
 @pytest.fixture
@@ -86,6 +86,6 @@ def caller(connect: Connect, version: str) -> Callable[..., Caller]:
     """Makes clients of the revision that the test is for; ``version=…`` for another one."""
 
     def make(server: Server | None = None, version: str = version) -> Caller:
-        return Caller(connect(None if version == MODERN else version, to=server), version)
+        return Caller(connect(version, to=server), version)
 
     return make

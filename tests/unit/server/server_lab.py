@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from raw import encode, initialize, notification, request, strict
+from raw import call, encode, initialize, modern, notification, request, strict
 
 from wirespeed import Server
 from wirespeed.server.connection import ServerConnection
@@ -220,6 +220,14 @@ class LatePeer:
 async def pass_on(request: Any, call_next: Any) -> Any:
     """A middleware that changes nothing."""
     return await call_next(request)
+
+
+def tool_call(version: str, id: Any, tool: str, arguments: Any = None) -> Any:
+    """A tools/call as the revision has it."""
+    if version != MODERN:
+        return call(id, tool, arguments)
+    params = {"name": tool} if arguments is None else {"name": tool, "arguments": arguments}
+    return modern(id, "tools/call", params)
 
 
 def text_of(result: Any) -> str:

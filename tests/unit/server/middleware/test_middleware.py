@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from questions_lab import Asked, enter, reply
 from raw import META, call, cancel, modern, notification, request
-from server_lab import MODERN, pass_on, text_of
+from server_lab import MODERN, pass_on, text_of, tool_call
 
 from wirespeed import Context, Server
 from wirespeed.errors import ProtocolError
@@ -24,13 +24,6 @@ pytestmark = pytest.mark.compiled
 
 INFO = META + "serverInfo"
 variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
-
-
-def tool_call(id: Any, tool: str, version: str, arguments: Any = None) -> dict[str, Any]:
-    if version == MODERN:
-        params = {"name": tool} if arguments is None else {"name": tool, "arguments": arguments}
-        return modern(id, "tools/call", params)
-    return call(id, tool, arguments)
 
 
 def asks(id: Any, method: str, version: str) -> dict[str, Any]:
@@ -103,8 +96,8 @@ def test_it_sees_the_request_undecoded_and_the_result_encoded(
         assert request.principal is None
         return reply
 
-    peer = connect(None if version == MODERN else version)
-    message = tool_call("a/b", "echo", version, {"text": "hi"})
+    peer = connect(version)
+    message = tool_call(version, "a/b", "echo", {"text": "hi"})
     result = peer.result(message)
     assert text_of(result) == "hi"
     assert asked[0][:4] == ("a/b", b'"a/b"', "tools/call", "echo")
@@ -163,9 +156,9 @@ def test_the_first_added_is_outermost(connect: Any, server: Server, version: str
 
     for name in ("a", "b", "c"):
         server.add_middleware(named(name))
-    peer = connect(None if version == MODERN else version)
+    peer = connect(version)
     order.clear()
-    peer.result(tool_call(1, "work", version))
+    peer.result(tool_call(version, 1, "work"))
     assert order == ["a in", "b in", "c in", "work", "c out", "b out", "a out"]
 
 
@@ -187,9 +180,9 @@ def test_every_method_passes_with_result_or_error(
 def test_a_tool_that_fails_is_a_reply_with_is_error(
     any_peer: Any, server: Server, seen: list[Any], version: str
 ) -> None:
-    assert any_peer.result(tool_call(1, "fails", version))["isError"] is True
+    assert any_peer.result(tool_call(version, 1, "fails"))["isError"] is True
     assert seen[-1][2].is_error
-    any_peer.result(tool_call(2, "echo", version, {"text": '"isError":true'}))
+    any_peer.result(tool_call(version, 2, "echo", {"text": '"isError":true'}))
     assert not seen[-1][2].is_error
 
 
@@ -208,8 +201,8 @@ def test_errors_are_raised_through_it(any_peer: Any, server: Server, version: st
     async def picky(a: int) -> str:
         raise ProtocolError(-5, "no", {"a": a})
 
-    assert any_peer.error(tool_call(1, "nothing", version))[0] == -32602
-    assert any_peer.error(tool_call(2, "picky", version, {"a": 3})) == (-5, "no")
+    assert any_peer.error(tool_call(version, 1, "nothing"))[0] == -32602
+    assert any_peer.error(tool_call(version, 2, "picky", {"a": 3})) == (-5, "no")
     assert any_peer.error(asks(3, "no/such", version))[0] == -32601
     assert errors == [(-32602, None), (-5, {"a": 3}), (-32601, None)]
 
@@ -231,7 +224,7 @@ def test_it_answers_without_the_handler(any_peer: Any, server: Server, version: 
             return Reply.result({"content": [{"type": "text", "text": "cached"}]})
         return await call_next(request)
 
-    result = any_peer.result(tool_call(1, "work", version))
+    result = any_peer.result(tool_call(version, 1, "work"))
     assert text_of(result) == "cached"
     assert ran == []
     if version == MODERN:
@@ -264,7 +257,7 @@ def test_it_replaces_the_result(any_peer: Any, server: Server, version: str) -> 
             return reply
         return Reply.result(reply.data.replace(b"password", b"********") + b"\n ")
 
-    result = any_peer.result(tool_call(1, "secret", version))
+    result = any_peer.result(tool_call(version, 1, "secret"))
     assert text_of(result) == "********"
     assert (INFO in result.get("_meta", {})) is (version == MODERN)
 
@@ -302,7 +295,7 @@ def test_it_asks_the_handler_again(any_peer: Any, server: Server, version: str) 
             reply = await call_next(request)
         return reply
 
-    assert text_of(any_peer.result(tool_call(1, "flaky", version))) == "at last"
+    assert text_of(any_peer.result(tool_call(version, 1, "flaky"))) == "at last"
 
 
 def test_a_second_call_while_the_first_runs_is_refused(
@@ -409,7 +402,7 @@ def test_its_own_failure_is_logged_and_says_nothing(
         return call_next(request)
 
     server.add_middleware(at_once if when == "at once" else broken)
-    peer = connect(None if version == MODERN else version)
+    peer = connect(version)
     assert peer.error(asks(1, "tools/list", version)) == (-32603, "Internal error")
     assert "secret" in caplog.text
     assert "middleware failed at a tools/list" in caplog.text
@@ -513,7 +506,7 @@ def test_a_cancellation_reaches_both_and_nothing_is_answered(
     slow = Slow(server)
     for id in (1, 2):
         slow.notes.clear()
-        slow.begin(any_peer, tool_call(id, "wait", version))
+        slow.begin(any_peer, tool_call(version, id, "wait"))
         any_peer.send(cancel(id))
         assert any_peer.fence() == []
         assert slow.notes == ["tool cancelled True", "middleware cancelled"]
@@ -553,7 +546,7 @@ def test_the_tools_timeout_is_a_reply(
         reply = call_next(request)
         return await (asyncio.ensure_future(reply) if apart else reply)
 
-    result = any_peer.result(tool_call(1, "wait", version))
+    result = any_peer.result(tool_call(version, 1, "wait"))
     assert result["isError"] is True
     assert "timed out" in text_of(result)
     assert slow.notes == ["tool cancelled False", "middleware done"]
@@ -855,10 +848,10 @@ def test_a_call_behind_middleware_has_nothing_of_the_call_before(
             await asyncio.sleep(60)
         raise ValueError("own words")
 
-    assert "timed out" in text_of(modern_peer.result(tool_call(1, "slow", MODERN)))
+    assert "timed out" in text_of(modern_peer.result(tool_call(MODERN, 1, "slow")))
     wait = False
     for id in (2, 3):
-        assert text_of(modern_peer.result(tool_call(id, "slow", MODERN))) == "own words"
+        assert text_of(modern_peer.result(tool_call(MODERN, id, "slow"))) == "own words"
 
 
 def test_a_handler_that_cancels_its_own_task_is_answered_as_without(
@@ -869,7 +862,7 @@ def test_a_handler_that_cancels_its_own_task_is_answered_as_without(
 
     server.add_tool(quit)
     server.add_tool(lambda: "still", name="next")
-    alone = connect(None if version == MODERN else version).result(tool_call(1, "quit", version))
+    alone = connect(version).result(tool_call(version, 1, "quit"))
 
     @server.add_middleware
     async def look(request: InboundRequest, call_next: Any) -> Any:
@@ -879,13 +872,13 @@ def test_a_handler_that_cancels_its_own_task_is_answered_as_without(
             seen.append("cancelled")
             raise
 
-    peer = connect(None if version == MODERN else version)
-    assert peer.result(tool_call(1, "quit", version)) == alone
+    peer = connect(version)
+    assert peer.result(tool_call(version, 1, "quit")) == alone
     assert alone["isError"] is True
     assert text_of(alone) == "Tool quit was cancelled"
     assert seen == ["cancelled"]
     assert caplog.records == []
-    assert text_of(peer.result(tool_call(2, "next", version))) == "still"
+    assert text_of(peer.result(tool_call(version, 2, "next"))) == "still"
 
 
 def test_a_middleware_that_catches_such_an_end_answers_itself(peer: Any, server: Server) -> None:
@@ -915,7 +908,7 @@ def test_a_middleware_that_is_cancelled_by_itself_failed(
         raise asyncio.CancelledError
 
     server.add_tool(lambda: "x", name="quick")
-    assert connect().error(tool_call(1, "quick", MODERN)) == (-32603, "Internal error")
+    assert connect().error(tool_call(MODERN, 1, "quick")) == (-32603, "Internal error")
     assert "middleware failed" in caplog.text
 
 

@@ -64,10 +64,6 @@ def reporting(server: Server) -> Server:
     return server
 
 
-def enter(connect: Any, version: str) -> Any:
-    return connect(None if version == MODERN else version)
-
-
 # -- progress -------------------------------------------------------------------------------------
 
 
@@ -76,7 +72,7 @@ def enter(connect: Any, version: str) -> Any:
 def test_trap_59_progress_only_rises(
     tool: str, version: str, connect: Any, reporting: Server
 ) -> None:
-    peer = enter(connect, version)
+    peer = connect(version)
     values = [0, 1, 1, 0.5, 2, -5, 2.5, 2.5, 3]
     got = ask(peer, version, tool, {"values": values}, progressToken="t")
     sent = progress_of(got)
@@ -96,7 +92,7 @@ def test_trap_59_progress_only_rises(
 def test_trap_60_zero_and_the_empty_string_are_tokens(
     token: Any, version: str, connect: Any, reporting: Server
 ) -> None:
-    got = ask(enter(connect, version), version, "steps", {"values": [1]}, progressToken=token)
+    got = ask(connect(version), version, "steps", {"values": [1]}, progressToken=token)
     (sent,) = progress_of(got)
     assert sent == {"progressToken": token, "progress": 1}
     assert type(sent["progressToken"]) is type(token)
@@ -108,7 +104,7 @@ def test_what_is_no_token_asks_for_nothing(token: Any, peer: Any, reporting: Ser
 
 
 def test_without_a_token_nothing_is_sent(version: str, connect: Any, reporting: Server) -> None:
-    assert len(ask(enter(connect, version), version, "steps", {"values": [1, 2]})) == 1
+    assert len(ask(connect(version), version, "steps", {"values": [1, 2]})) == 1
 
 
 def test_trap_59_nothing_comes_after_the_response(peer: Any, server: Server) -> None:
@@ -378,7 +374,7 @@ def test_the_meta_of_the_request(version: str, keys: int, connect: Any, server: 
         return ctx.meta
 
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    peer = enter(connect, version)
+    peer = connect(version)
     (answer,) = ask(peer, version, "meta", traceparent=trace, **{"com.example/x": [None]})
     got = json.loads(answer["result"]["content"][0]["text"])
     assert (got["traceparent"], got["com.example/x"]) == (trace, [None])

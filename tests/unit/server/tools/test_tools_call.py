@@ -13,24 +13,13 @@ from typing import Any
 
 import pytest
 from raw import META, call, cancel, modern, request
-from server_lab import MODERN, Peer, pass_on, text_of
+from server_lab import MODERN, Peer, pass_on, text_of, tool_call
 
 from wirespeed import Context, Server
 from wirespeed.errors import ProtocolError
 from wirespeed.server import Image, RawResult
 
 pytestmark = pytest.mark.compiled
-
-
-def tool_call(version: str, id: Any, tool: str, arguments: Any = None) -> Any:
-    if version != MODERN:
-        return call(id, tool, arguments)
-    params = {"name": tool} if arguments is None else {"name": tool, "arguments": arguments}
-    return modern(id, "tools/call", params)
-
-
-def enter(connect: Any, version: str) -> Any:
-    return connect(None if version == MODERN else version)
 
 
 @pytest.fixture
@@ -87,7 +76,7 @@ def test_every_kind_of_function_is_a_tool(connect: Any, server: Server, version:
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         return coroutine(*args, **kwargs)
 
-    peer = enter(connect, version)
+    peer = connect(version)
     for id, name in enumerate(("coroutine", "thread", "inline", "object", "wrapped")):
         assert text_of(peer.result(tool_call(version, id, name, {"n": 3}))) == "3"
     assert text_of(peer.result(tool_call(version, 9, "partial"))) == "3"
@@ -183,7 +172,7 @@ def test_a_raw_tool_with_its_context(connect: Any, server: Server, version: str)
         return f"{ctx.request_id!r} {ctx.protocol_version} {len(arguments)}"
 
     server.tool_raw("raw", OBJECT, handler, context=True)
-    peer = enter(connect, version)
+    peer = connect(version)
     assert text_of(peer.result(tool_call(version, "7", "raw", {}))) == f"'7' {version} 2"
 
 
@@ -312,7 +301,7 @@ def typed(server: Server) -> Server:
 def test_trap_75_arguments_that_do_not_fit(
     arguments: Any, version: str, connect: Any, typed: Server
 ) -> None:
-    answer = enter(connect, version).ask(tool_call(version, 1, "typed", arguments))
+    answer = connect(version).ask(tool_call(version, 1, "typed", arguments))
     if version >= "2025-11-25":
         result = answer["result"]
         assert result["isError"] is True
@@ -327,7 +316,7 @@ def test_trap_75_arguments_that_do_not_fit(
 def test_trap_75_an_unknown_tool_is_a_protocol_error_everywhere(
     version: str, connect: Any, typed: Server
 ) -> None:
-    answer = enter(connect, version).ask(tool_call(version, 1, "ghost", {}))
+    answer = connect(version).ask(tool_call(version, 1, "ghost", {}))
     assert answer["error"] == {"code": -32602, "message": "Unknown tool: ghost"}
 
 
@@ -339,7 +328,7 @@ def test_a_call_without_a_name_is_a_protocol_error(
     message = request(1, "tools/call", params)
     if version == MODERN:
         message = modern(1, "tools/call", params)
-    code, text = enter(connect, version).error(message)
+    code, text = connect(version).error(message)
     assert code == -32602
     assert "name" in text
 
@@ -356,7 +345,7 @@ def test_arguments_that_are_no_object_are_a_protocol_error(
 
 
 def test_absent_arguments_are_none(version: str, connect: Any, typed: Server) -> None:
-    peer = enter(connect, version)
+    peer = connect(version)
     assert text_of(peer.result(tool_call(version, 1, "none"))) == "none"
     assert text_of(peer.result(tool_call(version, 2, "none", {}))) == "none"
 
@@ -381,7 +370,7 @@ def test_trap_74_structured_null_and_arrays_are_for_2026_only(
         values = {"null": None, "array": [1, None], "object": {"a": None}}
         return ToolResult(structured_content=values[what])
 
-    peer = enter(connect, version)
+    peer = connect(version)
     for id, (what, value) in enumerate(
         {"null": None, "array": [1, None], "object": {"a": None}}.items()
     ):
@@ -457,7 +446,7 @@ def test_a_huge_result_arrives_whole(connect: Any, server: Server, version: str)
     async def huge() -> str:
         return "é\n" * (5 * 1024 * 1024 // 3)
 
-    peer = enter(connect, version)
+    peer = connect(version)
     peer.send(tool_call(version, 1, "huge"), tool_call(version, 2, "huge"))
     got = peer.answers(1, 2)
     for answer in got.values():
@@ -498,7 +487,7 @@ def test_a_result_with_its_own_meta_keeps_it(version: str, connect: Any, server:
     async def give() -> ToolResult:
         return ToolResult(content=[Image(b"x", "image/png")], meta={"com.example/x": None})
 
-    result = enter(connect, version).result(tool_call(version, 1, "give"))
+    result = connect(version).result(tool_call(version, 1, "give"))
     assert result["_meta"]["com.example/x"] is None
     assert (META + "serverInfo" in result["_meta"]) == (version == MODERN)
 
@@ -581,7 +570,7 @@ def test_a_protocol_error_is_a_protocol_error(version: str, connect: Any, server
     async def refuse(data: bool) -> str:
         raise ProtocolError(4711, "no", {"why": [None]} if data else None)
 
-    peer = enter(connect, version)
+    peer = connect(version)
     answer = peer.ask(tool_call(version, 1, "refuse", {"data": True}))
     assert answer == {
         "jsonrpc": "2.0", "id": 1, "error": {"code": 4711, "message": "no", "data": {"why": [None]}}

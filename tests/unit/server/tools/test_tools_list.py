@@ -23,10 +23,6 @@ def ask(peer: Any, version: str, id: int = 1, **params: Any) -> Any:
     return peer.ask(request(id, "tools/list", params))
 
 
-def enter(connect: Any, version: str, **options: Any) -> Any:
-    return connect(None if version == MODERN else version, **options)
-
-
 async def nothing() -> None:
     pass
 
@@ -51,7 +47,7 @@ def test_trap_82_odd_names_do_not_break_the_list(connect: Any, version: str) -> 
     names = ["with space", "ümlaut/слово", "x" * 300, 'quo"te', "nul\0", "日本", ""]
     for name in names:
         server.tool_raw(name, {"type": "object"}, nothing)
-    peer = enter(connect, version, to=server)
+    peer = connect(version, to=server)
     got: list[str] = []
     params: dict[str, Any] = {}
     while True:
@@ -80,7 +76,7 @@ def test_an_entry_has_what_the_revision_has(version: str, connect: Any) -> None:
         """Everything at once."""
         return {"n": n}
 
-    (entry,) = ask(enter(connect, version, to=server), version)["result"]["tools"]
+    (entry,) = ask(connect(version, to=server), version)["result"]["tools"]
     wanted = {"name", "description", "inputSchema"}
     if version >= "2025-03-26":
         wanted.add("annotations")
@@ -101,14 +97,14 @@ def test_an_output_schema_that_is_no_object_is_shown_from_2026_07_28_on(
 ) -> None:
     server = Server("raw")
     server.tool_raw("list", {"type": "object"}, nothing, output_schema={"type": "array"})
-    (entry,) = ask(enter(connect, version, to=server), version)["result"]["tools"]
+    (entry,) = ask(connect(version, to=server), version)["result"]["tools"]
     assert ("outputSchema" in entry) == (version == MODERN)
 
 
 def test_a_plain_tool_has_no_empty_members(version: str, connect: Any) -> None:
     server = Server("plain")
     server.add_tool(nothing, name="plain")
-    (entry,) = ask(enter(connect, version, to=server), version)["result"]["tools"]
+    (entry,) = ask(connect(version, to=server), version)["result"]["tools"]
     assert set(entry) == {"name", "inputSchema"}
 
 
