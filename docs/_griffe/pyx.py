@@ -21,7 +21,10 @@ from typing import Any
 
 import griffe
 
-EXPORTS = Path(__file__).resolve().parents[2] / "src" / "wirespeed" / "_exports.py"
+DOCS = Path(__file__).resolve().parents[1]
+REFERENCE = DOCS / "reference"
+EXPORTS = DOCS.parent / "src" / "wirespeed" / "_exports.py"
+SHOWN = re.compile(r"^::: ([\w.]+)$", re.MULTILINE)
 QUOTED = re.compile(r"(?<!`)`([\w.]+)`(?!`)")
 HEADER = re.compile(
     r"^( *)(?:cdef |async )*(?:class|def|cpdef) (?:\w+ )*?(\w+)\s*[(:]", re.MULTILINE
@@ -162,6 +165,8 @@ class _Links:
                 else:
                     self.paths[False].setdefault(name, f"{package}.{name}")
         self.paths[True] = self.paths[False] | self.paths[True]
+        pages = REFERENCE.glob("*.md")
+        self.shown = {name for page in pages for name in SHOWN.findall(page.read_text("utf-8"))}
         self.members: dict[str, set[str]] = {}  # those that the reference shows
         for path in {*self.paths[True].values(), *self.paths[False].values()}:
             members = pkg[path.partition(".")[2]].all_members.values()
@@ -183,7 +188,7 @@ class _Links:
         name, _, member = found[1].partition(".")
         if not member and name in self.members.get(owner, ()):
             return f"[{found[0]}][{owner}.{name}]"
-        if found[1] in self.members:
+        if found[1] in self.shown:
             return f"[{found[0]}][{found[1]}]"
         path = paths.get(name)
         if path is None or (member and member not in self.members[path]):
