@@ -6,7 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from raw import call, cancel, encode, initialize, modern, notification, request
+from questions_lab import ROOTS, enter, reply
+from raw import call, cancel, encode, modern, notification, request
 from server_lab import text_of
 
 from wirespeed import Context, Server
@@ -15,7 +16,6 @@ from wirespeed.limits import Limits
 pytestmark = pytest.mark.compiled
 
 REFUSED = {"code": -31001, "message": "The server is shutting down"}
-ROOTS = {"roots": [{"uri": "file:///work"}]}
 
 
 class Held:
@@ -27,6 +27,7 @@ class Held:
         self.server = Server("held", shutdown_grace=60, **options)
         self.server.add_tool(self.wait)
         self.server.add_tool(self.ask)
+        self.server.add_tool(self.late)
 
     async def wait(self) -> str:
         self.notes.append("began")
@@ -40,18 +41,21 @@ class Held:
     async def ask(self, ctx: Context) -> str:
         return (await ctx.roots())[0].uri
 
+    async def late(self, ctx: Context) -> str:
+        await self.go.wait()
+        return await self.ask(ctx)
+
+    def draining(self, peer: Any, *messages: Any) -> Any:
+        """The peer, once the calls have begun and the server shuts down."""
+        peer.send(*messages or [call(1, "wait")])
+        peer.fence()
+        peer.connection.drain()
+        return peer
+
 
 @pytest.fixture
 def held() -> Held:
     return Held()
-
-
-def with_roots(peer: Any, version: str = "2025-06-18") -> Any:
-    hello = initialize("init", version)
-    hello["params"]["capabilities"] = {"roots": {}}
-    peer.result(hello)
-    peer.send(notification("notifications/initialized"))
-    return peer
 
 
 def closed(peer: Any) -> bool:
@@ -60,35 +64,24 @@ def closed(peer: Any) -> bool:
 
 
 def test_an_answer_to_a_question_is_read(connect: Any, held: Held) -> None:
-    peer = with_roots(connect(to=held.server))
+    peer = enter(lambda: connect(to=held.server), "2025-06-18")
     question = peer.ask(call(1, "ask"))
     peer.connection.drain()
-    peer.send({"jsonrpc": "2.0", "id": question["id"], "result": ROOTS})
-    assert text_of(peer.recv()["result"]) == "file:///work"
+    peer.send(reply(question, ROOTS))
+    assert text_of(peer.recv()["result"]) == "file:///a"
     peer.wait_for(lambda: closed(peer))
 
 
 def test_a_question_may_be_asked_even_then(connect: Any, held: Held) -> None:
-    @held.server.tool
-    async def late(ctx: Context) -> str:
-        await held.go.wait()
-        return (await ctx.roots())[0].uri
-
-    peer = with_roots(connect(to=held.server))
-    peer.send(call(1, "late"))
-    peer.fence()
-    peer.connection.drain()
+    peer = held.draining(enter(lambda: connect(to=held.server), "2025-06-18"), call(1, "late"))
     held.go.set()
     question = peer.recv()
-    peer.send({"jsonrpc": "2.0", "id": question["id"], "result": ROOTS})
-    assert text_of(peer.recv()["result"]) == "file:///work"
+    peer.send(reply(question, ROOTS))
+    assert text_of(peer.recv()["result"]) == "file:///a"
 
 
 def test_a_cancellation_is_read(connect: Any, held: Held) -> None:
-    peer = connect("2025-06-18", to=held.server)
-    peer.send(call(1, "wait"))
-    peer.fence()
-    peer.connection.drain()
+    peer = held.draining(connect("2025-06-18", to=held.server))
     peer.send(cancel(1))
     peer.wait_for(lambda: closed(peer))
     assert held.notes == ["began", "cancelled"]
@@ -96,10 +89,7 @@ def test_a_cancellation_is_read(connect: Any, held: Held) -> None:
 
 @pytest.mark.parametrize("method", ["tools/list", "ping", "nope"])
 def test_a_request_that_still_comes_is_refused(method: str, connect: Any, held: Held) -> None:
-    peer = connect("2025-06-18", to=held.server)
-    peer.send(call(1, "wait"))
-    peer.fence()
-    peer.connection.drain()
+    peer = held.draining(connect("2025-06-18", to=held.server))
     for id in (2, 3):
         assert peer.ask(request(id, method)) == {"jsonrpc": "2.0", "id": id, "error": REFUSED}
     assert peer.error(call(1, "wait"))[0] == -32600  # that one is in flight
@@ -120,10 +110,7 @@ def test_modern_requests_too(connect: Any, held: Held) -> None:
 
 
 def test_those_of_a_batch_are_refused_together(connect: Any, held: Held) -> None:
-    peer = connect("2025-03-26", to=held.server)
-    peer.send(call(1, "wait"))
-    peer.fence()
-    peer.connection.drain()
+    peer = held.draining(connect("2025-03-26", to=held.server))
     batch = [request(2, "ping"), notification("notifications/x"), call(3, "wait")]
     assert peer.ask(batch) == [
         {"jsonrpc": "2.0", "id": 2, "error": REFUSED},
@@ -135,10 +122,9 @@ def test_those_of_a_batch_are_refused_together(connect: Any, held: Held) -> None
 
 def test_what_waited_for_room_came_in_time(connect: Any) -> None:
     held = Held(limits=Limits(max_in_flight=1))
-    peer = connect("2025-06-18", to=held.server)
-    peer.send(*(call(i, "wait") for i in range(3)))
-    peer.fence()
-    peer.connection.drain()
+    peer = held.draining(
+        connect("2025-06-18", to=held.server), *(call(i, "wait") for i in range(3))
+    )
     assert peer.ask(call(3, "wait"))["error"] == REFUSED
     held.go.set()
     got = peer.answers(0, 1, 2)
@@ -149,10 +135,7 @@ def test_what_waited_for_room_came_in_time(connect: Any) -> None:
 def test_refusals_do_not_pile_up(connect: Any) -> None:
     """A client that goes on asking and reads nothing is not read on."""
     held = Held(limits=Limits(output_high=65536, output_low=1024))
-    peer = connect("2025-06-18", to=held.server)
-    peer.send(call("w", "wait"))
-    peer.fence()
-    peer.connection.drain()
+    peer = held.draining(connect("2025-06-18", to=held.server), call("w", "wait"))
     n = 6000
     peer.send(b"".join(encode(request(i, "tools/list")) for i in range(n)))
     session = peer.connection.session
@@ -173,7 +156,7 @@ def test_with_nothing_under_way_it_ends_at_once(connect: Any, held: Held) -> Non
 
 
 def test_who_leaves_meanwhile_answers_no_question(connect: Any, held: Held) -> None:
-    peer = with_roots(connect(to=held.server))
+    peer = enter(lambda: connect(to=held.server), "2025-06-18")
     peer.ask(call(1, "ask"))
     peer.connection.drain()
     peer.end_input()
@@ -182,12 +165,7 @@ def test_who_leaves_meanwhile_answers_no_question(connect: Any, held: Held) -> N
 
 
 def test_a_question_to_a_client_that_has_left_fails_at_once(connect: Any, held: Held) -> None:
-    @held.server.tool
-    async def late(ctx: Context) -> str:
-        await held.go.wait()
-        return (await ctx.roots())[0].uri
-
-    peer = with_roots(connect(to=held.server))
+    peer = enter(lambda: connect(to=held.server), "2025-06-18")
     peer.send(call(1, "late"))
     peer.fence()
     peer.end_input()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from raw import META, Raw, call, cancel, modern, request, strict, tool_server
-from server_lab import text_of
+from server_lab import Peer, text_of
 
 from wirespeed import Context, Server
 from wirespeed.limits import Limits
@@ -43,9 +43,14 @@ class Gate:
         return "quick"
 
 
+def gated(connect: Any, **limits: Any) -> tuple[Gate, Peer]:
+    """A gate, and a connection to its server."""
+    gate = Gate(**limits)
+    return gate, connect("2025-06-18", to=gate.server)
+
+
 def test_no_more_run_than_the_limit_and_the_rest_wait_their_turn(connect: Any) -> None:
-    gate = Gate(max_in_flight=4)
-    peer = connect("2025-06-18", to=gate.server)
+    gate, peer = gated(connect, max_in_flight=4)
     peer.send(*(call(i, "wait") for i in range(50)))
     assert peer.fence() == []
     assert gate.now == 4
@@ -57,8 +62,7 @@ def test_no_more_run_than_the_limit_and_the_rest_wait_their_turn(connect: Any) -
 
 
 def test_at_the_limit_a_ping_and_a_cancel_get_through(connect: Any) -> None:
-    gate = Gate(max_in_flight=4)
-    peer = connect("2025-06-18", to=gate.server)
+    gate, peer = gated(connect, max_in_flight=4)
     peer.send(*(call(i, "wait") for i in range(10)))
     assert peer.ask(request("p", "ping"))["id"] == "p"
     peer.send(cancel(0))
@@ -71,8 +75,7 @@ def test_at_the_limit_a_ping_and_a_cancel_get_through(connect: Any) -> None:
 
 
 def test_at_the_limit_a_response_and_a_bad_line_get_through(connect: Any) -> None:
-    gate = Gate(max_in_flight=1)
-    peer = connect("2025-06-18", to=gate.server)
+    gate, peer = gated(connect, max_in_flight=1)
     peer.send(call(1, "wait"), call(2, "wait"))
     peer.send({"jsonrpc": "2.0", "id": 5, "result": {}})
     assert peer.ask(b"hello\n")["error"]["code"] == -32700
@@ -83,8 +86,7 @@ def test_at_the_limit_a_response_and_a_bad_line_get_through(connect: Any) -> Non
 
 
 def test_a_request_that_is_cancelled_while_it_waits_never_starts(connect: Any) -> None:
-    gate = Gate(max_in_flight=2)
-    peer = connect("2025-06-18", to=gate.server)
+    gate, peer = gated(connect, max_in_flight=2)
     peer.send(*(call(i, "wait") for i in range(20)), *(cancel(i) for i in range(2, 19)))
     assert peer.fence() == []
     assert peer.connection.session.counters["requests_in_flight"] == 3
@@ -96,8 +98,7 @@ def test_a_request_that_is_cancelled_while_it_waits_never_starts(connect: Any) -
 
 def test_cancelled_ones_that_waited_leave_no_room_behind(connect: Any) -> None:
     """Neither more nor fewer run afterwards."""
-    gate = Gate(max_in_flight=4)
-    peer = connect("2025-06-18", to=gate.server)
+    gate, peer = gated(connect, max_in_flight=4)
     for _ in range(3):
         peer.send(*(call(i, "wait") for i in range(30)))
         peer.send(*(cancel(i) for i in range(10, 25)))
@@ -114,8 +115,7 @@ def test_cancelled_ones_that_waited_leave_no_room_behind(connect: Any) -> None:
 
 
 def test_all_that_wait_are_cancelled_and_the_server_goes_on(connect: Any) -> None:
-    gate = Gate(max_in_flight=2)
-    peer = connect("2025-06-18", to=gate.server)
+    gate, peer = gated(connect, max_in_flight=2)
     peer.send(*(call(i, "wait") for i in range(100)), *(cancel(i) for i in range(100)))
     assert peer.fence() == []
     peer.wait_for(lambda: gate.now == 0)
@@ -147,8 +147,7 @@ def test_a_cancelled_handler_counts_until_it_has_ended(connect: Any) -> None:
 
 
 def test_ids_are_free_again_after_a_cancellation_while_waiting(connect: Any) -> None:
-    gate = Gate(max_in_flight=1)
-    peer = connect("2025-06-18", to=gate.server)
+    gate, peer = gated(connect, max_in_flight=1)
     peer.send(call(0, "wait"))
     for _ in range(5):
         peer.send(call(1, "quick"), cancel(1))
@@ -160,8 +159,7 @@ def test_ids_are_free_again_after_a_cancellation_while_waiting(connect: Any) -> 
 
 
 def test_reading_stops_at_so_many_waiting_and_goes_on(connect: Any) -> None:
-    gate = Gate(max_in_flight=1, max_waiting=3)
-    peer = connect("2025-06-18", to=gate.server)
+    gate, peer = gated(connect, max_in_flight=1, max_waiting=3)
     peer.send(call(0, "wait"), *(call(i, "quick") for i in range(1, 3)))
     peer.fence()
     peer.send(*(call(i, "quick") for i in range(3, 2000)))
@@ -241,8 +239,7 @@ def test_requests_held_back_go_on_although_every_write_is_whole(connect: Any) ->
     ],
 )
 def test_answers_to_bad_lines_do_not_pile_up_either(line: bytes, connect: Any) -> None:
-    gate = Gate(output_high=8192, output_low=1024, max_waiting=300)
-    peer = connect("2025-06-18", to=gate.server)
+    gate, peer = gated(connect, output_high=8192, output_low=1024, max_waiting=300)
     peer.send(call("taken", "wait"))
     peer.fence()
     n = 3000  # more than a pipe and the outbox hold
@@ -261,8 +258,7 @@ def test_answers_to_bad_lines_do_not_pile_up_either(line: bytes, connect: Any) -
 
 
 def test_many_small_answers_of_one_tick_leave_in_one_write(connect: Any) -> None:
-    gate = Gate()
-    peer = connect("2025-06-18", to=gate.server)
+    gate, peer = gated(connect)
     peer.send(*(call(i, "wait") for i in range(200)))
     peer.fence()
     ready = [0]

@@ -431,16 +431,6 @@ def test_trap_11_a_lone_surrogate_never_leaves(size: int, connect: Any, server: 
     }  # fmt: skip
 
 
-def test_bytes_are_refused_with_a_hint(connect: Any, server: Server) -> None:
-    @server.tool
-    async def data():  # type: ignore[no-untyped-def]
-        return b"x"
-
-    result = connect("2025-06-18").result(call(1, "data"))
-    assert result["isError"] is True
-    assert "Image" in text_of(result)
-
-
 def test_a_huge_result_arrives_whole(connect: Any, server: Server, version: str) -> None:
     @server.tool
     async def huge() -> str:
@@ -464,20 +454,23 @@ def test_texts_of_all_sizes_are_escaped(n: int, connect: Any, server: Server) ->
     assert text_of(connect("2025-06-18").result(call(1, "give"))) == text
 
 
-def test_what_cannot_be_json_is_an_error_of_the_call(connect: Any, server: Server) -> None:
-    @server.tool
-    async def odd():  # type: ignore[no-untyped-def]
-        return object()
+def endless() -> list[Any]:
+    value: list[Any] = []
+    value.append(value)
+    return value
 
-    @server.tool
-    async def endless():  # type: ignore[no-untyped-def]
-        value: list[Any] = []
-        value.append(value)
-        return value
 
-    peer = connect("2025-06-18")
-    for id, name in enumerate(("odd", "endless")):
-        assert peer.result(call(id, name))["isError"] is True
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [(object(), "JSON"), (endless(), "contains itself"), (b"x", "return Image")],
+    ids=["object", "endless", "bytes"],
+)
+def test_what_cannot_be_json_is_an_error_of_the_call(
+    value: Any, says: str, peer: Any, server: Server
+) -> None:
+    server.add_tool(lambda: value, name="odd")
+    result = peer.result(call(1, "odd"))
+    assert (result["isError"], says in text_of(result)) == (True, True)
 
 
 def test_a_result_with_its_own_meta_keeps_it(version: str, connect: Any, server: Server) -> None:
@@ -639,39 +632,37 @@ def test_a_timeout_ends_the_call_with_an_error(kind: str, connect: Any, server: 
     assert peer.connection.session.counters["requests_in_flight"] == 0
 
 
-def test_a_timeout_that_is_not_reached_leaves_nothing(connect: Any, server: Server) -> None:
-    @server.tool(timeout=1000)
-    async def quick() -> str:
-        await asyncio.sleep(0)
-        return "quick"
-
-    peer = connect("2025-06-18")
-    for i in range(20):
-        assert text_of(peer.result(call(i, "quick"))) == "quick"
+async def quick() -> str:
+    await asyncio.sleep(0)
+    return "quick"
 
 
-def test_a_tool_that_answers_in_spite_of_its_timeout_is_heard(connect: Any, server: Server) -> None:
-    @server.tool(timeout=0.01)
-    async def late() -> str:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            return "partial"
-        return "never"
-
-    result = connect("2025-06-18").result(call(1, "late"))
-    assert (text_of(result), "isError" in result) == ("partial", False)
+async def late() -> str:
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        return "partial"
+    return "never"
 
 
-def test_a_timeout_inside_the_tool_is_its_own(connect: Any, server: Server) -> None:
-    @server.tool
-    async def slow() -> str:
-        async with asyncio.timeout(0.005):
-            await asyncio.Event().wait()
-        return "never"
+async def slow_inside() -> str:
+    async with asyncio.timeout(0.005):
+        await asyncio.Event().wait()
+    return "never"
 
-    result = connect("2025-06-18").result(call(1, "slow"))
-    assert (text_of(result), result["isError"]) == ("TimeoutError", True)
+
+@pytest.mark.parametrize(
+    ("tool", "timeout", "text"),
+    [(quick, 1000, "quick"), (late, 0.01, "partial"), (slow_inside, None, "TimeoutError")],
+    ids=["not reached", "answered in spite of it", "the tool's own"],
+)
+def test_what_else_may_come_of_a_timeout(
+    tool: Any, timeout: float | None, text: str, peer: Any, server: Server
+) -> None:
+    server.add_tool(tool, name="tool", timeout=timeout)
+    for i in range(5):
+        result = peer.result(call(i, "tool"))
+        assert (text_of(result), result.get("isError")) == (text, timeout is None or None)
 
 
 def test_finished_calls_are_not_kept(connect: Any, server: Server) -> None:
