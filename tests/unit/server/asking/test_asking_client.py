@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import msgspec
 import pytest
+from questions_lab import Seat
 
 from wirespeed import Client, Context, Server
 from wirespeed.client.answering.types import SampleResult
@@ -15,22 +15,7 @@ from wirespeed.server import ElicitRequest, InputRequired
 
 pytestmark = pytest.mark.smoke
 
-Run = Callable[[Coroutine[Any, Any, Any]], Any]
 ERAS = ("legacy", "modern")
-
-
-class Seat(msgspec.Struct):
-    row: int
-    window: bool = False
-
-
-@pytest.fixture
-def run(runner: asyncio.Runner) -> Run:
-    async def bounded(work: Coroutine[Any, Any, Any]) -> Any:
-        async with asyncio.timeout(20):
-            return await work
-
-    return lambda work: runner.run(bounded(work))
 
 
 @pytest.fixture
@@ -83,37 +68,35 @@ def client(server: Server, era: Any, **options: Any) -> Client:
     return Client(server, era=era, **(handlers | options))
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_a_handler_asks_four_times(era: str, run: Run, travel: Server) -> None:
-    async def main() -> str:
-        async with client(travel, era) as c:
-            return (await c.call_tool("book", {"to": "Rome"})).text
-
-    assert run(main()) == "Rome Seat(row=5, window=False) accept 2 Hello"
+BOOKED = "Rome Seat(row=5, window=False) accept 2 Hello"
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_the_explicit_form(era: str, run: Run, travel: Server) -> None:
-    async def main() -> str:
-        async with client(travel, era) as c:
-            return (await c.call_tool("explicit")).text
+@pytest.mark.parametrize("mounted", [False, True])
+def test_every_kind_of_handler_asks(mounted: bool, era: str, run: Any, travel: Server) -> None:
+    names, uris = ("travel_", "t+") if mounted else ("", "")
+    server = Server("front") if mounted else travel
+    if mounted:
+        server.mount("travel", travel, uri_prefix=uris)
 
-    assert run(main()) == "Seat(row=5, window=False) 7"
+    async def main() -> list[str]:
+        async with client(server, era) as c:
+            return [
+                (await c.call_tool(f"{names}book", {"to": "Rome"})).text,
+                (await c.call_tool(f"{names}explicit")).text,
+                str(await c.get_prompt(f"{names}trip")),
+                str(await c.read_resource(f"{uris}seat://7")),
+            ]
+
+    booked, explicit, prompt, resource = run(main())
+    assert booked == BOOKED
+    assert explicit == "Seat(row=5, window=False) 7"
+    assert "Seat(row=5, window=False)" in prompt
+    assert "7 Seat(row=5, window=False)" in resource
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_prompts_and_resources(era: str, run: Run, travel: Server) -> None:
-    async def main() -> tuple[Any, Any]:
-        async with client(travel, era) as c:
-            return await c.get_prompt("trip"), await c.read_resource("seat://7")
-
-    prompt, resource = run(main())
-    assert "Seat(row=5, window=False)" in str(prompt)
-    assert "7 Seat(row=5, window=False)" in str(resource)
-
-
-@pytest.mark.parametrize("era", ERAS)
-def test_a_user_says_no(era: str, run: Run, travel: Server) -> None:
+def test_a_user_says_no(era: str, run: Any, travel: Server) -> None:
     async def main() -> str:
         async with client(travel, era, on_elicit=giving("decline")) as c:
             return (await c.call_tool("book", {"to": "Rome"})).text
@@ -122,7 +105,7 @@ def test_a_user_says_no(era: str, run: Run, travel: Server) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_many_calls_at_once(era: str, run: Run, travel: Server) -> None:
+def test_many_calls_at_once(era: str, run: Any, travel: Server) -> None:
     async def main() -> list[str]:
         async with client(travel, era) as c:
             results = await asyncio.gather(
@@ -131,26 +114,3 @@ def test_many_calls_at_once(era: str, run: Run, travel: Server) -> None:
             return [result.text for result in results]
 
     assert run(main()) == [f"town {n} Seat(row=5, window=False) accept 2 Hello" for n in range(20)]
-
-
-@pytest.mark.parametrize("era", ERAS)
-def test_what_is_mounted_asks_too(era: str, run: Run, travel: Server) -> None:
-    front = Server("front")
-    front.mount("travel", travel, uri_prefix="t+")
-
-    async def main() -> list[str]:
-        async with client(front, era) as c:
-            booked = await c.call_tool("travel_book", {"to": "Rome"})
-            explicit = await c.call_tool("travel_explicit")
-            return [
-                booked.text,
-                explicit.text,
-                str(await c.get_prompt("travel_trip")),
-                str(await c.read_resource("t+seat://7")),
-            ]
-
-    booked, explicit, prompt, resource = run(main())
-    assert booked == "Rome Seat(row=5, window=False) accept 2 Hello"
-    assert explicit == "Seat(row=5, window=False) 7"
-    assert "Seat(row=5, window=False)" in prompt
-    assert "7 Seat(row=5, window=False)" in resource

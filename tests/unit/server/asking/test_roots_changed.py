@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -16,19 +16,8 @@ from server_lab import LEGACY, LatePeer, Peer
 from wirespeed import Client, Server, Stdio
 from wirespeed.server import RootsChange
 
-Run = Callable[[Coroutine[Any, Any, Any]], Any]
-
 CHANGED = notification("notifications/roots/list_changed")
 DECLARED = {"roots": {"listChanged": True}}
-
-
-@pytest.fixture
-def run(runner: asyncio.Runner) -> Run:
-    async def bounded(work: Coroutine[Any, Any, Any]) -> Any:
-        async with asyncio.timeout(20):
-            return await work
-
-    return lambda work: runner.run(bounded(work))
 
 
 class Heard:
@@ -314,7 +303,7 @@ def test_a_handler_must_be_callable(server: Server) -> None:
 # -- with the package's own client ----------------------------------------------------------------
 
 
-def test_a_client_in_memory(run: Run, server: Server, heard: Heard) -> None:
+def test_a_client_in_memory(run: Any, server: Server, heard: Heard) -> None:
     async def main() -> None:
         async with Client(server, era="legacy", roots=["file:///a"]) as client:
             await client.add_root("file:///b")
@@ -328,7 +317,7 @@ def test_a_client_in_memory(run: Run, server: Server, heard: Heard) -> None:
     run(main())
 
 
-def test_a_client_over_stdio(run: Run) -> None:
+def test_a_client_over_stdio(run: Any) -> None:
     async def main() -> None:
         target = Stdio(sys.executable, [str(CHILDREN / "roots_server.py")], env=surroundings())
         async with Client(target, era="legacy", roots=["file:///a"]) as client:

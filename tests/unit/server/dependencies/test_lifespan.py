@@ -8,7 +8,7 @@ import gc
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
@@ -59,20 +59,6 @@ class Story:
 @pytest.fixture
 def story() -> Story:
     return Story()
-
-
-@pytest.fixture
-def run(runner: asyncio.Runner) -> Callable[[Any], Any]:
-    """Runs a coroutine on both event loops, for a bounded time."""
-
-    def run(main: Any) -> Any:
-        async def bounded() -> Any:
-            async with asyncio.timeout(FOREVER):
-                return await main
-
-        return runner.run(bounded())
-
-    return run
 
 
 def lively(story: Story, name: str = "lively") -> Server:
