@@ -7,6 +7,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -66,3 +67,9 @@ def wait_reaped(pid: int) -> None:
 
 def open_fds() -> set[str]:
     return set(os.listdir("/dev/fd"))
+
+
+async def until_gone(threads: set[threading.Thread]) -> None:
+    """Until no thread runs but these."""
+    while set(threading.enumerate()) - threads:
+        await asyncio.sleep(0.001)

@@ -101,7 +101,7 @@ async def test_children_that_were_shut_down_are_forgotten() -> None:
     assert guards_of(os.getpid()) == [guard]
     await second.shutdown(0, 0)
     wait_dead(guard)
-    assert open_fds() == before
+    assert open_fds() <= before
 
 
 def test_a_fork_that_lives_on_does_not_hold_the_guard_back() -> None:
