@@ -11,6 +11,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         max_message: Bytes of one message. A longer one gets ``-32600``, and the connection lives.
         max_depth: Levels of JSON nesting, 1 to 1024. Deeper messages get ``-32600``.
+        max_values: JSON values of one message or batch, counted as the commas and opening brackets
+            outside its strings. A text with more gets ``-32600``. Decoded, many small values take
+            some thirty times the bytes of their text.
         max_batch: Messages of one batch (2025-03-26). Longer batches get one ``-32600``.
         max_id: Bytes of the id of a request, as JSON text. A longer one gets ``-32600``.
         max_in_flight: Requests of the peer that are worked on at once; further ones wait.
@@ -28,6 +31,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     max_message: int = 64 * 1024 * 1024
     max_depth: int = 128
+    max_values: int = 2_000_000
     max_batch: int = 1000
     max_id: int = 1024
     max_in_flight: int = 1024

@@ -2,6 +2,7 @@ from libc.stdint cimport uint32_t
 
 from wirespeed._core.envelope cimport Message
 from wirespeed._core.framing.base cimport Framer
+from wirespeed._core.span cimport Span
 
 
 cdef class MessageReader:
@@ -11,5 +12,7 @@ cdef class MessageReader:
     cdef list elements                   # of the batch that is being read, last first
     cdef Message spare, spare_next       # recent messages, used again when no reference is left
     cdef uint32_t max_depth
+    cdef size_t max_values
 
     cdef Message next_c(self)
+    cdef str excess_c(self, Span frame)

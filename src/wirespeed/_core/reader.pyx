@@ -5,9 +5,18 @@ For proxies and SDKs that do their own multiplexing; `wirespeed._core.session` b
 
 cimport cython
 from cpython.ref cimport Py_REFCNT
+from libc.stdint cimport uint8_t
+from libc.string cimport memchr
 
 from wirespeed._core.batch cimport split_c
-from wirespeed._core.envelope cimport BATCH, FAULT_PARSE, FAULT_REQUEST, INVALID, Message
+from wirespeed._core.envelope cimport (
+    BATCH,
+    FAULT_PARSE,
+    FAULT_REQUEST,
+    FAULT_RESPONSE,
+    INVALID,
+    Message,
+)
 from wirespeed._core.framing.base cimport FRAME_MORE, FRAME_OVERSIZE, Framer
 from wirespeed._core.framing.line cimport LineFramer
 from wirespeed._core.span cimport Span
@@ -20,7 +29,7 @@ cdef class MessageReader:
     """Reads the messages of a byte stream in place; iterate over it for those that are there now.
 
     Args:
-        limits: `max_message`, `max_depth` and `max_batch` apply.
+        limits: `max_message`, `max_depth`, `max_values` and `max_batch` apply.
         batches: Whether an array is a batch, whose elements are messages; else it is invalid.
         framer: How messages lie in the stream; one a line by default.
     """
@@ -29,6 +38,7 @@ cdef class MessageReader:
         limits = Limits() if limits is None else limits
         self.limits = limits
         self.max_depth = limits.max_depth
+        self.max_values = limits.max_values
         self.framer = LineFramer(limits.max_message) if framer is None else framer
         self.batches = batches
 
@@ -65,6 +75,7 @@ cdef class MessageReader:
         Of kind BATCH only when its elements are now in `self.elements`.
         """
         cdef Span frame = Span(NULL, 0)
+        cdef str excess = None
         cdef int got
         cdef Message m = self.spare
         # two in turn: while an iteration still holds one, the other is free
@@ -88,6 +99,12 @@ cdef class MessageReader:
                 f"longer than the limit of {self.limits.max_message} bytes",
             )
         elif frame.p[0] == c'[' and self.batches:
+            # a value takes a byte at least: only a long text is counted
+            if <size_t> frame.n > self.max_values:
+                excess = self.excess_c(frame)
+            if excess is not None:
+                m.lost_c(frame, self.limits.max_id, excess)
+                return m
             m.hold_c(self.framer.slab, frame.p, frame.n)
             m.kind_c = BATCH
             self.elements = split_c(m, self.limits.max_batch, self.max_depth)
@@ -97,8 +114,45 @@ cdef class MessageReader:
             m.read_c(self.framer.slab, frame.p, frame.n, self.max_depth)
             if m.kind_c == BATCH:
                 m.invalid_c(FAULT_REQUEST, "batches are not part of this protocol revision")
+            if <size_t> frame.n > self.max_values and m.kind_c != INVALID:
+                excess = self.excess_c(frame)
+                if excess is not None:
+                    m.invalid_c(FAULT_REQUEST if m.is_call_c() else FAULT_RESPONSE, excess)
         if m.kind_c == INVALID and m.fault_c == FAULT_PARSE and m.slab is not None:
             if self.framer.refuse_c(m.p, m.n):
                 m.drop_c()
                 return None
         return m
+
+    cdef str excess_c(self, Span frame):
+        """The text of the error if a frame has too many values; None if it has not."""
+        if values_in(frame.p, frame.n, self.max_values) <= self.max_values:
+            return None
+        return f"more than the limit of {self.max_values} JSON values"
+
+
+cdef size_t values_in(const uint8_t *p, size_t n, size_t most) noexcept nogil:
+    """An upper bound of the values in a JSON text: its commas and opening brackets outside strings,
+    and one. The count stops above `most`. Text that is not JSON gives any number."""
+    cdef const uint8_t *end = p + n
+    cdef const uint8_t *quote
+    cdef const uint8_t *back
+    cdef size_t found = 1
+    while p < end and found <= most:
+        if p[0] == c'"':
+            while True:
+                p += 1
+                quote = <const uint8_t *> memchr(p, c'"', <size_t> end - <size_t> p)
+                if quote == NULL:
+                    return found
+                # a quote behind an odd number of backslashes is a part of the string
+                back = quote
+                while back > p and (back - 1)[0] == c'\\':
+                    back -= 1
+                p = quote
+                if (<size_t> quote - <size_t> back) % 2 == 0:
+                    break
+        else:
+            found += p[0] == c',' or p[0] == c'[' or p[0] == c'{'
+        p += 1
+    return found

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 from core_lab import batch, cancel, request, sent, take
 
-from wirespeed.core import Limits, Session
+from wirespeed.core import Limits, MessageReader, Session
 
 BODY = b'{"text":"' + b"x" * 500 + b'"}'
 
@@ -150,3 +153,45 @@ def test_a_batch_that_is_cancelled_holds_nothing() -> None:
     assert session.counters["bytes_in_batches"] == 0
     session.receive_data(batch(request(3)))
     assert [m.id for m in take(session)] == [3]
+
+
+# -- values of one message -------------------------------------------------------------------------
+
+MANY = {
+    "request": '{"jsonrpc":"2.0","id":1,"method":"x","params":{"x":[%s]}}',
+    "notification": '{"jsonrpc":"2.0","method":"x","params":{"x":[%s]}}',
+    "response": '{"jsonrpc":"2.0","result":{"x":[%s]},"id":1}',
+    "error": '{"jsonrpc":"2.0","error":{"code":1,"message":"x","data":[%s]},"id":1}',
+    "batch": '[{"jsonrpc":"2.0","id":1,"method":"x","params":{"x":[%s]}}]',
+}
+# strings whose quotes, commas and brackets are text
+TEXTS = [",[{" * 9, '\\"' + "," * 30, "\\\\", '\\\\\\"[[,', "\\\\" * 5 + '\\",', "\\u0022,,", ""]
+
+
+def counted(text: str) -> int:
+    """What stands outside the strings of a JSON text, by another way than the reader's."""
+    outside = re.sub(r'"(\\.|[^"\\])*"', "", text)
+    return 1 + sum(outside.count(mark) for mark in ",[{")
+
+
+@pytest.mark.parametrize("values", ["7," * 60 + "7", "[]," * 30 + "{}", json.dumps(TEXTS * 9)])
+@pytest.mark.parametrize("kind", MANY)
+def test_values_of_a_message_are_bounded(kind: str, values: str) -> None:
+    text = MANY[kind] % values
+    for most, good in ((counted(text), True), (counted(text) - 1, False)):
+        reader = MessageReader(limits=Limits(max_values=most), batches=kind == "batch")
+        reader.receive_data(text.encode() + b"\n" + request(2, "y"))
+        first, after = reader
+        assert after.id == 2  # the connection lives
+        assert (first.kind != "invalid") == good
+        if not good:
+            assert first.reason == f"more than the limit of {most} JSON values"
+            assert first.fault == ("response" if kind in ("response", "error") else "request")
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_strings_are_one_value_each(text: str) -> None:
+    whole = MANY["request"] % ",".join([f'"{text}"'] * 20)
+    reader = MessageReader(limits=Limits(max_values=counted(whole)))
+    reader.receive_data(whole.encode() + b"\n" + whole.encode() + b"\n")
+    assert [message.kind for message in reader] == ["request", "request"]

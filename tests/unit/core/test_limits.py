@@ -12,6 +12,7 @@ def test_defaults() -> None:
     assert msgspec.to_builtins(Limits()) == {
         "max_message": 64 * 1024 * 1024,
         "max_depth": 128,
+        "max_values": 2_000_000,
         "max_batch": 1000,
         "max_id": 1024,
         "max_in_flight": 1024,

@@ -200,6 +200,14 @@ def test_an_oversize_line_that_never_ends_is_answered_before_its_newline(connect
     assert peer.fence() == []
 
 
+def test_a_request_of_too_many_values_gets_an_error_with_its_id(connect: Any) -> None:
+    peer = connect("2025-06-18", to=Server("small", limits=Limits(max_values=100)))
+    answer = peer.ask(request(1, "ping", {"x": [0] * 200}))
+    assert answer["error"]["code"] == -32600
+    assert "the limit of 100 JSON values" in answer["error"]["message"]
+    assert peer.ask(request(2, "ping", {"x": [0] * 50}))["result"] == {}
+
+
 @pytest.mark.parametrize("depth", [5, 128, 1024])
 def test_nesting_up_to_the_bound_passes(depth: int, connect: Any) -> None:
     peer = connect("2025-06-18", to=Server("deep", limits=Limits(max_depth=depth)))
