@@ -122,16 +122,6 @@ async def test_trap_61_an_empty_cursor_continues_paging(
 
 
 @pytest.mark.parametrize("kind", LISTS)
-async def test_pages_in_a_circle(once: Run, tmp_path: Path, kind: str) -> None:
-    method, _, whole, _, _ = LISTS[kind]
-    pages: Any = {None: ("a", "x"), "x": ("b", "y"), "y": ("c", "x")}
-    server = peer(tmp_path, "modern", {method: paged(kind, pages)})
-    async with server, Client(server.url) as client:
-        with pytest.raises(InvalidResponse, match=f"{method} go in a circle"):
-            await whole(client)
-
-
-@pytest.mark.parametrize("kind", LISTS)
 async def test_a_cursor_that_is_refused_begins_again_once(
     once: Run, tmp_path: Path, era: Any, kind: str
 ) -> None:

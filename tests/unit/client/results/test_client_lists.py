@@ -7,13 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from client_lab import LEGACY, META, MODERN, Fake, Run, failed, fill, text_result, turns, until
+from client_lab import LEGACY, MODERN, Fake, Run, text_result, turns, until
 
 from wirespeed import Client, Server
 from wirespeed.client import ToolInfo
 from wirespeed.client import pagination as lists_module
-from wirespeed.client.subscriptions import callbacks as news
-from wirespeed.errors import InvalidResponse, RemoteError
+from wirespeed.errors import InvalidResponse
 
 Make = Callable[..., Fake]
 
@@ -33,14 +32,6 @@ def paged(*pages: list[list[Any]], base: Any = LEGACY) -> dict[str, Any]:
 
 def cursors(server: Fake) -> list[Any]:
     return [m["params"].get("cursor") for m in server.sent("tools/list")]
-
-
-@pytest.mark.parametrize("base", [LEGACY, MODERN], ids=["legacy", "modern"])
-async def test_all_pages(fake: Make, base: Any) -> None:
-    server = fake(paged(page("a", "b", cursor="x y"), page(cursor="ü"), page("c"), base=base))
-    async with Client(server.target) as client:
-        assert [tool.name for tool in await client.list_tools()] == ["a", "b", "c"]
-    assert cursors(server) == [None, "x y", "ü"]
 
 
 async def test_pages_are_asked_for_when_they_are_needed(once: Run, fake: Make) -> None:
@@ -66,18 +57,11 @@ async def test_trap_61_an_empty_cursor_goes_on(once: Run, fake: Make) -> None:
     assert cursors(server) == [None, ""]
 
 
-async def test_trap_61_an_empty_cursor_goes_on_in_lists(once: Run, fake: Make) -> None:
-    server = fake(paged(page("a", cursor=""), page("b")))
-    async with Client(server.target, era="legacy") as client:
-        assert [tool.name for tool in await client.list_tools()] == ["a", "b"]
-    assert cursors(server) == [None, ""]
-
-
 @pytest.mark.parametrize("loop", [["x", "x"], ["x", "y", "x"], ["", ""]])
 async def test_pages_in_a_circle(once: Run, fake: Make, loop: list[str]) -> None:
     server = fake(paged(*(page("t", cursor=cursor) for cursor in loop)))
     async with Client(server.target, era="legacy") as client:
-        with pytest.raises(InvalidResponse, match="go in a circle"):
+        with pytest.raises(InvalidResponse, match="tools/list go in a circle"):
             await client.list_tools()
     assert cursors(server) == [None, *loop[:-1]]
 
@@ -89,13 +73,6 @@ async def test_pages_without_end(once: Run, fake: Make, monkeypatch: pytest.Monk
         with pytest.raises(InvalidResponse, match="more than 5 pages"):
             await client.list_tools()
     assert len(cursors(server)) == 5
-
-
-async def test_a_bad_cursor(once: Run, fake: Make) -> None:
-    server = fake(LEGACY | {"tools/list": failed(-32602, "Invalid cursor")})
-    async with Client(server.target, era="legacy") as client:
-        with pytest.raises(RemoteError, match="Invalid cursor"):
-            await client.list_tools_page("made up")
 
 
 async def test_what_a_tool_says(once: Run, fake: Make) -> None:
@@ -139,65 +116,6 @@ async def test_an_invalid_list(once: Run, fake: Make, result: Any) -> None:
 # -- changes ---------------------------------------------------------------------------------------
 
 CHANGED = ["raw", '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}']
-TAGGED = [
-    "raw",
-    fill(
-        '{"jsonrpc":"2.0","method":"notifications/tools/list_changed",'
-        '"params":{"_meta":{"%ssubscriptionId":$LISTEN}}}',
-        META,
-    ),
-]
-
-
-def acknowledged(notifications: str = '{"toolsListChanged":true}') -> list[Any]:
-    line = (
-        '{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":'
-        '{"_meta":{"%ssubscriptionId":$ID},"notifications":%s}}'
-    )
-    return ["raw", fill(line, META, notifications)]
-
-
-async def test_changes_of_a_legacy_server(fake: Make) -> None:
-    server = fake(
-        paged(page("a"), page("a", "b", cursor="1"), page("c"))
-        | {"tools/call": [CHANGED, ["result", text_result()]]}
-    )
-    lists: list[list[str]] = []
-
-    def changed(tools: list[ToolInfo]) -> None:
-        lists.append([tool.name for tool in tools])
-
-    async with Client(server.target, era="legacy", on_tools_changed=changed) as client:
-        await client.list_tools()
-        assert lists == []
-        await client.call_tool("echo")
-        await until(lambda: lists)
-    assert lists == [["a", "b", "c"]]
-    assert not server.sent("subscriptions/listen")
-
-
-async def test_changes_of_a_modern_server(fake: Make) -> None:
-    server = fake(
-        paged(page("a"), page("b"), base=MODERN)
-        | {
-            "subscriptions/listen": [acknowledged()],
-            "tools/call": [TAGGED, ["result", text_result()]],
-        }
-    )
-    lists: list[list[str]] = []
-
-    async def changed(tools: list[ToolInfo]) -> None:
-        lists.append([tool.name for tool in tools])
-
-    async with Client(server.target, on_tools_changed=changed) as client:
-        await client.call_tool("echo")
-        await until(lambda: lists)
-        await client.call_tool("echo")
-        await until(lambda: len(lists) == 2)
-    assert lists == [["a"], ["b"]]
-    [listen] = server.sent("subscriptions/listen")
-    assert listen["params"]["notifications"] == {"toolsListChanged": True}
-    assert META + "protocolVersion" in listen["params"]["_meta"]
 
 
 async def test_nobody_listens_who_does_not_want_to_know(once: Run, fake: Make) -> None:
@@ -234,68 +152,6 @@ async def test_changes_in_a_row_are_fetched_in_order(fake: Make) -> None:
         await client.ping()
         assert len(cursors(server)) == 2
     assert lists == ["0", "1"]
-
-
-@pytest.mark.parametrize("how", ["result", "cancelled", "both", "error"])
-async def test_the_end_of_a_subscription(
-    fake: Make,
-    caplog: pytest.LogCaptureFixture,
-    how: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(news, "_LISTEN_DELAY", 60.0)
-    monkeypatch.setattr(news, "_MAX_LISTEN_DELAY", 60.0)
-    result = '{"jsonrpc":"2.0","id":$LISTEN,"result":{"resultType":"complete"}}'
-    cancelled = (
-        '{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":$LISTEN}}'
-    )
-    error = '{"jsonrpc":"2.0","id":$LISTEN,"error":{"code":-32601,"message":"no listening"}}'
-    lines = {
-        "result": [result],
-        "cancelled": [cancelled],
-        "both": [cancelled, result],
-        "error": [error],
-    }
-    ends = [["raw", line] for line in lines[how]]
-    server = fake(
-        MODERN
-        | {
-            "subscriptions/listen": [acknowledged()],
-            "tools/call": [*ends, ["result", text_result()]],
-        }
-    )
-    async with Client(server.target, on_tools_changed=print) as client:
-        assert client.counters["requests_outstanding"] == 1
-        await client.call_tool("echo")
-        assert client.counters["requests_outstanding"] == 0
-    assert ("no listening" in caplog.text) == (how == "error")
-    assert len(server.sent("subscriptions/listen")) == 1
-
-
-@pytest.mark.parametrize("honoured", ["{}", '{"toolsListChanged":false}', "1"])
-async def test_an_acknowledgement_without_tools_is_told(
-    once: Run, fake: Make, caplog: pytest.LogCaptureFixture, honoured: str
-) -> None:
-    server = fake(MODERN | {"subscriptions/listen": [acknowledged(honoured)]})
-    async with Client(server.target, on_tools_changed=print) as client:
-        await client.ping()
-    assert "does not report changes of its list of tools" in caplog.text
-
-
-async def test_a_list_that_cannot_be_fetched_is_logged(
-    once: Run, fake: Make, caplog: pytest.LogCaptureFixture
-) -> None:
-    server = fake(
-        LEGACY
-        | {
-            "tools/list": failed(-32603, "broken"),
-            "tools/call": [CHANGED, ["result", text_result()]],
-        }
-    )
-    async with Client(server.target, era="legacy", on_tools_changed=print) as client:
-        await client.call_tool("echo")
-        await until(lambda: "broken" in caplog.text)
-        await client.call_tool("echo")
 
 
 async def test_a_change_callback_that_raises(

@@ -61,8 +61,10 @@ def names(got: list[Any]) -> Callable[[list[Any]], None]:
 # -- a listen that the server ends -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["result", "error", "cancelled"])
-async def test_what_the_server_ends_is_listened_to_again(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("how", ["result", "error", "cancelled", "cancelled result"])
+async def test_what_the_server_ends_is_listened_to_again(
+    tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """And fetched again, for nobody told what changed meanwhile."""
     server = peer(tmp_path, "modern", lists(3_600_000))
     lists_told: list[Any] = []
@@ -77,13 +79,14 @@ async def test_what_the_server_ends_is_listened_to_again(tmp_path: Path, how: st
         [talk] = server.talks
         for n in range(3):
             listen = talk.sent(LISTEN)[-1]
-            if how == "result":
-                await finish(talk, listen)
-            elif how == "error":
-                await talk.send(id=listen["id"], error={"code": -32603, "message": "no"})
-            else:
-                params = {"requestId": listen["id"]}
-                await talk.send(method="notifications/cancelled", params=params)
+            for step in how.split():
+                if step == "result":
+                    await finish(talk, listen)
+                elif step == "error":
+                    await talk.send(id=listen["id"], error={"code": -32603, "message": "no more"})
+                else:
+                    params = {"requestId": listen["id"]}
+                    await talk.send(method="notifications/cancelled", params=params)
             await server.got(LISTEN, n + 3)
             assert listens(server)[-1] == listens(server)[1]
             await until(lambda n=n: len(lists_told) == len(told) == n + 1)  # type: ignore[misc]
@@ -94,6 +97,8 @@ async def test_what_the_server_ends_is_listened_to_again(tmp_path: Path, how: st
         assert set(told) == {"x://a"}
         await client.unsubscribe_resource("x://a")
         assert listens(server)[-1] == {"toolsListChanged": True}
+        assert client.counters["requests_outstanding"] == 1
+    assert caplog.text.count("the listen of the callbacks: no more") == 3 * (how == "error")
 
 
 async def test_a_server_that_ends_every_listen_is_left_alone_at_last(
