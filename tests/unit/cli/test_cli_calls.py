@@ -245,14 +245,14 @@ def test_text_reaches_a_pipe_as_it_is_and_a_terminal_without_controls(server_fil
 
 
 def test_progress_is_a_bar_on_a_terminal_only() -> None:
-    args = ["call", "--", *CALCULATOR, "--", "slow_sum", '{"numbers": [1, 2, 4], "pause": 0.6}']
-    written, status = on_terminal(args)
+    command = ["call", "--", *CALCULATOR, "--", "slow_sum"]
+    written, status = on_terminal([*command, '{"numbers": [1, 2, 4], "pause": 0.6}'])
     assert status == 0
     assert "slow_sum" in written
     assert "67%" in written
     assert "so far 3" in written
     assert written.rstrip().endswith("7.0")
-    done = wirespeed(*args)
+    done = wirespeed(*command, '{"numbers": [1, 2, 4], "pause": 0}')
     assert (done.stdout, done.stderr) == ("7.0\n", "")
 
 
