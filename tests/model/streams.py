@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -148,6 +149,15 @@ def streams(draw: st.DrawFn, max_lines: int = 12) -> bytes:
     )
 
 
+FEW = [b'{"jsonrpc":"2.0","id":%d,"method":"x"}\n' % id for id in (1, 2, 3)]
+FEW += [
+    b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}\n' % id
+    for id in (1, 2, 3)
+]
+# Requests with few ids, and their cancellations.
+busy = st.lists(st.sampled_from(FEW), max_size=25).map(b"".join)
+
+
 def turns(values: st.SearchStrategy[T]) -> st.SearchStrategy[Sequence[T]]:
     """What is done behind each of many chunks, in turn: chunk ``i`` has ``turns[i % len(turns)]``.
 
@@ -159,10 +169,12 @@ def turns(values: st.SearchStrategy[T]) -> st.SearchStrategy[Sequence[T]]:
 @st.composite
 def cuts(draw: st.DrawFn, stream: bytes) -> list[bytes]:
     """The stream in chunks."""
-    style = draw(st.sampled_from(("whole", "bytes", "any")))
+    style = draw(st.sampled_from(("whole", "bytes", "lines", "any")))
     if style == "whole":
         return [stream] if stream else []
     if style == "bytes":
         return [stream[i : i + 1] for i in range(len(stream))]
+    if style == "lines":
+        return re.findall(rb"[^\n]*\n|[^\n]+", stream)
     at = sorted(draw(st.lists(st.integers(0, len(stream)), max_size=8)))
     return [stream[i:j] for i, j in zip([0, *at], [*at, len(stream)], strict=True) if i < j]

@@ -140,6 +140,8 @@ class Pair:
                 assert told == self.model.answer(shown.request, error(-32601, ""))
 
     def claim(self, pick: int) -> None:
+        """A handler begins: of a request that was shown by now."""
+        self.drain()
         if self.shown:
             shown, token = self.shown[pick % len(self.shown)], Token()
             alive = self.model.in_flight.get(shown.request.id) is shown.request
@@ -197,19 +199,12 @@ def peer_reads(pair: Pair) -> None:
     raise AssertionError("it never ends")
 
 
-@settings(max_examples=400)
-@given(st.data())
-def test_the_session_does_what_the_model_does(data: st.DataObject) -> None:
-    pair = Pair(
-        data.draw(limits),
-        data.draw(st.sampled_from(("server", "server", "client"))),
-        data.draw(st.booleans()),
-        data.draw(st.booleans()),
-    )
+def play(data: st.DataObject, pair: Pair, stream: bytes) -> None:
+    """Let a stream arrive in chunks, with acts of the owner behind each, and all of it end."""
     for name, pick in data.draw(acts):
         OWNER_ACTS[name](pair, pick)
     turns = data.draw(wire.turns(acts))
-    for i, chunk in enumerate(data.draw(wire.cuts(data.draw(wire.streams())))):
+    for i, chunk in enumerate(data.draw(wire.cuts(stream))):
         pair.receive(chunk, "data")
         for name, pick in turns[i % len(turns)]:
             OWNER_ACTS[name](pair, pick)
@@ -222,6 +217,28 @@ def test_the_session_does_what_the_model_does(data: st.DataObject) -> None:
     assert not pair.model.in_flight
     assert not pair.session.counters["requests_in_flight"]
     assert pair.session.want_read
+
+
+@settings(max_examples=400)
+@given(st.data())
+def test_the_session_does_what_the_model_does(data: st.DataObject) -> None:
+    pair = Pair(
+        data.draw(limits),
+        data.draw(st.sampled_from(("server", "server", "client"))),
+        data.draw(st.booleans()),
+        data.draw(st.booleans()),
+    )
+    play(data, pair, data.draw(wire.streams()))
+
+
+@settings(max_examples=400)
+@given(
+    st.data(),
+    st.sampled_from((Limits(max_in_flight=1), Limits(max_in_flight=9, max_in_flight_bytes=60))),
+)
+def test_cancelled_handlers_take_room_until_they_end(data: st.DataObject, limits: Limits) -> None:
+    pair = Pair(limits, "server", False, True)
+    play(data, pair, data.draw(wire.busy))
 
 
 @settings(max_examples=150)
