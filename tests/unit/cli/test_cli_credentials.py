@@ -99,7 +99,7 @@ WRONG = [
         "is there twice",
     ),
     (["list", "ws://127.0.0.1:1/", "--header", f"A: {SECRET}\n"], "line break"),
-    (["list", "ws://127.0.0.1:1/", "--header", f"Host: {SECRET}"], "handshake writes"),
+    (["list", "ws://127.0.0.1:1/", "--header", f"Host: {SECRET}"], "handshake itself writes"),
     (
         ["list", "ws://127.0.0.1:1/", "--header", f"Authorization: {SECRET}", "--token", SECRET],
         "say the same",
