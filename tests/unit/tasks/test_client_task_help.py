@@ -249,7 +249,7 @@ async def test_rounds_are_bounded(tmp_path: Path) -> None:
             await client.call_tool("crawl")
         assert updates(peer) == [accepted("q1"), accepted("q2")]
         assert list(caught.value.requests) == ["q3"]
-        # from here on there are so many again
+        # the call that resumes may answer as many questions again
         result = await client.resume(caught.value, {"q3": {"name": "q3"}})
         assert result.text == "done"
         assert updates(peer)[2:] == [accepted("q3"), accepted("q4")]

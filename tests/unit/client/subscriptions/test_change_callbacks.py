@@ -260,7 +260,7 @@ async def test_a_resource_that_takes_too_long(tmp_path: Path, era: Any) -> None:
 
 
 async def test_subscriptions_and_the_consumer_share_a_resource(tmp_path: Path) -> None:
-    """In the legacy revisions there is one subscription to a resource, whoever wants it."""
+    """In the legacy revisions a resource has one subscription, which all of its users share."""
     server = peer(tmp_path, "legacy")
     async with server, Client(server.url, era="legacy", on_resource_updated=print) as client:
         await client.subscribe_resource("x://a")
