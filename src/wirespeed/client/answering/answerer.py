@@ -1,8 +1,9 @@
 """Answers of a client to its server's questions: elicitation, sampling, roots.
 
 The handlers are the same for both eras. Up to 2025-11-25 a server sends requests of its own
-(`wirespeed.client.answering.server_requests`). In 2026-07-28 a result contains the questions, and
-the client repeats the call with the answers (`wirespeed.client.requests.rounds`).
+(`wirespeed.client.answering.server_requests`). In 2026-07-28 a result contains the questions
+(``inputRequests``), and the client repeats the call with the answers
+(`wirespeed.client.requests.rounds`).
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ __all__ = ["Answering", "Question", "answer_text", "question_of"]
 
 Handler = Callable[[Any], Any]
 
-# Handlers that run inside of each other in the modern era: a handler may call a tool, which asks
-# the client, whose handler calls a tool. In the legacy eras ``Limits.max_in_flight`` is the limit.
+# The most handlers nested in each other in the modern era: a handler may call a tool whose question
+# starts another handler. For legacy servers ``Limits.max_in_flight`` is the limit.
 MAX_NESTED = 32
 
 _nested: ContextVar[int] = ContextVar("wirespeed_nested_handlers", default=0)
@@ -60,7 +61,7 @@ _TOP = {ELICIT: "elicitation", CREATE_MESSAGE: "sampling", LIST_ROOTS: "roots"}
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A valid request of a server that the client has declared."""
+    """A valid request of a server, of a kind that the client has declared."""
 
     method: str
     params: Params
@@ -77,12 +78,13 @@ class Question(msgspec.Struct, frozen=True):
 def question_of(
     method: str, params: Any, capabilities: Mapping[str, Any], version: str
 ) -> Question:
-    """The question of a server of this revision to a client that has declared these capabilities.
+    """The question in a request of a server.
 
-    *params* is JSON text, bytes-like, or None. ProtocolError is the answer to an invalid request:
-    -32601 for a method that the revision or the client lacks, -32602 for a mode or a use of tools
-    that was not declared (client/elicitation of 2025-11-25, "Error Handling";
-    `CreateMessageRequestParams` of its schema), and for malformed params.
+    *params* is JSON text, bytes-like, or None. *capabilities* are those that the client has
+    declared. ProtocolError is the answer to an invalid request: -32601 for a method that the
+    revision or the client lacks, -32602 for malformed params, and for a mode or a use of tools that
+    was not declared (client/elicitation of 2025-11-25, "Error Handling";
+    `CreateMessageRequestParams` of its schema).
     """
     rules = RULES[version]
     if method not in rules.methods:
@@ -114,8 +116,8 @@ def question_of(
 def answer_text(question: Question, answer: Any) -> bytes:
     """The JSON text of the result for an answer, in any form that handlers may return.
 
-    Declined: sampling was declined, which has no result. TypeError, ValueError: the answer does not
-    fit the question.
+    Declined: the answer declines sampling, for which the specification has no result. TypeError,
+    ValueError: the answer does not fit the question.
     """
     params = question.params
     if isinstance(params, ElicitRequestParams):
@@ -137,8 +139,8 @@ class Answering:
 
     Args:
         on_elicit: Called with each `ElicitParams` in form mode.
-        on_elicit_url: The same in url mode (2025-11-25 on).
-        on_elicit_complete: Called with the id of an elicitation in url mode that is complete
+        on_elicit_url: Called with each `ElicitParams` in url mode (2025-11-25 on).
+        on_elicit_complete: Called with the id of each completed elicitation in url mode
             (2025-11-25 only).
         on_sample: Called with each `SampleParams`.
         sampling_tools: Whether ``on_sample`` supports ``tools`` (2025-11-25 on).
@@ -187,7 +189,7 @@ class Answering:
         return full
 
     def can(self, question: Question) -> bool:
-        """Whether there is a handler for a question."""
+        """Whether the client has a handler for a question."""
         return self._handler(question)[1] is not None
 
     def _handler(self, question: Question) -> tuple[str, Handler | None]:
@@ -209,8 +211,8 @@ class Answering:
     async def answer(self, question: Question, reporter: Reporter | None = None) -> bytes:
         """Run the handler, and return the JSON text of the result. ``reporter`` receives progress.
 
-        Declined: `on_sample` declined. HandlerFailed: there is no handler, it raised an exception
-        (the cause), its answer does not fit, or it is nested too deep in other handlers.
+        Declined: `on_sample` declined. HandlerFailed: the client has no handler, the handler raised
+        an exception (the cause), its answer does not fit, or too many handlers are nested.
         """
         name, handler = self._handler(question)
         if handler is None:

@@ -1,9 +1,9 @@
 """Requests of a server of 2025-11-25 that this client answers as tasks (basic/utilities/tasks):
 sampling and elicitation, whose handlers may take long.
 
-``Client(task_requests=True)`` declares it. A task ends with its connection at the latest. At
-`MAX_TASKS` or `MAX_BYTES` the oldest finished tasks are forgotten before their time to live ends;
-a task at work is not.
+``Client(task_requests=True)`` declares the capability. A task ends with its connection at the
+latest. At `MAX_TASKS` or `MAX_BYTES` the oldest finished tasks are forgotten before their time to
+live ends; working tasks are kept.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ logger = logging.getLogger("wirespeed.client")
 
 MAX_TASKS = 100
 MAX_BYTES = 16 * 1024 * 1024
-TTL = 3_600_000  # ms: of tasks whose server wishes nothing, and the longest
-POLL = 1000  # ms
+TTL = 3_600_000  # ms: the default time to live, and the longest that a server may request
+POLL = 1000  # ms: the polling interval that the server is advised to use
 PAGE_SIZE = 50
 
 _OWNER = b"server"
@@ -54,7 +54,7 @@ _list_params = msgspec.json.Decoder(_ListParams)
 
 
 class TaskInbox(Inbox):
-    """The requests of one connection's server, some of them as tasks."""
+    """An inbox that can answer requests as tasks."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -69,7 +69,7 @@ class TaskInbox(Inbox):
         }
 
     def asked(self, message: Message) -> bool:
-        """A request arrived. False: its method is unknown."""
+        """Handle a request of the server. False: its method is unknown."""
         method = message.method or ""
         try:
             served = _METHODS.get(method)
@@ -90,7 +90,7 @@ class TaskInbox(Inbox):
         return super().asked(message)
 
     def close(self) -> None:
-        """The connection has ended: no server fetches results."""
+        """Cancel all work: the connection has ended, so the server cannot fetch results."""
         super().close()
         for worker in list(self._workers.values()):
             worker.cancel()
@@ -102,7 +102,7 @@ class TaskInbox(Inbox):
         running.task = self._connection.owner.spawn(self._send(running, work))
 
         def ended(_: object) -> None:
-            work.close()  # if the task was cancelled before it began
+            work.close()  # the asyncio task may have been cancelled before it began
             self._ended(running)
 
         running.task.add_done_callback(ended)
@@ -215,7 +215,7 @@ class TaskInbox(Inbox):
                 async with asyncio.timeout(left):
                     await changed.wait()
             except TimeoutError:
-                continue  # the task has expired, which `_find` raises
+                continue  # the task has expired: `_find` raises the error
         return views.result_of(task)
 
 

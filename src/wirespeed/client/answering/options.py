@@ -28,25 +28,29 @@ RootsOption: TypeAlias = "Iterable[Root | str | os.PathLike[str]] | Callable[[],
 
 
 class HandlerOptions(TypedDict, total=False):
-    """Handlers for what servers ask, as options of `Client`.
+    """Handlers for the questions of servers, as options of `Client`.
 
-    The client declares to the server what it has handlers for. A coroutine function runs on the
+    The client declares the capabilities for which it has handlers. A coroutine function runs on the
     event loop, a plain function in a worker thread, where it may block. Several handlers may run at
-    once. A handler is cancelled when the server or the caller of a modern call gives up, and when
-    the client is closed. When a handler raises an exception, or its answer does not fit, a legacy
-    server gets error -32603 and the exception is logged; a call to a modern server fails with
-    `HandlerFailed`. A failure is never the user's "decline". A handler may raise `Declined`.
+    once. A handler is cancelled when the server cancels its request, when the call whose result
+    asked the question (2026-07-28) is cancelled or times out, and when the client is closed.
+
+    When a handler raises an exception, or its answer does not fit, a legacy server receives the
+    error -32603, and the exception is logged; a call to a modern server fails with `HandlerFailed`.
+    The server never receives a failure as the user's "decline". A handler may raise `Declined`.
 
     Attributes:
-        on_elicit: Called with an `ElicitParams` to have a form filled in (client/elicitation,
-            2025-06-18 on). Returns `Accept`, or the content (a mapping, a struct …), "accept" to
-            accept the defaults, "decline" or "cancel". Fields that are left out get their defaults;
-            the content is checked against the form.
-        on_elicit_url: The same to have a link opened (2025-11-25 on). "accept" means that the user
-            agreed to open it, not that anything was done there.
-        on_elicit_complete: Called with the ``elicitation_id`` of such a request when the user has
-            finished there, if the server reports it (2025-11-25 only). Runs in the loop's thread.
-        on_sample: Called with a `SampleParams` to have a model generate a message
+        on_elicit: Called with an `ElicitParams` when the server asks the user to fill in a form
+            (client/elicitation, 2025-06-18 on). Returns `Accept`, or the content (a mapping, a
+            struct …), "accept" to accept the defaults, "decline" or "cancel". Fields that are left
+            out get their defaults; the content is checked against the form.
+        on_elicit_url: Called with an `ElicitParams` when the server asks the user to open a link
+            (2025-11-25 on). "accept" means that the user agreed to open the link, not that the
+            interaction is complete.
+        on_elicit_complete: Called with the ``elicitation_id`` of a request in url mode when the
+            server reports that the interaction is complete (2025-11-25 only). Runs in the thread of
+            the event loop.
+        on_sample: Called with a `SampleParams` when the server asks for a message of a model
             (client/sampling). Returns `SampleResult` or "decline".
         sampling_tools: Whether ``on_sample`` supports ``tools`` and ``tool_choice`` (2025-11-25
             on).
@@ -63,8 +67,8 @@ class HandlerOptions(TypedDict, total=False):
 
 
 def answering_of(options: HandlerOptions) -> Answering | None:
-    """The handlers among a client's options; None if there are none. TypeError: there is no such
-    option, or a value is of the wrong type. ValueError: options do not go together."""
+    """The handlers among a client's options; None without handlers. TypeError: an option is
+    unknown, or a value has the wrong type. ValueError: the options contradict each other."""
     for name in options:
         if name not in HandlerOptions.__annotations__:
             raise TypeError(f"Client() got an unexpected keyword argument {name!r}")
@@ -78,7 +82,8 @@ def answering_of(options: HandlerOptions) -> Answering | None:
 class SharedRoots:
     """The roots that a client shows to its server.
 
-    TypeError of each method: the client has no roots, or not those that the method is about.
+    `add` and `remove` change a list of roots, `changed` reports new roots of a function. Each
+    method raises TypeError if the client has no roots, or roots of the other form.
     """
 
     def __init__(self, sender: Sender, identity: Identity) -> None:
@@ -93,11 +98,11 @@ class SharedRoots:
         return answering.roots
 
     def add(self, root: AnyRoot) -> bool:
-        """Add a root, and tell a legacy server. False: it was there already."""
+        """Add or rename a root, and tell a legacy server. False: nothing changed."""
         return self._announce(self._roots.add(root))
 
     def remove(self, root: AnyRoot) -> bool:
-        """Remove a root, and tell a legacy server. False: it was not there."""
+        """Remove a root, and tell a legacy server. False: it is not in the list."""
         return self._announce(self._roots.remove(root))
 
     def changed(self) -> None:

@@ -1,4 +1,4 @@
-"""Progress of a handler with a request of the server (basic/utilities/progress of the legacy
+"""Progress of handlers that answer requests of the server (basic/utilities/progress of the legacy
 revisions; in 2026-07-28 only servers report progress)."""
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ def report_progress(
                 report_progress(n, 3)
                 …
 
-    Sent if the server requested it, while the handler runs and the value rises; never in
-    2026-07-28, where clients have no such message. ``message`` is left out for servers of
-    2024-11-05. May be called in the worker thread of a handler. ValueError: a number is not finite.
+    The report is sent if the server requested progress, the handler still runs, and ``progress``
+    has increased; never in 2026-07-28, where only servers report progress. ``message`` is left out
+    for servers of 2024-11-05. May be called in the worker thread of a handler. ValueError: a number
+    is not finite.
     """
     if not math.isfinite(progress) or not (total is None or math.isfinite(total)):
         raise ValueError("progress and total must be finite numbers")
@@ -61,14 +62,14 @@ class Reporter:
         self.over = False
 
     def report(self, progress: float, total: float | None, message: str | None) -> None:
-        """From any thread."""
+        """Report progress. May be called from any thread."""
         if threading.get_ident() == self._thread:
             self._send(progress, total, message)
             return
         try:
             self._connection.loop.call_soon_threadsafe(self._send, progress, total, message)
         except RuntimeError:
-            logger.debug("a handler's thread outlived its client's loop")
+            logger.debug("progress is not sent: the client's event loop is closed")
 
     def _send(self, progress: float, total: float | None, message: str | None) -> None:
         connection = self._connection
@@ -100,7 +101,7 @@ def reporter_of(connection: ClientConnection, message: Message) -> Reporter | No
 
 @contextlib.contextmanager
 def telling(reporter: Reporter | None) -> Iterator[None]:
-    """A handler runs within the block; its progress goes to this reporter."""
+    """Send the progress of the handler that runs within the block to this reporter."""
     before = _current.set(reporter)
     try:
         yield

@@ -21,8 +21,9 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 def as_root(root: AnyRoot) -> Root:
     """A root from a path (relative to the current directory), a ``file://`` URI or a `Root`.
 
-    ValueError: not a ``file://`` URI, or a URI with ``..``, as the specification requires of
-    clients. TypeError: another type.
+    ValueError: the root is not a path or an absolute ``file://`` URI, or the URI contains ``..``
+    (clients must validate URIs: client/roots, "Security Considerations"). TypeError: the root is of
+    another type.
     """
     if isinstance(root, Root):
         return root if root.uri == _checked(root.uri) else Root(_checked(root.uri), root.name)

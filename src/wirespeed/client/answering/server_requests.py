@@ -1,6 +1,6 @@
 """Requests of a legacy server (2024-11-05 to 2025-11-25), answered by the client's handlers.
 
-``Limits.max_in_flight`` of the session limits the requests at work.
+``Limits.max_in_flight`` of the session limits the requests that are answered at once.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Spawner(Protocol):
     """Runs tasks that end with their client."""
 
     def spawn(self, work: Awaitable[Any], /) -> asyncio.Future[Any]:
-        """Run it."""
+        """Run work in a task."""
 
 
 class _Running:
-    """A request that a handler works on: the session's token of the request."""
+    """A request that a handler works on. The session keeps it as the request's token."""
 
     __slots__ = ("cancelled", "ref", "task")
 
@@ -65,7 +65,7 @@ class _Running:
 
 
 class Inbox:
-    """The requests of one connection's server."""
+    """The requests that the server sends over one connection."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Inbox:
             self._on_complete = CallbackQueue(answering.on_elicit_complete, name, spawn)
 
     def asked(self, message: Message) -> bool:
-        """A request arrived. False: its method is unknown."""
+        """Handle a request of the server. False: its method is unknown."""
         method = message.method
         assert method is not None
         try:
@@ -102,7 +102,7 @@ class Inbox:
         self._connection.session.set_token(message.ref, running)
         reporter = reporter_of(self._connection, message)
         running.task = self._connection.owner.spawn(self._answer(running, question, reporter))
-        # the coroutine of a task that is cancelled before its start does not run at all
+        # a callback: a task that is cancelled before its start never runs its coroutine
         running.task.add_done_callback(lambda _: self._ended(running))
         return True
 
@@ -113,20 +113,21 @@ class Inbox:
                 del self._expected[next(iter(self._expected))]
 
     def required(self, data: Any) -> None:
-        """A request was refused with -32042 until ``data.elicitations`` are complete
-        (client/elicitation of 2025-11-25, "URL Elicitation Required Error")."""
+        """The server refused a request with -32042 until the elicitations in its ``data`` are
+        complete (client/elicitation of 2025-11-25, "URL Elicitation Required Error")."""
         elicitations = data.get("elicitations") if isinstance(data, dict) else None
         for one in elicitations if isinstance(elicitations, list) else ():
             if isinstance(one, dict):
                 self._expect(one.get("elicitationId"))
 
     def completed(self, message: Message) -> None:
-        """notifications/elicitation/complete (2025-11-25). Unknown ids are ignored."""
+        """Handle notifications/elicitation/complete (2025-11-25). Unknown ids are ignored."""
         params = message.params
         try:
             completed = _completed(b"" if params is None else params).elicitation_id
         except msgspec.DecodeError as exc:
-            self._quiet.log(logging.WARNING, "a completed elicitation is not valid: %s", exc)
+            text = "notifications/elicitation/complete of the server is not valid: %s"
+            self._quiet.log(logging.WARNING, text, exc)
             return
         if completed not in self._expected:
             return
@@ -135,7 +136,7 @@ class Inbox:
             self._on_complete(completed)
 
     def close(self) -> None:
-        """The connection has ended: no server waits for answers."""
+        """Cancel the handlers: the connection has ended, so no answer can be sent."""
         for running in tuple(self._running):
             running.task.cancel()
 
@@ -144,7 +145,7 @@ class Inbox:
         if running.cancelled:
             self._connection.session.cancelled_done()
             if self._connection.link is not None:
-                self._connection.link.wrote()  # there is room for a waiting request
+                self._connection.link.wrote()  # the session has room for a waiting request
 
     async def _answer(
         self, running: _Running, question: Question, reporter: Reporter | None
@@ -158,7 +159,7 @@ class Inbox:
             what = "sampling" if question.method == CREATE_MESSAGE else question.method
             connection.refuse(ref, codes.USER_REJECTED, f"User rejected {what} request")
         except HandlerFailed as exc:
-            # the server gets no details
+            # the details are for the client's log, not for the server
             logger.error("%s: %s", question.method, exc, exc_info=exc.__cause__)
             connection.refuse(ref, codes.INTERNAL_ERROR, "Internal error")
         except asyncio.CancelledError:

@@ -1,4 +1,4 @@
-"""Handlers that block, in worker threads."""
+"""Worker threads for handlers that may block."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wirespeed.transport.workers import Workers
 
 __all__ = ["MAX_THREADS", "in_thread"]
 
-# The most plain handlers that run at once, of all clients of the process; further handlers wait.
+# The most plain functions that run at once for all clients of the process; further ones wait.
 MAX_THREADS = 64
 
 _executor: Workers | None = None
@@ -22,16 +22,16 @@ _executor: Workers | None = None
 async def in_thread(function: Callable[[Any], Any], argument: Any) -> Any:
     """Call a function in a thread, in a copy of this context.
 
-    After a cancellation the result is dropped, and a function that has not begun does not begin. A
-    function that has begun keeps its thread until it ends: a server that asks and cancels in turn
-    cannot start more functions than there are threads.
+    After a cancellation the result is dropped, and a function that still waits is not called. A
+    running function keeps its thread until it returns, so a server that sends and cancels requests
+    in turn cannot run more than `MAX_THREADS` functions at once.
     """
     job = _Job(function, argument)
-    _line.enter(job)
+    _queue.enter(job)
     try:
         return await job.waiter
     except BaseException:
-        _line.leave(job)
+        _queue.leave(job)
         raise
 
 
@@ -49,17 +49,17 @@ class _Job:
         self.waiter: asyncio.Future[Any] = self.loop.create_future()
 
     def work(self) -> None:
-        """Runs in the thread."""
+        """Call the function. Runs in the worker thread."""
         value: Any = None
         failure: BaseException | None = None
         try:
             if not self.abandoned:
                 value = self.context.run(self.function, self.argument)
-        except StopIteration as exc:  # futures refuse it
+        except StopIteration as exc:  # a future cannot hold StopIteration
             failure = RuntimeError(f"the handler raised {exc!r}")
         except BaseException as exc:
             failure = exc
-        _line.over()
+        _queue.over()
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(self._settle, value, failure)
 
@@ -72,16 +72,17 @@ class _Job:
             self.waiter.set_result(value)
 
 
-class _Line:
-    """The jobs that run and the jobs that wait, of the whole process."""
+class _Queue:
+    """The running and the waiting jobs of the whole process."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # a finalizer may use a client in any thread
+        # reentrant: a finalizer may use a client in a thread that holds the lock
+        self._lock = threading.RLock()
         self._waiting: dict[_Job, None] = {}  # in order
         self._running = 0
 
     def enter(self, job: _Job) -> None:
-        """Run a job now, or when there is a thread for it."""
+        """Run a job as soon as a thread is free."""
         with self._lock:
             if self._running < MAX_THREADS:
                 self._start(job)
@@ -90,13 +91,13 @@ class _Line:
                 self._waiting[job] = None
 
     def leave(self, job: _Job) -> None:
-        """The caller of a job was cancelled."""
+        """The caller of a job was cancelled: drop the job."""
         job.abandoned = True
         with self._lock:
             self._waiting.pop(job, None)
 
     def over(self) -> None:
-        """A job has ended: the next one takes its place."""
+        """A job has ended: start the next one."""
         with self._lock:
             if self._waiting:
                 job = next(iter(self._waiting))
@@ -112,4 +113,4 @@ class _Line:
         _executor.submit(job.work)
 
 
-_line = _Line()
+_queue = _Queue()

@@ -1,7 +1,7 @@
 """The arguments and the answers of a client's handlers.
 
-Sources: client/elicitation and client/sampling of each revision. `AskingRules` has the differences
-between revisions.
+Sources: client/elicitation and client/sampling of each revision. `AskingRules` lists the
+differences between revisions.
 """
 
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ class ElicitParams(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, params: ElicitRequestParams) -> "ElicitParams":
-        """From the wire."""
+        """The argument for the params of elicitation/create."""
         return cls(
             message=params.message,
             mode=params.mode,
@@ -69,22 +69,23 @@ class ElicitParams(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """The defaults of the form. Fields that an accepted answer leaves out get them."""
+        """The defaults of the form, for the fields that an accepted answer leaves out."""
         return {} if self.schema is None else defaults(self.schema)
 
 
 class Accept(msgspec.Struct, frozen=True):
-    """An elicitation is accepted.
+    """The answer that accepts an elicitation.
 
-    ``content``: a mapping, a struct, a dataclass or a pydantic model with the filled-in fields;
-    None for a URL, and for a form that is accepted with its defaults.
+    Attributes:
+        content: The filled-in fields: a mapping, a struct, a dataclass or a pydantic model. None
+            for a URL, and for a form that is accepted with its defaults.
     """
 
     content: Any = None
 
 
 class SampleResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of `on_sample`: a message of a model.
+    """The answer of `on_sample`: a message that a model generated.
 
     Attributes:
         content: A text, a block, or a list of blocks (`Text`, `Image`, `Audio`, from 2025-11-25 on
@@ -164,16 +165,16 @@ def sample_result(answer: Any, request: SampleParams, rules: AskingRules) -> Cre
     blocks = result.content if isinstance(result.content, list) else [result.content]
     if not rules.tools and isinstance(result.content, list):
         if len(blocks) != 1:
-            raise ValueError("this revision has exactly one content block in a message")
+            raise ValueError("a message of this revision has exactly one content block")
         result = msgspec.structs.replace(result, content=blocks[0])
     for block in blocks:
         if isinstance(block, ToolResultContent):
-            raise ValueError("the answer of a model cannot have tool results")
+            raise ValueError("the answer of a model cannot contain tool results")
         if isinstance(block, ToolUseContent) and not (rules.tools and request.tools):
             raise ValueError("the answer uses tools, but the server offered none")
         if isinstance(block, Audio) and not has_kind("Audio", rules.version):
-            raise ValueError("this revision has no audio")
-    # converted, so that only valid values are sent
+            raise ValueError("this revision has no audio content")
+    # the conversion checks the values
     result = msgspec.convert(
         msgspec.to_builtins(result, str_keys=True), CreateMessageResult, str_keys=True
     )

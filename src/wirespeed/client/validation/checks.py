@@ -1,7 +1,8 @@
 """Structured output, checked against the ``outputSchema`` of its tool.
 
-server/tools ("Output Schema") of 2025-06-18 and later asks clients to check it. The check itself is
-`wirespeed.client.validation.schema`, by ``jsonschema-rs`` of the extra ``wirespeed[validate]``.
+server/tools ("Output Schema") of 2025-06-18 and later asks clients to check it.
+`wirespeed.client.validation.schema` checks one value, with ``jsonschema-rs`` of the extra
+``wirespeed[validate]``.
 """
 
 from __future__ import annotations
@@ -43,15 +44,18 @@ def available() -> bool:
 class OutputChecks:
     """The output schemas of one server's tools.
 
-    A schema changes with its tool, and not every server sends list_changed. So before a schema or a
-    result is refused, the tools are listed again, and the new schema counts.
+    A schema may change with its tool, and not every server sends list_changed. Before a schema or a
+    result is refused, the tools are therefore listed again, and the new schema applies.
 
     Args:
-        validate: "auto" checks the tools that were listed, and warns about what it cannot check;
-            True also lists the tools when it needs a schema, and refuses what it cannot check.
-        fetch: Lists all tools, past the cache, until a time of the loop, and calls `learn`.
+        validate: "auto" checks the results of tools that were listed, and logs a warning for a
+            result that it cannot check. True also lists the tools when a schema is missing, and
+            refuses a result that it cannot check.
+        fetch: Lists all tools without the cache, until the given time of the event loop, and calls
+            `learn`.
 
-    ValueError: a bad *validate*. ImportError: True, and jsonschema-rs is not installed.
+    ValueError: *validate* is not valid. ImportError: *validate* is True, and jsonschema-rs is not
+    installed.
     """
 
     def __init__(self, validate: Validate, fetch: Fetch) -> None:
@@ -69,7 +73,7 @@ class OutputChecks:
         self._checks: dict[str, Check] = {}
 
     def learn(self, tools: Iterable[ToolInfo]) -> None:
-        """Tools as the server lists them now."""
+        """Keep the schemas of tools that the server listed."""
         if not self._available:
             if not self._warned and any(tool.output_schema is not None for tool in tools):
                 self._warned = True
@@ -90,9 +94,9 @@ class OutputChecks:
             self._checks.clear()
 
     async def of(self, name: str, until: float = math.inf) -> Check | None:
-        """The check of a tool's results; None: there is nothing to check. The tools may be listed
-        for it, until a time of the loop. InvalidResponse: the schema cannot be used, so the tool
-        should not be called."""
+        """The check of a tool's results; None: no schema is known. Lists the tools if necessary, up
+        to the time *until* of the event loop. InvalidResponse: the schema cannot be used, so the
+        tool should not be called."""
         check = self._checks.get(name)
         if check is not None:
             return check
@@ -110,7 +114,8 @@ class OutputChecks:
         return self._known(name)
 
     def _unlisted(self, name: str) -> Check:
-        """For a tool that is not listed: once a call succeeds, the list is not asked again."""
+        """The check for a tool that the server does not list. After a call that succeeded, the
+        tools are not listed for it again."""
 
         def check(result: CallToolResult) -> None:
             if not result.is_error:
@@ -122,7 +127,7 @@ class OutputChecks:
     async def verify(
         self, name: str, check: Check, result: CallToolResult, until: float = math.inf
     ) -> None:
-        """InvalidResponse: the result breaks the tool's schema."""
+        """Check a result. InvalidResponse: the result breaks the tool's schema."""
         schema = self._schemas.get(name)
         try:
             check(result)
@@ -155,8 +160,8 @@ class OutputChecks:
 def check_of(name: str, schema: Any, strict: bool = True) -> Check:
     """The check of a tool's results.
 
-    InvalidResponse: *strict*, and the schema cannot be used. Otherwise a schema that cannot be
-    used, and a result that is too large, are logged once each tool, and the result is not checked.
+    With *strict*, a schema that cannot be used and a result that is too large raise
+    InvalidResponse. Otherwise the result is not checked, and the first failure is logged.
     """
     from wirespeed.client.validation.schema import SchemaCheck, Unusable
 

@@ -1,9 +1,9 @@
-"""One ``outputSchema``, compiled by ``jsonschema-rs``. Loaded by `validation.checks` with the
-first tool that has one.
+"""One ``outputSchema``, compiled by ``jsonschema-rs``. `validation.checks` imports this module for
+the first tool that has one.
 
-A schema comes from the server, so it is not trusted (basic, "JSON Schema Usage", of 2026-07-28):
-nothing is fetched, and a schema that is too large, or applies itself to its own parts, is refused
-before it is compiled.
+A schema comes from the server, so it is not trusted (basic, "JSON Schema Usage", of 2026-07-28): no
+other document is fetched, and a schema that is recursive or too large is refused before it is
+compiled.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ DIALECTS = {
     "http://json-schema.org/draft-06/schema": "Draft6Validator",
     "http://json-schema.org/draft-04/schema": "Draft4Validator",
 }
-"""By ``$schema``, without an empty fragment at its end."""
+"""The validator of ``jsonschema-rs`` by ``$schema``, without an empty fragment at its end."""
 
 _DEFAULT = "https://json-schema.org/draft/2020-12/schema"
 
-# Of a schema: bytes, levels of JSON, and subschemas, each reference written out.
+# Limits of a schema: bytes, levels of JSON, and subschemas with every reference expanded.
 MAX_SCHEMA = 64 * 1024
 MAX_DEPTH = 64
 MAX_SUBSCHEMAS = 1000
-# Of a value: bytes that are checked, and bytes for which the error names the place. The library
-# collects all errors of a union to find the place.
+# Limits of a value, in bytes: a larger value is not checked; for one above MAX_EXPLAINED the error
+# does not name the place. To find the place, the library collects all errors of a union.
 MAX_VALUE = 1024 * 1024
 MAX_EXPLAINED = 16 * 1024
-# Of a regular expression: bytes when compiled, and steps of one that looks around.
+# Limits of a regular expression: bytes when compiled, and backtracking steps of a lookaround.
 _PATTERN_BYTES = 1 << 20
 _BACKTRACKING = 100
 
@@ -62,11 +62,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Unusable(InvalidResponse):
-    """A schema cannot be used, or a value cannot be checked: nothing is known of the value."""
+    """A schema cannot be used, or a value cannot be checked. The value may still be valid."""
 
 
 class SchemaCheck:
-    """A compiled schema. `Unusable`: the schema cannot be compiled, or must not be."""
+    """A compiled schema. `Unusable`: the schema exceeds a limit, or cannot be compiled."""
 
     def __init__(self, what: str, schema: Any) -> None:
         self._what = what
@@ -90,7 +90,7 @@ class SchemaCheck:
         raise Unusable(f"{what} cannot be used: {failure}")
 
     def fault(self, value: Any) -> str | None:
-        """What is wrong with a value; None: nothing. `Unusable`: the value is too large."""
+        """The first fault of a value; None: the value is valid. `Unusable`: it is too large."""
         try:
             size = len(_encode(value))
         except RecursionError:
@@ -100,7 +100,7 @@ class SchemaCheck:
         if self._compiled.is_valid(value):
             return None
         if size > MAX_EXPLAINED:
-            return "structuredContent is not valid, and too large to say where"
+            return "structuredContent is not valid; it is too large to name the place"
         try:
             self._compiled.validate(value)
         except jsonschema_rs.ValidationError as exc:
@@ -111,16 +111,16 @@ class SchemaCheck:
 
 
 class _Bounds:
-    """The bounds of one schema."""
+    """Checks one schema against the limits, before it is compiled."""
 
     def __init__(self, what: str, schema: Any) -> None:
         self._what = what
         self._root = schema
         self._anchors: dict[str, Any] = {}
-        self._sizes: dict[int, int] = {}  # by identity of a subschema; 0: it is being counted
+        self._sizes: dict[int, int] = {}  # by the id() of a subschema; 0 while it is counted
 
     def check(self) -> None:
-        """`Unusable`: the schema is out of bounds."""
+        """Check the schema. `Unusable`: it exceeds a limit."""
         if not isinstance(self._root, (dict, bool)):
             raise self._fault("is neither an object nor a boolean")
         if len(_encode(self._root)) > MAX_SCHEMA:
@@ -132,7 +132,7 @@ class _Bounds:
         return Unusable(f"{self._what} {text}")
 
     def _look(self, node: Any, depth: int) -> None:
-        """Bound the depth, and find the anchors."""
+        """Check the depth, and collect the anchors."""
         if depth > MAX_DEPTH:
             raise self._fault(f"is nested deeper than {MAX_DEPTH} levels")
         if isinstance(node, dict):
@@ -146,7 +146,7 @@ class _Bounds:
             self._look(inner, depth + 1)
 
     def _size(self, node: Any) -> int:
-        """How many subschemas there are in one, each reference written out."""
+        """The number of subschemas of a schema, with every reference expanded."""
         size = self._sizes.get(id(node))
         if size == 0:
             raise self._fault("refers to itself, so the work of a check has no bound")
@@ -159,11 +159,11 @@ class _Bounds:
         return size
 
     def _inner(self, node: Any) -> Iterator[Any]:
-        """The subschemas of a schema, and what it refers to."""
+        """The subschemas of a schema, and the schemas that it refers to."""
         if not isinstance(node, dict):
             return
         if node is not self._root and isinstance(node.get("$id", node.get("id")), str):
-            raise self._fault("has a document of its own inside ($id)")
+            raise self._fault("contains another document ($id)")
         for name, value in node.items():
             if name in _REFERENCES:
                 if isinstance(value, str):
@@ -194,12 +194,12 @@ class _Bounds:
 
 
 def _refuse(uri: str) -> Any:
-    """Nothing is fetched."""
+    """Refuse to fetch a document."""
     raise LookupError(f"references to other documents are not followed ({uri:.{_SHOWN}})")
 
 
 def _path(parts: Iterable[str | int]) -> str:
-    """Where a value is, such as ``structuredContent.rows[3].name``."""
+    """The place of a value, such as ``structuredContent.rows[3].name``."""
     path = "structuredContent"
     for part in parts:
         if isinstance(part, int):
@@ -210,6 +210,6 @@ def _path(parts: Iterable[str | int]) -> str:
 
 
 def _short(text: str) -> str:
-    """The beginning of an error shows the value, and its end says what is wrong."""
+    """Shorten an error in its middle: its beginning shows the value, and its end the fault."""
     half = _SHOWN // 2
     return text if len(text) <= _SHOWN else f"{text[:half]}…{text[-half:]}"
