@@ -1,8 +1,9 @@
-"""The life of a client's link: opened, lost, explained, opened again, closed.
+"""The life of a client's link: the opening, a loss and its reason, the reopening, the closing.
 
 A client has one `Lifecycle`, which runs on the loop's thread only. Work that must outlive a
 cancelled caller (ending a child, starting a server again for several callers) runs in its own task.
-Callers wait for that task with `asyncio.wait`, which passes on neither cancellation nor exceptions.
+Callers wait for that task with `asyncio.wait`, which neither cancels the task nor raises its
+exception.
 """
 
 from __future__ import annotations
@@ -40,23 +41,24 @@ Era: TypeAlias = Literal["auto", "legacy", "modern"]
 
 NOT_OPEN = 'the client is not open: use "async with Client(…) as client:", or await client.open()'
 
-# Seconds before the second start in a row; doubled for each further one.
+# Seconds before the second restart in a row, doubled for each further restart, and their maximum.
 _RESTART_DELAY = 0.1
 _MAX_RESTART_DELAY = 30.0
-# The same for connections. Many clients may lose one server at the same moment, so all pauses are
-# random. The first pause is at most this long, and the doubling begins with the second.
+# The longest pause before the first reconnect in a row, and before the second, which doubles for
+# each further one. The pauses are random, as many clients may lose one server at the same moment.
 _FIRST_RECONNECT = 0.1
 _RECONNECT_DELAY = 0.25
-# Seconds after which a connection counts as good, even if nothing was called.
+# Seconds after which a connection counts as good, even without a successful call.
 _SETTLED = 60.0
-# Statuses of refusals that may soon change: request timeout, too early, too many requests.
+# HTTP statuses of a refused upgrade after which the client tries again: request timeout, too early,
+# too many requests.
 _TRY_LATER = (408, 425, 429)
 # Seconds that `close` waits for cancelled callbacks of the user.
 _PATIENCE = 1.0
 
 
 class Host(Protocol):
-    """What a lifecycle needs of its client."""
+    """The part of a client that its lifecycle calls."""
 
     @property
     def listens(self) -> bool:
@@ -65,7 +67,7 @@ class Host(Protocol):
     async def started(
         self, connection: ClientConnection, agreement: Agreement, again: bool
     ) -> None:
-        """The handshake is done. ``again``: there was a link before this one."""
+        """The handshake is done. ``again``: the client had a link before this one."""
 
     def notified(self, message: Message) -> None:
         """The server sent a notification that does not belong to a call."""
@@ -75,7 +77,7 @@ class Host(Protocol):
 
 
 class Lifecycle:
-    """One target's links, one after another; at most one at a time."""
+    """The links to one target: one after another, at most one at a time."""
 
     def __init__(
         self,
@@ -92,7 +94,7 @@ class Lifecycle:
         self.identity = identity
         self.live: ClientConnection | None = None  # after the handshake; its link may be lost
         self.agreement: Agreement | None = None
-        self.crashes = 0  # since a call succeeded
+        self.crashes = 0  # in a row, without a successful call
         self._elsewhere = hasattr(target, "address")  # the client did not start the server
         self._live_since = self._lost_at = 0.0  # the loop's time
         self._era = era
@@ -105,7 +107,7 @@ class Lifecycle:
         self._started_before = False
         self._connection: ClientConnection | None = None
         self._channel: Channel | None = None
-        self._gone: ClientConnection | None = None  # the last one that was lost
+        self._gone: ClientConnection | None = None  # the last connection that was lost
         self._bad_line: str | None = None
         self._quiet = Quiet(logger)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -115,7 +117,7 @@ class Lifecycle:
         self._reviving: asyncio.Future[None] | None = None
         self._tasks: set[asyncio.Future[Any]] = set()
         self._endings: set[asyncio.Future[None]] = set()
-        self._closers: set[asyncio.Future[Any] | None] = set()  # tasks that are in `close`
+        self._closers: set[asyncio.Future[Any] | None] = set()  # tasks that run `close`
 
     # -- for the client --------------------------------------------------------------------------
 
@@ -183,9 +185,9 @@ class Lifecycle:
     async def ready(self) -> ClientConnection:
         """Return the connection when it is open and has room.
 
-        A crashed server is started again, if its target allows a restart. A lost connection is made
-        again, also after the last automatic attempt. Raises the error of a call that cannot be
-        sent.
+        A crashed server is started again, if its target allows a restart. A lost connection is
+        opened again, even if the automatic attempts have ended. Raises the error of a call that
+        cannot be sent.
         """
         if self.leave_other_loop():
             raise ConnectionClosed(
@@ -264,13 +266,13 @@ class Lifecycle:
             except TransportError:
                 if known or not probed.probe_was_read:
                     raise
-                # the era stays open: some legacy servers exit on an unknown first message
+                # the era is still unknown: some legacy servers exit on an unknown first message
                 await self._drop("the server is started again", revive=True)
                 await self._connect()
         try:
             return await self._initialize()
         except handshake.ModernServer:
-            # it was only slow to answer the probe, or is another server than before
+            # the server answered the probe too late, or a modern server has replaced a legacy one
             return await self._discover(self._handshake_timeout, fall_back=False)
 
     async def _connect(self) -> None:
@@ -304,7 +306,7 @@ class Lifecycle:
         try:
             return await negotiation
         except ConnectionClosed:
-            # the link went between two requests, and why is still being found out
+            # the link was lost between two requests, and `_explain` may still seek the reason
             if connection is None or connection is not self._gone or self._explaining is None:
                 raise
             await asyncio.wait((self._explaining,))
@@ -316,7 +318,7 @@ class Lifecycle:
             raise type(exc)(str(described)) from exc
 
     def _with_noise(self, connection: ClientConnection, reason: str) -> str:
-        """Return the reason, with a line of the server that is not a message, if there was one."""
+        """Return the reason. If no valid message arrived, add a line that is not a message."""
         counters = connection.session.counters
         noise = counters["messages_in"] == counters["faults"]
         return self._with_bad_line(reason) if noise else reason
@@ -337,7 +339,7 @@ class Lifecycle:
         self._gone = connection
         connection.gone = True
         if connection.link is not None and not connection.wire.over:
-            connection.link.close()  # an ended stream still sends its close
+            connection.link.close()  # the output is still open: send the close
         self._explaining = self.spawn(self._explain(connection, reason))
 
     async def _explain(self, connection: ClientConnection, reason: str) -> None:
@@ -367,7 +369,7 @@ class Lifecycle:
         if restart is not None:
             return restart
         if self._found != "modern":
-            return 0  # a new connection would be a new session
+            return 0  # a legacy session ends with its connection
         from wirespeed.client.targets.remote import RECONNECTS
 
         return RECONNECTS
@@ -423,8 +425,8 @@ class Lifecycle:
     # -- ending ----------------------------------------------------------------------------------
 
     async def _drop(self, why: str, *, revive: bool = False) -> None:
-        """End the present link, and wait until all earlier links are released. ``revive``: the next
-        link follows, and a link to a server elsewhere ends in parallel to it."""
+        """End the present link, and wait until all earlier links are released. ``revive``: a new
+        link follows. It does not wait for the end of a link to a server elsewhere."""
         connection, channel = self._connection, self._channel
         self._connection = self._channel = None
         if connection is not None:
@@ -436,7 +438,7 @@ class Lifecycle:
             await asyncio.wait(tuple(self._endings))
 
     def _end(self, channel: Channel) -> None:
-        # in a task: a cancelled caller does not stop it
+        # in a task, which a cancelled caller does not stop
         task = asyncio.ensure_future(channel.close())
         self._endings.add(task)
         task.add_done_callback(self._ended)
@@ -485,7 +487,9 @@ class _Owner:
 
 
 def _is_final(exc: BaseException) -> bool:
-    """Whether a second attempt cannot help: the server refused, or its certificate is wrong."""
+    """Whether a second attempt cannot help: the server refused the upgrade, or its certificate is
+    not valid."""
     if isinstance(exc, UpgradeRefused):
         return 400 <= exc.status < 500 and exc.status not in _TRY_LATER
-    return type(exc.__cause__).__name__ == "SSLCertVerificationError"  # without loading ssl
+    # by name, so that ssl is not imported
+    return type(exc.__cause__).__name__ == "SSLCertVerificationError"

@@ -54,13 +54,14 @@ _log = msgspec.json.Decoder(LogMessage).decode
 Callback = Callable[[Any], object]
 
 
-# A server that ends the callbacks' subscription is asked again: _LISTENS times in a row, after a
-# delay in seconds that doubles. A subscription that lasts _SETTLED seconds starts the count again.
+# When the server ends the callbacks' subscription, the client subscribes again: _LISTENS times in a
+# row, after a delay in seconds that doubles. A subscription that lasts _SETTLED seconds resets the
+# count.
 _LISTENS = 10
 _LISTEN_DELAY = 0.25
 _MAX_LISTEN_DELAY = 30.0
 _SETTLED = 10.0
-# The same for a changed list that cannot be fetched.
+# The same for requests for a changed list that fail.
 _FETCHES = 5
 _FETCH_DELAY = 0.25
 # Seconds between two requests for a list that keeps changing, doubled each time.
@@ -85,7 +86,7 @@ class Watch:
         self._stale = False
         self._fetching: asyncio.Future[None] | None = None
         self._gap = 0.0
-        self._next_at = -math.inf  # the loop's earliest time of the next request
+        self._next_at = -math.inf  # the loop's time before which no further request is sent
 
     def changed(self) -> None:
         """Fetch the new list.
@@ -122,7 +123,7 @@ class Watch:
                 continue
             failed = 0
             self._next_at = now() + self._gap
-            # only the user's own requests show that the server works
+            # only the user's own requests show that the server works and reset the count
             self._callbacks.life.crashes = crashes
             await self._tell(items)
 
@@ -151,7 +152,8 @@ class ChangeCallbacks:
     """The callbacks of one client, and the host of its lifecycle.
 
     All callbacks share one subscription. In 2026-07-28 it is one subscriptions/listen, whose filter
-    has the changes with a callback; a new listen replaces it when the callbacks change.
+    names the changes that have a callback. A new listen replaces it when `hold` or `release`
+    changes the resources.
     """
 
     life: Lifecycle
@@ -178,7 +180,7 @@ class ChangeCallbacks:
             if callback is not None
         }
         self._uris: dict[str, None] = {}  # subscribed, in order
-        self._asked: dict[str, None] = {}  # about to be subscribed
+        self._asked: dict[str, None] = {}  # requested, but not subscribed yet
         self._lock = asyncio.Lock()
         self._quiet = Quiet(logger)
         self.current = _Shared(self, self._wanted(()))
@@ -195,13 +197,14 @@ class ChangeCallbacks:
 
     @property
     def listens(self) -> bool:
-        """Whether a callback wants changes, even while no request is under way."""
+        """Whether the client wants notifications even while no request is under way."""
         return bool(self.watches or self._uris or self._router.waits)
 
     async def started(
         self, connection: ClientConnection, agreement: Agreement, again: bool
     ) -> None:
-        """The handshake is done. ``again``: changes since the previous connection were missed."""
+        """The handshake is done. ``again``: changes since the previous connection may have been
+        missed."""
         if self._cache is not None:
             self._cache.clear()
         self._router.started(connection, agreement.revision.modern, agreement.capabilities)
@@ -233,11 +236,11 @@ class ChangeCallbacks:
         self.life.spawn(self._level_set(waiter, level))
 
     async def _level_set(self, waiter: Waiter, level: str) -> None:
-        """Set the log level. A server that does not answer this request remains usable."""
+        """Wait for the answer to logging/setLevel. The server remains usable without an answer."""
         try:
             await waiter.future
         except (RemoteError, CallTimeout, InvalidResponse) as exc:
-            logger.warning("the server refuses the log level %s: %s", level, exc)
+            logger.warning("the server did not set the log level %s: %s", level, exc)
         except (ConnectionClosed, TransportError):
             pass  # requests that need the connection raise the error
 
@@ -291,7 +294,7 @@ class ChangeCallbacks:
         timeout: Timeout = CLIENT_DEFAULT,
         meta: Meta | None = None,
     ) -> None:
-        """Report changes of a resource."""
+        """Subscribe to changes of a resource."""
         if not modern:
             await self._hold_legacy(uri, timeout, meta)
             return
@@ -413,7 +416,7 @@ class _Shared(Subscriber):
         self._callbacks = callbacks
         self._ends = 0  # in a row
         self._since = 0.0  # the loop's time of the acknowledgement
-        self.missed = False  # the server ended it: changes may have been missed
+        self.missed = False  # whether changes may have been missed after the server ended it
 
     def acknowledge(self, honoured: SubscriptionFilter) -> None:
         before = self.honoured
@@ -451,7 +454,8 @@ class _Shared(Subscriber):
         if callbacks.current is not self or isinstance(exc, ConnectionClosed | TransportError):
             return  # the next connection subscribes again
         if not acknowledged and not self._ends:
-            logger.warning("the server does not report changes: %s", exc or "it ended the listen")
+            reason = exc or "it ended the subscription"
+            logger.warning("the server does not report changes: %s", reason)
             return
         self.missed = True
         if acknowledged and asyncio.get_running_loop().time() - self._since >= _SETTLED:
@@ -460,13 +464,13 @@ class _Shared(Subscriber):
             self._ends = 0
             logger.warning(
                 "the server no longer reports changes: %s",
-                exc or f"it ended the listen {_LISTENS} times",
+                exc or f"it ended the subscription {_LISTENS} times",
             )
             return
         if exc is None:
-            logger.info("the server ended the listen of the callbacks")
+            logger.info("the server ended the subscription of the callbacks")
         else:
-            logger.warning("the server ended the listen of the callbacks: %s", exc)
+            logger.warning("the server ended the subscription of the callbacks: %s", exc)
         longest = min(_LISTEN_DELAY * 2.0**self._ends, _MAX_LISTEN_DELAY)
         self._ends += 1
         callbacks.life.spawn(callbacks.listen_again(self, random.uniform(longest / 2, longest)))

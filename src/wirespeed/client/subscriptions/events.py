@@ -1,7 +1,7 @@
 """The changes that a server reports, as `Event` values, and the filter of a subscription.
 
 Sources: basic/patterns/subscriptions of 2026-07-28; server/tools, /prompts and /resources ("List
-Changed Notification", "Subscriptions") of the others.
+Changed Notification", "Subscriptions") of the earlier revisions.
 """
 
 from typing import Any, TypeAlias
@@ -40,7 +40,7 @@ class ResourcesChanged(msgspec.Struct, frozen=True):
 
 
 class ResourceUpdated(msgspec.Struct, frozen=True):
-    """A resource changed. ``uri`` may be that of a part of the subscribed resource."""
+    """A resource changed. ``uri`` may name a part of the subscribed resource."""
 
     uri: str
 
@@ -55,7 +55,8 @@ class Overflowed(msgspec.Struct, frozen=True):
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """A notification of an extension: its method, and its params without ``_meta``'s tag."""
+    """A notification of an extension: its method, and its params without the id of the
+    subscription in ``_meta``."""
 
     method: str
     params: dict[str, Any]
@@ -71,7 +72,7 @@ Event: TypeAlias = (
     | Notice
 )
 
-# By method: the name of the list in the cache and the filter, and the event.
+# By method: the name of the list in the cache and in the filter, and the event.
 CHANGES: dict[str, tuple[str, Event]] = {
     "notifications/tools/list_changed": ("tools", ToolsChanged()),
     "notifications/prompts/list_changed": ("prompts", PromptsChanged()),
@@ -125,7 +126,7 @@ class SubscriptionFilter(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def wants(self, event: Event) -> bool:
-        """Whether the filter has the kind of an event."""
+        """Whether the filter includes the kind of an event."""
         kind = _KINDS.get(type(event))
         if kind is not None:
             return bool(getattr(self, kind))

@@ -59,7 +59,7 @@ class _ResourceSubscription:
 
     def __init__(self) -> None:
         self.wanted: set[object] = set()
-        self.on = False  # the connection is subscribed to it
+        self.on = False  # whether the connection is subscribed to the resource
         self.lock = asyncio.Lock()  # orders the requests about the resource
         self.users = 0  # subscribers that wait for the lock
 
@@ -114,7 +114,7 @@ class ResourceSubscriptions:
             self._forget(uri, hold)
 
     async def let_go(self, uri: str, owner: object) -> None:
-        """Undo `take` for a subscriber that is gone; an error of the server is logged."""
+        """Undo `take` for a subscriber that has ended. An error of the request is logged."""
         hold = self._subscribed.get(uri)
         if hold is None:
             return
@@ -131,7 +131,7 @@ class ResourceSubscriptions:
                 self._forget(uri, hold)
 
     def drop(self, owner: object) -> None:
-        """A subscriber is gone. The connection is gone too, so no request is sent."""
+        """Forget a subscriber without a request: the connection is lost."""
         for uri, hold in list(self._subscribed.items()):
             hold.wanted.discard(owner)
             self._forget(uri, hold)
@@ -141,7 +141,7 @@ class ResourceSubscriptions:
         self._subscribed.setdefault(uri, _ResourceSubscription()).wanted.add(owner)
 
     def lost(self) -> None:
-        """The connection is gone, and its subscriptions with it."""
+        """The connection is lost, and its subscriptions have ended."""
         for uri, hold in list(self._subscribed.items()):
             hold.on = False
             self._forget(uri, hold)
@@ -151,7 +151,8 @@ class ResourceSubscriptions:
         self._subscribed.clear()
 
     async def again(self, connection: ClientConnection) -> set[str]:
-        """Subscribe to all resources over a new connection; returns what the server refuses."""
+        """Subscribe to all resources over a new connection. Returns the URIs that the server
+        refuses."""
         refused: set[str] = set()
         for uri, hold in list(self._subscribed.items()):
             async with hold.lock:

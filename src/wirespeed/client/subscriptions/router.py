@@ -78,7 +78,7 @@ class Subscriber:
         self.waiting: asyncio.Future[None] | None = None  # for the acknowledgement
 
     def deliver(self, event: Event) -> None:
-        """Something changed."""
+        """Receive an event."""
         raise NotImplementedError
 
     def concerns(self, event: Event) -> bool:
@@ -92,11 +92,11 @@ class Subscriber:
         """The subscription was acknowledged again, after a new connection or after its end."""
 
     def ended(self, exc: BaseException | None, acknowledged: bool) -> None:
-        """The server ended the subscription: in order (None), or with an error. ``acknowledged``:
-        the server had acknowledged the subscription."""
+        """The server ended the subscription. ``exc``: the error; None for an end in order.
+        ``acknowledged``: the server had acknowledged the subscription."""
 
     def parted(self, exc: BaseException) -> None:
-        """The connection is lost, and is not made again by itself."""
+        """The connection has ended, and the client does not reconnect by itself."""
 
     def acknowledge(self, honoured: SubscriptionFilter) -> None:
         """The server acknowledged the subscription."""
@@ -141,9 +141,10 @@ class SubscriptionRouter:
         self._modern = False
         self._feeds: list[Subscriber] = []
         self._routes: dict[int, _Route] = {}
-        self.legacy = ResourceSubscriptions(sender)  # legacy
+        self.legacy = ResourceSubscriptions(sender)
         self._quiet = Quiet(logger)
-        self.other: Callable[[Message], None] | None = None  # for other legacy messages
+        # called with every other notification of a legacy server
+        self.other: Callable[[Message], None] | None = None
 
     def add(self, feed: Subscriber) -> None:
         """Deliver changes to a subscriber, and ask for them over each new connection."""
@@ -204,7 +205,7 @@ class SubscriptionRouter:
             self._sender.life.spawn(self.legacy.let_go(uri, feed))
 
     def end(self, exc: BaseException) -> None:
-        """The connection is lost, and is not made again by itself."""
+        """The connection has ended, and the client does not reconnect by itself."""
         self.legacy.lost()
         for feed in list(self._feeds):
             self._drop(feed)
@@ -219,7 +220,7 @@ class SubscriptionRouter:
 
     @property
     def waits(self) -> bool:
-        """Whether an open subscription outlives the connection."""
+        """Whether a `Subscription` is open, which needs the next connection at once."""
         return any(not feed.lasting for feed in self._feeds)
 
     def _drop(self, feed: Subscriber) -> None:
@@ -288,7 +289,7 @@ class SubscriptionRouter:
                 feed.acknowledge(_legacy_filter(feed.wanted, capabilities, held))
 
     def _opened(self) -> list[Subscriber]:
-        """The subscribers that a new legacy connection takes over from the one before."""
+        """The subscribers that a new legacy connection takes over from the previous connection."""
         return [
             feed for feed in self._feeds if feed.honoured is not None or feed.waiting is not None
         ]
@@ -298,8 +299,8 @@ class SubscriptionRouter:
     def started(
         self, connection: ClientConnection, modern: bool, capabilities: dict[str, Any]
     ) -> None:
-        """A connection was made: subscribe again (2026-07-28 basic/patterns/subscriptions: the
-        server keeps nothing from one connection to the next)."""
+        """A connection was made: subscribe again (2026-07-28 basic/patterns/subscriptions: a
+        server keeps no subscription from one connection to the next)."""
         self._modern = modern
         self._routes.clear()
         if not modern:
@@ -350,7 +351,8 @@ class SubscriptionRouter:
             self._all(event)
 
     def _route_of(self, message: Message) -> _Route | None:
-        """Return the listen of a message, by its id in the JSON type that was sent."""
+        """Return the listen that a notification belongs to. The id must have the JSON type of the
+        id that was sent."""
         tag = message.lease(_TAG)
         try:
             id = None if tag is None else msgspec.json.decode(tag)
@@ -389,7 +391,7 @@ class SubscriptionRouter:
         raw = message.params
         try:
             return {} if raw is None else any_result(raw)
-        except (msgspec.DecodeError, ValueError) as exc:  # ValueError: an endless number
+        except (msgspec.DecodeError, ValueError) as exc:  # ValueError: an integer is too long
             self._not_valid(message.method, exc)
             return None
 
@@ -399,10 +401,10 @@ class SubscriptionRouter:
         )
 
     def _tagged(self, message: Message, event: Event) -> None:
-        """Deliver an event to the subscriber of its listen; the server sends one copy to each."""
+        """Deliver an event to the subscriber of its listen. The server notifies each listen."""
         route = self._route_of(message)
         if isinstance(event, ResourceUpdated) and self._cache is not None:
-            # the URI may be that of a part of any requested resource: all of them become stale
+            # the URI may name a part of any requested resource: all of them become stale
             wanted = () if route is None else route.feed.wanted.uris
             covering = () if route is None else route.feed.wanted.covers(event.uri)
             self._cache.updated((event.uri, *(covering or wanted)))
@@ -415,14 +417,14 @@ class SubscriptionRouter:
             self._cache.updated((event.uri,))
         concerned = [feed for feed in self._feeds if feed.concerns(event)]
         if not concerned and isinstance(event, ResourceUpdated):
-            # the URI may be that of a part of a resource whose own URI it does not contain
+            # the URI may name a part of a resource, and not begin with the URI of that resource
             concerned = [feed for feed in self._feeds if feed.lasting]
         for feed in concerned:
             feed.deliver(event)
 
 
 def declares(capabilities: dict[str, Any], feature: str, what: str) -> bool:
-    """Whether a legacy server declared a part of a feature."""
+    """Whether a server declared a member of a capability, such as ``resources.subscribe``."""
     declared = capabilities.get(feature)
     return isinstance(declared, dict) and declared.get(what) is True
 
@@ -430,7 +432,7 @@ def declares(capabilities: dict[str, Any], feature: str, what: str) -> bool:
 def _legacy_filter(
     wanted: SubscriptionFilter, capabilities: dict[str, Any], held: set[str]
 ) -> SubscriptionFilter:
-    """The part of a filter that a legacy server declared."""
+    """The part of a filter that a legacy server reports."""
     return SubscriptionFilter(
         tools=wanted.tools and declares(capabilities, "tools", "listChanged"),
         prompts=wanted.prompts and declares(capabilities, "prompts", "listChanged"),

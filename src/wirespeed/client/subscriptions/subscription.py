@@ -25,19 +25,19 @@ __all__ = ["Subscription"]
 
 
 class Subscription:
-    """Changes, as an asynchronous iterator of `Event`: see `Client.subscribe`.
+    """A subscription to changes, as an asynchronous iterator of `Event`: see `Client.subscribe`.
 
-    A subscription begins with ``async with``, which waits for the server's acknowledgement;
-    ``honoured`` then lists the changes that the server will report. RemoteError there: the server
-    has no subscriptions, or refuses this one. A subscription is used once.
+    ``async with`` begins the subscription, and waits for the server's acknowledgement; ``honoured``
+    then lists the changes that the server will report. RemoteError: the server has no
+    subscriptions, or refuses this one. A subscription is used once.
 
     Events wait until they are fetched. An event that equals a waiting event is not added. At
     ``max_events`` waiting events, one `Overflowed` replaces all of them.
 
-    The iterator ends when the server ends the subscription in order. Otherwise it raises the error
-    that ended it: ConnectionClosed for a closed client, ChildExited or ConnectionLost for a lost
-    link. A client that connects again, or starts the server again, subscribes again, and the
-    iterator goes on with `Resumed`.
+    The iterator ends when the server ends the subscription in order. Otherwise the iterator raises
+    the error that ended the subscription: ConnectionClosed for a closed client, ChildExited or
+    ConnectionLost for a lost link. A client that connects again, or starts the server again,
+    subscribes again, and the iterator continues with `Resumed`.
     """
 
     def __init__(
@@ -104,8 +104,8 @@ class Subscription:
         return event
 
     async def next_event(self, timeout: float | None = None) -> Event | None:
-        """Return the next event; None at the end. CallTimeout: no event arrived within the given
-        seconds. No event is lost then."""
+        """Return the next event; None at the end. CallTimeout: no event arrived within *timeout*
+        seconds. A timeout loses no event."""
         inlet = self._inlet
         if inlet.state == "new":
             raise RuntimeError('a subscription begins with "async with"')

@@ -98,7 +98,8 @@ async def test_what_the_server_ends_is_listened_to_again(
         await client.unsubscribe_resource("x://a")
         assert listens(server)[-1] == {"toolsListChanged": True}
         assert client.counters["requests_outstanding"] == 1
-    assert caplog.text.count("the listen of the callbacks: no more") == 3 * (how == "error")
+    said = caplog.text.count("the subscription of the callbacks: no more")
+    assert said == 3 * (how == "error")
 
 
 async def test_a_server_that_ends_every_listen_is_left_alone_at_last(
@@ -166,11 +167,12 @@ async def test_closing_while_it_waits_to_listen_again(
     server = peer(tmp_path, "modern")
     async with server:
         client = Client(server.url, on_tools_changed=lambda _: None)
+        told = "ended the subscription"
         for n in (1, 2):
             await client.open()
             asked = await server.got(LISTEN, n)
             await finish(server.talks[-1], asked[-1])
-            await until(lambda n=n: caplog.text.count("ended the listen") == n)  # type: ignore[misc]
+            await until(lambda n=n: caplog.text.count(told) == n)  # type: ignore[misc]
             await client.close()
 
 
@@ -185,7 +187,7 @@ async def test_resources_are_subscribed_to_while_it_waits_to_listen_again(
         await server.got(LISTEN)
         [talk] = server.talks
         await finish(talk, talk.sent(LISTEN)[0])
-        await until(lambda: "ended the listen" in caplog.text)
+        await until(lambda: "ended the subscription" in caplog.text)
         server.rules[LISTEN] = (-32603, "not now")
         with pytest.raises(RemoteError, match="not now"):
             await client.subscribe_resource("x://a")
