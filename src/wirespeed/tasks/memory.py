@@ -16,8 +16,8 @@ class MemoryTaskStore(TaskStore):
     def __init__(self, **limits: Unpack[StoreLimits]) -> None:
         super().__init__(**limits)
         self._tasks: dict[str, Task] = {}
-        self._owned: dict[bytes, dict[str, int]] = {}  # task ids and numbers, by creation
-        self._finished: dict[str, Task] = {}  # the task that ended first stands first
+        self._owned: dict[bytes, dict[str, int]] = {}  # ids and numbers, in the order of creation
+        self._finished: dict[str, Task] = {}  # in the order of their end
         self._expiring: list[tuple[int, str]] = []
         self._bytes = 0
         self._created = 0
@@ -111,8 +111,8 @@ class MemoryTaskStore(TaskStore):
             heapq.heappush(self._expiring, (task.expires, task.id))
 
     def _make_room(self, more: int) -> None:
-        """Make room for `more` bytes. TaskLimit: forgetting every finished task is not enough;
-        none was forgotten."""
+        """Make room for `more` bytes. TaskLimit: forgetting every finished task is not enough; then
+        no task is forgotten."""
         excess = self._bytes + more - self.max_bytes
         if more <= SMALL or excess <= 0:
             return

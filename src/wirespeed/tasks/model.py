@@ -2,8 +2,8 @@
 
 Source: basic/utilities/tasks of 2025-11-25 ("Task Status Lifecycle") and the extension
 ``io.modelcontextprotocol/tasks`` of 2026-07-28 ("Task Status"). Both have the same state machine.
-They differ in the status of a tool's ``isError``: ``failed`` in 2025-11-25, ``completed`` in the
-extension. A task stores the fact itself (`Task.is_error`), and each form derives its status.
+They differ in the status of a task whose result has ``isError``: ``failed`` in 2025-11-25,
+``completed`` in the extension. `Task.is_error` stores the fact, and each form derives its status.
 """
 
 import base64
@@ -18,11 +18,11 @@ import msgspec
 from wirespeed._exports import set_public_home
 from wirespeed.errors import LimitExceeded, WirespeedError
 
-MAX_STATUS_MESSAGE = 1000  # characters; a status is polled again and again
+MAX_STATUS_MESSAGE = 1000  # characters; each poll sends the message again
 
 
 class TaskStatus(StrEnum):
-    """The status of a task. The last three are final."""
+    """The status of a task. The last three are terminal."""
 
     WORKING = "working"
     INPUT_REQUIRED = "input_required"
@@ -32,7 +32,7 @@ class TaskStatus(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether the status is final."""
+        """Whether the task has ended, and cannot change."""
         return not TRANSITIONS[self]
 
 
@@ -46,7 +46,7 @@ TRANSITIONS: dict[TaskStatus, frozenset[TaskStatus]] = {
 
 
 class TaskStateError(WirespeedError):
-    """A task cannot change: it is in a final state."""
+    """A task cannot change: its status is terminal."""
 
 
 class TaskLimit(LimitExceeded):
@@ -68,12 +68,12 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a task at one moment. Methods return the changed task.
 
     Attributes:
-        id: Unguessable. A client that knows the id may see the task, unless it has a principal.
+        id: An unguessable id. A client that knows it may see the task; see `visible_to`.
         owner: The owner, for lists and limits: stands for a credential or a connection.
         principal: Whether `owner` stands for a credential. Then no other client gets the task.
         method, name: The request that the task runs: ``tools/call`` and the tool.
         status: The status.
-        message: For people: what the task does, or why it ended.
+        message: The status message, for people: what the task does, or why it ended.
         created, updated: Milliseconds since 1970, by the wall clock.
         ttl: Milliseconds from `created` after which the task may be forgotten; None for never.
         poll: The advised polling interval in milliseconds; None for no advice.
@@ -122,8 +122,9 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
     def visible_to(self, owner: bytes, principal: bool) -> bool:
         """Whether a requestor may see the task (2025-11-25 basic/utilities/tasks, "Task Isolation
-        and Access Control"). A task of a principal is for that principal alone. A principal sees
-        no other tasks. All other tasks are for everyone who knows the id."""
+        and Access Control"). A task of a principal is visible to that principal alone, and a
+        principal sees no other tasks. Every other task is visible to requestors without a principal
+        that know its id."""
         if self.principal or principal:
             return self.principal and principal and self.owner == owner
         return True
@@ -162,8 +163,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         return after, key
 
     def answered(self, answers: Mapping[str, bytes], now: int) -> Self:
-        """The task with these answers. Answers to other questions are ignored; without any other
-        answer the task itself is returned. The task is working again when every question has its
+        """The task with these answers. Answers to unknown questions are ignored; if no answer is
+        left, the task itself is returned. The task is working again when every question has its
         answer."""
         known = {key: text for key, text in answers.items() if key in self.requests}
         if not known or self.status.terminal:
@@ -186,15 +187,15 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     def completed(
         self, result: bytes, now: int, *, is_error: bool = False, message: str | None = None
     ) -> Self:
-        """The task ended with a result, the JSON text of an object."""
+        """The task, ended with a result: the JSON text of an object."""
         return self._end(TaskStatus.COMPLETED, now, message, result=result, is_error=is_error)
 
     def failed(self, error: bytes, message: str, now: int) -> Self:
-        """The task ended with a JSON-RPC error, the JSON text of the error object."""
+        """The task, ended with a JSON-RPC error: the JSON text of the error object."""
         return self._end(TaskStatus.FAILED, now, message, error=error)
 
     def cancelled(self, message: str, now: int) -> Self:
-        """The task ended by a cancellation."""
+        """The task, ended by a cancellation."""
         return self._end(TaskStatus.CANCELLED, now, message)
 
     def _end(self, status: TaskStatus, now: int, message: str | None, **outcome: object) -> Self:

@@ -47,8 +47,8 @@ CREATE INDEX tasks_size ON tasks (size) WHERE size > 0;
 CREATE INDEX tasks_ended ON tasks (ended, number) WHERE ended IS NOT NULL;
 CREATE TABLE secret (value BLOB NOT NULL);
 """
-# runner: the process that works on the task; ended: when the task ended, in milliseconds. One of
-# the two is NULL.
+# runner: the open store whose process works on the task. ended: when the task ended, in
+# milliseconds since 1970. One of the two is NULL.
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Task).decode
@@ -58,16 +58,16 @@ class SQLiteTaskStore(TaskStore):
     """Keeps tasks in a SQLite file on a local disk, in WAL mode.
 
     Args:
-        path: The file. A new file is readable for its owner only. SQLite's own files, and one lock
-            file for each process that works on tasks, are in the same folder.
-        durable: Whether changes survive a loss of power, too (``synchronous = FULL``). Changes
+        path: The file. Only its owner may read a new file. SQLite's own files, and one lock file
+            for each open store, are in the same folder.
+        durable: Whether changes also survive a loss of power (``synchronous = FULL``). Changes
             always survive the end of the process, also by SIGKILL.
         max_tasks, max_tasks_per_owner, max_bytes: See `TaskStore`.
 
-    Each open store is a runner: its process works on the tasks that it created. A runner holds a
-    lock on a file of its own, which the system releases when the process ends, also by SIGKILL.
-    The next `open` or `expire` in any process finds the lock free, and marks the unfinished tasks
-    of this runner as failed.
+    Each open store is a runner: its process works on the tasks that the store created. A runner
+    holds a lock on a file of its own. The system releases the lock when the process ends, also by
+    SIGKILL. The next `open` or `expire` in any process finds the lock free, and marks the
+    unfinished tasks of this runner as failed.
 
     The file holds no principal: the owner of a task is an HMAC-SHA256 of the principal's digest,
     with a key that is random for each file.
@@ -147,8 +147,8 @@ class SQLiteTaskStore(TaskStore):
 
     def _open(self) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        # Only when the file does not exist: closing any descriptor of a database drops the locks of
-        # this process on it. SQLite creates its other files with the same mode.
+        # Create the file only if it does not exist: closing any descriptor of a database drops the
+        # locks of this process on the file. SQLite creates its other files with the same mode.
         with contextlib.suppress(FileExistsError):
             os.close(os.open(self.path, flags | os.O_EXCL, 0o600))
         database = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT, isolation_level=None)
@@ -164,8 +164,8 @@ class SQLiteTaskStore(TaskStore):
                     database.execute(f"PRAGMA user_version = {SCHEMA}")
                 elif version != SCHEMA:
                     raise ValueError(
-                        f"{self.path} has tasks in version {version} of their tables; "
-                        f"this version of wirespeed knows {SCHEMA}"
+                        f"{self.path} has version {version} of the task tables; "
+                        f"this version of wirespeed uses version {SCHEMA}"
                     )
             self._secret = database.execute("SELECT value FROM secret").fetchone()[0]
             self._runner = os.urandom(8).hex()
@@ -368,8 +368,8 @@ def _writing(database: sqlite3.Connection) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _lock_of_the_dead(path: Path) -> Iterator[bool]:
-    """Whether the runner of a lock file is dead. The lock of a dead runner is held for the block,
-    so that only one process cleans up, and the file is removed afterwards."""
+    """Yields whether the runner of a lock file is dead. The block holds the lock of a dead runner,
+    so that only one process cleans up. The file is removed afterwards."""
     try:
         lock = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -49,9 +49,9 @@ class TaskStore(ABC):
             change that adds at most 4 KiB is always accepted, so that a full store can still end a
             task.
 
-    At a limit the store forgets finished tasks, the task that ended first before the others: of the
-    same owner at ``max_tasks_per_owner``, of all owners at the other two. It refuses a new task or
-    a change when no finished task is left to forget.
+    At a limit the store forgets finished tasks, in the order of their end: tasks of the same owner
+    at ``max_tasks_per_owner``, tasks of all owners at the other two limits. The store refuses a new
+    task or a change when no finished task is left to forget.
     """
 
     shared: bool = False
@@ -73,7 +73,7 @@ class TaskStore(ABC):
 
     # -- what a store implements -------------------------------------------------------------------
 
-    async def open(self) -> None:  # noqa: B027 - nothing to do for most
+    async def open(self) -> None:  # noqa: B027 - most stores do nothing here
         """Prepare the store. Called before every other method, and again after a failure. A second
         call does nothing."""
 
@@ -94,7 +94,7 @@ class TaskStore(ABC):
 
     @abstractmethod
     async def get(self, task_id: str) -> Task | None:
-        """The task with this id, expired or not; None if there is none."""
+        """The task with this id, expired or not; None for an unknown id."""
 
     @abstractmethod
     async def replace(self, old: Task, new: Task) -> bool:
@@ -108,7 +108,7 @@ class TaskStore(ABC):
 
     @abstractmethod
     async def delete(self, task_id: str) -> bool:
-        """Forget a task. Returns whether there was one."""
+        """Forget a task. Returns whether the store had the task."""
 
     @abstractmethod
     async def expire(self, now: int) -> list[str]:
@@ -117,8 +117,8 @@ class TaskStore(ABC):
     # -- built on the methods above ----------------------------------------------------------------
 
     async def update(self, task_id: str, change: Callable[[Task], Task]) -> Task | None:
-        """Change a task, also against concurrent changes. Returns the changed task; None if there
-        is none with this id.
+        """Change a task, and try again after a concurrent change. Returns the changed task; None
+        for an unknown id.
 
         ``change`` returns the new task for the old one. It may be called several times, and its
         exceptions are raised here. When it returns the old task itself, nothing is written.
@@ -134,21 +134,21 @@ class TaskStore(ABC):
     async def put_result(
         self, task_id: str, result: bytes, *, is_error: bool = False
     ) -> Task | None:
-        """End a task with a result, the JSON text of an object. TaskStateError: it has ended
-        before. TaskLimit: the result is too large to keep."""
+        """End a task with a result, the JSON text of an object. TaskStateError: the task has
+        already ended. TaskLimit: the result is too large to keep."""
         now = now_ms()
         return await self.update(
             task_id, lambda task: task.completed(result, now, is_error=is_error)
         )
 
     async def put_error(self, task_id: str, error: bytes, message: str) -> Task | None:
-        """End a task with a JSON-RPC error, the JSON text of the error object. TaskStateError: it
-        has ended before."""
+        """End a task with a JSON-RPC error, the JSON text of the error object. TaskStateError: the
+        task has already ended."""
         now = now_ms()
         return await self.update(task_id, lambda task: task.failed(error, message, now))
 
     async def cancel(self, task_id: str, message: str) -> Task | None:
-        """Cancel a task. TaskStateError: it has ended before."""
+        """Cancel a task. TaskStateError: the task has already ended."""
         now = now_ms()
         return await self.update(task_id, lambda task: task.cancelled(message, now))
 

@@ -21,7 +21,7 @@ CANCELLED = "The task was cancelled by request"
 
 
 class TaskParams(msgspec.Struct):
-    """tasks/get, tasks/result, tasks/cancel."""
+    """The params of tasks/get, tasks/result and tasks/cancel."""
 
     taskId: str  # noqa: N815
 
@@ -61,7 +61,8 @@ def with_related(text: bytes, task_id: str) -> bytes:
 
 
 def ttl_of(wish: Mapping[str, Any]) -> float | None:
-    """The time to live that ``params.task`` requests, in milliseconds. ProtocolError: not valid."""
+    """The time to live that ``params.task`` requests, in milliseconds. ProtocolError: the value is
+    not valid."""
     ttl = wish.get("ttl")
     if ttl is None:
         return None
@@ -120,6 +121,6 @@ def _place_of(cursor: str) -> int:
         kind, _, digits = base64.urlsafe_b64decode(cursor.encode()).decode().partition(":")
         if kind == "task" and digits.isdecimal() and len(digits) < 19:
             place = int(digits)
-            if _cursor_of(place) == cursor:  # decoding is lenient: one spelling only
+            if _cursor_of(place) == cursor:  # base64 decoding accepts other spellings, too
                 return place
     raise ProtocolError(codes.INVALID_PARAMS, "Invalid cursor")

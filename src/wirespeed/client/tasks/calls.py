@@ -71,14 +71,14 @@ _created = msgspec.json.Decoder(_Created).decode
 
 
 def _created_or_done(data: Any) -> CallToolResult | _Created:
-    """The task; or the result, of a server that ignores the request for a task."""
+    """Decode the created task, or the result of a server that ignores ``params.task``."""
     text = bytes(data)
     created = _created(text)
     return created if bytes(created.task) else decode_legacy_call_result(text)
 
 
 class _Start(Request, frozen=True):
-    """A call whose task is returned, not its result."""
+    """A call that returns its task instead of waiting for the result."""
 
 
 class _Named(msgspec.Struct):
@@ -207,10 +207,10 @@ class TaskCalls:
         try:
             answer = await self._start_once(asked)
         except BaseException as exc:
-            sink = None  # or the traceback would keep it
+            sink = None  # else the traceback would keep the sink alive
             if not isinstance(exc, RemoteError) or exc.code != codes.METHOD_NOT_FOUND:
                 raise
-            # the tool does not run as a task, and has not run
+            # the server refused to run the tool as a task, so the tool has not run
             answer = await self._start_once(plain)
         return ToolTask(self, name, answer, modern=False, check=check, sink=sink)
 
@@ -300,10 +300,11 @@ class TaskCalls:
         return await self.wait_for(task, request.until, request.limit)
 
     async def wait_for(self, task: ToolTask, until: float, limit: float) -> CallToolResult:
-        """The result of a task, by the loop's time `until`, `limit` seconds from the start.
+        """Wait for the result of a task until the loop's time `until`, which is `limit` seconds
+        after the start of the call.
 
-        A task that only this call knows is cancelled when the call fails before its end, except by
-        `InputNeeded`.
+        A task that only this call knows is cancelled when the call fails before the task ends,
+        except by `InputNeeded`.
         """
         try:
             async with asyncio.timeout_at(None if until == math.inf else until):
@@ -315,7 +316,7 @@ class TaskCalls:
             if task._private and not task.state.over and not forgotten:
                 self.sender.life.spawn(task._let_go())
                 with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.sleep(0)  # so that it is sent even if the client is closed now
+                    await asyncio.sleep(0)  # send the request before the caller closes the client
             if isinstance(exc, TimeoutError) and not isinstance(exc, CallTimeout):
                 raise timed_out(f"tool {task.tool}" if task.tool else "task", limit) from None
             raise
@@ -340,7 +341,7 @@ class TaskCalls:
         return agreed.revision.modern and TASKS in declared
 
     async def _start_once(self, request: _Start) -> CallToolResult | Unfinished:
-        """tools/call, until there is a result or a task."""
+        """Send tools/call until the server returns a result or a task."""
         answer = await self.rounds.send_once(request, further=False)
         if isinstance(answer, _Created):
             return Unfinished("task", bytes(answer.task))
@@ -349,10 +350,10 @@ class TaskCalls:
         result: CallToolResult | Unfinished = answer
         return result
 
-    # -- notifications (2025-11-25)-----------------------------------------------------------------
+    # -- notifications (2025-11-25) --------------------------------------------------------------
 
     def _told_of_task(self, message: Message) -> None:
-        """A notification that belongs to no request, and perhaps to a task."""
+        """Route a notification that belongs to no request to its task, if it has one."""
         if message.method == "notifications/tasks/status":
             from wirespeed.client.tasks.messages import seen_of
 
@@ -380,8 +381,8 @@ def _runs_tasks(capabilities: Mapping[str, Any]) -> bool:
 
 
 def arguments_text(arguments: Any) -> bytes | None:
-    """The arguments of a call as the JSON text of an object on one line; None for none. TypeError,
-    ValueError: not valid."""
+    """The arguments of a call as the JSON text of an object on one line; None without arguments.
+    TypeError, ValueError: the arguments are not a JSON object."""
     if arguments is None:
         return None
     if isinstance(arguments, bytes | bytearray | memoryview):

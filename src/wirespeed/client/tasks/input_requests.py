@@ -37,10 +37,11 @@ class Helper:
     before a person has answered.
 
     Args:
-        rounds: Asks the handlers.
+        rounds: Runs the handlers.
         send: Sends answers, the JSON text by key, within a time limit as of `call_tool`.
         wake: Called when a handler failed and `look` has an error to raise.
-        pause: Returns what `InputNeeded` continues from, for the open questions.
+        pause: Returns the `Paused` object from which an `InputNeeded` with the open questions
+            continues.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class Helper:
             self._wake()
 
     async def send(self, answers: Mapping[str, bytes], timeout: Timeout = CLIENT_DEFAULT) -> None:
-        """Send answers. The handler of an answer that cannot be sent runs again."""
+        """Send answers. If they cannot be sent, `look` runs the handlers again."""
         self._answered |= answers.keys()
         try:
             await self._send(answers, timeout)
@@ -133,7 +134,7 @@ class Helper:
 
     async def stop(self) -> None:
         """No caller follows the task: cancel the handlers, and wait a moment for their cleanup. The
-        next caller starts afresh."""
+        next caller starts them again."""
         self._error = None
         self._rounds = 0
         tasks = [batch.task for batch in self._batches]

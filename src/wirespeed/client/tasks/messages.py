@@ -18,11 +18,11 @@ class TaskState(msgspec.Struct, frozen=True):
     """The state of a task.
 
     Attributes:
-        id: Its id; None for a call that was answered at once.
+        id: The id of the task; None for a call that was answered at once.
         status: "working", "input_required", "completed", "failed" or "cancelled".
         message: The server's status message, for people.
         created_at, updated_at: Times in ISO 8601, as the server sent them.
-        ttl: Seconds from its creation that the server keeps it; None for no end.
+        ttl: Seconds from its creation for which the server keeps the task; None for no limit.
         poll_interval: The advised polling interval in seconds, or None.
     """
 
@@ -41,7 +41,7 @@ class TaskState(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct, rename="camel"):
-    """A task in either form."""
+    """A task as a server describes it, in either form."""
 
     task_id: str
     status: str
@@ -80,10 +80,11 @@ _seen = msgspec.json.Decoder(Seen).decode
 
 
 def seen_of(data: Any) -> Seen:
-    """A task of tasks/get, of tasks/cancel in 2025-11-25, and of notifications."""
+    """Decode a task: the result of tasks/get, in 2025-11-25 that of tasks/cancel, or the params of
+    a notification. msgspec.DecodeError: the task is not valid."""
     seen = _seen(bytes(data))
     if seen.status not in FINAL and seen.status not in ("working", "input_required"):
-        raise msgspec.ValidationError(f"a task has no status {seen.status!r}")
+        raise msgspec.ValidationError(f"the status of the task is unknown: {seen.status!r}")
     return seen
 
 

@@ -19,8 +19,8 @@ __all__ = ["BlockingTask"]
 
 
 class BlockingTask:
-    """A call of a tool as a task: a `ToolTask` with blocking methods, to iterate over with
-    ``for``."""
+    """A call of a tool as a task: a `ToolTask` with blocking methods. ``for`` iterates over its
+    states."""
 
     def __init__(self, client: SyncClient, task: ToolTask) -> None:
         self._client = client

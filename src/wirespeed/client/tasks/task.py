@@ -1,7 +1,7 @@
 """The client's handle of one task of a server: see `Client.start_tool`.
 
-2025-11-25 basic/utilities/tasks: tasks/get polls, tasks/result waits for the result, and the server
-asks its questions meanwhile. The extension of 2026-07-28: the answer to tasks/get contains the
+2025-11-25 basic/utilities/tasks: tasks/get polls; tasks/result waits for the result, and the server
+sends its questions meanwhile. The extension of 2026-07-28: the answer to tasks/get contains the
 questions and the result; tasks/update sends the answers to questions.
 """
 
@@ -132,7 +132,7 @@ class ToolTask:
     ) -> None:
         self._tasks = tasks
         self._modern = modern
-        self._check = check  # of its result
+        self._check = check  # of the task's result
         self._sink = sink
         self._handles: TaskHandles | None = None
         self._private = False  # only the call that became this task knows it
@@ -142,7 +142,7 @@ class ToolTask:
         )
         self._told = False  # the server reports changes
         self._waiting: asyncio.Future[CallToolResult] | None = None  # tasks/result
-        self._holders = 0  # callers that wait for it
+        self._holders = 0  # callers that wait for the task
         self._result: CallToolResult | None = None
         self._seen: Seen | None = None
         self.tool = tool
@@ -154,7 +154,7 @@ class ToolTask:
         try:
             seen = seen_of(found.text) if isinstance(found, Unfinished) else found
         except msgspec.DecodeError as exc:
-            raise InvalidResponse(f"the task that the server made is not valid: {exc}") from exc
+            raise InvalidResponse(f"the task that the server created is not valid: {exc}") from exc
         self.state = TaskState(seen.task_id, "working")
         if not modern:
             self._handles = tasks.handles.setdefault(seen.task_id, TaskHandles())
@@ -316,7 +316,8 @@ class ToolTask:
 
     @contextlib.asynccontextmanager
     async def _holding(self) -> AsyncIterator[None]:
-        """A caller waits. With the last caller tasks/result and the handlers are cancelled."""
+        """A caller waits for the task within the block. After the last caller, tasks/result and the
+        handlers are cancelled."""
         self._holders += 1
         try:
             yield
@@ -354,13 +355,13 @@ class ToolTask:
         return await self._tasks.sender.send(method, params, decode, timeout)
 
     async def _insist(self, method: str, decode: Any, timeout: Timeout, **more: Any) -> Any:
-        """A request that is repeated over the next connection if one is lost: the task outlives its
-        connection."""
+        """Send a request, and repeat it over the next connection if a connection is lost: the task
+        outlives its connection."""
         while True:
             try:
                 return await self._request(method, decode, timeout, **more)
             except (ConnectionClosed, TransportError):
-                # raises why, if there is to be none
+                # raises the reason if no connection follows
                 sender = self._tasks.sender
                 await sender.ready(method, sender.seconds(timeout))
 
@@ -438,14 +439,14 @@ class ToolTask:
         except (ConnectionClosed, TransportError):
             self._wake.set()
         except (WirespeedError, msgspec.DecodeError) as exc:
-            # polling goes on, and raises the error
+            # polling continues, and raises an error that persists
             logger.debug("the server reports no task changes: %s", exc)
         finally:
             self._told = False
 
     async def _heard_more(self, heard: Seen | None) -> bool:
-        """Wait for a change since `heard` or for the next poll. Returns whether the change was
-        reported."""
+        """Wait for a change since `heard`, or until the next poll is due. Returns whether the
+        server reported a change."""
         if self._seen is not heard:
             return True
         wait = self.state.poll_interval
