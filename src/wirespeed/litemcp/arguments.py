@@ -1,4 +1,4 @@
-"""A function's parameters as LiteMCP's, and its arguments from strings (`server.strings`)."""
+"""A function's parameters as LiteMCP parameters, and its arguments from strings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _EXAMPLE = re.compile(r"[\s(]*\b(?:Example|e\.g\.)\s*:?\s+(?P<text>.+?)[\s.)]*\Z
 
 
 class Slot(strings.Slot):
-    """One parameter of a tool: its description, and its conversion of strings."""
+    """One parameter of a tool: its description for clients, and the conversion of its strings."""
 
     __slots__ = ("parameter",)
 
@@ -38,8 +38,8 @@ class Slot(strings.Slot):
 def decode_arguments(slots: Sequence[Slot], arguments: Sequence[str]) -> list[Any]:
     """Convert the strings of a call to values, one for each parameter.
 
-    A missing argument at the end becomes the default. An empty string before the last argument
-    becomes the default, if there is one or if the empty string is not a value of the type.
+    A parameter without an argument gets its default. A parameter with a default also gets it for
+    an empty string that is not the last argument, or whose type does not allow strings.
     ArgumentError: too many arguments, an argument of another type, or a missing required argument.
     """
     given = len(arguments)
@@ -61,7 +61,7 @@ def decode_arguments(slots: Sequence[Slot], arguments: Sequence[str]) -> list[An
 
 
 def check_number(given: int, most: int) -> None:
-    """ArgumentError: there are more arguments than parameters."""
+    """Raise ArgumentError if there are more arguments than parameters."""
     if given > most:
         raise ArgumentError(f"too many arguments: {given} were given, at most {most} are allowed")
 
@@ -70,7 +70,7 @@ def check_number(given: int, most: int) -> None:
 
 
 def slots_of(spec: ToolSpec) -> list[Slot]:
-    """The parameters of a function, in order."""
+    """Return the parameters of a function, in order."""
     defs = spec.input_schema.get("$defs", {})
     return [
         Slot(

@@ -1,17 +1,19 @@
 """Bridges between LiteMCP and MCP: a tool of one protocol as a tool of the other.
 
-LiteMCP has strings by position, MCP has values by name. The bridges convert them:
+LiteMCP passes arguments as strings by position, MCP as JSON values by name. The bridges convert
+them:
 
-* **LiteMCP to MCP** (`as_mcp_tool`): every parameter is a required string; its description names
-  its type and its example. Contents of an image or audio type become blocks of that kind, all other
-  contents become text blocks.
+* **LiteMCP to MCP** (`as_mcp_tool`): every parameter is a string, required unless it is named as
+  optional. Its description contains its type and its example. Contents of an image or audio type
+  become blocks of that kind, all other contents become text blocks.
 * **MCP to LiteMCP** (`as_lite_server`): the parameters are those of the schema, required parameters
-  first. A string is passed unchanged where the schema allows a string, otherwise as the value of
-  its JSON. Text becomes ``text``, media their media type with base64, structured content ``json``.
+  first. An argument is passed as a string if the schema allows a string, otherwise as the value of
+  its JSON text. Text blocks become ``text``. Images and audio keep their media type, with base64.
+  Structured content becomes ``json``.
 
-An error of the tool remains an error. A cancelled call ends on this side only: LiteMCP has no
-cancellation, so the answer is dropped. A failure between the two sides is reported in general
-words; the log has the details.
+An error of the tool remains an error. LiteMCP has no cancellation: the LiteMCP server continues a
+cancelled call, and its answer is dropped. A failure of the link is reported to the caller without
+details, which the log has.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ _json = msgspec.json.encode
 
 
 def _explain(what: str, exc: WirespeedError) -> str:
-    """Return the text for the caller of a call that failed in the transport."""
+    """Log a failed call, and return the text for its caller."""
     logger.warning("%s: %s", what, exc)
     if isinstance(exc, CallTimeout):
         return f"{what} did not answer in time"
@@ -222,7 +224,7 @@ async def as_lite_server(
 
 
 class _Schema:
-    """Return the properties of an input schema as parameters, required properties first."""
+    """The properties of an input schema as parameters, required properties first."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self._defs = {**schema.get("definitions", {}), **schema.get("$defs", {})}
@@ -241,7 +243,7 @@ class _Schema:
         ]
 
     def _resolved(self, schema: Any) -> dict[str, Any]:
-        """Resolve the references at the top of a schema."""
+        """Return a schema with the ``$ref`` of its top level resolved."""
         for _ in range(16):
             ref = schema.get("$ref") if isinstance(schema, dict) else None
             if not isinstance(ref, str):
@@ -252,7 +254,8 @@ class _Schema:
         return schema if isinstance(schema, dict) else {}
 
     def read(self, arguments: list[str]) -> dict[str, Any]:
-        """Return the arguments of a call by name. ArgumentError: an argument has another type."""
+        """Return the arguments of a call by name. ArgumentError: a required argument is missing, or
+        an argument has the wrong type."""
         if len(arguments) < self._required:
             missing = self._names[len(arguments) : self._required]
             plural = "s" if len(missing) > 1 else ""
@@ -286,7 +289,7 @@ class _Schema:
 
 
 def _kinds(schema: dict[str, Any], resolve: Any) -> set[str]:
-    """The JSON types that a schema names, if any."""
+    """Return the JSON types that a schema names, if any."""
     kind = schema.get("type")
     if isinstance(kind, str):
         return {kind}
@@ -302,7 +305,7 @@ def _kinds(schema: dict[str, Any], resolve: Any) -> set[str]:
 
 
 def _kinds_of(value: Any) -> set[str]:
-    """The JSON types of a value."""
+    """Return the JSON types of a value."""
     if value is None:
         return {"null"}
     if isinstance(value, bool):
@@ -317,14 +320,14 @@ def _kinds_of(value: Any) -> set[str]:
 
 
 def _contents(result: CallToolResult) -> list[Content]:
-    # a block of a type that this version does not know is shown as its JSON
+    # a block of a type that this version does not know becomes its JSON
     blocks: list[Any] = [b.data if isinstance(b, UnknownContent) else b for b in result.content]
     structured = result.structured_content
     if structured is msgspec.UNSET:
         return contents_of(blocks)
     if len(blocks) == 1 and isinstance(blocks[0], Text):
         text = blocks[0].text
-        # the text form for clients without structured content (server/tools)
+        # a text that only repeats the structured content, for clients that do not read that
         if _same(text, structured):
             return [Content("json", _json(structured).decode())]
         if isinstance(structured, dict) and structured.keys() == {"result"}:

@@ -21,8 +21,8 @@ LiteTarget: TypeAlias = "Stdio | WebSocket | Socket | LiteServer | str"
 def as_target(
     target: Any, token: str | None, headers: Mapping[str, str] | None, both_headers: bool
 ) -> Stdio | WebSocket | Socket | LiteServer:
-    """Return the target of a client from the argument of its user. Nothing is launched or looked
-    up. TypeError, ValueError: the argument is not a target."""
+    """Return the target that a client's arguments name. No process is started and no host name is
+    resolved. TypeError, ValueError: the arguments do not name a target."""
     from wirespeed.client.targets.remote import WebSocket, from_url
 
     if isinstance(target, str):
@@ -53,7 +53,7 @@ def _with_credentials(
     if token is None:
         token = target.token
     if both_headers:
-        # the page on WebSocket says "Authorization" and shows "Authentication: Bearer <Token>"
+        # LiteMCP's page on WebSocket says "Authorization", and shows "Authentication: Bearer …"
         if token is None:
             raise ValueError("both_headers needs a token")
         if "authentication" in map(str.lower, merged):
@@ -63,8 +63,8 @@ def _with_credentials(
 
 
 def restarts_of(target: Any) -> int:
-    """Return how many consecutive times a lost link is made again. Connections have no state in
-    LiteMCP, so the default for a server elsewhere is `RECONNECTS`."""
+    """Return how many consecutive times a lost link is made again. The default for WebSocket and
+    `Socket` is `RECONNECTS`, because LiteMCP connections have no state."""
     from wirespeed.client.targets.remote import RECONNECTS, Socket, WebSocket
 
     restart = getattr(target, "restart", 0)

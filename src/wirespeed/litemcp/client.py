@@ -33,8 +33,8 @@ _VERSION = msgspec.json.encode(VERSION)
 
 
 class LiteClient:
-    """A client of one LiteMCP server, to be used as an async context manager (or with `open` and
-    `close`)::
+    """A client of one LiteMCP server. Use it as an async context manager, or with `open` and
+    `close`::
 
         async with LiteClient(Stdio("python", ["calculator.py"])) as client:
             result = await client.call(2, b=3)
@@ -44,14 +44,16 @@ class LiteClient:
         target: ``Stdio(command, args)``, `WebSocket` or `Socket`, a URL (``ws://``, ``wss://``,
             ``unix:``, ``tcp://``), or a `LiteServer` in this process.
         token: Over WebSocket, the bearer token of the server.
-        headers: Over WebSocket, further headers of the upgrade request, of any names.
-        both_headers: Send the token as ``Authentication``, too: the protocol names both headers.
-        timeout: The default time limit of a request in seconds, with the wait before it is sent.
-            The request then fails with `CallTimeout`, and a later answer is dropped. A time limit
-            is always needed: a server ignores messages that it does not understand.
-        strict: Accept only the protocol's forms: frames ended by three newlines, and strings as
-            arguments. Otherwise one newline after a whole JSON value ends a frame, too, and other
-            JSON values are read as their JSON text.
+        headers: Over WebSocket, further headers of the upgrade request.
+        both_headers: Send the token in the header ``Authentication``, too. LiteMCP names that
+            header beside ``Authorization``.
+        timeout: The default time limit of a request in seconds, including the wait before the
+            request is sent. After that time the request fails with `CallTimeout`, and a later
+            answer is dropped. Every request has a time limit, because a server ignores messages
+            that it does not understand.
+        strict: Accept only the protocol's forms: three newlines end a message, and the values that
+            must be strings are strings. Otherwise one newline after a whole JSON value ends a
+            message, too, and other JSON values are read as their JSON text.
         limits: The limits of the connection.
 
     `open` launches the server or connects to it. A server that ended is started again at the next
@@ -101,29 +103,30 @@ class LiteClient:
         await self.close()
 
     async def open(self) -> None:
-        """Launch or connect, unless the client is open. A lost connection is made again.
+        """Launch the server or connect to it, unless the client is open. A lost connection is made
+        again.
 
-        LaunchError: the server cannot be started. UpgradeRefused: a WebSocket server refused with
-        an HTTP status. TransportError: the server was not reached. ConnectionClosed: `close` was
-        called meanwhile.
+        LaunchError: the server cannot be started. UpgradeRefused: a WebSocket server refused the
+        upgrade with an HTTP status. TransportError: the server was not reached. ConnectionClosed:
+        `close` was called meanwhile.
         """
         await self._life.open()
 
     async def close(self) -> None:
-        """Close the connection. Calls that wait fail with ConnectionClosed, and a child process is
-        ended and reaped. Idempotent."""
+        """Close the connection. Waiting calls fail with ConnectionClosed. A child process is ended
+        and reaped. A second call does nothing."""
         asking = self._asking
         await self._life.close()
         if asking is not None:
             await asyncio.wait((asking,))
 
     def _forget_tool(self) -> None:
-        """A link is made. The server behind it may have another tool."""
+        """Forget the tool: the server behind a new link may have another tool."""
         self._tool = None
 
     @property
     def n_outstanding(self) -> int:
-        """Requests that wait for their answers."""
+        """The number of requests that wait for their answers."""
         connection = cast(LiteClientConnection | None, self._life.live)
         return 0 if connection is None else connection.n_outstanding
 
@@ -174,7 +177,7 @@ class LiteClient:
         )
 
     async def _known(self, timeout: Timeout) -> Tool:
-        """Return the tool. Each connection asks for the tool once."""
+        """Return the tool. The server is asked for the tool once for each link."""
         if self._tool is not None:
             return self._tool
         if self._asking is None or self._asking.done():
@@ -196,11 +199,11 @@ class LiteClient:
         return (await self._known(timeout)).prompt()
 
     async def call(self, *args: Any, **kwargs: Any) -> CallResult:
-        """Call the tool: arguments in the order of its parameters, or by their names.
+        """Call the tool with arguments in the order of its parameters, or by their names.
 
-        Strings are sent unchanged, bytes as base64, all other values as their JSON. A left-out
-        parameter before a given one is sent as an empty string. A failure of the tool itself is not
-        an exception: check ``result.error``.
+        Strings are sent unchanged, bytes as base64, all other values as their JSON text. An
+        argument that is left out before a given one is sent as an empty string. A failure of the
+        tool does not raise an exception: check ``result.error``.
 
         TypeError: unknown parameter, repeated parameter, or too many arguments. CallTimeout: the
         server did not answer. ChildExited, ConnectionLost, ConnectionClosed: the link ended before
@@ -215,7 +218,8 @@ class LiteClient:
         *,
         timeout: Timeout = CLIENT_DEFAULT,
     ) -> CallResult:
-        """Call the tool as `call` does, with another time limit."""
+        """Call the tool as `call` does, with ``args`` by position, ``kwargs`` by name, and a time
+        limit of its own."""
         tool = self._tool
         if tool is None:
             loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""One link of a LiteMCP client: requests out, answers matched by their ids."""
+"""One connection of a LiteMCP client: sends requests, and matches answers to them by id."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wirespeed.litemcp")
 
 MAX_LOGGED_FAULTS = 100
-SHOWN = 200  # the number of bytes of a bad message in logs
+SHOWN = 200  # bytes of a bad message in a log line
 
 # Ids are the powers of a generator modulo the prime 2**31 - 1, from a random start: each number
-# from 1 to 2**31 - 2 appears once before any repeats, and no id needs to be remembered.
+# from 1 to 2**31 - 2 appears once before any repeats, so used ids need not be remembered.
 PRIME = 2**31 - 1
 GENERATOR = 48271
 
 HEAD = b'{"version":%b,"id":' % msgspec.json.encode(VERSION)
 GET = b',"type":"get","data":{}}'
-PROBE_TIMEOUT = 60.0  # longer than any caller waits for the answer
+PROBE_TIMEOUT = 60.0  # seconds; longer than any caller waits for the answer
 
 _message = msgspec.json.Decoder(IOBasic).decode
 
 
 class Owner(Protocol):
-    """The client of a connection."""
+    """What a connection needs of its owner."""
 
     def lost(self, connection: LiteClientConnection, reason: str) -> None:
         """The link is lost, for the given reason. May be called more than once."""
@@ -63,7 +63,7 @@ class Waiter:
     ) -> None:
         self.id = id
         self.what = what
-        self.kind = kind  # of the answer
+        self.kind = kind  # the type that the answer must have
         self.decode = decode
         self.future = future
         self.seconds = seconds
@@ -71,8 +71,8 @@ class Waiter:
 
 
 class LiteClientConnection(Endpoint):
-    """A connection of a `wirespeed.litemcp.LiteClient`. ``released`` is called once its link is
-    gone."""
+    """A connection of a `wirespeed.litemcp.LiteClient`. ``released`` is called after its link is
+    closed."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class LiteClientConnection(Endpoint):
         self.lost_error: BaseException | None = None
         self.exit_note = ""  # added to the error of a request without an answer
         self.gone = False  # sending has ended, though the link may still be open
-        self.faults = 0  # frames that did not answer any request
+        self.faults = 0  # frames that are not messages
         self.answers = 0
         self.noise: bytes | None = None  # the first frame that was not a message
         self._limits = limits
@@ -101,12 +101,12 @@ class LiteClientConnection(Endpoint):
 
     @property
     def usable(self) -> bool:
-        """Whether there is a link that requests can be sent over, now or when it has room."""
+        """Whether the link can take requests, now or as soon as it is not `full`."""
         return self.link is not None and not self.gone
 
     @property
     def n_outstanding(self) -> int:
-        """Requests that wait for their answers."""
+        """The number of requests that wait for their answers."""
         return len(self._waiting)
 
     @property
@@ -138,8 +138,11 @@ class LiteClientConnection(Endpoint):
         decode: Callable[[IOBasic], Any],
         seconds: float,
     ) -> Waiter:
-        """Send a request: ``head``, an id, ``tail``. The waiter's future receives the answer, which
-        must be of type ``kind``, as ``decode`` returns it. `forget` drops an unneeded waiter.
+        """Send a request: ``head``, a new id, ``tail``. Returns its waiter.
+
+        The waiter's future gets what ``decode`` returns for the answer. Its errors are CallTimeout
+        after ``seconds``, InvalidResponse if the answer is not of type ``kind``, and the error of a
+        lost link. A caller that needs the answer no longer calls `forget`.
         """
         if self.link is None or self.gone:
             raise self.error()
@@ -153,8 +156,8 @@ class LiteClientConnection(Endpoint):
         return waiter
 
     def probe(self) -> asyncio.Future[Any] | None:
-        """Send a request that every server answers. Returns the future of the answer; None when the
-        request cannot be sent now."""
+        """Send a request that every server answers. Returns the future of the answer; None if the
+        link is closed."""
         if self.link is None:
             return None
         return self.request("get", HEAD, GET, "info", lambda message: None, PROBE_TIMEOUT).future
@@ -211,7 +214,7 @@ class LiteClientConnection(Endpoint):
 
     def _receive(self, message: IOBasic, raw_id: bytes) -> None:
         self.answers += 1
-        # our ids are not longer, and a very long id is slow to parse
+        # ids of this client have at most 10 digits, and a very long integer is slow to parse
         waiter = self._waiting.pop(int(raw_id), None) if len(raw_id) <= 10 else None
         if waiter is None:  # a late answer, or an answer without a request
             logger.debug("no request waits for an answer with id %s", raw_id[:40].decode())
@@ -258,7 +261,7 @@ class LiteClientConnection(Endpoint):
         self._release_room()
 
     def fail(self, exc: BaseException) -> None:
-        """Fail waiting and later requests with an error."""
+        """Fail all waiting requests and all later requests with an error."""
         self.gone = True
         if self.lost_error is None:
             self.lost_error = exc

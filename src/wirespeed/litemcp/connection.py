@@ -1,8 +1,8 @@
-"""One client of a LiteMCP server: its requests in, its answers out.
+"""A LiteMCP server's connection to one client: reads requests and sends answers.
 
-The protocol has no answer for a frame that is not a message, a repeated id, or a type that no
-client sends: these are logged. Every other failure of a call is answered with a result of the same
-shape with ``"error": true``.
+LiteMCP has no answer to a frame that is not a message, to a repeated id, or to a message type that
+clients do not send. Such frames are logged. Every other failure of a call is answered with a result
+whose ``error`` is true.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wirespeed.litemcp")
 
 MAX_LOGGED_FAULTS = 100
-SHOWN = 200  # the number of bytes of a bad message in logs
+SHOWN = 200  # bytes of a bad message in a log line
 
-# Escapes in a JSON string: a backslash, a pair of surrogates, a lone surrogate.
+# Escapes in a JSON string: a backslash, a pair of surrogates, or (the group) a lone surrogate.
 _PAIR_OR_HALF = re.compile(
     rb"\\\\|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)", re.DOTALL
 )
@@ -73,7 +73,7 @@ class _Call:
         self.connection.finish(self, value, exc)
 
     def expire(self) -> None:
-        """The time limit of the tool has passed."""
+        """Cancel the call: the time limit of the tool has passed."""
         self.timed_out = True
         self.timer = None
         self.cancel()
@@ -122,7 +122,7 @@ class LiteConnection(Endpoint):
         stream = self.stream
         for frame in stream:
             if self.link is None or self.link.ending:
-                continue  # the connection is closing: too late
+                continue  # the connection is closing: requests are ignored
             if frame is None:
                 self._fault(f"longer than the limit of {self._limits.max_message} bytes", None)
                 continue
@@ -144,7 +144,7 @@ class LiteConnection(Endpoint):
         self.drain()
 
     def on_lost(self, exc: BaseException | None) -> None:
-        """The client is gone."""
+        """The link is lost: cancel the running calls."""
         if self._grace_timer is not None:
             self._grace_timer.cancel()
             self._grace_timer = None
@@ -180,7 +180,7 @@ class LiteConnection(Endpoint):
         elif not self._seen.add(raw_id):
             self._fault(f"its id {_shown(raw_id)} was used before", frame)
         elif kind == "get":
-            # of any version: the answer names the version of this server
+            # a request of any version: the answer names the version of this server
             self._send(b'%b%b,"type":"info","data":%b}' % (self._head, raw_id, self._info))
         else:
             self._call_tool(message, raw_id)
@@ -237,7 +237,7 @@ class LiteConnection(Endpoint):
         if reason := refuse_version(message.version, self._version):
             raise ArgumentError(reason)
         if not bytes(message.data):
-            raise ArgumentError("data hold a lone surrogate: half of a pair of \\u escapes")
+            raise ArgumentError("data holds a lone surrogate: half of a pair of \\u escapes")
         call: ToolCall | _LooseCall
         try:
             call = exact = _call(message.data)
@@ -253,7 +253,8 @@ class LiteConnection(Endpoint):
         return arguments
 
     def _read_loosely(self, data: msgspec.Raw) -> tuple[_LooseCall, list[str]]:
-        """Return the call in `data` that breaks a rule, as far as the call can be read."""
+        """Return a call that is not strictly valid, and its arguments as strings. ArgumentError:
+        the call cannot be read."""
         try:
             call = _loose_call(data)
         except (msgspec.DecodeError, RecursionError) as exc:
@@ -378,7 +379,7 @@ def _failure(text: str) -> Response:
 
 
 def _json(raw: Any) -> str:
-    """A JSON text, compact."""
+    """Return a JSON text without white space between its tokens."""
     return bytes(msgspec.json.format(bytes(raw), indent=-1)).decode()
 
 

@@ -1,7 +1,7 @@
-"""What a tool returns, as LiteMCP's contents.
+"""Conversion of a tool's return value to LiteMCP contents.
 
 ==========================================  =====================================================
-a value                                     contents
+value                                       contents
 ==========================================  =====================================================
 ``None``                                    none
 ``str``, and what JSON writes as a string   one, of type ``text``
@@ -9,11 +9,12 @@ a value                                     contents
 ``int``, ``float``, ``Decimal``             one, ``number``, as JSON writes it
 ``bytes``                                   one, ``application/octet-stream``, base64
 `wirespeed.server.Image`, ``Audio``         one, of their media type, base64
-other content classes of MCP                a text, or their resource likewise
+`wirespeed.server.Text`                     one, ``text``
+`wirespeed.server.EmbeddedResource`         one, of its media type: its text, or its data as base64
 `Content`                                   unchanged
-list, tuple, set, what a generator yields   those of its items, in order; a list inside one is
+list, tuple, set, items of a generator      those of the items, in order; a list inside a list is
                                             ``json``
-dict, struct, dataclass, model              one, ``json``
+dict, struct, dataclass, model              one, ``json``; so are other content classes of MCP
 `Response`                                  its contents, unchanged
 ==========================================  =====================================================
 """
@@ -34,7 +35,7 @@ __all__ = ["ResultError", "contents_of", "encode_text", "json_content", "respons
 
 BINARY = "application/octet-stream"
 _BYTES = (bytes, bytearray, memoryview)
-# The homes of MCP's content blocks and results: no value is one before their modules are loaded.
+# `__module__` of MCP's content blocks and results. The comparison does not import their modules.
 _MCP = ("wirespeed.server", "wirespeed.client")
 _RESULTS = {"Completion", "PromptMessage", "RawResult", "ToolResult"}
 _RESULTS |= {"CallToolResult", "GetPromptResult", "ReadResourceResult"}
@@ -44,12 +45,12 @@ _encode = msgspec.json.Encoder(enc_hook=enc_hook).encode
 
 
 class ResultError(ValueError):
-    """The value of a tool cannot be sent. The text is for the caller."""
+    """The value of a tool cannot be sent. The caller receives the text as the reason."""
 
 
 def response_of(value: Any) -> Response:
     """Convert a tool's value to a response. ResultError: the value cannot be sent."""
-    if type(value) is str:  # the commonest
+    if type(value) is str:  # the most frequent type
         return Response([Content("text", value)])
     if isinstance(value, Response):
         for content in value.content:
@@ -99,12 +100,12 @@ def _number(value: float) -> str:
 
 
 def media(kind: str, data: Any) -> Content:
-    """Return bytes of a media type as base64."""
+    """Return the content for bytes of a media type."""
     return Content(kind, base64.b64encode(data).decode("ascii"))
 
 
 def json_content(value: Any) -> Content:
-    """Return the content of a value, by the type of its JSON: text, number, boolean or json."""
+    """Return the content of a value. Its type is that of the JSON: text, number, boolean, json."""
     try:
         text = _encode(value).decode()
     except Exception as exc:  # the user's classes may raise any exception
@@ -144,7 +145,7 @@ def _check(content: Any) -> Content:
         or not isinstance(content.type, str)
         or not isinstance(content.data, str)
     ):
-        raise ResultError("the type and the data of a content are strings")
+        raise ResultError("the type and the data of a content must be strings")
     return content
 
 
@@ -157,5 +158,5 @@ def _reason(exc: BaseException) -> str:
 
 
 def encode_text(text: str) -> str:
-    """Return the text of an exception without lone surrogates."""
+    """Return a text with lone surrogates escaped, so that it can be encoded."""
     return text.encode("utf-8", "backslashreplace").decode()

@@ -20,15 +20,16 @@ from wirespeed._core.slab cimport Lease
 
 
 class BadMessage(ValueError):
-    """A frame is not a message, and cannot be answered. The text is the reason."""
+    """A frame is not a message and cannot be answered. The text is the reason."""
 
 
 def id_of(FrameStream stream not None, Lease frame not None, uint32_t max_depth, /):
-    """Return the id of the message in a frame, in its JSON text.
+    """Return the JSON text of the id of the message in a frame.
 
-    One pass checks the whole frame: one JSON value (RFC 8259) in UTF-8, an object, not deeper than
-    `max_depth`, whose ``id`` is one integer of any length. BadMessage: a check failed. The framing
-    is told of a frame that is not JSON: WebSocket closes after a frame that is not UTF-8.
+    One pass checks the whole frame. It must be one JSON value (RFC 8259) in UTF-8: an object, at
+    most `max_depth` levels deep, with one ``id``, an integer of any length. BadMessage: a check
+    failed. A frame that is not JSON is reported to the framer, because a WebSocket connection
+    closes after text that is not UTF-8.
     """
     cdef ws_scan scan
     cdef ws_status status

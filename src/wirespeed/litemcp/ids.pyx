@@ -1,7 +1,7 @@
 """The ids that a connection has seen: a request with a repeated id is ignored.
 
-LiteMCP, data-structure, IOBasic. The page names neither a scope nor a limit. The scope here is the
-last ids of one connection, so that memory is bounded.
+Source of the rule: LiteMCP, data-structure, IOBasic, which names neither a scope nor a limit. Here
+the rule holds for the last ids of one connection, so that memory is bounded.
 """
 
 cimport cython
@@ -24,7 +24,8 @@ cdef enum:
 cdef class SeenIds:
     """The last `limit` ids (a power of two). Each id takes 16 bytes, allocated on demand.
 
-    Integers of up to 18 digits are compared exactly, longer integers by a secret 64-bit hash.
+    Integers of up to 18 digits are compared exactly, longer integers by a 64-bit hash with a
+    secret seed.
     """
 
     def __cinit__(self, Py_ssize_t limit=LIMIT):
@@ -42,7 +43,7 @@ cdef class SeenIds:
 
     @property
     def nbytes(self):
-        """Bytes of memory held."""
+        """The memory of the ids in bytes."""
         return <Py_ssize_t> self.room * <Py_ssize_t> (sizeof(int64_t) + 2 * sizeof(uint32_t))
 
     def add(self, bytes raw_id not None, /):

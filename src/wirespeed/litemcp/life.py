@@ -1,4 +1,4 @@
-"""The life of a LiteMCP client's link: that of an MCP client without a handshake."""
+"""The life of a LiteMCP client's link: as that of an MCP client, but without a handshake."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Host:
 
 
 class LiteLife(Lifecycle):
-    """One target's links, one after another. ``on_link`` is called for each new link."""
+    """The links to one target, one after another. ``on_link`` is called before each new link."""
 
     def __init__(
         self, target: Any, limits: Limits, strict: bool, on_link: Callable[[], None]
@@ -67,7 +67,7 @@ class LiteLife(Lifecycle):
         await channel.open(join, self._limits)
 
     def lost(self, connection: Any, reason: str) -> None:
-        """The link is lost. An answer resets the number of crashes."""
+        """The link is lost. The number of crashes starts at 0 again if the server has answered."""
         if connection.answers and self._gone is not connection:
             self.crashes = 0
         super().lost(connection, reason)
@@ -75,7 +75,7 @@ class LiteLife(Lifecycle):
     def _with_noise(self, connection: Any, reason: str) -> str:
         if connection.noise is None or connection.answers:
             return reason
-        return f"{reason} (it wrote a line that is not a message: {connection.noise!r})"
+        return f"{reason} (the server wrote a line that is not a message: {connection.noise!r})"
 
     def _restarts(self) -> int:
         return restarts_of(self.target)

@@ -1,6 +1,6 @@
-"""LiteMCP's messages, typed (LiteMCP 1.0.0, data-structure), and the rule for versions.
+"""The messages of LiteMCP as typed classes (LiteMCP 1.0.0, data-structure), and its version rule.
 
-Every value of a call is a string on the wire; the ``type`` of a parameter or a content is free
+Arguments and contents are strings on the wire. The ``type`` of a parameter or a content is free
 text, a hint for the model.
 """
 
@@ -42,7 +42,8 @@ VERSION = VersionTuple(1, 0, 0)
 
 
 class _VersionObject(msgspec.Struct):
-    """``{"major": 1, …}``: the page on ToolCall calls its version a ``Version``."""
+    """A version as an object, ``{"major": 1, …}``: the specification of ToolCall names its type
+    ``Version``, not ``VersionTuple``."""
 
     major: _Part
     minor: _Part
@@ -54,7 +55,7 @@ _version = msgspec.json.Decoder(VersionTuple | _VersionObject).decode
 
 def parse_version(raw: Any) -> VersionTuple:
     """Read a version from a JSON text (bytes-like). ValueError: the text is not an array or an
-    object of three integers from 0 on."""
+    object of three integers, each at least 0."""
     try:
         found = _version(raw)
     except (msgspec.DecodeError, RecursionError):
@@ -65,9 +66,10 @@ def parse_version(raw: Any) -> VersionTuple:
 
 
 def refuse_version(raw: Any, own: VersionTuple = VERSION) -> str | None:
-    """Return the reason to refuse a message of a version; None to accept it.
+    """Return why a message of a version is refused; None if the message is accepted.
 
-    There is no negotiation: an equal major version is accepted.
+    LiteMCP does not negotiate versions. A message is accepted if its major version is that of
+    ``own``.
     """
     text = bytes(raw)
     if text == b"[1,0,0]" and own.major == 1:  # the usual form
@@ -112,7 +114,7 @@ class Tool(msgspec.Struct):
     """A server's description of its tool.
 
     Attributes:
-        name: The name of the tool, which calls repeat.
+        name: The name of the tool, which every call contains.
         description, example: Texts for the model, or None.
         parameters: The parameters, in the order of the arguments.
         version: The server's version of LiteMCP.
@@ -147,7 +149,7 @@ class Content(msgspec.Struct):
 
 
 class Response(msgspec.Struct):
-    """The contents that a tool returned; with `error`, the reason of its failure.
+    """The contents that a tool returned. If `error` is true, they are the reason of the failure.
 
     A tool may return a `Response` to set contents and `error` itself.
     """
@@ -176,18 +178,18 @@ class CallResult(msgspec.Struct):
 
     @property
     def error(self) -> bool:
-        """Whether the tool failed. The contents may have the reason."""
+        """Whether the tool failed. The contents may contain the reason."""
         return self.response.error
 
     @property
     def text(self) -> str:
-        """The data of all text contents, joined by newlines. The type of a text content is not a
-        media type, or is a media type of text."""
+        """The data of all text contents, joined by newlines. A content is text unless its
+        type is a media type other than ``text/…`` and ``application/json``."""
         return "\n".join(c.data for c in self.content if not is_media(c.type))
 
 
 def is_media(kind: str) -> bool:
-    """Whether the type of a content is a media type of bytes, whose data is base64."""
+    """Whether the type of a content is a media type of binary data, which is sent as base64."""
     return "/" in kind and not kind.startswith("text/") and kind != "application/json"
 
 

@@ -81,7 +81,7 @@ def _string(value: Any) -> str | None:
 
 
 def _decode(strict: Any, loose: Any, message: IOBasic) -> Any:
-    """Decode the data of a message with `strict`, and after a failure with `loose` if given."""
+    """Decode the data of a message with `strict`, then, if that fails, with `loose` if given."""
     try:
         return strict(message.data)
     except (msgspec.DecodeError, RecursionError) as exc:
@@ -94,7 +94,7 @@ def _decode(strict: Any, loose: Any, message: IOBasic) -> Any:
 
 
 def _invalid(message: IOBasic, exc: BaseException) -> InvalidResponse:
-    return InvalidResponse(f"the data of {message.type!r} are not valid: {exc}")
+    return InvalidResponse(f"the data of {message.type!r} is not valid: {exc}")
 
 
 def info_reader(strict: bool) -> Callable[[IOBasic], Tool]:
@@ -110,7 +110,7 @@ def info_reader(strict: bool) -> Callable[[IOBasic], Tool]:
         ]
         names = [parameter.name for parameter in parameters]
         if len(set(names)) != len(names):
-            raise InvalidResponse("the tool has two parameters of one name")
+            raise InvalidResponse("the tool has two parameters with the same name")
         version = _version(found.version, strict) or _version(message.version, strict)
         return Tool(
             found.name,
@@ -124,7 +124,7 @@ def info_reader(strict: bool) -> Callable[[IOBasic], Tool]:
 
 
 def result_reader(strict: bool) -> Callable[[IOBasic], CallResult]:
-    """Return a decoder of ``result``, which accepts an equal major version."""
+    """Return a decoder of ``result``, which accepts an equal major version only."""
 
     def read(message: IOBasic) -> CallResult:
         found = _decode(_result, None if strict else _loose_result, message)

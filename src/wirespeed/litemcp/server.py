@@ -30,7 +30,7 @@ class LiteServer:
     several processes.
 
     Args:
-        name: The name of the tool; by default that of its function.
+        name: The name of the tool; by default the name of its function.
         version: The announced version of LiteMCP. Calls of another major version are refused.
         description, example: Texts about the tool; by default those of its docstring.
         strict: Refuse arguments that are not strings, and calls whose ``data`` has no version.
@@ -209,13 +209,14 @@ class LiteServer:
         return connection
 
     def forget(self, connection: LiteConnection) -> None:
-        """A connection is gone."""
+        """Remove a connection that is lost."""
         self.connections.discard(connection)
 
     async def serve(self, url: str | None = None, **options: Any) -> None:
         """Serve until the client goes away or the process is told to end, inside a running loop.
 
-        ``None``: stdio. A URL has the path of the tool; options are those of `serve`.
+        Without ``url``: on stdio. A URL contains the path of the tool. The options are those of
+        `wirespeed.litemcp.serve`.
         """
         _ = self.info  # ValueError: there is no tool
         if url is not None:

@@ -1,4 +1,4 @@
-"""The LiteMCP client for code without an event loop: the same methods, blocking."""
+"""The blocking LiteMCP client, for code without an event loop."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ __all__ = ["SyncLiteClient"]
 
 
 class SyncLiteClient(Blocking[LiteClient]):
-    """A `LiteClient` on a loop in a thread of its own; the arguments are the same.
+    """A `LiteClient` whose event loop runs in a thread of its own. The arguments are those of
+    `LiteClient`.
 
-    Its methods block, may be called from several threads at once (the calls are multiplexed on the
-    one link), and an interrupt (Ctrl-C) in one drops the answer of that call.
+    Its methods are those of `LiteClient`, and block. Several threads may call them at once: the
+    calls share one link. After an interrupt (Ctrl-C) of a call, its answer is dropped.
     """
 
     def __init__(self, target: LiteTarget, **options: Any) -> None:

@@ -18,7 +18,7 @@ _EXAMPLES = re.compile(r"^Examples?:[ \t]*\n?(?P<text>(?:.+\n?)+)", re.MULTILINE
 
 
 class LiteTool:
-    """A tool, ready to be called; made by `typed_tool` and `raw_tool`.
+    """The tool of a LiteMCP server. `typed_tool` and `raw_tool` make it.
 
     Attributes:
         name, description, example: The texts of the tool for clients.
@@ -126,7 +126,7 @@ def typed_tool(
 
 
 def _here(function: Callable[..., Any], values: list[Any], names: launchers.Names) -> Any:
-    """Call a function at once, in a copy of the context variables."""
+    """Call a function at once, in a copy of the current context."""
     return contextvars.copy_context().run(launchers.call, function, values, names)
 
 
