@@ -1,1 +1,1 @@
-"""Integrations with other packages. Each is loaded when it is imported."""
+"""Integrations with other packages, one module for each package."""

@@ -10,16 +10,16 @@ from opentelemetry.trace import Status, StatusCode
 if TYPE_CHECKING:
     from wirespeed.server.server import Server
 
-# What `wirespeed.server.requests.params.described` returns: method, target, version, JSON text of
-# the id.
+# What `wirespeed.server.requests.params.described` returns: method, target (the name of a tool or
+# prompt, or a URI), protocol version, JSON text of the id.
 Request: TypeAlias = tuple[str, str | None, str | None, bytes]
 
 CANCELLED = 1  # in place of an error code; no error has this code
-MAX_TEXT = 1024  # the most characters of one text of a peer in a span
+MAX_TEXT = 1024  # the most characters that a span has of one text of the peer
 
 
 def attributes_of(method: str, target: str | None, version: str | None) -> dict[str, Any]:
-    """The attributes of a request on both sides."""
+    """Return the attributes that a request has in the client's and in the server's span."""
     attributes: dict[str, Any] = {"mcp.method.name": text_of(method)}
     if method == "tools/call":
         attributes["gen_ai.operation.name"] = "execute_tool"
@@ -37,7 +37,7 @@ def attributes_of(method: str, target: str | None, version: str | None) -> dict[
 
 
 def request_attributes(request: Request) -> dict[str, Any]:
-    """The attributes of a request that a server received."""
+    """Return the attributes of a request that a server received."""
     method, target, version, raw_id = request
     attributes = attributes_of(method, target, version)
     attributes["jsonrpc.request.id"] = id_text(raw_id) if len(raw_id) <= MAX_TEXT else ""
@@ -51,7 +51,8 @@ def span_name(method: str, target: str | None) -> str:
 
 
 def server_span_name(server: Server, method: str, target: str | None) -> str:
-    """As `span_name`, for a server's own methods and tools only: clients must not choose names."""
+    """Return the `span_name` with a target that the server has, otherwise the method alone: clients
+    must not choose the names of spans."""
     if method == "tools/call" and target not in server.service.tools:
         return method
     if method == "prompts/get" and target not in server.service.prompts:
@@ -83,13 +84,14 @@ def id_text(raw_id: bytes) -> str:
 
 
 def text_of(text: str) -> str:
-    """Return a peer's text in a form for exporters: short, and without lone surrogates."""
+    """Return a peer's text as an exporter can send it: short, and without lone surrogates."""
     text = text[:MAX_TEXT]
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def strings_of(meta: Any) -> dict[str, str]:
-    """Return the strings of a request's ``_meta``, a JSON text. A malformed text has none."""
+    """Return the string members of ``meta``, the JSON text of a request's ``_meta``; no members if
+    the text is not a valid object."""
     try:
         members = {} if meta is None else msgspec.json.decode(meta, type=dict[str, Any])
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""Spans of outgoing requests: those of clients, and servers' requests to clients."""
+"""Spans of outgoing requests: of a client's requests, and of a server's requests to its client."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 def failed(span: Any, exc: BaseException) -> None:
+    """Record the exception of a request in its span."""
     if isinstance(exc, RemoteError):
         span.set_attributes(error_attributes(exc.code, False))
         span.set_status(Status(StatusCode.ERROR, text_of(exc.message)))
@@ -35,6 +36,8 @@ def failed(span: Any, exc: BaseException) -> None:
 
 
 def client_link(tracer: Any) -> Callable[[OutboundRequest, OutboundNext], Any]:
+    """Return client middleware that traces requests."""
+
     async def traced(request: OutboundRequest, call_next: OutboundNext) -> Any:
         with tracer.start_as_current_span(
             span_name(request.method, request.name),
@@ -58,7 +61,7 @@ def client_link(tracer: Any) -> Callable[[OutboundRequest, OutboundNext], Any]:
 
 
 def trace_questions(server: Server, tracer: Any) -> None:
-    """Spans of a server's requests to its client, children of the span of the client's request."""
+    """Trace a server's requests to its client as children of the span of the client's request."""
 
     @server.add_ask_middleware
     async def traced(question: ServerRequest, call_next: AskNext) -> bytes:

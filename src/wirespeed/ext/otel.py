@@ -1,26 +1,29 @@
-"""OpenTelemetry traces of servers and clients. They need ``pip install wirespeed[otel]``, and to
-keep spans an SDK (``opentelemetry-sdk``) with an exporter.
+"""OpenTelemetry traces of servers and clients.
+
+They need ``pip install wirespeed[otel]``. To record spans, they also need an SDK
+(``opentelemetry-sdk``) with an exporter.
 
 >>> from wirespeed.ext.otel import instrument
 >>> instrument(server)          # the global TracerProvider, or tracer_provider=…
 
-A server's requests become spans of kind SERVER, a client's of kind CLIENT, named
-``{method} {tool}`` or ``{method} {prompt}``, with the attributes of the semantic conventions for
-MCP (status: development): ``mcp.method.name``, ``mcp.protocol.version``, ``jsonrpc.request.id``,
-``gen_ai.tool.name`` and ``gen_ai.operation.name`` (``execute_tool``), ``gen_ai.prompt.name``,
-``mcp.resource.uri``; of requests that fail ``error.type`` (the code, ``tool_error`` for a result
-that says ``isError``, ``cancelled``), ``rpc.response.status_code``, and the status ERROR with the
-error's message. Arguments and results are not recorded.
+Each request becomes a span, of kind SERVER in a server and of kind CLIENT in a client. Its name is
+``{method} {tool}``, ``{method} {prompt}``, or the method alone. Its attributes are those of the
+semantic conventions for MCP (status: development): ``mcp.method.name``, ``mcp.protocol.version``,
+``jsonrpc.request.id``, ``gen_ai.tool.name`` and ``gen_ai.operation.name`` (``execute_tool``),
+``gen_ai.prompt.name``, ``mcp.resource.uri``. The span of a failed request also has ``error.type``
+(the error code, ``tool_error`` for a result with ``isError``, or ``cancelled``),
+``rpc.response.status_code``, and the status ERROR with the error's message. Arguments and results
+are not recorded.
 
-The parent travels in ``_meta`` as ``traceparent``, ``tracestate`` and ``baggage`` (2026-07-28
-basic, "OpenTelemetry trace context"; also for legacy servers). Values that are not valid are
-ignored. In a handler and in a server's middleware the request's span is the current span, so that
-their own spans become its children.
+The context of the parent span is sent in ``_meta`` as ``traceparent``, ``tracestate`` and
+``baggage`` (2026-07-28 basic, "OpenTelemetry trace context"), in requests of legacy revisions, too.
+Values that are not valid are ignored. In a handler and in a server's middleware the request's span
+is the current span, so that their own spans become its children.
 
-With a TracerProvider of the SDK and one of the SDK's samplers, the SDK makes the span of a server's
-request when a handler writes to the span or an exporter reads it. Until then the span has only ids
-and times (`wirespeed.server.requests.tracer`). With other providers, samplers and id generators
-every span is made at the start of its request.
+With a TracerProvider, a sampler and an id generator of the SDK, the SDK makes the span of a
+server's request only when a handler writes to the span or an exporter reads it. Until then the span
+has only ids and times (`wirespeed.server.requests.tracer`). Otherwise every span is made at the
+start of its request.
 """
 
 from __future__ import annotations
@@ -63,11 +66,12 @@ SCOPE = "wirespeed"
 def instrument(
     target: Server | Client | SyncClient, *, tracer_provider: TracerProvider | None = None
 ) -> None:
-    """Trace the requests of a server, before its clients connect, or of a client, before its calls.
+    """Trace the requests of a server or a client.
 
     Args:
-        target: A `wirespeed.Server` or a client.
-        tracer_provider: The provider of tracers; by default the global provider, set before.
+        target: A `wirespeed.Server`, before its clients connect, or a client, before its calls.
+        tracer_provider: The provider of tracers; by default the global provider, which must be set
+            before this call.
 
     Raises:
         ValueError: The server is traced already.
@@ -95,7 +99,7 @@ def instrument(
 
 
 def _late_tracer(server: Server, tracer: Any) -> Any:
-    """Return a tracer that makes spans late; None if a part of it is not the SDK's own."""
+    """Return a tracer that makes spans on demand; None if a part of it is not the SDK's own."""
     try:
         from wirespeed.ext._late_spans import late_tracer
     except ImportError:  # no SDK
@@ -104,14 +108,14 @@ def _late_tracer(server: Server, tracer: Any) -> Any:
 
 
 class _Tracer:
-    """Makes spans by ``start_span`` of any tracer."""
+    """Makes each span at the start of its request, with any tracer."""
 
     def __init__(self, server: Server, tracer: Any) -> None:
         self._server = server
         self._tracer = tracer
 
     def begin(self, message: Message, negotiated: Revision | None) -> _Span:
-        """Return the span of an incoming request."""
+        """Start and return the span of a request that the server received."""
         context = propagate.extract(strings_of(message.lease("params._meta")))
         request = described(message, negotiated)
         span = self._tracer.start_span(

@@ -1,4 +1,4 @@
-"""Prometheus metrics of servers and clients; needs ``pip install wirespeed[prometheus]``.
+"""Prometheus metrics of servers and clients. They need ``pip install wirespeed[prometheus]``.
 
 >>> from wirespeed.ext.prometheus import instrument
 >>> instrument(server)
@@ -9,34 +9,37 @@ metrics begin with ``wirespeed_server_``, a client's with ``wirespeed_client_``.
 the label ``peer``, the name passed to `instrument`.
 
 ================================  =========  =================  ====================================
-metric                            kind       further labels     what
+metric                            kind       further labels     meaning
 ================================  =========  =================  ====================================
-``requests_in_flight``            gauge                         worked on at this moment
-``requests_waiting``              gauge                         held back by flow control (server)
-``request_duration_seconds``      histogram  method, name       from the request to its answer
-``request_errors_total``          counter    method, name,      JSON-RPC errors by code; besides
-                                             code               ``cancelled``, and for a client
-                                                                ``timeout``, ``closed``, ``invalid``
-``tool_failures_total``           counter    name               results that say ``isError``
-``connections``                   gauge                         open
-``connections_made_total``        counter                       made (server)
-``connections_paused``            gauge                         not read from, because of a limit
-``received_bytes_total``          counter                       bytes from the other side …
-``sent_bytes_total``              counter                       … and to it
-``received_messages_total``       counter                       messages from it …
-``sent_messages_total``           counter                       … and to it
-``limits_reached_total``          counter    limit              ``overloaded``: requests refused;
-                                                                ``notifications_dropped``
+``requests_in_flight``            gauge                         requests in progress
+``requests_waiting``              gauge                         requests held back by flow control
+                                                                (server)
+``request_duration_seconds``      histogram  method, name       time from a request to its answer
+``request_errors_total``          counter    method, name,      failed requests; the code is that of
+                                             code               JSON-RPC or ``cancelled``, in a
+                                                                client also ``timeout``, ``closed``,
+                                                                ``invalid`` or ``failed``
+``tool_failures_total``           counter    name               results with ``isError``
+``connections``                   gauge                         open connections
+``connections_made_total``        counter                       all connections so far (server)
+``connections_paused``            gauge                         connections that are not read,
+                                                                because of a limit
+``received_bytes_total``          counter                       bytes from the peer
+``sent_bytes_total``              counter                       bytes to the peer
+``received_messages_total``       counter                       messages from the peer
+``sent_messages_total``           counter                       messages to the peer
+``limits_reached_total``          counter    limit              refused requests (``overloaded``),
+                                                                and ``notifications_dropped``
 ``bad_messages_total``            counter                       input that is not a message
 ================================  =========  =================  ====================================
 
-``name`` is the tool's name, and empty for other methods. Unknown tools and unregistered methods
-have the label ``unknown``, so that clients cannot create labels. The duration includes middleware.
-Requests refused because too many wait are counted in ``limits_reached_total`` only.
+``name`` is the tool's name, and empty for other methods. Tools and methods that the server does not
+have share the label ``unknown``, so that clients cannot create labels. The duration includes
+middleware. Requests refused because too many wait are counted in ``limits_reached_total`` only.
 subscriptions/listen, which does not end, is counted in the gauges only.
 
-Each of several processes (``run(…, workers=4)``) has its own numbers: use one port for each, or
-push them. prometheus_client's multi-process mode, which shares files, does not see these metrics.
+Each worker process (``run(…, workers=4)``) has its own numbers: use one port for each process, or
+push them. prometheus_client's multi-process mode does not include these metrics.
 """
 
 from __future__ import annotations
@@ -75,7 +78,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Instrumentation", "instrument"]
 
-MAX_NAMES = 500  # named tools of one client; further tools share a label
+MAX_NAMES = 500  # tools of one client with a label of their own; all others are ``other``
 
 _OUTCOMES = {1: "cancelled", 2: "timeout", 3: "closed", 4: "invalid", 5: "failed"}
 
@@ -120,17 +123,18 @@ def instrument(
     peer: str | None = None,
     buckets: Iterable[float] = BUCKETS,
 ) -> Instrumentation:
-    """Count what a server or a client does, and show it in a registry.
+    """Count the requests of a server or a client, and register the metrics.
 
     Args:
         target: A `wirespeed.Server`, before its clients connect, or a client, before its calls.
-        registry: The registry of the metrics.
+        registry: The registry in which the metrics appear.
         peer: The value of the label ``peer``, unique in the registry: by default the name of the
             server, or the name that the client sends.
         buckets: Upper bounds of the buckets of durations, in seconds; at most 32.
 
     Raises:
-        ValueError: ``peer`` is taken in this registry, or the buckets are not rising numbers.
+        ValueError: The registry has this ``peer`` already, or the buckets are not increasing
+            numbers.
     """
     from wirespeed.client.client import Client
     from wirespeed.client.sync import SyncClient
@@ -203,7 +207,8 @@ def _client_source(client: Client, peer: str, observer: Observer) -> Instrumenta
 
 
 class _Exporter(Collector):
-    """All servers, or all clients, of one registry: a registry takes each metric name once."""
+    """The metrics of all servers, or of all clients, in one registry. They share a collector,
+    because a registry accepts each metric name once."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -217,7 +222,7 @@ class _Exporter(Collector):
 
 
 class _Families:
-    """The metrics at one moment."""
+    """The metrics of all servers, or of all clients, at one scrape."""
 
     def __init__(self, kind: str) -> None:
         def gauge(name: str, text: str) -> GaugeMetricFamily:
@@ -227,10 +232,10 @@ class _Families:
             return CounterMetricFamily(f"wirespeed_{kind}_{name}", text, labels=["peer", *labels])
 
         self.kind = kind
-        self.in_flight = gauge("requests_in_flight", "Requests in work.")
+        self.in_flight = gauge("requests_in_flight", "Requests in progress.")
         self.waiting = gauge("requests_waiting", "Requests held back by flow control.")
         self.connections = gauge("connections", "Connections that are open.")
-        self.paused = gauge("connections_paused", "Connections not read from, because of a limit.")
+        self.paused = gauge("connections_paused", "Connections not read, because of a limit.")
         self.duration = HistogramMetricFamily(
             f"wirespeed_{kind}_request_duration_seconds",
             "Seconds from a request to its answer.",
@@ -239,8 +244,8 @@ class _Families:
         self.errors = counter(
             "request_errors", "Requests that failed, by code.", "method", "name", "code"
         )
-        self.failures = counter("tool_failures", "Results that say isError.", "name")
-        self.made = counter("connections_made", "Connections that were made.")
+        self.failures = counter("tool_failures", "Results with isError.", "name")
+        self.made = counter("connections_made", "All connections so far.")
         self.limits = counter("limits_reached", "Refused requests, dropped notifications.", "limit")
         self.counters = {name: counter(name, text) for name, (_, text) in _COUNTERS.items()}
         self.all: list[Metric] = [
@@ -256,7 +261,7 @@ class _Families:
             self.all += [self.waiting, self.made, self.limits]
 
     def add(self, source: Instrumentation) -> None:
-        """Add a server or client to the metrics of a registry."""
+        """Add the current values of one server or client."""
         observer, peer = source.observer, source.peer
         live = source._live()
         now = [connection.session.counters for connection in live]
