@@ -520,9 +520,9 @@ def test_options_that_do_not_go_together() -> None:
 
     for options, text in (
         ({"task": "sometimes"}, 'task is "forbidden"'),
-        ({"task_after": 1.0}, "task_after goes with"),
-        ({"task": "required", "task_after": 1.0}, "task_after is seconds"),
-        ({"task": "optional", "task_after": -1.0}, "task_after is seconds"),
+        ({"task_after": 1.0}, "task_after needs"),
+        ({"task": "required", "task_after": 1.0}, "task_after must be seconds"),
+        ({"task": "optional", "task_after": -1.0}, "task_after must be seconds"),
     ):
         with pytest.raises(ValueError, match=text):
             server.add_tool(work, **options)  # type: ignore[arg-type]

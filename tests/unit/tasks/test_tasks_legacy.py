@@ -94,7 +94,7 @@ def test_tools_that_must_be_tasks(connect: Any, shop: Workshop, peer: Peer) -> N
     assert peer.error(call(1, "must")) == (-32601, "Tool must only runs as a task")
     older = connect(shop, "2025-06-18")
     code, text = older.error(call(1, "must"))
-    assert code == -32601 and "which 2025-06-18 has not" in text
+    assert code == -32601 and "2025-06-18 has no tasks" in text
     assert not shop.started
 
 

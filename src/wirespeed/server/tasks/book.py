@@ -1,4 +1,4 @@
-"""The tasks of a server: finding, creating and changing them, and telling of changes.
+"""The tasks of a server: their lookup, creation and changes, and the notification of listeners.
 
 The store keeps the tasks. A `TaskBook` holds what a store cannot keep: the handlers that work on
 tasks, the requests that wait for a change, the connections that listen. Both forms of tasks
@@ -68,7 +68,8 @@ class TaskSettings(msgspec.Struct, frozen=True):
     poll: int
 
     def lifetime(self, requested: float | None) -> int | None:
-        """The time to live of a task for which the client requests this one."""
+        """Return the time to live of a task for which the client requests ``requested``, or no
+        time (None)."""
         ttl = self.ttl if requested is None else max(1, int(min(requested, 1 << 52)))
         if self.max_ttl is None:
             return ttl
@@ -84,8 +85,8 @@ class TaskService:
         self._book: TaskBook | None = None
 
     def book(self, loop: asyncio.AbstractEventLoop) -> TaskBook:
-        """The book of the event loop that the server runs on. A server runs on one event loop at a
-        time; each loop has a book of its own."""
+        """Return the book of an event loop. A server runs on one event loop at a time; each loop
+        has a book of its own."""
         book = self._book
         if book is None or book.loop is not loop:
             book = self._book = TaskBook(self.store, self.settings, loop)
@@ -99,12 +100,12 @@ class TaskService:
 
 
 class _Client:
-    """What a book knows of one connection."""
+    """The state of one connection in a book."""
 
     __slots__ = ("listeners", "name")
 
     def __init__(self) -> None:
-        self.name = os.urandom(16)  # the owner of its tasks, where it has no principal
+        self.name = os.urandom(16)  # the owner of its tasks, if it has no principal
         self.listeners: set[Listener] = set()
 
 
@@ -132,8 +133,9 @@ class TaskBook:
     # -- owners ----------------------------------------------------------------------------------
 
     def owner(self, connection: ServerConnection) -> tuple[bytes, bool]:
-        """The owner of the tasks of a connection, and whether the owner is a principal. A client
-        without credentials owns what it creates over this connection. The store must be open."""
+        """Return the owner of a connection's tasks, and whether the owner is a principal. A client
+        without credentials owns the tasks that it creates over this connection. The store must be
+        open."""
         principal: bytes | None = connection.principal
         if principal is not None:
             return self.store.owner_of(principal), True
@@ -151,8 +153,8 @@ class TaskBook:
             self.listeners.remove(listener)
 
     async def find(self, connection: ServerConnection, task_id: str) -> Task:
-        """A task that the client of a connection may see. ProtocolError -32602: there is none. The
-        error does not say whether another client has it."""
+        """Return a task that the client of a connection may see. ProtocolError -32602: the client
+        may see no such task. The error does not say whether another client has the task."""
         await self.ready()
         task = await self.store.get(task_id)
         if task is None or not task.visible_to(*self.owner(connection)):
@@ -166,8 +168,8 @@ class TaskBook:
     async def create(
         self, connection: ServerConnection, name: str, ttl: float | None = None
     ) -> Task:
-        """Store a new task of this connection's client. A handler must `begin` to work on it, or
-        the task be `drop`ped. ProtocolError: there are too many tasks, or the store failed."""
+        """Store a new task of this connection's client. The caller must `begin` or `drop` the task.
+        ProtocolError: there are too many tasks, or the store failed."""
         await self.ready()
         owner, principal = self.owner(connection)
         now = now_ms()
@@ -202,7 +204,8 @@ class TaskBook:
         self.spawn(self.store.delete(task.id))
 
     async def change(self, task_id: str, change: Callable[[Task], Task]) -> Task | None:
-        """Change a task in the store, then wake its waiters and tell its listeners. Errors as of
+        """Change a task in the store, then wake its waiters and tell its listeners. Returns the
+        changed task; None if the task is unknown or the store is closed. Errors are those of
         `TaskStore.update`."""
         if not self._open:
             return None  # a handler outlived the server
@@ -223,7 +226,7 @@ class TaskBook:
         self, connection: ServerConnection, task: Task, tell: Callable[[Task], object]
     ) -> Listener:
         """Call ``tell`` with the task after each visible change from this state on, until the task
-        ends, the connection is closed, or `TaskListeners.remove`."""
+        ends, the connection is closed, or `TaskListeners.remove` is called."""
         listener = self.listeners.add(task, tell, self._client(connection).listeners)
         self._watch()
         return listener
@@ -255,7 +258,7 @@ class TaskBook:
         return worker
 
     def _expired(self, task: Task) -> None:
-        """The time to live of a task ended while its handler works: no client can fetch a
+        """Stop the handler of a task whose time to live has ended: no client can fetch its
         result."""
         logger.warning("task %s of tool %s: %s", _short(task.id), task.name, EXPIRED)
         self.workers.stop(task.id)
@@ -277,7 +280,8 @@ class TaskBook:
             self.spawn(self._store_end(worker.task_id, end))
 
     async def _store_end(self, task_id: str, end: Callable[[Task, int], Task]) -> None:
-        """A store that is busy or full for a moment must not cost a result."""
+        """Store the end of a task. A store that fails is tried again, so that the result is not
+        lost when the store is busy or full for a moment."""
         for pause in END_PAUSES:
             try:
                 await self._put_end(task_id, end)
@@ -303,7 +307,7 @@ class TaskBook:
     # -- changes by other processes ----------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Poll a shared store while tasks of it matter here."""
+        """Poll a shared store while this book has workers, listeners or waiters of its tasks."""
         if self.store.shared and self._watching is None:
             self._watching = self.spawn(self._watch_others())
 
@@ -336,7 +340,7 @@ class TaskBook:
         self._looked[task_id] = task.revision
 
     def _failing(self, exc: Exception) -> None:
-        """The store failed at work that will be tried again: logged once a minute."""
+        """Log, at most once a minute, a failure of the store at work that is tried again."""
         self._failures.log(logging.ERROR, "the task store fails: %r", exc)
 
     # -- waiting ---------------------------------------------------------------------------------
@@ -344,8 +348,8 @@ class TaskBook:
     async def changes(
         self, connection: ServerConnection, task_id: str
     ) -> AsyncGenerator[Task, None]:
-        """The task now, and after each change until it has ended. ProtocolError: there is no such
-        task. A store that fails after the first look is asked again."""
+        """Yield the task now, and after each change until it has ended. ProtocolError: the task is
+        unknown. If the store fails after the first look, it is asked again."""
         begun = False
         while True:
             with self.listeners.waiting(task_id) as waiter:
@@ -366,22 +370,23 @@ class TaskBook:
                 await asyncio.wait([waiter], timeout=pause)
 
     def claim(self, task_id: str, key: str) -> bool:
-        """Whether the caller is the one who sends a question of a task to a client. It must
-        `unclaim` the question then."""
+        """Return whether the caller may send a question of a task to a client. If so, the caller
+        must `unclaim` the question after that."""
         if (task_id, key) in self._asking:
             return False
         self._asking.add((task_id, key))
         return True
 
     def unclaim(self, task_id: str, key: str) -> None:
-        """A question was answered, or could not be asked: then another waiter may send it."""
+        """A claimed question was answered or could not be sent. Another waiter may `claim` it
+        now."""
         self._asking.discard((task_id, key))
         self.listeners.wake(task_id)
 
     # -- opening and closing ---------------------------------------------------------------------
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Run work in the background; its exceptions are logged."""
+        """Run work as an asyncio task. Its exceptions are logged."""
         job = self.loop.create_task(work)
         self._jobs.add(job)
         job.add_done_callback(self._job_done)
@@ -398,15 +403,15 @@ class TaskBook:
             await asyncio.wait(jobs)
 
     async def ready(self) -> None:
-        """Open the store if it is not open, and now and then make it forget expired tasks.
-        ProtocolError -32603: the store cannot be opened. The next call tries again."""
+        """Open the store if it is not open, and delete expired tasks, at most every `SWEEP_EVERY`
+        seconds. ProtocolError -32603: the store cannot be opened. The next call tries again."""
         if not self._open:
             if self._opening is None:
-                # a task of its own: a cancelled caller must not end it for the others
+                # a task of its own: the other callers need it even if this one is cancelled
                 self._opening = self.spawn(self._open_store())
             try:
                 await asyncio.shield(self._opening)
-            except Exception:  # which is in the log
+            except Exception:  # `_job_done` logs it
                 raise ProtocolError(codes.INTERNAL_ERROR, "Internal error") from None
         now = self.loop.time()
         if now - self._swept < SWEEP_EVERY:
@@ -456,5 +461,5 @@ class TaskBook:
 
 
 def _short(task_id: str) -> str:
-    """The part of an id that is logged. Who knows the whole id may ask for the task."""
+    """Return the part of a task's id for the log. The whole id is enough to access the task."""
     return task_id[:6] + "…"

@@ -1,8 +1,9 @@
-"""Tools whose calls may become tasks, the part that is loaded with every server.
+"""Tools whose calls may become tasks: the part of tasks that every server loads.
 
-Two forms of tasks share it: `server.tasks.legacy` (2025-11-25 basic/utilities/tasks, where the
-client asks for a task) and `server.tasks.extension` (``io.modelcontextprotocol/tasks`` of
-2026-07-28, where the server decides). `wirespeed.protocol.revisions` says which revision has which.
+Two forms of tasks share this part: `server.tasks.legacy` (2025-11-25 basic/utilities/tasks, where
+the client requests a task) and `server.tasks.extension` (``io.modelcontextprotocol/tasks`` of
+2026-07-28, where the server decides). `wirespeed.protocol.revisions` names the form of each
+revision.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 TaskSupport: TypeAlias = Literal["forbidden", "optional", "required"]
 
-# Makes the coroutine of a call's handler one that runs as a task.
+# From a call and the coroutine of its handler: a coroutine that runs the handler as a task.
 AsTask: TypeAlias = Callable[["Call", Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]]
 
 # Seconds after which a modern server makes a call of a tool with `task="optional"` a task.
@@ -32,7 +33,8 @@ _CAPABILITY: dict[str, Any] = {"list": {}, "cancel": {}, "requests": {"tools": {
 
 
 class TaskTool:
-    """How calls of one tool become tasks."""
+    """How calls of one tool become tasks. ``required``: a call must be a task. ``after``: seconds
+    after which a modern server makes a call a task."""
 
     __slots__ = ("after", "required")
 
@@ -42,7 +44,7 @@ class TaskTool:
 
 
 class Tasks:
-    """Tasks of a server. ``service``: what keeps and runs them; None until a tool may be a task."""
+    """The tasks of a server. ``service`` keeps and runs them; it is None until `use`."""
 
     service: TaskService | None
 
@@ -77,26 +79,28 @@ class Tasks:
     def plan(
         self, name: str, support: TaskSupport, after: float | None, inline: bool
     ) -> TaskTool | None:
-        """How a tool that is being registered becomes tasks; None: never. ValueError."""
+        """Return how calls of a new tool become tasks; None if they never do. ValueError: the
+        options are not valid."""
         if support == "forbidden":
             if after is not None:
-                raise ValueError(f'tool {name!r}: task_after goes with task="optional"')
+                raise ValueError(f'tool {name!r}: task_after needs task="optional"')
             return None
         if support not in ("optional", "required"):
             raise ValueError(f'tool {name!r}: task is "forbidden", "optional" or "required"')
         if inline:
             raise ValueError(f"tool {name!r}: an inline tool cannot be a task")
         if after is not None and (support == "required" or not after >= 0):
-            raise ValueError(f'tool {name!r}: task_after is seconds, with task="optional"')
+            raise ValueError(f'tool {name!r}: task_after must be seconds and needs task="optional"')
         if self.service is None:
             self.use()
         return TaskTool(support == "required", TASK_AFTER if after is None else after)
 
     def as_task(self, call: Call, message: Message) -> AsTask | None:
-        """How a call of a tool becomes a task; None: not at all. Called for tools that may be
-        tasks, and for calls that wish to be one. ProtocolError: as it is it cannot be served."""
+        """Return how a call of a tool becomes a task; None if it does not. It is called for tools
+        whose calls may be tasks, and for calls that request a task. ProtocolError: the tool needs a
+        task that the call cannot become, or cannot be the task that the call requests."""
         if self.service is None:
-            return None  # nothing was declared, so `task` is ignored
+            return None  # the server declared no tasks, so `task` is ignored
         book = self.service.book(call.connection.loop)
         tool: Any = call.operation
         support: TaskTool | None = tool.tasks
@@ -120,13 +124,13 @@ class Tasks:
             return as_task_if_declared(book, support, message)
         if support.required:
             raise _refused(
-                f"Tool {tool.name} only runs as a task, which {call.revision.version} has not"
+                f"Tool {tool.name} only runs as a task, and {call.revision.version} has no tasks"
             )
         return None
 
 
 def _refused(text: str) -> ProtocolError:
-    """-32601, as 2025-11-25 basic/utilities/tasks has it ("Tool-Level Negotiation")."""
+    """Return the error -32601 (2025-11-25 basic/utilities/tasks, "Tool-Level Negotiation")."""
     return ProtocolError(codes.METHOD_NOT_FOUND, text)
 
 

@@ -55,7 +55,7 @@ _update_params = msgspec.json.Decoder(UpdateParams)
 
 
 def detailed(task: Task) -> dict[str, Any]:
-    """A ``DetailedTask``: a task with its questions, its result or its error."""
+    """Return a ``DetailedTask``: a task with its questions, its result or its error."""
     shown = view(task, modern=True)
     if task.status is TaskStatus.INPUT_REQUIRED:
         shown["inputRequests"] = {key: msgspec.Raw(text) for key, text in task.requests.items()}
@@ -75,7 +75,7 @@ class _Form:
         return Whole(_encode(whole))
 
     def started(self, book: TaskBook, connection: ServerConnection, task: Task) -> None:
-        """Only subscribers are told."""
+        """Does nothing: only subscribers receive the states of tasks."""
 
     def tagged(self, task_id: str, method: str, params: bytes) -> bytes | None:
         return None  # "not supported on tasks in general" ("Task Status Notifications")
@@ -85,8 +85,8 @@ _FORM = _Form()
 
 
 def as_task_if_declared(book: TaskBook, support: TaskTool, message: Message) -> AsTask | None:
-    """How a call becomes a task, at once or after a while. None: its client did not declare the
-    extension. ProtocolError -32021: the tool only runs as a task."""
+    """Return how a call becomes a task, at once or after some seconds. None: the client did not
+    declare the extension. ProtocolError -32021: the same, and the tool only runs as a task."""
     if not declares(message, TASKS_EXTENSION):
         if support.required:
             raise missing(TASKS_EXTENSION)
@@ -101,7 +101,7 @@ def as_task_if_declared(book: TaskBook, support: TaskTool, message: Message) -> 
 
 
 def tasks_extension(service: TaskService) -> Extension:
-    """The extension for the tasks of one server."""
+    """Return the extension for the tasks of one server."""
     extension = Extension(
         TASKS_EXTENSION,
         result_types=["task"],
@@ -130,14 +130,16 @@ async def _get(book: TaskBook, connection: ServerConnection, params: TaskParams)
 
 
 async def _update(book: TaskBook, connection: ServerConnection, params: UpdateParams) -> Body:
-    """Answers to unknown questions are ignored ("Task Update Requests")."""
+    """tasks/update: store the answers. Answers to unknown questions are ignored ("Task Update
+    Requests")."""
     task = await book.find(connection, params.taskId)
     await book.answer(task.id, {key: bytes(raw) for key, raw in params.inputResponses.items()})
     return b"{}"
 
 
 async def _cancel(book: TaskBook, connection: ServerConnection, params: TaskParams) -> Body:
-    """A task that has ended stays as it is. The request is acknowledged all the same."""
+    """tasks/cancel: cancel the task. The request is also acknowledged for a task that has ended,
+    which does not change."""
     task = await book.find(connection, params.taskId)
     with contextlib.suppress(TaskStateError):
         await book.cancel(task)
@@ -147,8 +149,8 @@ async def _cancel(book: TaskBook, connection: ServerConnection, params: TaskPara
 class _Listening:
     """``taskIds`` of subscriptions/listen: notifications/tasks for each change of these tasks.
 
-    The acknowledgement names every requested id, also of unknown tasks. The state of each task
-    that the client may see is sent at once, so that the client misses no change.
+    The acknowledgement names every requested id, including ids of unknown tasks. The state of each
+    task that the client may see is sent at once, so that the client misses no change.
     """
 
     def __init__(self, service: TaskService) -> None:

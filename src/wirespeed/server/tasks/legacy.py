@@ -22,8 +22,7 @@ from wirespeed.errors import (
 from wirespeed.protocol import codes
 from wirespeed.protocol.asking import PARAMS
 from wirespeed.protocol.asking_rules import missing_capability
-from wirespeed.server.requests.methods import cursor_of as page_asked_for
-from wirespeed.server.requests.methods import params_of
+from wirespeed.server.requests.methods import cursor_of, params_of
 from wirespeed.server.requests.reply import Body
 from wirespeed.server.tasks.book import TaskBook
 from wirespeed.server.tasks.run import refusal, run_now
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from wirespeed.server.requests.call import Call
     from wirespeed.server.tasks.catalog import AsTask
 
-PAGE_SIZE = 100  # tasks on a page, where the server has no page size
+PAGE_SIZE = 100  # tasks on a page, if the server has no page size
 
 _encode = msgspec.json.Encoder().encode
 
@@ -74,7 +73,8 @@ _FORM = _Form()
 
 
 def as_task(book: TaskBook, wish: Mapping[str, Any]) -> AsTask:
-    """How a call becomes the task that its client requests. ProtocolError: it is malformed."""
+    """Return how a call becomes the task that its client requests. ProtocolError: ``wish``, the
+    call's ``task`` member, is malformed."""
     ttl = views.ttl_of(wish)
 
     def start(call: Call, work: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
@@ -109,7 +109,7 @@ async def get(call: Call, message: Message) -> Body:
 
 
 async def cancel(call: Call, message: Message) -> Body:
-    """tasks/cancel: the state after that; -32602 for a task that has ended."""
+    """tasks/cancel: cancel a task and return its state. ProtocolError -32602: it has ended."""
     connection = call.connection
     task_id = params_of(message, _task_params).taskId
     book = _book(connection)
@@ -123,7 +123,7 @@ async def cancel(call: Call, message: Message) -> Body:
 async def list_page(call: Call, message: Message) -> Body:
     """tasks/list: the tasks of the principal, or of the connection if it has no principal."""
     connection = call.connection
-    cursor = page_asked_for(message)
+    cursor = cursor_of(message)
     book = _book(connection)
     await book.ready()
     owner, _ = book.owner(connection)
@@ -133,8 +133,8 @@ async def list_page(call: Call, message: Message) -> Body:
 
 
 async def result(call: Call, message: Message) -> Body:
-    """tasks/result: wait until the task has ended; then the answer that the request itself would
-    have had ("Result Retrieval")."""
+    """tasks/result: wait until the task has ended, then return what the request would have returned
+    without a task ("Result Retrieval")."""
     connection, version = call.connection, call.revision.version
     task_id = params_of(message, _task_params).taskId
     book = _book(connection)
@@ -165,7 +165,7 @@ def _may_ask(connection: ServerConnection, request: bytes, version: str) -> bool
 async def _ask_while_wanted(
     connection: ServerConnection, book: TaskBook, task_id: str, key: str, request: bytes
 ) -> None:
-    """`_ask`, cancelled when the task no longer waits for the answer."""
+    """Run `_ask`, and cancel it when the task no longer waits for the answer."""
     asking = book.spawn(_ask(connection, book, task_id, key, request))
     try:
         async with contextlib.aclosing(book.changes(connection, task_id)) as changes:

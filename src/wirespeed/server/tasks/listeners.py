@@ -1,4 +1,4 @@
-"""Who is told of changes of tasks on one event loop: waiters and listeners."""
+"""The waiters and listeners for changes of tasks on one event loop."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ class Listener:
         group.add(self)
 
     def leave_group(self) -> None:
-        """The listener is removed."""
+        """Remove the listener from its group."""
         self._group.discard(self)
 
 
 class TaskListeners:
-    """Waiters wake at any change. Listeners are told of changes that clients can see."""
+    """Waiters wake at any change. Listeners are called after changes that clients can see."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._waiters: dict[str, set[asyncio.Future[None]]] = {}
         self._listeners: dict[str, dict[Listener, None]] = {}
-        self._told: dict[str, Task] = {}  # the last state that the listeners of a task were told
+        self._told: dict[str, Task] = {}  # by task: the last state that its listeners were told
 
     # -- waiting ---------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def waiting(self, task_id: str) -> Iterator[asyncio.Future[None]]:
-        """A future that is done when the task changes or is forgotten."""
+        """Yield a future that is done when the task changes or is forgotten."""
         waiter = self._loop.create_future()
         waiters = self._waiters.setdefault(task_id, set())
         waiters.add(waiter)
@@ -78,7 +78,7 @@ class TaskListeners:
         return listener
 
     def remove(self, listener: Listener) -> None:
-        """Tell a listener nothing more. A second call does nothing."""
+        """Remove a listener. A second call does nothing."""
         listener.leave_group()
         listeners = self._listeners.get(listener.task_id)
         if listeners is not None:
@@ -92,7 +92,7 @@ class TaskListeners:
         return told is not None and told.revision < task.revision
 
     def tell(self, task: Task) -> None:
-        """A task has changed."""
+        """A task has changed: wake its waiters and call its listeners."""
         self.wake(task.id)
         if not self.is_new(task):
             return  # no listener, or a later change was told first

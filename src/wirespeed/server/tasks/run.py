@@ -34,13 +34,13 @@ class TaskForm(Protocol):
     """The differences between the two forms of tasks while a handler works."""
 
     def created(self, connection: ServerConnection, task: Task) -> Body:
-        """The answer to the request that has become a task."""
+        """Return the answer to the request that has become a task."""
 
     def started(self, book: TaskBook, connection: ServerConnection, task: Task) -> None:
-        """The answer was sent."""
+        """The answer to the request was sent."""
 
     def tagged(self, task_id: str, method: str, params: bytes) -> bytes | None:
-        """The params of a notification that the handler sends; None: tasks send none."""
+        """Return the params of a notification that the handler sends; None: it is not sent."""
 
 
 class _Result(msgspec.Struct):
@@ -67,7 +67,7 @@ class TaskSink(AnswerSink):
         self._task_id = worker.task_id
 
     def result(self, data: bytes) -> None:
-        """The handler ended with this result. A result that is not a tool's fails the task."""
+        """The handler ended with this result. A result that is not valid fails the task."""
         try:
             found = _result(data)
         except (msgspec.DecodeError, RecursionError) as exc:
@@ -96,7 +96,7 @@ class TaskSink(AnswerSink):
         self._book.done(self._worker, None)
 
     def tagged(self, method: str, params: bytes) -> bytes | None:
-        """The params of a notification of the handler."""
+        """See `TaskForm.tagged`."""
         return self._form.tagged(self._task_id, method, params)
 
 
@@ -111,7 +111,7 @@ class TaskAsker:
         self._task_id = task_id
 
     async def ask(self, kind: str, method: str, params: bytes | None) -> bytes:
-        """The JSON text of the client's result for a request that a server may send.
+        """Send a request to the client, and return the JSON text of its result.
 
         RemoteError: the client refused. CancelledError: the task has ended. ProtocolError: the
         question cannot be stored; the log has the reason.
@@ -162,12 +162,12 @@ class TaskAsker:
             )
 
 
-# Marks a stored answer that is an error object. No JSON text begins like this.
+# Marks a stored answer that is an error object. No JSON text begins with this byte.
 REFUSAL = b"!"
 
 
 def refusal(exc: RemoteError | ProtocolError) -> bytes:
-    """An error as a stored answer, which `TaskAsker` raises as `RemoteError`."""
+    """Return an error as a stored answer, which `TaskAsker` raises as `RemoteError`."""
     error: dict[str, Any] = {"code": exc.code, "message": exc.message}
     if exc.data is not None:
         error["data"] = exc.data
@@ -209,7 +209,7 @@ async def run_soon(
     call: Call,
     work: Coroutine[Any, Any, Any],
 ) -> Any:
-    """Run the handler of a call that becomes a task after some seconds."""
+    """Run the handler of a call. After ``after`` seconds the call becomes a task."""
     over = False
 
     async def become() -> None:
@@ -217,7 +217,7 @@ async def run_soon(
         try:
             task = await book.create(connection, call.operation.name)
         except ProtocolError:
-            return  # too many tasks: the call stays a call
+            return  # the task cannot be stored: the call goes on without one
         if over or call.ended or _asks(call):
             book.drop(task)
         elif _become(book, form, call, task).stopped:
@@ -233,8 +233,8 @@ async def run_soon(
 
 
 async def _worked(call: Call, work: Coroutine[Any, Any, Any]) -> Any:
-    """The result of the handler. A handler that is cancelled by neither its client nor its time
-    limit fails its task, because the server ends."""
+    """Return the result of the handler. If neither the client nor the time limit cancelled the
+    handler, the server is shutting down, and the task fails."""
     try:
         return await work
     except asyncio.CancelledError:
@@ -246,13 +246,13 @@ async def _worked(call: Call, work: Coroutine[Any, Any, Any]) -> Any:
 
 def _asks(call: Call) -> bool:
     """Whether the request is about to be answered with questions (2026-07-28 basic/patterns/mrtr).
-    Then it ends, and the client repeats it."""
+    The request then ends, and the client repeats it."""
     asker = getattr(call.context, "_asker", None)
     return bool(getattr(asker, "_asked", None))
 
 
 def _become(book: TaskBook, form: TaskForm, call: Call, task: Task) -> Worker:
-    """Answer the request with the task."""
+    """Answer the request with the task. The handler goes on as the task's worker."""
     connection: Any = call.connection
     worker = book.begin(task, call.cancel)
     call.asker = TaskAsker(book, connection, task.id)

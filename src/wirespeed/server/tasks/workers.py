@@ -44,7 +44,7 @@ class TaskWorkers:
     def __init__(self, loop: asyncio.AbstractEventLoop, expired: Callable[[Task], object]) -> None:
         self._loop = loop
         self._expired = expired
-        self._reserved: dict[str, bool] = {}  # tasks being stored; whether they ended already
+        self._reserved: dict[str, bool] = {}  # tasks being stored: whether they have ended already
         self._working: dict[str, Worker] = {}
         self._ending: set[asyncio.Future[None]] = set()  # of all handlers, also cancelled ones
 
@@ -54,7 +54,7 @@ class TaskWorkers:
         return self._working.keys()
 
     def reserve(self, task_id: str) -> None:
-        """A task is being stored, and a handler will `begin` to work on it."""
+        """A task is being stored. The caller will `begin` to work on it, or `release` it."""
         self._reserved[task_id] = False
 
     def release(self, task_id: str) -> None:
@@ -62,8 +62,8 @@ class TaskWorkers:
         self._reserved.pop(task_id, None)
 
     def begin(self, task: Task, cancel: Callable[[], object]) -> Worker:
-        """A handler works on a task from now on, unless the worker is ``stopped``: then the task
-        ended between its creation and this call."""
+        """Return the worker of a handler that begins to work on a task. If the worker is
+        ``stopped``, the task ended before this call, and the handler must not begin."""
         worker = Worker(task.id, cancel, self._loop.create_future())
         worker.stopped = self._reserved.pop(task.id, False)
         if not worker.stopped:
@@ -83,7 +83,7 @@ class TaskWorkers:
             worker.cancel()
 
     def end(self, worker: Worker) -> bool:
-        """A handler has ended by itself. False: its task ended before."""
+        """A handler has ended by itself. Returns False if its task had ended before."""
         if not worker.ended.done():
             worker.ended.set_result(None)
         if self._working.get(worker.task_id) is not worker:
@@ -92,7 +92,7 @@ class TaskWorkers:
         return True
 
     async def wait(self, timeout: float) -> None:
-        """Wait until every handler has ended."""
+        """Wait until every handler has ended, at most ``timeout`` seconds."""
         if self._ending:
             await asyncio.wait(self._ending, timeout=timeout)
 
@@ -115,6 +115,6 @@ class TaskWorkers:
 
 
 def seconds_until(time: int) -> float:
-    """How long to wait before the next look at the wall clock: the clock may be set meanwhile, and
-    timers are limited."""
+    """Return the seconds until a time (milliseconds since 1970), but at most a day: the wall clock
+    may be set, so callers look at it again."""
     return min(max(0.001, (time - now_ms()) / 1000), 86_400.0)
