@@ -1,4 +1,4 @@
-"""The grammar of the command line: commands, options, where a command for ``--`` begins and ends.
+"""The grammar of the command line: commands, options, the bounds of a command after ``--``.
 
 The other modules do the work of a command. A command loads its module when it runs, so that
 ``--help`` is quick.
@@ -23,8 +23,8 @@ from wirespeed.cli.failures import Exit, usage
 F = TypeVar("F", bound=Callable[..., Any])
 
 _ERAS = ("auto", "legacy", "modern")
-# wirespeed.protocol.revisions.LOG_LEVELS, which a test compares; importing it would cost more
-# than all of --help.
+# A copy of wirespeed.protocol.revisions.LOG_LEVELS, whose import would take longer than --help.
+# A test compares the two.
 LOG_LEVELS = (
     "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency",
 )  # fmt: skip
@@ -34,7 +34,7 @@ _TARGET_HELP = """
 TARGET is one of
   ws://HOST[:PORT][/PATH], wss://…, unix:PATH, tcp://HOST:PORT
   server.py[:NAME]   a file with a Server: started by "wirespeed serve"
-  file.json[#NAME]   a server of a mcpServers configuration
+  file.json[#NAME]   a server of an mcpServers configuration
   -- COMMAND ARGS…   a program; it gets this shell's environment
 """
 
@@ -50,7 +50,7 @@ Exit codes:
    70  a fault of wirespeed itself; --debug shows where
    74  the output cannot be written
   130  interrupted (Ctrl-C); 128 + N for another signal N
-       ("serve" ends in order then: 0)
+       ("serve" then shuts down in order: 0)
 
 \b
 With --json, stdout has the result or {"error": {"type", "message", …}}.
@@ -88,17 +88,17 @@ class Command(click.Command):
 
 
 def _hint(exc: BaseException, ctx: click.Context) -> None:
-    """Add to a usage error the command that explains the usage."""
+    """Add the ``--help`` command to the text of a usage error."""
     if isinstance(exc, failures.Failure) and exc.code == Exit.USAGE:
         exc.args = (f"{exc}; see {ctx.command_path} --help",)
 
 
 class TargetCommand(Command):
-    """A command whose arguments may have ``-- COMMAND``.
+    """A command of this program whose arguments may contain ``-- COMMAND``.
 
-    ``ends``: a last ``--`` ends the command, and the other arguments stand behind it;
-    otherwise the command goes on to the end of the line. Either way the command itself may have
-    ``--`` in it. ``command`` in the parameters is the list of its words, or None.
+    If ``ends`` is true, the last ``--`` ends COMMAND and further arguments follow. Otherwise
+    COMMAND extends to the end of the line. COMMAND itself may contain ``--``. Its words are in
+    ``ctx.meta["wirespeed.command"]``, which is None without COMMAND.
     """
 
     ends = False
@@ -118,7 +118,7 @@ class TargetCommand(Command):
 
 
 class CallCommand(TargetCommand):
-    """``call``, whose TOOL and JSON stand behind the command."""
+    """``call``, whose TOOL and JSON follow COMMAND."""
 
     ends = True
 
@@ -161,7 +161,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _wants_json(argv: Sequence[str]) -> bool:
-    """Whether a line that could not be parsed asks for JSON, outside the server's command."""
+    """Whether a command line that could not be parsed has ``--json``, outside of COMMAND."""
     words = list(argv)
     if "--" in words:
         first, last = words.index("--"), len(words) - 1 - words[::-1].index("--")
@@ -197,7 +197,7 @@ _token_file_option = click.option(
 
 
 def _takes(arguments: str) -> Callable[[F], F]:
-    """Add the options of commands with a TARGET, and ``command``, the arguments behind ``--``."""
+    """Add the options of commands with a TARGET, and ``command``, the arguments after ``--``."""
 
     def decorate(function: F) -> F:
         @functools.wraps(function)
@@ -260,13 +260,13 @@ def _target_only(words: tuple[str, ...], command: list[str] | None, name: str) -
     """Return the word that names the target; None if the target is a command."""
     if command is not None:
         if words:
-            raise usage(f"give a TARGET or a command behind --, not both ({words[0]!r})")
+            raise usage(f"give a TARGET or a command after --, not both ({words[0]!r})")
         return None
     if not words:
         raise usage("TARGET is missing")
     if len(words) > 1:
         if "://" in words[0]:  # the further arguments are not a program, and may hold a token
-            raise usage("one TARGET is enough; there are further arguments behind it")
+            raise usage("one TARGET is enough; there are further arguments after it")
         line = " ".join(words)
         raise usage(f"one TARGET is enough; to start a program: wirespeed {name} -- {line}")
     return words[0]
@@ -320,8 +320,8 @@ def cli(ctx: click.Context) -> None:
 @click.option(
     "--keyfile",
     metavar="FILE",
-    help="wss://: its key (PEM), if not in the same file. The password of an encrypted key is in "
-    "WIRESPEED_KEY_PASSWORD, or asked for.",
+    help="wss://: the certificate's key (PEM), if it is in a file of its own. The password of an "
+    "encrypted key is read from WIRESPEED_KEY_PASSWORD or the terminal.",
 )
 @_token_option
 @_token_file_option
@@ -348,11 +348,12 @@ def cli(ctx: click.Context) -> None:
 )
 @_debug_option
 def serve(file: str, url: str | None, lite: bool, **settings: Any) -> int:
-    """Serve the tools of a Python file: on stdin and stdout, or where --on says.
+    """Serve the tools of a Python file on stdin and stdout, or at the URL of --on.
 
-    The file is imported, not run as __main__. NAME is the variable that holds the Server or
-    LiteServer. Without NAME, the file has only one that is not mounted on another, or one of them
-    is called server, mcp, app or main. On ws:// it may be a dict of several, {"/path": server}.
+    The file is imported, not run as __main__. NAME is the variable of the Server or LiteServer.
+    Without NAME, it is the only server that is not mounted on another server, or the one in a
+    variable called server, mcp, app or main. On ws:// and wss://, the variable may be a dict of
+    several servers, {"/path": server}.
     """
     from wirespeed.cli.serve import Settings
     from wirespeed.cli.serve import serve as work
@@ -395,10 +396,10 @@ def list_(words: tuple[str, ...], command: list[str] | None, as_json: bool, **se
 def call(words: tuple[str, ...], command: list[str] | None, as_json: bool, **settings: Any) -> int:
     """Call a tool and print the content of its result.
 
-    JSON is the arguments, an object: as text, - for stdin, @FILE for a file; {} if left out. With
-    --lite it may be an array: the arguments in the order of the parameters.
-    A command behind the first -- ends at the last --; TOOL and JSON follow. Options stand before
-    the first -- or behind the last.
+    JSON is an object with the arguments: a text, - for stdin, or @FILE for a file; without JSON,
+    {}. With --lite it may be an array with the arguments in the order of the parameters.
+    A command begins after the first -- and ends at the last --; TOOL and JSON follow. Options go
+    before the first -- or after the last.
     """
     rest = list(words)
     word = None
@@ -413,7 +414,7 @@ def call(words: tuple[str, ...], command: list[str] | None, as_json: bool, **set
         raise usage("TOOL is missing; wirespeed list TARGET shows the tools")
     tool = rest.pop(0)
     if len(rest) > 1:
-        raise usage(f"unexpected {rest[1]!r} behind JSON; quote JSON as one word, '{{\"a\": 1}}'")
+        raise usage(f"unexpected {rest[1]!r} after JSON; quote JSON as one word, '{{\"a\": 1}}'")
     if settings["lite"]:
         from wirespeed.cli.lite import call as work
     else:
@@ -447,8 +448,8 @@ def info(words: tuple[str, ...], command: list[str] | None, as_json: bool, **set
 @_debug_option
 def demo(calls: int, in_flight: int, as_json: bool) -> int:
     """Start the bundled calculator server as a child, list its tools, call one, then make many
-    calls multiplexed on the one link: throughput, and a histogram of the latency. Then the same
-    over a WebSocket, with at most 20,000 calls, and an exchange in LiteMCP."""
+    calls multiplexed on one link, and show their throughput and a histogram of their latency. Then
+    make at most 20,000 calls over a WebSocket, and one call in LiteMCP."""
     from wirespeed.cli.demo import demo as work
 
     return work(calls, in_flight, as_json=as_json)

@@ -1,4 +1,4 @@
-"""The bundled servers behind a port, in a child that ends with this process."""
+"""The bundled servers on a port, in a child process that ends with this process."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from collections.abc import AsyncIterator
 
 from wirespeed.cli.failures import cannot_start, printable
 
-_PATIENCE = 30.0  # seconds until it listens
-_GRACE = 5.0  # and until it has ended
+# Seconds
+_START_TIMEOUT = 30.0
+_END_TIMEOUT = 5.0
 
 
 @contextlib.asynccontextmanager
 async def bundled() -> AsyncIterator[list[str]]:
-    """The URLs of a child that runs `wirespeed.demo.network`: for MCP, for LiteMCP. Failure (3) if
-    the child does not start."""
+    """Start a child that runs `wirespeed.demo.network`, and yield its URLs for MCP and for LiteMCP.
+    Failure (3): the child does not start."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "wirespeed.demo.network", stdin=PIPE, stdout=PIPE, stderr=PIPE
     )
@@ -35,14 +36,15 @@ async def _urls(child: Process) -> list[str]:
     assert child.stdout is not None
     assert child.stderr is not None
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_START_TIMEOUT):
             lines = [await child.stdout.readline() for _ in range(2)]
             if lines[-1]:
                 return [line.decode().strip() for line in lines]
             said = (await child.stderr.read()).decode(errors="replace").strip()
     except TimeoutError:
-        raise cannot_start(f"the bundled server does not listen after {_PATIENCE:g} s") from None
-    reason = printable(said.rpartition("\n")[2]) or "it said nothing"
+        text = f"the bundled server does not listen after {_START_TIMEOUT:g} s"
+        raise cannot_start(text) from None
+    reason = printable(said.rpartition("\n")[2]) or "it wrote nothing to stderr"
     raise cannot_start(f"the bundled server cannot be started: {reason}")
 
 
@@ -51,7 +53,7 @@ async def _end(child: Process) -> None:
     assert child.stdin is not None
     child.stdin.close()
     try:
-        async with asyncio.timeout(_GRACE):
+        async with asyncio.timeout(_END_TIMEOUT):
             await child.communicate()  # reads the rest of the output
     except TimeoutError:
         child.kill()

@@ -1,6 +1,6 @@
 """Tokens and headers from options, files and the environment. No output shows their values.
 
-A token is wanted by a server, and shown by a client, in the opening handshake of a WebSocket.
+A client sends its token in the opening handshake of a WebSocket. A server accepts several tokens.
 """
 
 from __future__ import annotations
@@ -25,35 +25,37 @@ class Secret:
     source: str
 
     @property
-    def asked_for(self) -> bool:
-        """Whether an option named the token. A token of an option must be used."""
+    def from_option(self) -> bool:
+        """Whether the token is from an option. Such a token must be used."""
         return self.source != ENVIRONMENT
 
     def is_for(self, host: str) -> bool:
-        """Whether a token may be sent to a host: loopback, or a host that the environment names."""
+        """Whether a token may be sent to a host. A token of the environment may be sent to loopback
+        and to the hosts that the environment names."""
         named = os.environ.get(HOSTS, "").lower().split(",")
-        return self.asked_for or is_loopback(host) or host.lower() in map(str.strip, named)
+        return self.from_option or is_loopback(host) or host.lower() in map(str.strip, named)
 
     @property
     def only(self) -> str:
-        """Return the token of a client. Failure (2) if there are several."""
+        """The one token, for a client. Failure (2): there are several."""
         if len(self.tokens) > 1:
-            raise usage(f"{self.source} has {len(self.tokens)} lines; a client shows one token")
+            raise usage(f"{self.source} has {len(self.tokens)} lines; a client sends one token")
         return self.tokens[0]
 
 
 def find(option: str | None, path: str | None) -> Secret | None:
-    """The token of ``--token``, of ``--token-file`` or of the environment; None if there is none.
+    """Return the tokens of ``--token``, of ``--token-file`` or of the environment; None if no token
+    is set.
 
-    The variable is removed from the environment, which children inherit. Failure (2) for a token
-    that cannot be sent; the error does not show the token.
+    The variable is removed from the environment, which child processes inherit. Failure (2): a
+    token cannot be sent. The error does not show the token.
     """
     value = os.environ.pop(ENVIRONMENT, None)
     if option is not None and path is not None:
         raise usage("give --token or --token-file, not both")
     if option is not None:
         complain(
-            f"--token shows in process lists; {ENVIRONMENT} or --token-file does not",
+            f"process lists show --token; use {ENVIRONMENT} or --token-file",
             level="warning",
         )
         return _checked((option,), "--token")
@@ -89,6 +91,6 @@ def headers(lines: Iterable[str]) -> dict[str, str]:
         except ValueError:
             raise usage(f'--header number {number} is not of the form "Name: value"') from None
         if name in found:
-            raise usage(f"--header {name} is there twice")
+            raise usage(f"--header {name} is given twice")
         found[name] = value.strip(" \t")
     return found

@@ -1,4 +1,4 @@
-"""``wirespeed demo``: the bundled calculator as a child, and many calls multiplexed to it."""
+"""``wirespeed demo``: many calls multiplexed on one link to the bundled servers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROWS = 12
 _TIMEOUT = 60.0
 _NAME = "wirespeed-demo"
 _MOST = 20_000  # calls over the WebSocket
-# Columns of a histogram line that are neither bar nor digits of a count, and the widest line.
+# The columns of a histogram line without its bar and the digits of its count; the widest line.
 _MARGIN = 26
 _WIDEST = 100
 
@@ -33,7 +33,7 @@ def demo(calls: int, in_flight: int, *, as_json: bool) -> int:
 
 
 def calculator() -> Stdio:
-    """Return the bundled server. Its stderr is kept for error messages only."""
+    """Return the target of the bundled calculator. Its stderr is shown only with an error."""
     from wirespeed.client import Stdio
 
     args = ["-m", "wirespeed.demo.calculator"]
@@ -203,13 +203,14 @@ def _end(out: Console) -> None:
 
     out.print()
     out.print(
-        f"  All of it on this machine, unencrypted: {show.plural(os.cpu_count() or 1, 'processor')}"
-        " for client and server."
+        "  Client and server ran without encryption on this machine with "
+        f"{show.plural(os.cpu_count() or 1, 'processor')}."
     )
 
 
 def histogram(ordered: list[float], width: int) -> list[tuple[str, str]]:
-    """Lines as (range and count, bar): the bar is as long as the share of the fullest row."""
+    """Return lines of (range and count, bar). The length of a bar is its row's count as a share of
+    the largest count."""
     rows = bins(ordered, _ROWS)
     fullest = max(count for _, _, count in rows)
     blocks = show.unicode_output()

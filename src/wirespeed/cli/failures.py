@@ -17,7 +17,8 @@ from wirespeed.errors import (
     WirespeedError,
 )
 
-# How wirespeed.transport.child.process goes on in the second line: the end of the server's stderr.
+# How the first line of an error of wirespeed.transport.child.process may end. Lines of the server's
+# stderr follow the first of these.
 _STDERR_ENDS = "; its stderr ends:"
 _ELSEWHERE = "; its stderr was inherited, so look for its messages there"
 
@@ -63,12 +64,12 @@ class Terminated(Exception):
 
 
 def usage(text: str) -> Failure:
-    """The command line cannot be understood."""
+    """Return the failure of a wrong command line."""
     return Failure(text, Exit.USAGE, "UsageError")
 
 
 def cannot_start(text: str) -> Failure:
-    """The target cannot be started or connected to."""
+    """Return the failure of a target that cannot be started or connected to."""
     return Failure(text, Exit.UNREACHABLE, "TargetError")
 
 
@@ -90,9 +91,9 @@ def exit_code(exc: BaseException) -> int:
 
 
 def printable(text: str, *, lines: bool = False) -> str:
-    r"""``text`` with control characters, which a terminal would obey, written as ``\x1b``.
+    r"""Return a text with control characters, which a terminal would obey, written as ``\x1b``.
 
-    ``lines``: newlines and tabs stay.
+    ``lines``: keep newlines and tabs.
     """
     keep = "\n\t" if lines else ""
     if text.isprintable():
@@ -101,7 +102,8 @@ def printable(text: str, *, lines: bool = False) -> str:
 
 
 def _controls(char: str) -> bool:
-    """Control characters (Cc), and the marks that reorder the text around them."""
+    """Whether a character is a control character (Cc), a separator of lines, or a mark that
+    reorders the text around it."""
     return (
         char < " "
         or "\x7f" <= char < "\xa0"
@@ -125,14 +127,14 @@ def describe(exc: BaseException) -> tuple[str, list[str]]:
         text = str(exc) or type(exc).__name__
     text += next((remedy for words, remedy in _REMEDIES if words in text), "")
     first, *rest = text.split("\n    ")
-    # A line of the peer stays one line, so that readers can tell it from the stderr.
+    # The peer's message is shown on one line, so that it cannot look like lines of stderr.
     if rest and first.endswith(_STDERR_ENDS):
         return printable(first.removesuffix(_STDERR_ENDS)), rest
     return printable(text.removesuffix(_ELSEWHERE)), []
 
 
 def as_object(exc: BaseException) -> dict[str, Any]:
-    """The failure for ``--json``."""
+    """Return the JSON object of a failure, for ``--json``."""
     text, stderr = describe(exc)
     kind = exc.kind if isinstance(exc, Failure) else type(exc).__name__
     error: dict[str, Any] = {"type": kind, "message": text, "exit_code": int(exit_code(exc))}
@@ -189,7 +191,7 @@ _COLOURS = {"error": 31, "warning": 33, "note": 36}
 
 
 def complain(text: str, *, level: str = "error") -> None:
-    """One line on stderr; ``level`` is error, warning or note."""
+    """Write one line to stderr. ``level`` is error, warning or note."""
     prefix = _PREFIX
     if coloured(sys.stderr):
         prefix = f"\x1b[1;{_COLOURS[level]}m{prefix}\x1b[0m"
@@ -200,7 +202,7 @@ def complain(text: str, *, level: str = "error") -> None:
 
 
 def _wrapped(text: str) -> str:
-    """The text broken at words, for a terminal that would break it anywhere."""
+    """Return a text with line breaks between words, where the terminal would break words."""
     import textwrap
 
     with contextlib.suppress(OSError):
@@ -218,7 +220,7 @@ def _wrapped(text: str) -> str:
 
 
 def print_json(value: Any) -> None:
-    """One JSON value on stdout: on one line, or indented for a person at a terminal."""
+    """Write one JSON value to stdout: on one line, or indented on a terminal."""
     import msgspec
 
     data = msgspec.json.encode(value, enc_hook=str)

@@ -9,7 +9,7 @@ from math import ceil, floor, log10
 
 PERCENTILES = (50.0, 90.0, 99.0)
 
-# The edges within a decade: about equally wide on a log scale, and readable.
+# The edges within a decade: round numbers with about equal distances on a log scale.
 _STEPS = (
     *(1.0, 1.12, 1.25, 1.4, 1.6, 1.8, 2.0, 2.24, 2.5, 2.8),
     *(3.15, 3.55, 4.0, 4.5, 5.0, 5.6, 6.3, 7.1, 8.0, 9.0),
@@ -21,15 +21,15 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
-    """The nearest-rank percentile of values that are sorted and not empty."""
+    """Return the nearest-rank percentile of values that are sorted and not empty."""
     return ordered[max(0, ceil(percent / 100 * len(ordered)) - 1)]
 
 
 def bins(ordered: Sequence[float], rows: int) -> list[tuple[float, float, int]]:
-    """At most ``rows`` rows (low, high, count) that hold every value once: low <= v < high.
+    """Return at most ``rows`` rows (low, high, count) that count each value once: low <= v < high.
 
     The values are sorted, positive and not empty; ``rows`` is at least 2. The steps are as fine as
-    the rows allow; the few values above most others share a last row that ends at the largest.
+    the number of rows allows. The few largest values share the last row, which ends at the largest.
     """
     largest = ordered[-1]
     usual = percentile(ordered, _TAIL)
@@ -44,7 +44,7 @@ def bins(ordered: Sequence[float], rows: int) -> list[tuple[float, float, int]]:
     found = []
     before = 0
     for row, (low, high) in enumerate(pairwise(edges), start=2):
-        # the last one by its place: it may be empty, from the largest value to itself
+        # the last row includes the largest value
         upto = len(ordered) if row == len(edges) else bisect_left(ordered, high)
         found.append((low, high, upto - before))
         before = upto
@@ -52,7 +52,7 @@ def bins(ordered: Sequence[float], rows: int) -> list[tuple[float, float, int]]:
 
 
 def _edges(smallest: float, largest: float, stride: int) -> list[float]:
-    """Steps from one at or below the smallest value to one above the largest."""
+    """Return edges: the first is at most the smallest value, the last is above the largest."""
     steps = _STEPS[::stride]
     at = floor(log10(smallest)) * len(steps)
     if _edge(at, steps) > smallest:  # log10 rounds
@@ -72,7 +72,7 @@ def _edge(at: int, steps: Sequence[float]) -> float:
 
 
 def bar(share: float, width: int, *, blocks: bool) -> str:
-    """A bar of at most ``width`` characters; what is above 0 shows."""
+    """Return a bar of at most ``width`` characters. It is not empty if the share is above 0."""
     eighths = max(round(share * width * 8), 1 if share > 0 else 0)
     if not blocks:
         return "#" * max(round(eighths / 8), 1 if share > 0 else 0)

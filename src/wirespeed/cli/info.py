@@ -35,7 +35,7 @@ def info(options: Options | None, *, as_json: bool) -> int:
 
 
 def installation() -> dict[str, Any]:
-    """Versions, and the choices made at run time."""
+    """Return versions, limits, and the choices that are made at run time."""
     import msgspec
     import orjson
 
@@ -80,7 +80,7 @@ def _version(package: str) -> str | None:
 
 
 def _tls() -> str | None:
-    """The TLS library; None in a Python without TLS."""
+    """Return the TLS library; None in a Python without TLS."""
     try:
         import ssl
     except ImportError:
@@ -89,7 +89,7 @@ def _tls() -> str | None:
 
 
 def _transports() -> list[str]:
-    """The transports that this installation can serve and connect to."""
+    """Return the transports that this installation can serve and connect to."""
     found = ["stdio", "unix", "tcp"]
     if _version("websockets") is not None:  # its opening handshake
         found.append("ws")
@@ -99,7 +99,7 @@ def _transports() -> list[str]:
 
 
 def _cython(function: Any) -> str:
-    """The version of Cython that built a function, from the module name of the function's type."""
+    """Return the version of Cython that compiled a function, from the module of its type."""
     module = type(function).__module__
     return ".".join(re.findall(r"\d+", module)) or module
 

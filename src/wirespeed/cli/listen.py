@@ -24,7 +24,8 @@ KEY_PASSWORD = "WIRESPEED_KEY_PASSWORD"
 
 
 class Listening:
-    """The address and the options of a listener, checked before the user's file is imported.
+    """The address and the options of a listener. They are checked before the user's file is
+    imported.
 
     Failure (2 or 3): an option is wrong.
     """
@@ -55,7 +56,7 @@ class Listening:
 
     @property
     def has_paths(self) -> bool:
-        """Whether several servers can be told apart: by the paths of their URLs."""
+        """Whether several servers can share the address, each with a path of its own."""
         return self.address.is_websocket
 
     def serve(self, found: Service | Routes) -> None:
@@ -63,7 +64,7 @@ class Listening:
         from wirespeed import run
 
         show_warnings()
-        os.environ.pop(KEY_PASSWORD, None)  # hidden from tools and their children
+        os.environ.pop(KEY_PASSWORD, None)  # not for tools and their child processes
         try:
             run(
                 self.url,
@@ -91,9 +92,9 @@ class Listening:
             )
 
     def _check_unused(self, secret: Secret | None) -> None:
-        only = f"is for ws:// and wss://: on {self.scheme}: there is no handshake to check it in"
+        only = f"is for ws:// and wss://; {self.scheme}: has no handshake that could check it"
         if secret is not None:
-            if secret.asked_for:
+            if secret.from_option:
                 raise usage(f"a token {only}")
             complain(f"{secret.source} {only}", level="warning")
         for option in ("--origin", "--host-name"):
@@ -141,7 +142,7 @@ class _Password:
 
 
 def _why_tls(exc: Any, certfile: str, keyfile: str | None, asked: bool) -> str:
-    """Return the fault of a certificate or key. OpenSSL has the same error for most faults."""
+    """Return the fault of a certificate or key. OpenSSL reports most faults as the same error."""
     if exc.reason == "KEY_VALUES_MISMATCH":
         return f"the key in {keyfile or certfile} does not belong to the certificate in {certfile}"
     if not _has(certfile, b"-----BEGIN CERTIFICATE-----"):

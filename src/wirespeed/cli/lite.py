@@ -22,7 +22,7 @@ _EXAMPLE = """write the arguments in order, as in '["a", 1]', or by name, as in 
 
 @contextlib.asynccontextmanager
 async def connected(options: Options) -> AsyncIterator[LiteClient]:
-    """The open client of a target. Failure (2) for options that do not apply to LiteMCP."""
+    """Open a client of the target. Failure (2): an option does not apply to LiteMCP."""
     from wirespeed.litemcp import LiteClient
 
     if options.era is not None:
@@ -38,11 +38,11 @@ async def connected(options: Options) -> AsyncIterator[LiteClient]:
 
 
 async def ask(client: LiteClient) -> Tool:
-    """Return the tool of a server. A server without LiteMCP does not answer."""
+    """Return the tool of a server. A server that does not speak LiteMCP does not answer."""
     try:
         return await client.info()
     except CallTimeout as exc:
-        raise CallTimeout(f"{exc}; an MCP server is asked without --lite") from None
+        raise CallTimeout(f"{exc}; for an MCP server leave out --lite") from None
 
 
 def list_tools(options: Options, *, as_json: bool) -> int:
@@ -61,7 +61,7 @@ async def _list(options: Options, as_json: bool) -> int:
 
 
 def info(options: Options) -> dict[str, Any]:
-    """Print the description of a server."""
+    """Return facts about a server."""
     return run(_info(options))
 
 

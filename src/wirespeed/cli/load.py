@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def check(what: str, result: Any, right: int) -> None:
-    """Failure (1) for a wrong answer: both the text and the structured content must be right."""
+    """Raise Failure (1) unless the text and the structured content of an answer are right."""
     if result.structured_content != {"result": right} or result.text != str(right):
         said = f"returned {result.structured_content} as {result.text!r}, not {right}"
         if result.is_error:
@@ -30,13 +30,13 @@ def wrong(text: str) -> Failure:
 
 
 class Load:
-    """``calls`` additions with ``in_flight`` of them under way, every answer checked."""
+    """``calls`` additions, ``in_flight`` of them at a time. Every answer is checked."""
 
     def __init__(self, client: Client, calls: int, in_flight: int) -> None:
         self.client = client
         self.calls = calls
         self.in_flight = min(in_flight, calls)
-        self.latencies = array("d", bytes(8 * calls))  # seconds, by number of the call
+        self.latencies = array("d", bytes(8 * calls))  # seconds, by the number of the call
         self.started = 0
         self.answered = 0
         self.seconds = 0.0
@@ -93,7 +93,7 @@ class Load:
                 await asyncio.sleep(0.1)
 
     def facts(self) -> dict[str, Any]:
-        """What was measured."""
+        """Return the measurements."""
         ordered = sorted(self.latencies)
         counted = {name: self.after[name] - self.before[name] for name in self.after}
         latency = {f"p{p:g}": percentile(ordered, p) for p in PERCENTILES}

@@ -1,4 +1,4 @@
-"""Where the process of the command line begins: ``wirespeed``, or ``python -m wirespeed``."""
+"""The entry point of the command line: ``wirespeed``, or ``python -m wirespeed``."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import sys
 
 
 def main() -> None:
-    """Run the command line of this process; never returns."""
+    """Run the command line, and end the process with its exit code."""
     try:
-        _open_what_is_closed()
+        _open_closed_streams()
         from wirespeed.cli.app import run
 
         status = run(sys.argv[1:])
-    except KeyboardInterrupt:  # before or after click's own care
+    except KeyboardInterrupt:  # before or after click handles it
         status = 130
     raise SystemExit(status)
 
 
-def _open_what_is_closed() -> None:
-    """Open an empty stream in place of a standard stream that is closed (``2>&-``): else the
-    next file that is opened would get its number."""
+def _open_closed_streams() -> None:
+    """Open the null device in place of a standard stream that is closed (``2>&-``). Otherwise the
+    next file that is opened would get the stream's file descriptor."""
     import os
 
     for number, name in enumerate(("stdin", "stdout", "stderr")):

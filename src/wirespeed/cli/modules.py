@@ -28,7 +28,7 @@ USUAL_NAMES = ("server", "mcp", "app", "main")
 
 
 def load(path: str) -> ModuleType:
-    """Import a file with the module path of ``python FILE``, but not as ``__main__``."""
+    """Import a file with the ``sys.path`` of ``python FILE``, but not as ``__main__``."""
     directory, file = os.path.split(os.path.abspath(path))
     stem = file.removesuffix(".py")
     taken = stem in sys.modules or stem in sys.stdlib_module_names or stem == "wirespeed"
@@ -101,7 +101,7 @@ def pick(
         hint = f"it has {', '.join(others)}" if others else wanted.nothing
         raise cannot_start(f"{path} has {what} {name}; {hint}")
     for fitting in wanted.groups(module):
-        # A mounted server is a part of another one.
+        # A mounted server is a part of another server.
         servers = {name: s for name, s in fitting.items() if not _is_mounted(s)} or fitting
         if len({id(server) for server in servers.values()}) == 1:
             return next(iter(servers.values()))  # type: ignore[no-any-return]
@@ -111,7 +111,7 @@ def pick(
     servers = wanted.all(module)
     if not servers:
         raise cannot_start(f"{path} has no {wanted.word} at module level; {wanted.remedy}")
-    text = f"{path} has several servers, so say which, as in {path}:NAME: {', '.join(servers)}"
+    text = f"{path} has several servers; name one of them, as in {path}:NAME: {', '.join(servers)}"
     if routes:
         text += '; or put them on paths, in a dict {"/path": server}'
     raise cannot_start(text)
@@ -161,7 +161,7 @@ def _having(module: ModuleType, fits: Callable[[object], bool]) -> dict[str, Any
 
 def _kinds(lite: bool) -> tuple[type, ...]:
     kinds: tuple[type, ...] = ()
-    # A file that made a LiteServer has loaded its module; other files do not need the module.
+    # A file with a LiteServer has loaded its module. For other files the module is not needed.
     module = sys.modules.get("wirespeed.litemcp")
     if module is not None:
         kinds = (module.LiteServer,)

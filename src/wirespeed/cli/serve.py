@@ -70,7 +70,7 @@ def serve(word: str, url: str | None, *, lite: bool, settings: Settings) -> int:
             check(service, path)
         listening.serve(found)
         return 0
-    # The import of the file must not read from or print to the wire.
+    # The import of the file must not read or write the streams of the protocol.
     with claimed():
         module = modules.load(path)
     served = modules.pick(module, path, name, lite=lite)
@@ -87,7 +87,7 @@ def _listening(url: str, settings: Settings) -> Listening:
 
 
 def check(service: Service, path: str) -> None:
-    """Failure (3) for a LiteServer without a tool."""
+    """Raise Failure (3) for a LiteServer without a tool."""
     from wirespeed.server import Server
 
     if not isinstance(service, Server):

@@ -44,7 +44,7 @@ class Options:
     quiet_server: bool = False
 
     def target(self) -> targets.Target:
-        """Return the target that the options name. Failure (2 or 3), ConfigError: there is none."""
+        """Return the target that the options name. Failure (2 or 3), ConfigError: it is wrong."""
         access = targets.Access(
             headers=credentials.headers(self.headers),
             secret=credentials.find(self.token, self.token_file),
@@ -72,17 +72,17 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         main.close()
         raise usage(str(exc)) from None
     with asyncio.Runner(loop_factory=factory) as runner:
-        return runner.run(_until_told(main))
+        return runner.run(_until_signal(main))
 
 
-async def _until_told(main: Coroutine[Any, Any, T]) -> T:
+async def _until_signal(main: Coroutine[Any, Any, T]) -> T:
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None
-    told: list[int] = []
+    received: list[int] = []
 
     def end(number: int) -> None:
-        told.append(number)
+        received.append(number)
         task.cancel()
 
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -91,14 +91,14 @@ async def _until_told(main: Coroutine[Any, Any, T]) -> T:
     try:
         return await main
     except asyncio.CancelledError:
-        if told:
-            raise Terminated(told[0]) from None
+        if received:
+            raise Terminated(received[0]) from None
         raise
 
 
 @contextlib.asynccontextmanager
 async def connected(options: Options, extensions: Sequence[str] = ()) -> AsyncIterator[Client]:
-    """The open client of a target, which declares *extensions*."""
+    """Open a client of the target. The client declares ``extensions``."""
     from wirespeed.client import Client
 
     show_warnings()
@@ -124,12 +124,12 @@ async def connected(options: Options, extensions: Sequence[str] = ()) -> AsyncIt
 
 
 def show_warnings() -> None:
-    """Show warnings of the library as lines of this program."""
+    """Write warnings of the library to stderr, in the form of this program's messages."""
     logging.getLogger("wirespeed").addHandler(_Warnings())
 
 
 class _Warnings(logging.Handler):
-    """Warnings of the library, such as lines of the server that are not messages."""
+    """Writes warnings of the library, such as lines of the server that are not messages."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -143,12 +143,12 @@ class _Warnings(logging.Handler):
 
 
 def pass_through(line: str) -> None:
-    """A line of the server's stderr."""
+    """Write a line of the server's stderr to stderr."""
     sys.stderr.write(line + "\n")
 
 
 def show_log(message: LogMessage) -> None:
-    """A log message of the server."""
+    """Write a log message of the server to stderr."""
     data = message.data
     if not isinstance(data, str):
         import msgspec

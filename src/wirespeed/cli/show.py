@@ -18,7 +18,7 @@ _MAX_TYPE = 60
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that writes control codes to terminals only, in the terminal's own colours."""
+    """Return a console that writes control codes to terminals only, in the terminal's colours."""
     from rich.console import Console
 
     class OurConsole(Console):
@@ -71,7 +71,7 @@ def wire(value: Any) -> dict[str, Any]:
 
 
 def tool_table(tools: list[ToolInfo]) -> Any:
-    """A table of tools: name, parameters, the first paragraph of the description."""
+    """Return a table of tools: name, parameters, the first paragraph of the description."""
     return _tool_table(
         (
             tool.name,
@@ -83,7 +83,7 @@ def tool_table(tools: list[ToolInfo]) -> Any:
 
 
 def lite_table(tool: Tool) -> Any:
-    """Return a table of the tool of a LiteMCP server. Its parameters have numbers, in the order of
+    """Return a table of the tool of a LiteMCP server. Its parameters are numbered in the order of
     the arguments."""
     numbered = []
     described = [_paragraph(tool.description or "")]
@@ -121,7 +121,7 @@ def _paragraph(text: str) -> str:
 
 
 def parameters(schema: dict[str, Any]) -> list[str]:
-    """Each parameter of an input schema: ``a: integer``, ``n?: integer = 3``.
+    """Return each parameter of an input schema: ``a: integer``, ``n?: integer = 3``.
 
     The schema is not trusted: an unexpected part is shown as ``any``.
     """
@@ -231,7 +231,7 @@ def content_text(content: Content) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Three digits and a unit: ``9.12 µs``, ``412 µs``, ``1.25 ms``, ``2.08 s``."""
+    """Return a duration with three digits and a unit: ``9.12 µs``, ``412 µs``, ``2.08 s``."""
     micro = "µs" if unicode_output() else "us"
     for unit, scale in ((micro, 1e6), ("ms", 1e3)):
         if seconds * scale < 999.5:
@@ -240,7 +240,7 @@ def duration(seconds: float) -> str:
 
 
 def three_digits(value: float) -> str:
-    """A number of at most three digits, or of as many as stand before the point."""
+    """Return a number with three digits, or with all digits before the point if they are more."""
     if value >= 99.95:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Endpoint: TypeAlias = Stdio | WebSocket | Socket
 
-KINDS = "a URL, a FILE.py, a mcpServers FILE.json with #name, or -- COMMAND…"
+KINDS = "a URL, a FILE.py, an mcpServers FILE.json with #name, or -- COMMAND…"
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|(?:unix|tcp|wss?):")
 _OPEN_TIMEOUT = 10.0
@@ -37,11 +37,11 @@ class Access:
     secret: Secret | None = None
     ca: str | None = None
     timeout: float | None = None
-    """Seconds, 0 for no limit; None for the default."""
+    """The time limit in seconds; 0 for no limit, None for the default."""
 
     def check_unused(self, why: str) -> None:
         """Failure (2): an option does not apply to the target."""
-        if self.secret is not None and self.secret.asked_for:
+        if self.secret is not None and self.secret.from_option:
             raise usage(f"a token is for ws:// and wss:// targets; {why}")
         if self.headers:
             raise usage(f"--header is for ws:// and wss:// targets; {why}")
@@ -51,7 +51,8 @@ class Access:
 
 @dataclass(frozen=True)
 class Target:
-    """The endpoint to start or to connect to, and the time limit and era of its configuration."""
+    """The endpoint to start or to connect to, with the time limit and the era that its
+    configuration sets."""
 
     endpoint: Endpoint
     timeout: float | None = None
@@ -66,21 +67,20 @@ def find(
     access: Access | None = None,
     lite: bool = False,
 ) -> Target:
-    """The target of a command line: a word, or a command behind ``--``.
+    """Return the target of a command line: a word, or a command after ``--``.
 
-    Failure (2 or 3), ConfigError: the target is wrong. ``lite``: a file is started as a LiteMCP
-    server.
+    ``lite``: start a file as a LiteMCP server. Failure (2 or 3), ConfigError: the target is wrong.
     """
     from wirespeed.client import Stdio
 
     access = access or Access()
     if command is not None:
         if not command:
-            raise usage("there is no command behind --")
+            raise usage("there is no command after --")
         if not command[0]:
-            raise usage("the command behind -- is empty")
+            raise usage("the command after -- is empty")
         access.check_unused("a command is reached over stdio")
-        # The user's own shell has the variables that the server needs, as with any command.
+        # The command gets the shell's variables, as it would without wirespeed.
         return Target(Stdio(command[0], command[1:], stderr=stderr, inherit_env=True))
     assert word is not None
     if not word:
@@ -113,10 +113,10 @@ def _remote(
     scheme = url.partition(":")[0].lower()
     if scheme not in ("ws", "wss", "unix", "tcp"):
         raise cannot_start(
-            f"cannot connect to {place or public(url)}: this version speaks ws:, wss:, unix: and "
-            f"tcp: URLs; TARGET is {KINDS}"
+            f"cannot connect to {place or public(url)}: this version supports ws:, wss:, unix: "
+            f"and tcp: URLs; TARGET is {KINDS}"
         )
-    # A command has one connection: a lost link is reported at once.
+    # A command makes one connection. The loss of its link is reported at once.
     options: dict[str, Any] = {
         "restart": False,
         "open_timeout": _open_timeout(access.timeout),
@@ -126,14 +126,14 @@ def _remote(
         if scheme in ("unix", "tcp"):
             access.check_unused(f"{scheme}: has no handshake for credentials")
             return Socket(url, **options)
-        # A typed header replaces the configuration's.
+        # A header of the command line replaces that of the configuration.
         typed = {name.lower() for name in access.headers}
         merged = {k: v for k, v in (headers or {}).items() if k.lower() not in typed}
         secret = access.secret
-        if secret is not None and secret.asked_for:
+        if secret is not None and secret.from_option:
             merged = {k: v for k, v in merged.items() if k.lower() != "authorization"}
         elif place is not None or "authorization" in typed:
-            secret = None  # the variable is for typed TARGETs, not for those of files
+            secret = None  # the variable is for a TARGET of the command line, not of a file
         if secret is not None and not secret.is_for(host := parse(url).host):
             complain(
                 f"{ENVIRONMENT} is not sent to {host}: set {HOSTS}={host} to send it there",
@@ -161,7 +161,8 @@ def _open_timeout(timeout: float | None) -> float:
 
 
 def _trusting(path: str) -> SSLContext:
-    """A TLS context that trusts the authorities of a file only. Failure (2)."""
+    """Return a TLS context that trusts only the authorities of a file. Failure (2): the file cannot
+    be used."""
     import ssl
 
     try:
@@ -176,13 +177,13 @@ def _trusting(path: str) -> SSLContext:
 
 
 def check_file(path: str) -> None:
-    """Failure (3): there is no readable file of this name."""
+    """Raise Failure (3) unless there is a readable file at the path."""
     if not os.path.exists(path):
         raise cannot_start(f"there is no file {path}")
     if not os.path.isfile(path):
         raise cannot_start(f"{path} is not a file")
     if not os.access(path, os.R_OK):
-        raise cannot_start(f"{path} may not be read; see its permissions")
+        raise cannot_start(f"{path} is not readable; check its permissions")
 
 
 def _split(word: str) -> tuple[str, str | None]:
@@ -218,7 +219,7 @@ def _configured(word: str, stderr: Any, access: Access) -> Target:
     elif name in servers:
         server = servers[name]
         if not server.enabled:
-            raise cannot_start(f'{path}: the server "{name}" is not enabled there')
+            raise cannot_start(f'{path}: the server "{name}" is not enabled')
     else:
         names = ", ".join(servers) or "none"
         raise cannot_start(f'{path} has no server "{name}"; it has {names}')
@@ -226,7 +227,7 @@ def _configured(word: str, stderr: Any, access: Access) -> Target:
 
 
 def _entry(server: ServerConfig, path: str, stderr: Any, access: Access) -> Endpoint:
-    """The endpoint of an entry of a configuration."""
+    """Return the endpoint of an entry of a configuration."""
     from wirespeed.client import Stdio
 
     place = f'{path}: the server "{server.name}"'

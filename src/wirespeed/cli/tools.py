@@ -57,7 +57,8 @@ async def _call(options: Options, tool: str, arguments: bytes, as_json: bool) ->
     except RemoteError as exc:
         if exc.code != codes.MISSING_CLIENT_CAPABILITY or TASKS not in str(exc.data):
             raise
-        # the tool needs a task, and has not run; calls without a task show progress
+        # The tool only runs as a task, and has not run. Tasks are the second choice because only
+        # calls without a task show progress.
         result = await _result(options, tool, arguments, extensions=[TASKS])
     if as_json:
         print_json(as_wire(result))
@@ -76,14 +77,14 @@ async def _result(
     with ProgressLine(tool) as progress:
         async with connected(options, extensions) as client:
             if "tasks" in client.server_capabilities:
-                await client.list_tools()  # says which tools only run as tasks
+                await client.list_tools()  # shows which tools only run as tasks
             return await client.call_tool(
                 tool, arguments, on_progress=progress.update if watched else None
             )
 
 
 def as_wire(result: CallToolResult) -> dict[str, Any]:
-    """Print a result in its wire form."""
+    """Return a result in its wire form."""
     from wirespeed.client import UnknownContent
 
     members = show.wire(result)
@@ -105,15 +106,15 @@ def write(result: CallToolResult) -> None:
 
 
 def write_text(text: str) -> None:
-    """Print a text of one or more lines on stdout, unchanged. Control characters are escaped on a
-    terminal."""
+    """Print a text of one or more lines on stdout: unchanged, or with escaped control characters on
+    a terminal."""
     if sys.stdout.isatty():
         text = printable(text, lines=True)
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
 
 
 def read_arguments(text: str | None) -> bytes:
-    """The arguments of a call: one JSON object."""
+    """Return the arguments of a call: the text of one JSON object."""
     return b"{}" if text is None else read_json(text, (dict,), "an object", _EXAMPLE)[0]
 
 
@@ -137,9 +138,9 @@ def read_json(text: str, kinds: tuple[type, ...], expected: str, example: str) -
                 data = file.read().decode("utf-8-sig")
         else:
             data = text
-            data.encode()  # bytes of argv that are not UTF-8 came as surrogates
+            data.encode()  # bytes of argv that are not UTF-8 are surrogates in the text
     except OSError as exc:
-        raise usage(f"cannot read {source or 'the file behind @'}: {exc.strerror}") from None
+        raise usage(f"cannot read {source or 'the file after @'}: {exc.strerror}") from None
     except UnicodeError:
         raise usage(f"{source} is not UTF-8") from None
     try:
@@ -172,7 +173,7 @@ def _refuse(word: str) -> Any:
 
 
 class ProgressLine:
-    """A progress bar on stderr, shown from the first progress notification on."""
+    """A progress bar on stderr. It appears with the first progress notification."""
 
     def __init__(self, tool: str) -> None:
         self._tool = tool
@@ -191,7 +192,7 @@ class ProgressLine:
             self._bar.stop()
 
     def update(self, progress: float, total: float | None, message: str | None) -> None:
-        """The values of a progress notification."""
+        """Show the values of a progress notification."""
         if self._bar is None:
             self._start()
         self._bar.update(

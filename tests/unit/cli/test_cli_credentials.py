@@ -35,12 +35,12 @@ def test_the_option_goes_before_the_variable(
     monkeypatch.setenv(credentials.ENVIRONMENT, "other")
     found = credentials.find(None, None)
     assert found is not None
-    assert (found.only, found.source, found.asked_for) == ("other", "WIRESPEED_TOKEN", False)
+    assert (found.only, found.source, found.from_option) == ("other", "WIRESPEED_TOKEN", False)
     assert capsys.readouterr().err == ""
     found = credentials.find(SECRET, None)
     assert found is not None
-    assert (found.only, found.asked_for) == (SECRET, True)
-    warning = "wirespeed: --token shows in process lists; WIRESPEED_TOKEN or --token-file does not"
+    assert (found.only, found.from_option) == (SECRET, True)
+    warning = "wirespeed: process lists show --token; use WIRESPEED_TOKEN or --token-file"
     assert capsys.readouterr().err == warning + "\n"
     assert SECRET not in repr(found)
 
@@ -50,12 +50,12 @@ def test_a_file_has_one_token_a_line(tmp_path: Path) -> None:
     path.write_bytes(b"\xef\xbb\xbf" + SECRET.encode() + b"\r\n")
     found = credentials.find(None, str(path))
     assert found is not None
-    assert (found.only, found.tokens, found.asked_for) == (SECRET, (SECRET,), True)
+    assert (found.only, found.tokens, found.from_option) == (SECRET, (SECRET,), True)
     path.write_text(f"\n {SECRET} \n\nnext\n")
     found = credentials.find(None, str(path))
     assert found is not None
     assert found.tokens == (SECRET, "next")
-    with pytest.raises(Failure, match=r"token has 2 lines; a client shows one token"):
+    with pytest.raises(Failure, match=r"token has 2 lines; a client sends one token"):
         _ = found.only
 
 
@@ -96,7 +96,7 @@ def test_what_is_no_header_is_not_repeated(line: str) -> None:
 WRONG = [
     (
         ["list", "ws://127.0.0.1:1/", "--header", f"A: {SECRET}", "--header", "A: x"],
-        "is there twice",
+        "is given twice",
     ),
     (["list", "ws://127.0.0.1:1/", "--header", f"A: {SECRET}\n"], "line break"),
     (["list", "ws://127.0.0.1:1/", "--header", f"Host: {SECRET}"], "handshake itself writes"),

@@ -62,7 +62,7 @@ def test_demo_in_a_pipe_has_no_control_codes() -> None:
     assert len(re.findall("^  latency +p50 .* p90 .* p99 .* max ", text, M)) == 2
     assert re.search("The same tools on ws://127.0.0.1:[0-9]+/mcp  ", text)
     assert 'convert("26.2", "mi", "km") = "42.1648128"' in text
-    assert lines[-1].startswith("  All of it on this machine, unencrypted: ")
+    assert lines[-1].startswith("  Client and server ran without encryption on this machine with ")
     rows = re.findall(r"^ +\S+ \S+ - +\S+ \S+ +([\d,]+)  \S", done.stdout, re.MULTILINE)
     assert sum(int(count.replace(",", "")) for count in rows) == 500
 

@@ -257,11 +257,11 @@ def test_a_token_is_wanted_and_never_told(server_file: Path, tmp_path: Path) -> 
 
 def test_a_token_on_the_command_line_works_with_a_warning(server_file: Path) -> None:
     with serving(str(server_file), "--on", ANYWHERE, "--token", SECRET) as running:
-        assert running.line("--token shows in process lists")
+        assert running.line("process lists show --token")
         url = running.line(r" on (\S+);")[1]
         done = wirespeed("call", url, "echo", "--token", SECRET)
         assert (done.returncode, done.stdout) == (0, "nothing\n")
-        assert "--token shows in process lists; WIRESPEED_TOKEN" in one_warning(done.stderr)
+        assert "process lists show --token; use WIRESPEED_TOKEN" in one_warning(done.stderr)
         assert running.end() == 0
         assert SECRET not in running.said + done.stderr
 
@@ -324,8 +324,8 @@ def test_what_everybody_can_reach_is_told(server_file: Path, tmp_path: Path) -> 
     words = ["--on", f"unix:{tmp_path}/s"]
     with serving(str(server_file), *words, WIRESPEED_TOKEN=SECRET) as running:
         assert warned(running) == [
-            "wirespeed: WIRESPEED_TOKEN is for ws:// and wss://: on unix: there is no handshake to "
-            "check it in"
+            "wirespeed: WIRESPEED_TOKEN is for ws:// and wss://; unix: has no handshake that could "
+            "check it"
         ]
 
 
@@ -378,7 +378,7 @@ WRONG = [
     (["--on", "wss://127.0.0.1:0/"], "wss:// needs --certfile FILE, and --keyfile FILE unless"),
     (["--on", "ws://127.0.0.1:0/", "--certfile", "x"], "--certfile and --keyfile are for wss://"),
     (["--on", "unix:x", "--workers", "2"], "several workers need a port"),
-    (["--on", "unix:x", "--origin", "https://x"], "--origin is for ws:// and wss://: on unix:"),
+    (["--on", "unix:x", "--origin", "https://x"], "--origin is for ws:// and wss://; unix:"),
     (["--on", "tcp://127.0.0.1:0", "--host-name", "x"], "--host-name is for ws:// and wss://"),
     (["--on", "ws://127.0.0.1:0/", "--workers", "0"], "0 is not in the range"),
     (["--on", "ws://127.0.0.1:0/", "--max-connections", "x"], "'x' is not a valid integer"),

@@ -206,7 +206,7 @@ def test_mcp_is_not_litemcp(server_file: Path) -> None:
     with listening(str(server_file), "--on", "ws://127.0.0.1:0/") as url:
         done = wirespeed("list", "--lite", url, "--timeout", "0.5")
     assert (done.returncode, done.stdout) == (5, "")
-    assert done.stderr.splitlines()[-1].endswith("; an MCP server is asked without --lite")
+    assert done.stderr.splitlines()[-1].endswith("; for an MCP server leave out --lite")
 
 
 @pytest.mark.parametrize("url", ["tcp://127.0.0.1:0", "unix"])
@@ -231,7 +231,7 @@ def test_which_of_a_files_servers_is_meant(tmp_path: Path) -> None:
     done = wirespeed("serve", str(path))
     assert done.returncode == 3
     assert one_line(done) == (
-        f"{path} has several servers, so say which, as in {path}:NAME: louder, odd"
+        f"{path} has several servers; name one of them, as in {path}:NAME: louder, odd"
     )
     done = wirespeed("serve", str(path), "--on", "ws://127.0.0.1:0/")
     assert one_line(done).endswith('; or put them on paths, in a dict {"/path": server}')

@@ -97,7 +97,7 @@ def test_no_server_or_several(file: Path) -> None:
     assert refused(f"{file}:server").startswith(f"{file} has no Server called server; it has no")
     assert refused(f"{file}:x").startswith(f"{file} has nothing called x")
     file.write_text(TWO)
-    text = f"{file} has several servers, so say which, as in {file}:NAME: first, second"
+    text = f"{file} has several servers; name one of them, as in {file}:NAME: first, second"
     assert refused(file) == text
     assert refused(f"{file}:third") == f"{file} has nothing called third; it has first, second"
 
