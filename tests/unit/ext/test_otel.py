@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import copy
 import gc
 import json
 import logging
+import pickle
 import re
+import subprocess
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -33,7 +37,7 @@ from opentelemetry.sdk.trace.sampling import (
     SamplingResult,
     TraceIdRatioBased,
 )
-from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace import SpanContext, SpanKind, StatusCode
 
 from wirespeed import Client, Context, Server, SyncClient
 from wirespeed.errors import CallTimeout, ProtocolError, RemoteError
@@ -501,6 +505,53 @@ async def test_a_finished_span_is_a_readable_one() -> None:
     with pytest.raises(AttributeError):
         span.no_such_thing  # noqa: B018
     assert weakref.ref(span)() is span
+
+
+async def test_the_ids_are_a_span_context_as_the_sdk_makes_it() -> None:
+    lab = Lab()
+    async with Client(lab.server) as client:
+        await client.call_tool("echo", {"text": "x"})
+    ids = lab.one("tools/call echo").context
+    same = SpanContext(ids.trace_id, ids.span_id, ids.is_remote, ids.trace_flags, ids.trace_state)
+    assert ids == same == pickle.loads(pickle.dumps(ids)) == copy.deepcopy(ids)
+    assert repr(ids) == repr(same)
+    assert type(pickle.loads(pickle.dumps(ids))) is SpanContext
+    assert ids.is_valid is same.is_valid is True
+    assert not ids.is_remote and ids.trace_flags.sampled
+
+
+FORKED = """
+import asyncio, os
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from wirespeed import Client, Server
+from wirespeed.ext import otel
+
+server = Server("forked")
+
+@server.tool
+async def ids() -> str:
+    context = trace.get_current_span().get_span_context()
+    return f"{context.trace_id:032x} {context.span_id:016x}"
+
+async def ask() -> str:
+    async with Client(server) as client:
+        return (await client.call_tool("ids")).content[0].text
+
+otel.instrument(server, tracer_provider=TracerProvider())
+asyncio.run(ask())
+child = os.fork()
+ids = asyncio.run(ask())
+if child:
+    os.waitpid(child, 0)
+print(ids, flush=True)
+"""
+
+
+def test_a_forked_process_makes_ids_of_its_own() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, timeout=60)
+    ids = done.stdout.split()
+    assert len(set(ids)) == 4, (ids, done.stderr)
 
 
 async def test_a_span_goes_when_it_was_exported() -> None:

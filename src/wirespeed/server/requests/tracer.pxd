@@ -5,10 +5,14 @@ from wirespeed.server.requests.observer cimport RequestSpan
 cdef class Tracer:
     cdef readonly object sdk           # makes the parts of a span: see `Sdk` in wirespeed.ext
     cdef object on_start, on_end       # of the SDK's span processor
-    cdef object attach                 # (context) -> token
+    cdef object variable               # the context variable of the current context
     cdef object context_type, key      # of a context, and of the current span in it
+    cdef tuple flags                   # of a trace, by their bits
+    cdef object no_state               # the state of a trace that has none
+    cdef object ids_type               # subclass of SpanContext, a tuple
     cdef object span_type              # subclass of LateSpan, for the spans that are kept
-    cdef object root, below_sampled, below_unsampled    # bounds of the trace's id
+    cdef unsigned long long bounds[3]  # of the trace's id
+    cdef bint keeps_all[3]             # whatever the id is
 
     cpdef RequestSpan begin(self, Message m, object negotiated)
 
@@ -16,7 +20,7 @@ cdef class Tracer:
 cdef class LateSpan(RequestSpan):
     cdef object __weakref__
     cdef Tracer tracer
-    cdef readonly object trace_id, span_id
+    cdef unsigned long long words[3]   # random: of the trace's id, and the span's
     cdef readonly object above         # the context that came with the request; or None
     cdef readonly object parent_ids    # SpanContext of the remote parent; or None
     cdef readonly int flags

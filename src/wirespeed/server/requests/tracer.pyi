@@ -6,6 +6,8 @@ from wirespeed._core.envelope import Message
 from wirespeed.protocol.revisions import Revision
 from wirespeed.server.requests.observer import RequestSpan
 
+def drop_words() -> None: ...
+
 @disjoint_base
 class Tracer:
     def __init__(self, sdk: Any, bounds: tuple[int, int, int]) -> None: ...
@@ -16,10 +18,6 @@ class Tracer:
 @disjoint_base
 class LateSpan(RequestSpan):
     def __init__(self) -> None: ...
-    @property
-    def trace_id(self) -> int: ...
-    @property
-    def span_id(self) -> int: ...
     @property
     def above(self) -> Any: ...
     @property

@@ -4,11 +4,13 @@ Most spans are never read, because their trace is not kept. The first access to 
 the span of the tracing package (`wirespeed.ext._late_spans`).
 """
 
-from cpython.contextvars cimport PyContext_Copy, PyContext_Enter, PyContext_Exit
+from cpython.contextvars cimport PyContext_Copy, PyContext_Enter, PyContext_Exit, PyContextVar_Set
+from cpython.dict cimport PyDict_SetItem
+from libc.string cimport memcpy
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 import logging
-import random
+import os
 
 from wirespeed._core._simd cimport WS_META
 from wirespeed._core.envelope cimport Message
@@ -21,9 +23,34 @@ logger = logging.getLogger("wirespeed.server")
 cdef enum:
     SAMPLED = 1
     RANDOM = 2                 # the trace's id is random (W3C Trace Context level 2)
+    WORDS = 3 * 128            # of 64 random bits; a span's ids take three
 
-cdef object LOW = 0xFFFFFFFFFFFFFFFF
-cdef object getrandbits = random.getrandbits       # seeded anew in a forked process
+cdef object ALL = 1 << 64      # the bound above every value of 64 bits
+cdef object new_tuple = tuple.__new__
+cdef object urandom = os.urandom
+cdef bytes random_words = b""
+cdef int n_words = 0           # of them that are left
+
+
+cdef int take_words_c(unsigned long long* words) except -1:
+    """Copy three random words."""
+    global random_words, n_words
+    if n_words == 0:
+        random_words = urandom(8 * WORDS)
+        n_words = WORDS
+    n_words -= 3
+    memcpy(words, <const char*> random_words + 8 * n_words, 24)
+    return 0
+
+
+def drop_words():
+    """Forget the words that are left."""
+    global n_words
+    n_words = 0
+
+
+# A forked process must not use the same words.
+os.register_at_fork(after_in_child=drop_words)
 
 
 cdef long long wall_c() noexcept:
@@ -45,27 +72,35 @@ cdef class Tracer:
         self.sdk = sdk
         self.on_start = sdk.processor.on_start
         self.on_end = sdk.processor.on_end
-        self.attach = sdk.attach
+        self.variable = sdk.variable
         self.context_type = sdk.context_type
         self.key = sdk.key
+        self.flags = sdk.flags
+        self.no_state = sdk.no_state
+        self.ids_type = sdk.ids_type
         self.span_type = sdk.span_type
-        self.root, self.below_sampled, self.below_unsampled = bounds
+        cdef int i
+        for i in range(3):
+            self.bounds[i] = 0 if bounds[i] == ALL else bounds[i]
+            self.keeps_all[i] = bounds[i] == ALL
 
     cpdef RequestSpan begin(self, Message m, object negotiated):
         """The span of a request that came in. ``negotiated`` is the connection's revision."""
         cdef LateSpan span
-        cdef object trace_id, above = None, parent = None, bound = self.root
-        cdef int flags = RANDOM
+        cdef object above = None, parent = None
+        cdef unsigned long long words[3]
+        cdef unsigned long long low
+        cdef int flags = RANDOM, which = 0
+        take_words_c(words)
+        low = words[0]
         if has_other_meta_c(m):
             above, parent = self.sdk.extract(m.lease_c(WS_META))
-        if parent is None:
-            trace_id = getrandbits(128) or 1
-        else:
-            trace_id = parent.trace_id
+        if parent is not None:
+            low = parent.trace_id & 0xFFFFFFFFFFFFFFFF
             flags = parent.trace_flags
-            bound = self.below_sampled if flags & SAMPLED else self.below_unsampled
+            which = 1 if flags & SAMPLED else 2
             flags &= RANDOM
-        if trace_id & LOW < bound:
+        if self.keeps_all[which] or low < self.bounds[which]:
             span = self.span_type()
             span.request = described_c(m, negotiated)
             span.started = wall_c()
@@ -73,8 +108,7 @@ cdef class Tracer:
         else:
             span = LateSpan.__new__(LateSpan)
         span.tracer = self
-        span.trace_id = trace_id
-        span.span_id = getrandbits(64) or 1
+        memcpy(span.words, words, sizeof(words))
         span.above = above
         span.parent_ids = parent
         span.flags = flags
@@ -98,13 +132,12 @@ cdef class LateSpan(RequestSpan):
 
     cpdef object entered(self, object base):
         cdef object variables = PyContext_Copy(base)
-        cdef dict members = {} if self.above is None else dict(self.above)
-        cdef object context
-        members[self.tracer.key] = self
-        context = self.tracer.context_type(members)
+        cdef object new = self.tracer.context_type
+        cdef object context = new() if self.above is None else new(self.above)
+        PyDict_SetItem(context, self.tracer.key, self)
         PyContext_Enter(variables)
         try:
-            self.tracer.attach(context)
+            PyContextVar_Set(self.tracer.variable, context)
         finally:
             PyContext_Exit(variables)
         return variables
@@ -125,8 +158,18 @@ cdef class LateSpan(RequestSpan):
     @property
     def context(self):
         """The ids, in the type of the tracing package."""
+        cdef Tracer tracer = self.tracer
+        cdef object trace_id, state = tracer.no_state
         if self.ids is None:
-            self.ids = self.tracer.sdk.ids(self)
+            if self.parent_ids is None:
+                trace_id = <object> self.words[1] << 64 | self.words[0] or 1
+            else:
+                trace_id = self.parent_ids.trace_id
+                state = self.parent_ids.trace_state
+            self.ids = new_tuple(
+                tracer.ids_type,
+                (trace_id, self.words[2] or 1, False, tracer.flags[self.flags], state, True),
+            )
         return self.ids
 
     def get_span_context(self):
