@@ -23,7 +23,7 @@ logger = logging.getLogger("wirespeed.server")
 cdef enum:
     SAMPLED = 1
     RANDOM = 2                 # the trace's id is random (W3C Trace Context level 2)
-    WORDS = 3 * 128            # of 64 random bits; a span's ids take three
+    WORDS = 384                # of 64 random bits; a span's ids take three
 
 cdef object ALL = 1 << 64      # the bound above every value of 64 bits
 cdef object new_tuple = tuple.__new__
