@@ -11,6 +11,8 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterator
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -161,9 +163,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark whole folders; leave out what only a run with --full does."""
-    for item in items:
-        if not COMPILED.isdisjoint(item.path.relative_to(HERE).parts):
-            item.add_marker(pytest.mark.compiled)
+    for path, found in groupby(items, key=attrgetter("path")):
+        if not COMPILED.isdisjoint(path.relative_to(HERE).parts):
+            for item in found:
+                item.add_marker(pytest.mark.compiled)
     unwanted = []
     if not config.getoption("--full"):
         unwanted.append("full")
@@ -172,7 +175,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [item for item in items if any(map(item.get_closest_marker, unwanted))]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        gone = set(left_out)
+        items[:] = [item for item in items if item not in gone]
 
 
 @pytest.hookimpl(tryfirst=True)

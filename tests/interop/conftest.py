@@ -6,6 +6,8 @@ of TypeScript, in the newest revision of each era, one library for WebSocket, an
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +39,11 @@ def sampled(item: pytest.Item) -> bool:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is not of the sample."""
-    for item in items:
-        if HERE in item.path.parents and not sampled(item):
-            item.add_marker(pytest.mark.full("another peer of the same kind"))
+    for path, found in groupby(items, key=attrgetter("path")):
+        if HERE in path.parents:
+            for item in found:
+                if not sampled(item):
+                    item.add_marker(pytest.mark.full("another peer of the same kind"))
 
 
 def wanted(request: pytest.FixtureRequest, name: str) -> list[Any]:
