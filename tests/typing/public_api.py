@@ -59,8 +59,14 @@ def shout(text: str, ctx: Context) -> str:
     return text.upper()
 
 
+@server.tool("double", inline=True)
+def twice(n: int) -> int:
+    return 2 * n
+
+
 async def decorators_keep_the_signature() -> None:
     assert_type(await add(1, 2), int)
+    assert_type(twice(2), int)
     await add("1", 2)  # type: ignore[arg-type]
     shout("a")  # type: ignore[call-arg]
 
@@ -130,6 +136,7 @@ def registering_features() -> None:
     assert_type(server.add_folder("docs://", "docs"), ResourceTemplate)
     assert_type(server.add_prompt(greet, name="other"), Prompt)
     server.prompt(nmae="?")  # type: ignore[call-overload]
+    server.completion(greet)  # type: ignore[call-overload]
     server.resource("a://b", tilte="?")  # type: ignore[call-arg]
     server.remove_resource("a://b")
     server.resource_updated("a://b")

@@ -168,18 +168,19 @@ class Server:
 
     @overload
     def tool(
-        self, function: None = None, /, **options: Unpack[ToolOptions]
+        self, name: str | None = None, /, **options: Unpack[ToolOptions]
     ) -> Callable[[F], F]: ...
 
     def tool(
-        self, function: F | None = None, /, **options: Unpack[ToolOptions]
+        self, function: F | str | None = None, /, **options: Unpack[ToolOptions]
     ) -> F | Callable[[F], F]:
-        """Make a function a tool; as ``@server.tool`` or ``@server.tool(title=…)``.
+        """Make a function a tool; as ``@server.tool``, ``@server.tool("name")`` or
+        ``@server.tool(title=…)``.
 
-        Its name, docstring and signature become the tool's name, description and input schema.
-        Options are those of `add_tool`.
+        Its name, docstring and signature become the tool's name, description and input schema. A
+        text in place of the function is the option ``name``. Options are those of `add_tool`.
         """
-        return _decorate(self._service.tools.register, function, options)
+        return _decorate(self._service.tools.register, function, options, "tool")
 
     def add_tool(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> Tool:
         """Register a function as a tool; connected clients are notified.
@@ -372,22 +373,23 @@ class Server:
 
     @overload
     def prompt(
-        self, function: None = None, /, **options: Unpack[PromptOptions]
+        self, name: str | None = None, /, **options: Unpack[PromptOptions]
     ) -> Callable[[F], F]: ...
 
     def prompt(
-        self, function: F | None = None, /, **options: Unpack[PromptOptions]
+        self, function: F | str | None = None, /, **options: Unpack[PromptOptions]
     ) -> F | Callable[[F], F]:
-        """Make a function a prompt; as ``@server.prompt`` or ``@server.prompt(title=…)``::
+        """Make a function a prompt; as ``@server.prompt``, ``@server.prompt("name")`` or
+        ``@server.prompt(title=…)``::
 
             @server.prompt
             def review(code: str, language: Literal["c", "python"] = "python") -> str:
                 return f"Please review this {language} code: {code}"
 
-        Its name, docstring and parameters become the prompt's name, description and arguments.
-        Options are those of `add_prompt`.
+        Its name, docstring and parameters become the prompt's name, description and arguments. A
+        text in place of the function is the option ``name``. Options are those of `add_prompt`.
         """
-        return _decorate(self._service.prompts.register, function, options)
+        return _decorate(self._service.prompts.register, function, options, "prompt")
 
     def add_prompt(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> Prompt:
         """Register a function as a prompt; connected clients are notified.
@@ -423,8 +425,21 @@ class Server:
         server has once, when it connects. What was offered stays offered."""
         self._service.prompts.enable()
 
+    @overload
     def completion(
-        self, ref: str | Callable[..., Any], argument: str, **options: Unpack[LimitOptions]
+        self, ref: str, argument: str, **options: Unpack[LimitOptions]
+    ) -> Callable[[F], F]: ...
+
+    @overload
+    def completion(
+        self, ref: Callable[..., Any], argument: str, **options: Unpack[LimitOptions]
+    ) -> Callable[[F], F]: ...
+
+    def completion(
+        self,
+        ref: str | Callable[..., Any],
+        argument: str | None = None,
+        **options: Unpack[LimitOptions],
     ) -> Callable[[F], F]:
         """Complete an argument of a prompt, or a variable of a resource template, by a function::
 
@@ -442,6 +457,11 @@ class Server:
                 of its range.
             SignatureError: The function does not take a value and, perhaps, the known arguments.
         """
+        if argument is None:
+            raise TypeError(
+                "@server.completion needs a prompt or template and the argument's name: "
+                '@server.completion("review", "language")'
+            )
         return self._service.completions.find(ref).complete(argument, **options)
 
     def remove_completion(self, ref: str | Callable[..., Any], argument: str) -> None:
@@ -677,15 +697,25 @@ class Server:
 
 
 def _decorate(
-    register: Callable[..., object], function: F | None, options: Mapping[str, object]
+    register: Callable[..., object],
+    function: F | str | None,
+    options: Mapping[str, object],
+    kind: str | None = None,
 ) -> F | Callable[[F], F]:
-    """Register a function and return it, now or as a decorator with options does."""
+    """Register a function and return it, now or as a decorator with options does. What has a
+    *kind* may be given its name in place of the function."""
+    if kind is not None and isinstance(function, str):
+        if "name" in options:
+            raise TypeError(
+                f"@server.{kind}({function!r}, name={options['name']!r}) has two names: give one"
+            )
+        options, function = {**options, "name": function}, None
 
     def decorate(function: F) -> F:
         register(function, **options)
         return function
 
-    return decorate if function is None else decorate(function)
+    return decorate if function is None else decorate(function)  # type: ignore[arg-type]
 
 
 def _check_stdio(options: Mapping[str, Any]) -> None:

@@ -421,9 +421,6 @@ def inspect_tool(
     if isinstance(function, staticmethod):
         function = function.__func__
     if isinstance(function, type) or not callable(function):
-        if isinstance(function, str):
-            hint = f"@server.{kind}(name={function!r})"
-            raise SignatureError(f"{function!r} is not a function: write {hint} to name a {kind}")
         what = "a class" if isinstance(function, type) else f"{type(function).__qualname__} object"
         raise SignatureError(f"{function!r} is {what}: a {kind} is a function or a callable object")
     layers = _layers(function, wrapped=True)

@@ -88,10 +88,23 @@ def test_resource_without_parentheses_is_refused(server: Server) -> None:
             return ""
 
 
+def test_completion_without_its_argument_is_refused(server: Server) -> None:
+    server.add_prompt(nothing)
+    for refused in (lambda: server.completion(nothing), lambda: server.completion("nothing")):
+        with pytest.raises(TypeError, match=r'@server\.completion\("review", "language"\)'):
+            refused()
+
+
 @pytest.mark.parametrize("kind", ["tool", "prompt"])
-def test_a_name_in_place_of_the_function_says_how_to_give_it(server: Server, kind: str) -> None:
-    with pytest.raises(SignatureError, match=rf"@server\.{kind}\(name='hello'\)"):
-        getattr(server, kind)("hello")
+def test_two_names_are_refused(server: Server, kind: str) -> None:
+    with pytest.raises(TypeError, match=rf"@server\.{kind}\('a', name='b'\) has two names"):
+        getattr(server, kind)("a", name="b")
+
+
+@pytest.mark.parametrize("kind", ["tool", "prompt"])
+def test_an_empty_name_is_refused(server: Server, kind: str) -> None:
+    with pytest.raises(SignatureError, match=f"a {kind}'s name is a non-empty string"):
+        getattr(server, kind)("")(nothing)
 
 
 def test_a_class_that_nothing_provides_says_how_to_provide_it(server: Server) -> None:

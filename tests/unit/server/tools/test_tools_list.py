@@ -101,6 +101,14 @@ def test_an_output_schema_that_is_no_object_is_shown_from_2026_07_28_on(
     assert ("outputSchema" in entry) == (version == MODERN)
 
 
+def test_a_text_in_place_of_the_function_is_the_name(version: str, connect: Any) -> None:
+    server = Server("named")
+    add = server.tool("add-numbers", title="Add")(nothing)
+    assert add is nothing
+    (entry,) = ask(connect(version, to=server), version)["result"]["tools"]
+    assert (entry["name"], entry.get("title", "Add")) == ("add-numbers", "Add")
+
+
 def test_a_plain_tool_has_no_empty_members(version: str, connect: Any) -> None:
     server = Server("plain")
     server.add_tool(nothing, name="plain")
