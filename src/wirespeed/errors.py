@@ -35,6 +35,7 @@ __all__ = [
     "ResourceNotFound",
     "StartupError",
     "TaskCancelled",
+    "ToolError",
     "TransportError",
     "Unsupported",
     "UpgradeRefused",
@@ -166,6 +167,17 @@ class ProtocolError(WirespeedError):
 
     def __reduce__(self) -> tuple[Any, ...]:  # subclasses are made of other arguments
         return ProtocolError.__new__, (type(self), *self.args), self.__dict__
+
+
+class ToolError(WirespeedError):
+    """Raised by a tool to report a failure to the model that called it::
+
+        raise ToolError("there is no city of this name")
+
+    The client gets a result with ``isError`` and this text, whatever ``Server(mask_errors=…)`` is,
+    and the log has one line at level INFO: the server did not fail. Handlers of prompts, resources
+    and completions, which have no such result, answer with error -32603 and this text.
+    """
 
 
 def shortened(text: str) -> str:

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wirespeed._core.frames import FrameStream
+from wirespeed.errors import ToolError
 from wirespeed.litemcp.arguments import ArgumentError, text_of
 from wirespeed.litemcp.contents import ResultError, encode_text, response_of
 from wirespeed.litemcp.envelope import BadMessage, id_of
 from wirespeed.litemcp.ids import SeenIds
 from wirespeed.litemcp.messages import Content, IOBasic, Response, ToolCall, refuse_version
+from wirespeed.server.requests.failure import describe, report
 from wirespeed.transport.link import Endpoint
 from wirespeed.transport.taskpool_choice import LAST_WAIT
 
@@ -104,6 +106,7 @@ class LiteConnection(Endpoint):
         self.wire = self.stream = FrameStream(framer, limits=server.limits)
         self._limits = server.limits
         self._strict = server.strict
+        self._mask_errors = server.mask_errors
         self._tool = tool
         self._info = server.info_json
         self._version = server.version
@@ -309,12 +312,11 @@ class LiteConnection(Endpoint):
         elif isinstance(exc, (KeyboardInterrupt, SystemExit)):
             text = f"tool {name} ended the server"
             logger.error("tool %s ended the server: %r", name, exc)
+        elif isinstance(exc, ToolError):
+            text = describe(exc)
+            logger.info("tool %s: %s", name, text)
         else:
-            try:
-                text = str(exc) or type(exc).__name__
-            except Exception:
-                text = type(exc).__name__
-            logger.error("tool %s failed", name, exc_info=exc)
+            text = report(f"tool {name}", exc, mask=self._mask_errors, log=logger)
         return _failure(text)
 
     def _answer(self, raw_id: bytes, arguments: list[str], response: Response) -> None:

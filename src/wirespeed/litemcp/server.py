@@ -35,6 +35,8 @@ class LiteServer:
         description, example: Texts about the tool; by default those of its docstring.
         strict: Refuse arguments that are not strings, and calls whose ``data`` has no version.
             Otherwise such arguments are converted to their JSON text.
+        mask_errors: Send only the class of an exception that the tool raises, and a reference that
+            the line in the log has, too. The text of a `wirespeed.errors.ToolError` always passes.
         limits: The limits of a connection: ``max_message``, ``max_depth``, ``max_in_flight``,
             ``output_high`` and ``output_low``.
         shutdown_grace: Seconds that running calls have when the client leaves or the process is
@@ -54,6 +56,7 @@ class LiteServer:
         description: str | None = None,
         example: str | None = None,
         strict: bool = True,
+        mask_errors: bool = False,
         limits: Limits | None = None,
         shutdown_grace: float = 5.0,
         refusal_status: Literal[401, 403] = 403,
@@ -67,6 +70,7 @@ class LiteServer:
             raise ValueError("refusal_status must be 401 or 403")
         self.version = VersionTuple(*numbers)
         self.strict = strict
+        self.mask_errors = mask_errors
         self.limits = Limits() if limits is None else limits
         self.shutdown_grace = shutdown_grace
         self.connections: set[LiteConnection] = set()  # those that are served now

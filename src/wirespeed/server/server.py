@@ -65,6 +65,11 @@ class Server:
             the same.
         state_ttl: Seconds that a client may take to answer.
         state_single_use: Whether a ``requestState`` is accepted only once in each process.
+        mask_errors: What clients see of an exception that a handler raises. True: its class, and a
+            reference that the line in the log has, too. False: its text. None: its text from a
+            tool, and "Internal error" from any other handler and from middleware. The texts of
+            `wirespeed.errors.ToolError` and `wirespeed.errors.ProtocolError` always pass. Of a
+            mounted server and the server that it is mounted on, the stricter setting counts.
 
     Raises:
         ValueError: An argument is out of its range, or a text is not valid Unicode.
@@ -92,6 +97,7 @@ class Server:
         state_secret: bytes | Iterable[bytes] | None = None,
         state_ttl: float = DEFAULT_TTL,
         state_single_use: bool = False,
+        mask_errors: bool | None = None,
     ) -> None:
         if page_size is not None and page_size < 1:
             raise ValueError("page_size must be at least 1")
@@ -117,6 +123,7 @@ class Server:
             page_size=page_size,
             shutdown_grace=shutdown_grace,
             lifespan=lifespan,
+            mask_errors=mask_errors,
         )
 
     def __repr__(self) -> str:

@@ -104,6 +104,7 @@ class McpService:
         page_size: int | None,
         shutdown_grace: float,
         lifespan: Lifespan | None,
+        mask_errors: bool | None,
     ) -> None:
         self.server = server
         self.name = discovery.name
@@ -112,6 +113,7 @@ class McpService:
         self.limits = limits
         self.page_size = page_size
         self.shutdown_grace = shutdown_grace
+        self.mask_errors = mask_errors
         self.connections: set[ServerConnection] = set()
         self.mounts = Mounts(self)
         self.middleware = MiddlewareStack(self)

@@ -19,6 +19,7 @@ from lite_lab import (
 )
 
 from wirespeed import Limits
+from wirespeed.errors import ToolError
 from wirespeed.litemcp import Content, LiteServer, Response
 
 # -- the pages' own exchange ----------------------------------------------------------------------
@@ -120,6 +121,29 @@ async def test_trap_92_a_failing_tool_keeps_the_shape(once: Run, caplog: Any) ->
             assert answer["data"]["params"] == {"how": how}
     assert "tool fails failed" in caplog.text
     assert "Traceback" in caplog.text
+
+
+@pytest.mark.parametrize("mask", [False, True])
+async def test_errors_of_the_tool_may_be_masked(
+    mask: bool, once: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = LiteServer(mask_errors=mask)
+
+    @server.tool
+    async def fails(how: str) -> str:
+        raise (ToolError if how == "told" else KeyError)("city")
+
+    async with served(server) as peer:
+        assert failure(await peer.ask(call(1, "fails", ["told"]))) == "city"
+        assert not caplog.records
+        text = failure(await peer.ask(call(2, "fails", ["secret"])))
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    if mask:
+        reference = text.removeprefix("tool fails failed with KeyError; reference ")[:8]
+        assert record.getMessage() == f"tool fails failed (reference {reference})"
+    else:
+        assert text == "KeyError: 'city'"
 
 
 async def test_the_name_of_the_tool_is_exact(once: Run) -> None:

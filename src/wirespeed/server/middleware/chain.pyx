@@ -27,8 +27,9 @@ from wirespeed.server.requests.observer cimport Series
 from wirespeed.server.requests.params cimport is_modern
 from wirespeed.server.requests.serving cimport Serving
 
-from wirespeed.errors import ProtocolError
-from wirespeed.protocol import codes
+from wirespeed.errors import ProtocolError, ToolError
+from wirespeed.server.requests.failure import describe
+from wirespeed.server.tools.results import error_content
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -401,8 +402,12 @@ cdef class Through(Operation):
                 return 0
             if served.body is not None and isinstance(exc, (KeyboardInterrupt, SystemExit)):
                 return call.connection.session.result_c(call.ref, served.body)
-        logger.error("middleware failed at a %s", chain_call.message.method, exc_info=exc)
-        return call.error_c(codes.INTERNAL_ERROR, "Internal error", None)
+        if isinstance(exc, ToolError) and chain_call.message.method == "tools/call":
+            call.failed = True
+            return call.reply_c(
+                b'{"content":%b,"isError":true}' % error_content(describe(exc))
+            )
+        return call.fail_internally_c(f"middleware at {chain_call.message.method}", exc)
 
 
 cdef Through THROUGH = Through()

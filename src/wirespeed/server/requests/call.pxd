@@ -68,6 +68,7 @@ cdef class Call(Completion):
     cdef int reply_c(self, object body) except -1
     cdef int error_c(self, int code, str message, object data) except -1
     cdef int refuse_c(self, object exc) except -1
+    cdef int fail_internally_c(self, str what, object exc) except -1
     cdef int end_c(self, Message m) except -1
     cdef int observe_c(self, Message m) except -1
     cdef Series series_c(self)

@@ -13,8 +13,9 @@ from wirespeed.server.requests.observer cimport CANCELLED, Series, now_c
 from wirespeed.server.requests.serving cimport Serving
 from wirespeed.transport.taskpool cimport Completion
 
-from wirespeed.errors import ResourceNotFound
+from wirespeed.errors import ProtocolError, ResourceNotFound, ToolError
 from wirespeed.protocol import codes
+from wirespeed.server.requests.failure import describe, masks_errors, report
 from wirespeed.server.requests.params import input_of
 from wirespeed.server.requests.reply import finished
 
@@ -282,6 +283,16 @@ cdef class Call(Completion):
             logger.exception("%r: the error cannot be sent", self.operation)
             self.error_c(codes.INTERNAL_ERROR, "Internal error", None)
         return 0
+
+    cdef int fail_internally_c(self, str what, object exc) except -1:
+        """Answer with -32603, because a handler or a middleware raised an exception."""
+        cdef str text
+        if isinstance(exc, ToolError):
+            text = describe(exc)
+            logger.info("%s: %s", what, text)
+        else:
+            text = report(what, exc, mask=masks_errors(self), default="Internal error")
+        return self.refuse_c(ProtocolError(codes.INTERNAL_ERROR, text))
 
     # -- what is counted -----------------------------------------------------------------------
 

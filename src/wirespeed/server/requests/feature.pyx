@@ -65,5 +65,4 @@ cdef class Feature(Operation):
             text = f"The {self.kind} {self.name} timed out after {self.timeout:g} s"
             logger.warning("%s", text)
             return call.error_c(codes.INTERNAL_ERROR, text, None)
-        logger.error("%s %s failed", self.kind, self.name, exc_info=exc)
-        return call.error_c(codes.INTERNAL_ERROR, "Internal error", None)
+        return call.fail_internally_c(f"{self.kind} {self.name}", exc)

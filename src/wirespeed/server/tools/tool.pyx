@@ -26,9 +26,10 @@ from wirespeed.server.requests.call cimport TIMED_OUT, Call, Operation
 from wirespeed.server.requests.serving cimport Serving
 from wirespeed.server.tools.long_texts cimport LongTexts
 
-from wirespeed.errors import MissingCapability, ProtocolError
+from wirespeed.errors import MissingCapability, ProtocolError, ToolError
 from wirespeed.protocol import codes
 from wirespeed.server.requests import launchers
+from wirespeed.server.requests.failure import describe, masks_errors, report
 from wirespeed.server.tools.results import RawResult, ResultKind, error_content
 from wirespeed.server.requests.reply import Whole, merged_meta
 from wirespeed.schema.json_schema import describe_validation_error
@@ -243,12 +244,11 @@ cdef class Tool(Operation):
         elif isinstance(exc, (KeyboardInterrupt, SystemExit)):
             text = f"Tool {self.name} ended the server"
             logger.error("tool %s ended the server: %r", self.name, exc)
-        elif isinstance(exc, MissingCapability):
+        elif isinstance(exc, (MissingCapability, ToolError)):
             text = describe(exc)
             logger.info("tool %s: %s", self.name, text)
         else:
-            text = describe(exc)
-            logger.error("tool %s failed", self.name, exc_info=exc)
+            text = report(f"tool {self.name}", exc, mask=masks_errors(call))
         return self.send_content_c(call, error_content(text), None, True, None)
 
     cdef int refuse_arguments_c(self, Call call, object exc, bint as_error) except -1:
@@ -316,14 +316,3 @@ cdef class Tool(Operation):
         return answer_content_c(
             connection.session, call.ref, content, structured, is_error, tail
         )
-
-
-cdef object describe(object exc):
-    """What a client may see of an exception: its text, with its class where the text is a value."""
-    try:
-        text = str(exc)
-        if isinstance(exc, KeyError) and text:
-            return f"{type(exc).__name__}: {text}"
-        return text or type(exc).__name__
-    except Exception:
-        return type(exc).__name__

@@ -405,7 +405,7 @@ def test_its_own_failure_is_logged_and_says_nothing(
     peer = connect(version)
     assert peer.error(asks(1, "tools/list", version)) == (-32603, "Internal error")
     assert "secret" in caplog.text
-    assert "middleware failed at a tools/list" in caplog.text
+    assert "middleware at tools/list failed" in caplog.text
     peer.fence()
 
 
@@ -909,7 +909,7 @@ def test_a_middleware_that_is_cancelled_by_itself_failed(
 
     server.add_tool(lambda: "x", name="quick")
     assert connect().error(tool_call(MODERN, 1, "quick")) == (-32603, "Internal error")
-    assert "middleware failed" in caplog.text
+    assert "middleware at tools/call failed" in caplog.text
 
 
 def test_a_cancellation_in_the_tick_in_which_the_handler_ends(
