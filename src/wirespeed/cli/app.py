@@ -28,6 +28,8 @@ _ERAS = ("auto", "legacy", "modern")
 LOG_LEVELS = (
     "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency",
 )  # fmt: skip
+SERVE_LOG_LEVELS = ("debug", "info", "warning", "error", "critical")  # those of `logging`
+LOG_FORMATS = ("text", "json")
 
 _TARGET_HELP = """
 \b
@@ -346,19 +348,48 @@ def cli(ctx: click.Context) -> None:
     metavar="N",
     help="The most connections of each process.",
 )
+@click.option(
+    "--log-level",
+    type=click.Choice(SERVE_LOG_LEVELS),
+    metavar="LEVEL",
+    help=f"Log to stderr from this level on: {', '.join(SERVE_LOG_LEVELS)}; default warning.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(LOG_FORMATS),
+    metavar="FORMAT",
+    help="text, or json for one JSON object a line; default text.",
+)
 @_debug_option
-def serve(file: str, url: str | None, lite: bool, **settings: Any) -> int:
+def serve(
+    file: str,
+    url: str | None,
+    lite: bool,
+    log_level: str | None,
+    log_format: str | None,
+    **settings: Any,
+) -> int:
     """Serve the tools of a Python file on stdin and stdout, or at the URL of --on.
 
     The file is imported, not run as __main__. NAME is the variable of the Server or LiteServer.
     Without NAME, it is the only server that is not mounted on another server, or the one in a
     variable called server, mcp, app or main. On ws:// and wss://, the variable may be a dict of
     several servers, {"/path": server}.
+
+    Log lines go to stderr. --log-level and --log-format take precedence over logging.basicConfig in
+    the file.
     """
     from wirespeed.cli.serve import Settings
     from wirespeed.cli.serve import serve as work
 
-    return work(file, url, lite=lite, settings=Settings(**settings))
+    return work(
+        file,
+        url,
+        lite=lite,
+        settings=Settings(**settings),
+        log_level=log_level,
+        log_format=log_format,
+    )
 
 
 @cli.command(

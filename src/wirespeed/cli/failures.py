@@ -7,6 +7,7 @@ import errno
 import os
 import signal
 import sys
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
@@ -188,10 +189,20 @@ def coloured(stream: Any) -> bool:
 
 
 _COLOURS = {"error": 31, "warning": 33, "note": 36}
+_log: Callable[[str, str], None] | None = None
+
+
+def complain_to(log: Callable[[str, str], None]) -> None:
+    """Have `complain` pass its text and level to a function."""
+    global _log
+    _log = log
 
 
 def complain(text: str, *, level: str = "error") -> None:
     """Write one line to stderr. ``level`` is error, warning or note."""
+    if _log is not None:
+        _log(text, level)
+        return
     prefix = _PREFIX
     if coloured(sys.stderr):
         prefix = f"\x1b[1;{_COLOURS[level]}m{prefix}\x1b[0m"

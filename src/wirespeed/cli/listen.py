@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from wirespeed.cli.failures import cannot_start, complain, usage
 from wirespeed.cli.modules import title
-from wirespeed.cli.session import show_warnings
 from wirespeed.cli.targets import check_file
 from wirespeed.transport.address import is_loopback, parse
 
@@ -63,7 +62,6 @@ class Listening:
         """Serve until the process is told to end."""
         from wirespeed import run
 
-        show_warnings()
         os.environ.pop(KEY_PASSWORD, None)  # not for tools and their child processes
         try:
             run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from wirespeed.cli import credentials, modules
+from wirespeed.cli import credentials, logs, modules
 from wirespeed.cli.failures import cannot_start, usage
 from wirespeed.cli.targets import check_file
 from wirespeed.client.targets.python_file import python_file
@@ -45,7 +45,15 @@ _OPTIONS = {
 }
 
 
-def serve(word: str, url: str | None, *, lite: bool, settings: Settings) -> int:
+def serve(
+    word: str,
+    url: str | None,
+    *,
+    lite: bool,
+    settings: Settings,
+    log_level: str | None,
+    log_format: str | None,
+) -> int:
     """Serve ``FILE.py[:NAME]`` until the client leaves, or the process is told to end.
 
     Failure (2 or 3): the file cannot be served.
@@ -53,6 +61,7 @@ def serve(word: str, url: str | None, *, lite: bool, settings: Settings) -> int:
     from wirespeed.transport.loop import loop_factory
     from wirespeed.transport.stdio import claimed
 
+    logs.set_up(log_level, log_format)
     try:
         loop_factory()
     except ValueError as exc:

@@ -25,6 +25,8 @@ class Quiet:
 
     def log(self, level: int, text: str, *args: Any) -> None:
         """Log a line; count it only, if the period has had its lines."""
+        if not self._logger.isEnabledFor(level):
+            return
         now = time.monotonic()
         if self._said == 0 or now - self._began >= self._seconds:
             if self._said > self._lines:

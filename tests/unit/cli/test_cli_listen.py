@@ -310,8 +310,8 @@ def test_what_everybody_can_reach_is_told(server_file: Path, tmp_path: Path) -> 
     with serving(str(server_file), "--on", "ws://0.0.0.0:0/") as running:
         (line,) = warned(running)
         assert re.fullmatch(
-            r"wirespeed: every client that reaches ws://0\.0\.0\.0:[1-9]\d*/ may call the tools: "
-            "no token is required",
+            r"\S+ WARNING wirespeed\.server: every client that reaches ws://0\.0\.0\.0:[1-9]\d*/ "
+            "may call the tools: no token is required",
             line,
         )
     with serving(str(server_file), "--on", "tcp://0.0.0.0:0") as running:

@@ -190,8 +190,8 @@ class Listener:
             logger.error("internal error in an opening handshake", exc_info=exc)
         self._check_over()
 
-    def _log_refusal(self, peer: str, why: str) -> None:
-        self._quiet.log(logging.INFO, "refused %s: %s", peer, why)
+    def _log_refusal(self, peer: str, why: str, level: int = logging.WARNING) -> None:
+        self._quiet.log(level, "refused %s: %s", peer, why)
 
     # -- first bytes of tcp:// -------------------------------------------------------------------
 
@@ -212,9 +212,10 @@ class Listener:
                 joined = True
                 self.opening.discard(task)
             elif data:
-                self._quiet.log(logging.WARNING, "refused %s: its first bytes are not JSON", peer)
+                self._log_refusal(peer, "its first bytes are not JSON")
         except OSError as exc:
-            self._log_refusal(peer, f"the connection broke before its first message ({exc})")
+            why = f"the connection broke before its first message ({exc})"
+            self._log_refusal(peer, why, logging.INFO)
         finally:
             if not joined:
                 stream.close()
@@ -242,7 +243,8 @@ class Listener:
         except _Silent:
             pass
         except OSError as exc:
-            self._log_refusal(peer, f"the connection broke in the opening handshake ({exc})")
+            why = f"the connection broke in the opening handshake ({exc})"
+            self._log_refusal(peer, why, logging.INFO)
         except asyncio.CancelledError:
             if stream is not None:
                 stream.say(self._words(Refusal(503, "the server is shutting down")))
@@ -309,7 +311,7 @@ class Listener:
             why = reason_of(exc)
             if not isinstance(exc, ssl_.SSLError):
                 why = f"no TLS handshake: {why}"
-            self._log_refusal(peer, why)
+            self._log_refusal(peer, why, logging.INFO)
             return None
 
     async def _judge(
@@ -381,6 +383,7 @@ class Listener:
         if self.draining:
             return
         self.draining = True
+        logger.info("shutting down: %d connections are open", self.n_connections)
         self.stop_accepting()
         self.listening.close()
         for task in self.opening:

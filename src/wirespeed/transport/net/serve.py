@@ -71,8 +71,8 @@ def run(
     ``workers``: The number of processes that share the port; for ``ws://``, ``wss://`` and
     ``tcp://``. Workers are forked from this process and have its state, which must not need threads
     or an event loop. SIGTERM and SIGINT to this process end the workers in order. A worker that
-    dies is replaced. Without ``on_listening`` the URLs are written to stderr if it is a terminal,
-    otherwise to the log.
+    dies is replaced. Without ``on_listening`` the URLs are written to stderr; where the log takes
+    records of INFO and stderr is not a terminal, the log gets them instead.
     """
     if workers < 1:
         raise ValueError("workers must be at least 1")
@@ -91,16 +91,15 @@ def run(
 
 
 def announce(urls: Sequence[str]) -> None:
-    """Write the URLs to a terminal, or else to the log."""
-    tell(f"listening at {' and '.join(urls)}; Ctrl-C ends it")
-
-
-def tell(text: str) -> None:
-    """Write a line to stderr if it is a terminal, otherwise to the log."""
-    if sys.stderr is not None and sys.stderr.isatty():
-        sys.stderr.write(f"wirespeed: {text}\n")
-    else:
+    """Write the URLs to the log if it takes records of INFO and stderr is not a terminal, otherwise
+    to stderr."""
+    text = f"listening at {' and '.join(urls)}; Ctrl-C ends it"
+    terminal = sys.stderr is not None and sys.stderr.isatty()
+    if not terminal and logger.isEnabledFor(logging.INFO) and logger.hasHandlers():
         logger.info("%s", text)
+    elif sys.stderr is not None:
+        sys.stderr.write(f"wirespeed: {text}\n")
+        sys.stderr.flush()
 
 
 def _warning(

@@ -331,12 +331,15 @@ async def test_who_can_reach_a_server_without_a_token(
     assert said == (expected if why else [])
 
 
-@pytest.mark.parametrize("terminal", [False, True])
-def test_run_says_where_it_listens(terminal: bool) -> None:
-    """On a terminal on stderr, else in the log."""
+@pytest.mark.parametrize(
+    ("terminal", "level", "word"),
+    [(True, "INFO", "wirespeed"), (False, "INFO", "log"), (False, "WARNING", "wirespeed")],
+)
+def test_run_says_where_it_listens(terminal: bool, level: str, word: str) -> None:
+    """In the log where the log takes it, but never only there when a person looks on."""
     code = (
         "import logging, wirespeed\n"
-        "logging.basicConfig(level='INFO', format='log: %(message)s')\n"
+        f"logging.basicConfig(level='{level}', format='log: %(message)s')\n"
         "wirespeed.Server('x').run('ws://127.0.0.1:0/mcp')\n"
     )
     ours, theirs = os.openpty() if terminal else os.pipe()
@@ -350,6 +353,5 @@ def test_run_says_where_it_listens(terminal: bool) -> None:
         process.terminate()
         assert process.wait(30) == 0
     os.close(ours)
-    word = "wirespeed" if terminal else "log"
     url = r"ws://127\.0\.0\.1:[1-9]\d*/mcp"
     assert re.search(f"^{word}: listening at {url}; Ctrl-C ends it", said.decode(), re.MULTILINE)
