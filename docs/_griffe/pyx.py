@@ -96,6 +96,8 @@ def _name_options_of(function: griffe.Function) -> None:
         if member.is_attribute
     }
     for name, member in members.items():
+        if name in function.parameters:  # a positional-only one of the same meaning
+            continue
         annotation = member.annotation
         default = "None" if str(annotation).endswith("| None") else "..."
         function.parameters.add(
