@@ -1,0 +1,131 @@
+"""The page of all limits agrees with the code, and leaves none out."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import wirespeed
+from wirespeed import Client, Limits, ListenOptions, Server, Socket, Stdio, WebSocket
+from wirespeed.server.requests.limiter import DEFAULT_QUEUE
+from wirespeed.tasks import store as stores
+
+pytestmark = pytest.mark.smoke
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "reference" / "limits.md"
+ROW = re.compile(r"^\| `([\w.]+)(?:\((\w+)\))?` \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
+CONSTANT = re.compile(r"^(MAX_[A-Z_]+) = [0-9(]", re.MULTILINE)
+NUMBER = re.compile(r"(int|float)( \| None)?")
+
+# Defaults of options whose type is a TypedDict, which has none.
+ELSEWHERE = {
+    "Server.add_tool(timeout)": None,
+    "Server.add_tool(max_concurrency)": None,
+    "Server.add_tool(queue)": DEFAULT_QUEUE,
+}
+# Settings that bound nothing, bounds of our own work, and copies of a row's number.
+NO_LIMITS = {
+    "ListenOptions.socket_mode",
+    "Server(list_ttl_ms)",
+    "client.requests.rounds.MAX_ROUNDS",  # Client(max_rounds)
+    "server.resources.folder.MAX_FILE",  # Server.add_folder(max_size)
+    "server.requests.methods.MAX_COMPARED",  # names that a suggestion is looked for in
+    "server.subscriptions.subscription.MAX_ENCLOSING",  # URIs above one URI
+    "tasks.store.MAX_TASKS",
+    "tasks.store.MAX_TASKS_PER_OWNER",
+    "tasks.store.MAX_BYTES",
+}
+FOLDERS = ("client", "protocol", "server", "tasks", "transport")
+
+
+def rows() -> dict[str, tuple[str, str]]:
+    """Default and unit by setting."""
+    found = {}
+    for first, argument, default, unit in ROW.findall(PAGE.read_text(encoding="utf-8")):
+        name = f"{first}({argument})" if argument else first
+        assert name not in found, name
+        found[name] = (default, unit)
+    return found
+
+
+def shown(value: float | None, unit: str) -> str:
+    """A number as the page writes it."""
+    if value is None:
+        return "none"
+    if unit.startswith("bytes"):
+        for size, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+            if value >= size and value % size == 0:
+                return f"{value // size:,} {name}"
+    return f"{value:,g}" if isinstance(value, float) else f"{value:,}"
+
+
+def default(name: str) -> Any:
+    """The number in the code."""
+    if name in ELSEWHERE:
+        return ELSEWHERE[name]
+    called, _, argument = name.rstrip(")").partition("(")
+    if called == "StoreLimits":
+        return getattr(stores, argument.upper())
+    if argument:
+        owner, _, method = called.partition(".")
+        function = getattr(wirespeed, owner)
+        function = getattr(function, method) if method else function
+        return inspect.signature(function).parameters[argument].default
+    owner, _, member = called.rpartition(".")
+    if "." in owner or owner.islower():
+        return getattr(importlib.import_module(f"wirespeed.{owner}"), member)
+    struct = getattr(wirespeed, owner)
+    defaults = struct.__struct_defaults__
+    return dict(zip(struct.__struct_fields__[-len(defaults) :], defaults, strict=True))[member]
+
+
+@pytest.mark.parametrize("name", sorted(rows()))
+def test_a_default(name: str) -> None:
+    written, unit = rows()[name]
+    assert written == shown(default(name), unit)
+
+
+def numbers(owner: type[msgspec.Struct]) -> set[str]:
+    """The fields of a struct whose annotation is a number, or a number or None."""
+    return {
+        f"{owner.__name__}.{name}"
+        for one in owner.__mro__
+        for name, annotation in vars(one).get("__annotations__", {}).items()
+        if NUMBER.fullmatch(inspect.formatannotation(annotation))
+    }
+
+
+def arguments(function: type) -> set[str]:
+    """The parameters whose annotation is a number, or a number or None."""
+    return {
+        f"{function.__name__}({name})"
+        for name, parameter in inspect.signature(function).parameters.items()
+        if NUMBER.fullmatch(str(parameter.annotation))
+    }
+
+
+def constants() -> set[str]:
+    """The constants of the source that name the most of something."""
+    package = ROOT / "src" / "wirespeed"
+    return {
+        ".".join((*file.relative_to(package).with_suffix("").parts, name))
+        for folder in FOLDERS
+        for file in (package / folder).rglob("*.py")
+        for name in CONSTANT.findall(file.read_text(encoding="utf-8"))
+    }
+
+
+def test_no_limit_is_left_out() -> None:
+    wanted = arguments(Server) | arguments(Client) | constants()
+    for struct in (Limits, ListenOptions, Stdio, WebSocket, Socket):
+        wanted |= numbers(struct)
+    wanted |= {f"StoreLimits({name})" for name in stores.StoreLimits.__annotations__}
+    assert len(wanted) > 60
+    assert wanted - NO_LIMITS - set(rows()) == set()
