@@ -13,19 +13,20 @@ from typing import Any, Literal
 
 import msgspec
 
-from wirespeed import Client, Context, Server
-from wirespeed.client import (
-    TASKS,
+from wirespeed import TASKS, Client, Context, Server, report_progress
+from wirespeed.errors import CallTimeout, LocalError
+from wirespeed.types import (
     Accept,
+    Annotations,
+    Audio,
+    Icon,
     PromptRef,
+    ResourceLink,
     ResourceRef,
     ResourceUpdated,
     SampleResult,
     ToolsChanged,
-    report_progress,
 )
-from wirespeed.errors import CallTimeout, LocalError
-from wirespeed.server import Annotations, Audio, Icon, ResourceLink
 
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 MODERN = VERSIONS[-1]

@@ -15,12 +15,17 @@ from __future__ import annotations
 from wirespeed._exports import TYPE_CHECKING, exports
 
 if TYPE_CHECKING:  # isort: off
-    from wirespeed import core as core
+    from wirespeed import core as core, types as types
+    from wirespeed.client.answering.progress import report_progress as report_progress
     from wirespeed.client.client import Client as Client
     from wirespeed.client.sync import SyncClient as SyncClient
     from wirespeed.client.targets.remote import Socket as Socket, WebSocket as WebSocket
+    from wirespeed.client.tasks.calls import TASKS as TASKS
+    from wirespeed.client.timeouts import CLIENT_DEFAULT as CLIENT_DEFAULT
     from wirespeed.limits import Limits as Limits
     from wirespeed.server.context import Context as Context
+    from wirespeed.server.dependencies.provider import Depends as Depends
+    from wirespeed.server.extensions import Extension as Extension
     from wirespeed.server.server import Server as Server
     from wirespeed.transport.child.command import Stdio as Stdio
     from wirespeed.transport.net.serve import run as run, serve as serve
@@ -35,7 +40,7 @@ __version__ = "0.1.0"
 
 
 _names, __getattr__ = exports(__name__)
-__all__ = [*_names, "__version__", "core", "get_include"]
+__all__ = [*_names, "__version__", "core", "get_include", "types"]
 
 
 def get_include() -> str:

@@ -11,74 +11,47 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-# By package, by module that defines them: names with blanks between. The first package that has a
-# name is its home. A module without names is itself public.
+# By package, by module that defines them: names with blanks between. What is called to make servers
+# and clients is in `wirespeed`, the values of their API in `wirespeed.types`, each name once. A
+# module without names is itself public.
 HOMES = {
     "wirespeed": {
+        "wirespeed.client.answering.progress": "report_progress",
         "wirespeed.client.client": "Client",
         "wirespeed.client.sync": "SyncClient",
         "wirespeed.client.targets.remote": "Socket WebSocket",
+        "wirespeed.client.tasks.calls": "TASKS",
+        "wirespeed.client.timeouts": "CLIENT_DEFAULT",
         "wirespeed.config": "",
         "wirespeed.core": "",
         "wirespeed.errors": "",
         "wirespeed.limits": "Limits",
         "wirespeed.server.context": "Context",
+        "wirespeed.server.dependencies.provider": "Depends",
+        "wirespeed.server.extensions": "Extension",
         "wirespeed.server.server": "Server",
         "wirespeed.transport.child.command": "Stdio",
         "wirespeed.transport.net.serve": "run serve",
         "wirespeed.transport.options": "ListenOptions Refusal UpgradeRequest",
+        "wirespeed.types": "",
     },
-    "wirespeed.server": {
-        "wirespeed.protocol.asking": (
-            "ModelHint ModelPreferences Root SamplingMessage ToolResultContent ToolUseContent"
-        ),
-        "wirespeed.protocol.blocks": (
-            "Annotations Audio EmbeddedResource Icon Image ResourceContents ResourceLink Text "
-            "UnknownContent"
-        ),
-        "wirespeed.protocol.results": "Completion PromptMessage",
-        "wirespeed.schema.forms": "Email Uri titles",
-        "wirespeed.schema.json_schema": "SignatureError",
-        "wirespeed.server.asking.elicitation": "ElicitRequest Elicited",
-        "wirespeed.server.asking.input_required": "InputRequired",
-        "wirespeed.server.asking.roots": "RootsRequest",
-        "wirespeed.server.asking.roots_changes": "RootsChange",
-        "wirespeed.server.asking.sampling": "SampleRequest Sampled",
-        "wirespeed.server.context": "Context",
-        "wirespeed.server.dependencies.provider": "DependencyError Depends",
-        "wirespeed.server.extensions": "Extension ExtensionResult",
-        "wirespeed.server.middleware.inbound": "InboundRequest Reply",
-        "wirespeed.server.prompts.prompt": "Prompt PromptResult",
-        "wirespeed.server.resources.contents": "ResourceResult",
-        "wirespeed.server.resources.resource": "Resource ResourceTemplate",
-        "wirespeed.server.server": "Server",
-        "wirespeed.server.tools.results": "RawResult ToolResult",
-    },
-    "wirespeed.client": {
-        "wirespeed.client.answering.progress": "report_progress",
+    "wirespeed.types": {
         "wirespeed.client.answering.types": "Accept ElicitParams SampleResult",
-        "wirespeed.client.client": "Client",
-        "wirespeed.client.connection.handshake": "VersionMismatch",
         "wirespeed.client.requests.middleware": "ClientMiddleware OutboundRequest",
         "wirespeed.client.results.features": (
             "Discovery ListPromptsResult ListResourceTemplatesResult ListResourcesResult "
-            "PromptArgument PromptInfo PromptRef ResourceInfo ResourceRef "
-            "ResourceTemplateInfo"
+            "PromptArgument PromptInfo PromptRef ResourceInfo ResourceRef ResourceTemplateInfo"
         ),
         "wirespeed.client.results.tools": "ListToolsResult LogMessage ToolInfo",
         "wirespeed.client.subscriptions.events": (
             "Event Notice Overflowed PromptsChanged ResourceUpdated ResourcesChanged Resumed "
             "SubscriptionFilter ToolsChanged"
         ),
-        "wirespeed.client.subscriptions.router": "NotHonoured",
         "wirespeed.client.subscriptions.subscription": "Subscription",
-        "wirespeed.client.sync": "BlockingSubscription SyncClient",
-        "wirespeed.client.targets.remote": "Socket WebSocket",
-        "wirespeed.client.tasks.sync": "BlockingTask",
-        "wirespeed.client.tasks.calls": "TASKS",
+        "wirespeed.client.sync": "BlockingSubscription",
         "wirespeed.client.tasks.messages": "TaskState",
+        "wirespeed.client.tasks.sync": "BlockingTask",
         "wirespeed.client.tasks.task": "ToolTask",
-        "wirespeed.client.timeouts": "CLIENT_DEFAULT",
         "wirespeed.protocol.asking": (
             "ModelHint ModelPreferences Root SampleParams SamplingMessage ToolChoice "
             "ToolResultContent ToolUseContent"
@@ -90,7 +63,19 @@ HOMES = {
         "wirespeed.protocol.results": (
             "CallToolResult Completion GetPromptResult PromptMessage ReadResourceResult"
         ),
-        "wirespeed.transport.child.command": "Stdio",
+        "wirespeed.schema.forms": "Email Uri titles",
+        "wirespeed.server.asking.elicitation": "ElicitRequest Elicited",
+        "wirespeed.server.asking.input_required": "InputRequired",
+        "wirespeed.server.asking.roots": "RootsRequest",
+        "wirespeed.server.asking.roots_changes": "RootsChange",
+        "wirespeed.server.asking.sampling": "SampleRequest Sampled",
+        "wirespeed.server.extensions": "ExtensionResult",
+        "wirespeed.server.middleware.inbound": "InboundRequest Reply",
+        "wirespeed.server.prompts.prompt": "Prompt PromptResult",
+        "wirespeed.server.resources.contents": "ResourceResult",
+        "wirespeed.server.resources.resource": "Resource ResourceTemplate",
+        "wirespeed.server.tools.results": "RawResult ToolResult",
+        "wirespeed.server.tools.tool": "Tool",
     },
     "wirespeed.tasks": {
         "wirespeed.tasks.memory": "MemoryTaskStore",

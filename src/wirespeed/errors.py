@@ -23,6 +23,7 @@ __all__ = [
     "ConnectionClosed",
     "ConnectionLost",
     "Declined",
+    "DependencyError",
     "HandlerFailed",
     "InputNeeded",
     "InvalidResponse",
@@ -30,15 +31,18 @@ __all__ = [
     "LimitExceeded",
     "LocalError",
     "MissingCapability",
+    "NotHonoured",
     "ProtocolError",
     "RemoteError",
     "ResourceNotFound",
+    "SignatureError",
     "StartupError",
     "TaskCancelled",
     "ToolError",
     "TransportError",
     "Unsupported",
     "UpgradeRefused",
+    "VersionMismatch",
     "WirespeedError",
 ]
 
@@ -111,6 +115,10 @@ class Unsupported(LocalError):
     """The server's revision has no such request, or the server has not declared the feature that it
     belongs to (basic/lifecycle, "Operation"). Nothing was sent.
     """
+
+
+class NotHonoured(LocalError):
+    """A server does not report the changes that were subscribed to."""
 
 
 class StartupError(LocalError):
@@ -218,6 +226,26 @@ class MissingCapability(ProtocolError):
 
     def __str__(self) -> str:
         return self.message
+
+
+class SignatureError(WirespeedError, TypeError):
+    """A callable cannot be what it is registered as, or a type cannot be a form. The text names the
+    function or type, the parameter or field, and the reason."""
+
+
+class DependencyError(SignatureError):
+    """A dependency cannot be provided; the text names who takes it, and why."""
+
+
+class VersionMismatch(WirespeedError):
+    """Client and server have no revision in common. ``supported`` lists the server's revisions."""
+
+    def __init__(self, text: str, supported: list[str]) -> None:
+        super().__init__(text, supported)
+        self.supported = supported
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class TransportError(WirespeedError):

@@ -8,7 +8,7 @@ import sys
 import time
 
 from wirespeed.litemcp import LiteServer
-from wirespeed.server import Image
+from wirespeed.types import Image
 
 which = sys.argv[1]
 server = LiteServer("Calculator" if which == "calculator" else None, shutdown_grace=2)

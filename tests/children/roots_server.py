@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from wirespeed import Server
-from wirespeed.server import RootsChange
+from wirespeed.types import RootsChange
 
 server = Server("roots-server")
 told: asyncio.Queue[list[str]] = asyncio.Queue()

@@ -20,15 +20,14 @@ IMPORT = re.compile(r"^(?:from|import) (wirespeed[\w.]*)", re.MULTILINE)
 BLOCK = re.compile(r"^::: ([\w.]+)$(?!\n    options:\n      members: \[\])", re.MULTILINE)
 MODULES = (
     "wirespeed",
-    "wirespeed.client",
     "wirespeed.config",
     "wirespeed.core",
     "wirespeed.errors",
     "wirespeed.ext.otel",
     "wirespeed.ext.prometheus",
     "wirespeed.litemcp",
-    "wirespeed.server",
     "wirespeed.tasks",
+    "wirespeed.types",
 )
 # Choices of strings, which the reference shows where they are taken, and the version.
 ELSEWHERE = {"wirespeed.__version__", "wirespeed.config.Era", "wirespeed.config.Transport"}

@@ -21,8 +21,7 @@ import peers
 import pytest
 import transcripts
 
-from wirespeed import Client, Stdio
-from wirespeed.client import TASKS
+from wirespeed import TASKS, Client, Stdio
 from wirespeed.errors import RemoteError, TaskCancelled
 
 OUR_SERVER = [sys.executable, str(peers.PROGRAMS / "our_tasks_server.py")]

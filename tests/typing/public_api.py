@@ -7,40 +7,37 @@ from typing import Any, Literal, assert_type
 import msgspec
 
 import wirespeed
-from wirespeed import Client, Context, Limits, Server, Stdio, SyncClient, core
-from wirespeed import client as client_api
-from wirespeed.client import (
-    Accept,
-    CallToolResult,
-    Event,
-    ListResourcesResult,
-    PromptInfo,
-    PromptRef,
-    ReadResourceResult,
-    ResourceInfo,
-    ResourceUpdated,
-    Resumed,
-    SampleParams,
-    SampleResult,
-    SubscriptionFilter,
-    ToolInfo,
-    ToolsChanged,
-)
+from wirespeed import Client, Context, Limits, Server, Stdio, SyncClient, core, types
 from wirespeed.config import ServerConfig, load
 from wirespeed.litemcp import LiteClient, LiteServer
-from wirespeed.server import (
+from wirespeed.types import (
+    Accept,
+    CallToolResult,
     Elicited,
     ElicitRequest,
+    Event,
     InputRequired,
+    ListResourcesResult,
     Prompt,
+    PromptInfo,
     PromptMessage,
+    PromptRef,
+    ReadResourceResult,
     Resource,
+    ResourceInfo,
     ResourceTemplate,
+    ResourceUpdated,
+    Resumed,
     Root,
     RootsChange,
     Sampled,
+    SampleParams,
+    SampleResult,
+    SubscriptionFilter,
+    Tool,
+    ToolInfo,
+    ToolsChanged,
 )
-from wirespeed.server.tools.tool import Tool
 
 server = Server("typing", version="1.0.0", limits=Limits(max_depth=32))
 
@@ -172,7 +169,7 @@ def asking_without_a_loop() -> None:
 
 
 async def answering() -> None:
-    async def on_elicit(request: client_api.ElicitParams) -> Accept:
+    async def on_elicit(request: types.ElicitParams) -> Accept:
         assert_type(request.schema, dict[str, Any] | None)
         return Accept({"name": "x"})
 
@@ -200,7 +197,7 @@ async def features() -> None:
         assert_type(await client.read_template("file:///{x}", x="y"), ReadResourceResult)
         [message] = (await client.get_prompt("p")).messages
         assert_type(message.role, Literal["user", "assistant"])
-        if isinstance(message.content, client_api.Text):
+        if isinstance(message.content, types.Text):
             assert_type(message.content.text, str)
         completion = await client.complete(PromptRef("p"), "argument", "va")
         assert_type(completion.values, list[str])

@@ -11,7 +11,8 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from wirespeed import client, errors, server
+import wirespeed
+from wirespeed import errors, types
 from wirespeed._exports import HOMES
 
 pytestmark = pytest.mark.smoke
@@ -41,6 +42,13 @@ def test_classes_and_functions_carry_the_first_package_that_has_them(package: st
             assert f"{value.__module__}.{value.__qualname__}" == f"{home}.{name}"
 
 
+def test_a_public_name_has_one_home() -> None:
+    """`wirespeed.core` is for SDK authors, and LiteMCP has names of its own."""
+    apart = {"wirespeed.core", "wirespeed.litemcp"}
+    names = [name for package in PUBLIC if package not in apart for name in exported(package)]
+    assert sorted(names) == sorted(set(names))
+
+
 @pytest.mark.parametrize("package", PUBLIC)
 def test_annotations_of_classes_are_found(package: str) -> None:
     for name, value in exported(package).items():
@@ -66,17 +74,17 @@ def test_type_checkers_see_what_the_table_has(package: str) -> None:
     }
     homes = HOMES[package].items()
     listed = {f"{module}.{name}" for module, names in homes for name in names.split()}
-    assert seen - {"wirespeed.core"} == listed
+    assert seen - {"wirespeed.core", "wirespeed.types"} == listed
 
 
 @pytest.mark.parametrize(
     "value",
     [
-        server.Text("a"),
-        server.ToolResult(content=[server.Image(b"a", "image/png")], is_error=True),
-        client.CallToolResult([client.Text("a")], structured_content={"a": [1, None]}),
-        client.ResourceUpdated("file:///a"),
-        client.Stdio("python", ["-V"]),
+        types.Text("a"),
+        types.ToolResult(content=[types.Image(b"a", "image/png")], is_error=True),
+        types.CallToolResult([types.Text("a")], structured_content={"a": [1, None]}),
+        types.ResourceUpdated("file:///a"),
+        wirespeed.Stdio("python", ["-V"]),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -89,7 +97,7 @@ def test_results_are_pickled(value: Any) -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        client.VersionMismatch("no", ["2025-11-25"]),
+        errors.VersionMismatch("no", ["2025-11-25"]),
         errors.CallTimeout("late"),
         errors.ChildExited("gone", 3),
         errors.ConnectionLost("gone", 4001, "why"),
@@ -99,7 +107,7 @@ def test_results_are_pickled(value: Any) -> None:
         errors.ResourceNotFound("file:///a", "no"),
         errors.TaskCancelled(7, "no"),
         errors.UpgradeRefused("no", 403, "why"),
-        server.SignatureError("no"),
+        errors.SignatureError("no"),
     ],
     ids=lambda error: type(error).__name__,
 )

@@ -24,7 +24,7 @@ CORE = ROOT / "_core"
 
 # Names below `wirespeed`, in order. Rooms on one line do not import each other.
 ROOMS = """
-_exports
+_exports types
 errors limits
 protocol
 _core

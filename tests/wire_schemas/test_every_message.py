@@ -16,8 +16,7 @@ import wire_shapes
 from wire_check import row
 from wire_recorder import Recorder
 
-from wirespeed import Context, Server
-from wirespeed.client import report_progress
+from wirespeed import Context, Server, report_progress
 from wirespeed.errors import CallTimeout
 from wirespeed.protocol.asking import Root
 

@@ -16,7 +16,8 @@ from wirespeed.cli.session import run
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from wirespeed.client import Client, Stdio, ToolInfo
+    from wirespeed import Client, Stdio
+    from wirespeed.types import ToolInfo
 
 _ROWS = 12
 _TIMEOUT = 60.0
@@ -34,7 +35,7 @@ def demo(calls: int, in_flight: int, *, as_json: bool) -> int:
 
 def calculator() -> Stdio:
     """Return the target of the bundled calculator. Its stderr is shown only with an error."""
-    from wirespeed.client import Stdio
+    from wirespeed import Stdio
 
     args = ["-m", "wirespeed.demo.calculator"]
     return Stdio(sys.executable, args, stderr="discard", inherit_env=True)
@@ -54,7 +55,7 @@ async def _demo(calls: int, in_flight: int, as_json: bool) -> int:
 
 
 async def _stdio(out: Console | None, calls: int, in_flight: int) -> dict[str, Any]:
-    from wirespeed.client import Client
+    from wirespeed import Client
 
     began = time.perf_counter()
     async with Client(calculator(), timeout=_TIMEOUT, name=_NAME) as client:
@@ -75,7 +76,7 @@ async def _stdio(out: Console | None, calls: int, in_flight: int) -> dict[str, A
 
 
 async def _websocket(out: Console | None, url: str, calls: int, in_flight: int) -> dict[str, Any]:
-    from wirespeed.client import Client
+    from wirespeed import Client
 
     began = time.perf_counter()
     async with Client(url, timeout=_TIMEOUT, name=_NAME) as client:

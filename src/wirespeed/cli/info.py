@@ -14,7 +14,7 @@ from wirespeed.cli.failures import Exit, print_json, printable
 from wirespeed.cli.session import Options, connected, run
 
 if TYPE_CHECKING:
-    from wirespeed.client import Client
+    from wirespeed import Client
 
 
 def info(options: Options | None, *, as_json: bool) -> int:

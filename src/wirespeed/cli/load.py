@@ -12,7 +12,7 @@ from wirespeed.cli.failures import Exit, Failure
 from wirespeed.cli.histogram import PERCENTILES, percentile
 
 if TYPE_CHECKING:
-    from wirespeed.client import Client
+    from wirespeed import Client
 
 
 def check(what: str, result: Any, right: int) -> None:

@@ -17,8 +17,8 @@ from wirespeed.cli.failures import cannot_start
 from wirespeed.cli.show import plural
 
 if TYPE_CHECKING:
+    from wirespeed import Server
     from wirespeed.litemcp import LiteServer
-    from wirespeed.server import Server
 
     Service: TypeAlias = Server | LiteServer
     Routes: TypeAlias = dict[str, Service]
@@ -150,7 +150,7 @@ class _Wanted:
 
 
 def _is_mounted(value: object) -> bool:
-    from wirespeed.server import Server
+    from wirespeed import Server
 
     return isinstance(value, Server) and bool(value.service.mounts.elsewhere)
 
@@ -167,14 +167,14 @@ def _kinds(lite: bool) -> tuple[type, ...]:
         kinds = (module.LiteServer,)
     if lite:
         return kinds
-    from wirespeed.server import Server
+    from wirespeed import Server
 
     return (Server, *kinds)
 
 
 def title(service: Service) -> str:
     """Return the title of a server: ``calculator (9 tools)``, ``add (LiteMCP)``."""
-    from wirespeed.server import Server
+    from wirespeed import Server
 
     if isinstance(service, Server):
         return f"{service.name} ({plural(len(service.tools), 'tool')})"

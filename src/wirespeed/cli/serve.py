@@ -97,7 +97,7 @@ def _listening(url: str, settings: Settings) -> Listening:
 
 def check(service: Service, path: str) -> None:
     """Raise Failure (3) for a LiteServer without a tool."""
-    from wirespeed.server import Server
+    from wirespeed import Server
 
     if not isinstance(service, Server):
         try:

@@ -18,8 +18,9 @@ from wirespeed.errors import WirespeedError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from wirespeed.client import Client, LogMessage
+    from wirespeed import Client
     from wirespeed.client.client import Era
+    from wirespeed.types import LogMessage
 
 T = TypeVar("T")
 
@@ -99,7 +100,7 @@ async def _until_signal(main: Coroutine[Any, Any, T]) -> T:
 @contextlib.asynccontextmanager
 async def connected(options: Options, extensions: Sequence[str] = ()) -> AsyncIterator[Client]:
     """Open a client of the target. The client declares ``extensions``."""
-    from wirespeed.client import Client
+    from wirespeed import Client
 
     show_warnings()
     target = options.target()

@@ -11,8 +11,8 @@ from wirespeed.cli.failures import coloured, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from wirespeed.client import ToolInfo
     from wirespeed.litemcp import Content, Tool
+    from wirespeed.types import ToolInfo
 
 _MAX_TYPE = 60
 

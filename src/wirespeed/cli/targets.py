@@ -17,7 +17,7 @@ from wirespeed.transport.address import parse, public
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from wirespeed.client import Socket, Stdio, WebSocket
+    from wirespeed import Socket, Stdio, WebSocket
     from wirespeed.config import ServerConfig
 
     Endpoint: TypeAlias = Stdio | WebSocket | Socket
@@ -71,7 +71,7 @@ def find(
 
     ``lite``: start a file as a LiteMCP server. Failure (2 or 3), ConfigError: the target is wrong.
     """
-    from wirespeed.client import Stdio
+    from wirespeed import Stdio
 
     access = access or Access()
     if command is not None:
@@ -108,7 +108,7 @@ def _remote(
     shown: str = "",
 ) -> WebSocket | Socket:
     """Return the target of a URL. ``headers``, ``place`` and ``shown`` are from a configuration."""
-    from wirespeed.client import Socket, WebSocket
+    from wirespeed import Socket, WebSocket
 
     scheme = url.partition(":")[0].lower()
     if scheme not in ("ws", "wss", "unix", "tcp"):
@@ -228,7 +228,7 @@ def _configured(word: str, stderr: Any, access: Access) -> Target:
 
 def _entry(server: ServerConfig, path: str, stderr: Any, access: Access) -> Endpoint:
     """Return the endpoint of an entry of a configuration."""
-    from wirespeed.client import Stdio
+    from wirespeed import Stdio
 
     place = f'{path}: the server "{server.name}"'
     if server.transport in ("http", "sse"):

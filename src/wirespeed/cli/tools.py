@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
-    from wirespeed.client import CallToolResult
+    from wirespeed.types import CallToolResult
 
 
 # -- list -----------------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ def call(options: Options, tool: str, text: str | None, *, as_json: bool) -> int
 
 
 async def _call(options: Options, tool: str, arguments: bytes, as_json: bool) -> int:
-    from wirespeed.client import TASKS
+    from wirespeed import TASKS
     from wirespeed.errors import RemoteError
     from wirespeed.protocol import codes
 
@@ -85,7 +85,7 @@ async def _result(
 
 def as_wire(result: CallToolResult) -> dict[str, Any]:
     """Return a result in its wire form."""
-    from wirespeed.client import UnknownContent
+    from wirespeed.types import UnknownContent
 
     members = show.wire(result)
     del members["resultType"]  # only marks a result

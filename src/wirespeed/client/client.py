@@ -58,12 +58,12 @@ if TYPE_CHECKING:
 
     import msgspec
 
+    from wirespeed import Server
     from wirespeed.client.answering.roots import AnyRoot
     from wirespeed.client.subscriptions.subscription import Subscription
     from wirespeed.client.targets.remote import Socket, WebSocket
     from wirespeed.client.tasks.messages import TaskState
     from wirespeed.client.tasks.task import ToolTask
-    from wirespeed.server import Server
     from wirespeed.transport.child.command import Stdio
 
 __all__ = ["Client", "Era", "OnProgress"]

@@ -8,9 +8,9 @@ value                                       contents
 ``bool``                                    one, ``boolean``: ``true`` or ``false``
 ``int``, ``float``, ``Decimal``             one, ``number``, as JSON writes it
 ``bytes``                                   one, ``application/octet-stream``, base64
-`wirespeed.server.Image`, ``Audio``         one, of their media type, base64
-`wirespeed.server.Text`                     one, ``text``
-`wirespeed.server.EmbeddedResource`         one, of its media type: its text, or its data as base64
+`wirespeed.types.Image`, ``Audio``         one, of their media type, base64
+`wirespeed.types.Text`                     one, ``text``
+`wirespeed.types.EmbeddedResource`         one, of its media type: its text, or its data as base64
 `Content`                                   unchanged
 list, tuple, set, items of a generator      those of the items, in order; a list inside a list is
                                             ``json``

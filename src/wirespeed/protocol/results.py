@@ -31,7 +31,7 @@ _ROLES = ("user", "assistant")
 
 class CallToolResult(msgspec.Struct, rename="camel"):
     """The result of tools/call (server/tools, "Tool Result"), as a client gets it. A tool may
-    return the result of a client unchanged. Authors make a `wirespeed.server.ToolResult`.
+    return the result of a client unchanged. Authors make a `wirespeed.types.ToolResult`.
 
     Attributes:
         content: Content blocks for a model to read; blocks of types that this version does not
@@ -89,7 +89,7 @@ class PromptMessage(msgspec.Struct):
 
 class GetPromptResult(msgspec.Struct):
     """The result of prompts/get: ``messages`` for a model, and what they are for. A prompt may
-    return it; authors build a `wirespeed.server.PromptResult`."""
+    return it; authors build a `wirespeed.types.PromptResult`."""
 
     messages: list[PromptMessage]
     description: str | None = None
@@ -99,7 +99,7 @@ class GetPromptResult(msgspec.Struct):
 
 class ReadResourceResult(msgspec.Struct, rename="camel"):
     """The result of resources/read. A resource may return the result of a client unchanged;
-    authors make a `wirespeed.server.ResourceResult`.
+    authors make a `wirespeed.types.ResourceResult`.
 
     Attributes:
         contents: The content of the resource, or of each of its sub-resources.

@@ -35,9 +35,8 @@ from typing import Annotated, Any, Generic, Literal, TypeVar, Union
 import msgspec
 
 from wirespeed._exports import set_public_home
-from wirespeed.errors import InvalidResponse
+from wirespeed.errors import InvalidResponse, SignatureError
 from wirespeed.schema.json_schema import (
-    SignatureError,
     build_schemas,
     dec_hook,
     describe_validation_error,

@@ -34,11 +34,10 @@ from typing import Annotated, Any, Literal, Union
 
 import msgspec
 
-from wirespeed._exports import set_public_home
+from wirespeed.errors import SignatureError
 
 __all__ = [
     "DEFS",
-    "SignatureError",
     "adapter_of",
     "build_schemas",
     "dec_hook",
@@ -69,10 +68,6 @@ _prepared: dict[tuple[Any, str, str], Any] = {}
 _alone: dict[tuple[Any, str], dict[str, Any] | None] = {}
 # What msgspec, typing and pydantic raise for a type; RuntimeError: pydantic's, and RecursionError.
 _REFUSALS = (TypeError, ValueError, RuntimeError, NameError, AttributeError)
-
-
-class SignatureError(TypeError):
-    """The callable cannot be a tool. The text names the function, the parameter and the reason."""
 
 
 # -- hooks: the types that msgspec hands back to us -----------------------------------------------
@@ -544,6 +539,3 @@ def one_line(text: str) -> str:
     """Return *text* in a form for error messages: one line, bounded, encodable."""
     text = " ".join(text.split()).encode("utf-8", "replace").decode()
     return text if len(text) <= _MAX_ERROR else text[: _MAX_ERROR - 1] + "…"
-
-
-set_public_home(globals())

@@ -70,7 +70,7 @@ cdef double MAX_HOLD = 0.05    # seconds
 
 @cython.final
 cdef class ServerConnection(Serving):
-    """A connection of a `wirespeed.server.Server`."""
+    """A connection of a `wirespeed.Server`."""
 
     def __init__(self, service, loop, TaskPool pool not None, framer=None):
         Serving.__init__(self, service, loop, pool, framer)

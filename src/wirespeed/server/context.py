@@ -85,7 +85,7 @@ class Context:
     * The client may never come back. It keeps the earlier answers itself, sealed
       (`wirespeed.server.asking.request_state`), for ``Server(state_ttl=…)`` seconds.
 
-    The same handler serves both eras. With `wirespeed.server.InputRequired` a
+    The same handler serves both eras. With `wirespeed.types.InputRequired` a
     handler runs the rounds itself.
     """
 

@@ -30,7 +30,7 @@ _encode = msgspec.json.Encoder().encode
 
 class Discovery:
     """The identity of a server and its capabilities, as ``initialize`` and ``server/discover`` show
-    them; see `wirespeed.server.Server` for the arguments.
+    them; see `wirespeed.Server` for the arguments.
 
     Attributes:
         offers: By capability: its settings at this moment, or None while there is nothing to offer.

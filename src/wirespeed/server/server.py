@@ -175,7 +175,7 @@ class Server:
 
     @overload
     def tool(
-        self, name: str | None = None, /, **options: Unpack[ToolOptions]
+        self, function: str | None = None, /, **options: Unpack[ToolOptions]
     ) -> Callable[[F], F]: ...
 
     def tool(
@@ -380,7 +380,7 @@ class Server:
 
     @overload
     def prompt(
-        self, name: str | None = None, /, **options: Unpack[PromptOptions]
+        self, function: str | None = None, /, **options: Unpack[PromptOptions]
     ) -> Callable[[F], F]: ...
 
     def prompt(
@@ -587,8 +587,8 @@ class Server:
                     log(request.method, request.name, time.perf_counter() - began)
 
         The middleware that was added first is the outermost. A middleware gets the request before
-        anything is decoded (`wirespeed.server.InboundRequest`), and the result after it was encoded
-        (`wirespeed.server.Reply`). A middleware may answer without the handler, with
+        anything is decoded (`wirespeed.types.InboundRequest`), and the result after it was encoded
+        (`wirespeed.types.Reply`). A middleware may answer without the handler, with
         ``Reply.result(…)`` or by raising `wirespeed.errors.ProtocolError`; may replace the
         handler's reply; may call ``call_next`` again after it ended. ``call_next`` raises
         ProtocolError when the answer is an error; a tool that fails is not an error, but a reply

@@ -1,6 +1,6 @@
 """What one server is made of, and how transports and clients in the same process serve it.
 
-`wirespeed.server.Server` is what authors see of it. Each part has a type of its own; a part that
+`wirespeed.Server` is what authors see of it. Each part has a type of its own; a part that
 needs another finds it here.
 """
 
@@ -81,7 +81,7 @@ class Mounts:
 
 
 class McpService:
-    """The parts of one server; see `wirespeed.server.Server` for the arguments.
+    """The parts of one server; see `wirespeed.Server` for the arguments.
 
     Attributes:
         server: What authors see of it.

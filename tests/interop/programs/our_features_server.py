@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wirespeed import Context, Server
-from wirespeed.server import Icon, ToolResult
+from wirespeed.types import Icon, ToolResult
 
 ICON = Icon(src="https://example.com/add.png", mime_type="image/png", sizes=["48x48"])
 

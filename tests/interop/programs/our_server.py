@@ -13,14 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from wirespeed import Context, Server
-from wirespeed.server import (
-    Audio,
-    EmbeddedResource,
-    Image,
-    ResourceContents,
-    ResourceLink,
-    Text,
-)
+from wirespeed.types import Audio, EmbeddedResource, Image, ResourceContents, ResourceLink, Text
 
 options = sys.argv[1:]
 versions = None

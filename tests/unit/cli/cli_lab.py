@@ -194,7 +194,7 @@ def error_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 SERVER = '''
 import asyncio, os, sys, time
 from wirespeed import Context, Server
-from wirespeed.server import Image
+from wirespeed.types import Image
 
 server = Server("lab", "3.1", instructions="Mind the gap.")
 

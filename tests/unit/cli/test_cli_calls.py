@@ -29,8 +29,7 @@ from cli_lab import (
 from wirespeed import __version__
 from wirespeed.cli import show
 from wirespeed.cli.failures import printable
-from wirespeed.client import UnknownContent
-from wirespeed.server import Audio, EmbeddedResource, ResourceContents, ResourceLink
+from wirespeed.types import Audio, EmbeddedResource, ResourceContents, ResourceLink, UnknownContent
 
 # -- list -----------------------------------------------------------------------------------------
 

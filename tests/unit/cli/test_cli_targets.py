@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from wirespeed import Socket, WebSocket
 from wirespeed.cli import targets
 from wirespeed.cli.credentials import Secret
 from wirespeed.cli.failures import Exit, Failure
-from wirespeed.client import Socket, WebSocket
 from wirespeed.client.targets.python_file import python_file
 from wirespeed.errors import ConfigError
 

@@ -14,9 +14,9 @@ from client_lab import FOREVER, META, turns, until
 from peer_lab import LEGACY_PEER, MODERN_PEER, LinePeer, Rules, Talk
 
 from wirespeed import Client
-from wirespeed.client import PromptRef
 from wirespeed.client.subscriptions.resource_subscriptions import _ResourceSubscription
 from wirespeed.client.subscriptions.router import _Route
+from wirespeed.types import PromptRef
 
 Message = dict[str, Any]
 

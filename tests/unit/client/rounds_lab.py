@@ -9,7 +9,7 @@ from asking_lab import params_of
 from peer_lab import LinePeer
 
 from wirespeed import Client
-from wirespeed.client import ElicitParams
+from wirespeed.types import ElicitParams
 
 
 async def name(request: ElicitParams) -> Any:

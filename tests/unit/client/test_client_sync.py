@@ -20,17 +20,11 @@ import uvloop
 from client_lab import FOREVER, LEGACY, MODERN, Fake, alive, our_threads, text_result
 from feature_lab import changed, peer, running, updated
 
-from wirespeed import Client, Server, SyncClient
-from wirespeed.client import (
-    TASKS,
-    PromptRef,
-    ResourceUpdated,
-    ToolsChanged,
-    VersionMismatch,
-    loop_thread,
-)
+from wirespeed import TASKS, Client, Server, SyncClient
+from wirespeed.client import loop_thread
 from wirespeed.client.loop_thread import walk
-from wirespeed.errors import CallTimeout, ConnectionClosed, RemoteError
+from wirespeed.errors import CallTimeout, ConnectionClosed, RemoteError, VersionMismatch
+from wirespeed.types import PromptRef, ResourceUpdated, ToolsChanged
 
 Make = Callable[..., Fake]
 

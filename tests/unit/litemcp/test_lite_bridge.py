@@ -10,13 +10,12 @@ import msgspec
 import pytest
 from lite_lab import Run, calculator, child, listening, until
 
-from wirespeed import Client, Server
-from wirespeed.client import WebSocket
+from wirespeed import Client, Server, WebSocket
 from wirespeed.errors import CallTimeout
 from wirespeed.litemcp import Content, LiteClient, LiteServer, Parameter, Response, Tool
 from wirespeed.litemcp.bridge import as_lite_server, as_mcp_tool
-from wirespeed.server import Audio, Image, Text, ToolResult
 from wirespeed.server.tools.results import RawResult
+from wirespeed.types import Audio, Image, Text, ToolResult
 
 pytestmark = pytest.mark.smoke
 
@@ -359,7 +358,7 @@ async def test_an_mcp_server_that_fails_is_told_in_general_words(once: Run, capl
 
 
 def _info(name: str, schema: Any = None) -> Any:
-    from wirespeed.client import ToolInfo
+    from wirespeed.types import ToolInfo
 
     return ToolInfo(name, schema or {"type": "object"})
 

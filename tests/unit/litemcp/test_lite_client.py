@@ -14,8 +14,7 @@ import msgspec
 import pytest
 from lite_lab import END, Run, calculator, until
 
-from wirespeed import Limits
-from wirespeed.client import Socket
+from wirespeed import Limits, Socket
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,

@@ -21,8 +21,8 @@ from lite_lab import (
 )
 
 from wirespeed import Limits
+from wirespeed.errors import SignatureError
 from wirespeed.litemcp import LiteServer, Parameter
-from wirespeed.server import SignatureError
 
 # -- many at once ---------------------------------------------------------------------------------
 

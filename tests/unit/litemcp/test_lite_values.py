@@ -19,8 +19,8 @@ from wirespeed.litemcp.arguments import ArgumentError, decode_arguments, slots_o
 from wirespeed.litemcp.contents import ResultError, contents_of, response_of
 from wirespeed.litemcp.tool import typed_tool
 from wirespeed.protocol.results import CallToolResult
-from wirespeed.server import Audio, EmbeddedResource, Image, ResourceContents, Text, ToolResult
 from wirespeed.server.tools.signature import inspect_tool
+from wirespeed.types import Audio, EmbeddedResource, Image, ResourceContents, Text, ToolResult
 
 
 class Colour(enum.Enum):

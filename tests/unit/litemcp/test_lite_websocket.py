@@ -17,7 +17,7 @@ from websockets.asyncio.client import connect
 from websockets.asyncio.server import serve as other_serve
 
 import wirespeed
-from wirespeed.client import Socket, WebSocket
+from wirespeed import Socket, WebSocket
 from wirespeed.errors import ConnectionLost, TransportError, UpgradeRefused
 from wirespeed.litemcp import LiteClient, LiteServer, serve
 

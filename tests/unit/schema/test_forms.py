@@ -13,9 +13,8 @@ import msgspec
 import pydantic
 import pytest
 
-from wirespeed.errors import InvalidResponse
+from wirespeed.errors import InvalidResponse, SignatureError
 from wirespeed.schema.forms import Email, Uri, form_of, titles
-from wirespeed.schema.json_schema import SignatureError
 
 Meta = msgspec.Meta
 

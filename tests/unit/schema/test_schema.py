@@ -33,8 +33,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Meta
 
+from wirespeed.errors import SignatureError
 from wirespeed.schema.json_schema import (
-    SignatureError,
     build_schemas,
     dec_hook,
     default_form,
@@ -734,7 +734,8 @@ def test_without_pydantic_the_union_is_refused_and_nothing_is_imported() -> None
     code = """
 import sys, dataclasses, annotated_types, decimal
 from typing import Annotated
-from wirespeed.schema.json_schema import *
+from wirespeed.errors import SignatureError
+from wirespeed.schema.json_schema import prepare_type
 @dataclasses.dataclass
 class A: x: int
 @dataclasses.dataclass

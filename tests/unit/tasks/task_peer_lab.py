@@ -9,7 +9,7 @@ from typing import Any
 from client_lab import text_result, until
 from peer_lab import LEGACY_PEER, MODERN_PEER, LinePeer, Rule, Rules, Talk
 
-from wirespeed.client import TASKS
+from wirespeed import TASKS
 
 STAMP = "2026-11-22T08:00:00Z"
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}}

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from client_lab import LEGACY, MODERN, Fake, Rules, discovered, failed, initialized, text_result
 
-from wirespeed import Client
-from wirespeed.client import TASKS, TaskState
+from wirespeed import TASKS, Client
 from wirespeed.errors import InvalidResponse, RemoteError, TaskCancelled
+from wirespeed.types import TaskState
 
 STAMP = "2026-11-22T08:00:00Z"
 CAPABILITIES = {"tools": {}, "tasks": {"list": {}, "requests": {"tools": {"call": {}}}}}

@@ -14,11 +14,11 @@ from peer_lab import LinePeer, Talk
 from task_lab import kept
 from task_peer_lab import CREATED, DONE, FORM, OK, cancelled, legacy, modern, new, old
 
-from wirespeed import Client
-from wirespeed.client import TASKS, ToolTask
+from wirespeed import TASKS, Client
 from wirespeed.client.requests.middleware import OutboundRequest
 from wirespeed.client.tasks.task import ProgressSink, TaskHandles
 from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError
+from wirespeed.types import ToolTask
 
 pytestmark = pytest.mark.smoke
 
@@ -224,7 +224,7 @@ async def test_a_failed_start_leaves_nothing(tmp_path: Path) -> None:
 
 async def test_the_result_of_2025_outlives_its_link(tmp_path: Path) -> None:
     """tasks/result waits; it may be asked for again."""
-    from wirespeed.client import Socket
+    from wirespeed import Socket
 
     async def result(talk: Talk, message: dict[str, Any]) -> None:
         if len(peer.talks) == 1:

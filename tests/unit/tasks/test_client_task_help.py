@@ -20,8 +20,7 @@ from task_peer_lab import (
     new,
 )
 
-from wirespeed import Client
-from wirespeed.client import TASKS
+from wirespeed import TASKS, Client
 from wirespeed.errors import (
     CallTimeout,
     HandlerFailed,
@@ -422,7 +421,7 @@ async def test_answers_outlive_their_link(tmp_path: Path) -> None:
 
 
 async def test_a_task_behind_a_link_that_stays_lost(tmp_path: Path) -> None:
-    from wirespeed.client import Socket
+    from wirespeed import Socket
     from wirespeed.errors import ConnectionLost
 
     async def look(talk: Talk, message: dict[str, Any]) -> None:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from wirespeed import Client, Context, Server
-from wirespeed.client import SampleResult, report_progress
+from wirespeed import Client, Context, Server, report_progress
 from wirespeed.client.answering import as_tasks as task_inbox
 from wirespeed.errors import Declined, RemoteError
 from wirespeed.protocol import codes
+from wirespeed.types import SampleResult
 
 RELATED = "io.modelcontextprotocol/related-task"
 SAMPLE = {"messages": [], "maxTokens": 10}

@@ -18,8 +18,7 @@ import msgspec
 import pytest
 from task_lab import ANNE, Run, a_task
 
-from wirespeed import Client, Stdio
-from wirespeed.client import TASKS
+from wirespeed import TASKS, Client, Stdio
 from wirespeed.errors import ChildExited, RemoteError
 from wirespeed.tasks import SQLiteTaskStore, TaskStateError, TaskStatus
 from wirespeed.tasks.sqlite import INTERRUPTED

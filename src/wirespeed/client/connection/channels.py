@@ -13,11 +13,11 @@ from wirespeed.errors import ConnectionClosed, TransportError
 from wirespeed.transport.service import service_of
 
 if TYPE_CHECKING:
+    from wirespeed import Server
     from wirespeed._core.framing.base import Framer
     from wirespeed.client.connection.connection import ClientConnection
     from wirespeed.client.targets.remote import Socket, WebSocket
     from wirespeed.limits import Limits
-    from wirespeed.server import Server
     from wirespeed.transport.child.command import Stdio
     from wirespeed.transport.child.process import Child
     from wirespeed.transport.taskpool import TaskPool

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wirespeed._exports import set_public_home
 from wirespeed.client.results.decode import complete
-from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError, WirespeedError
+from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError, VersionMismatch
 from wirespeed.protocol import codes
 from wirespeed.protocol.client_capabilities import ANSWERED, declared
 from wirespeed.protocol.messages import DiscoverResult, InitializeResult
@@ -60,17 +59,6 @@ def _discovered(data: Any) -> DiscoverResult:
     result = _discovery(data)
     complete(result.resultType)
     return result
-
-
-class VersionMismatch(WirespeedError):
-    """Client and server have no revision in common. ``supported`` lists the server's revisions."""
-
-    def __init__(self, text: str, supported: list[str]) -> None:
-        super().__init__(text, supported)
-        self.supported = supported
-
-    def __str__(self) -> str:
-        return str(self.args[0])
 
 
 class ModernServer(VersionMismatch):
@@ -287,6 +275,3 @@ def _supported(exc: RemoteError) -> list[str]:
 def _newest(offered: list[str], ours: tuple[str, ...], exclude: str | None = None) -> str:
     """Return the newest of our versions that the server offers; "" if it offers none of them."""
     return next((v for v in reversed(ours) if v in offered and v != exclude), "")
-
-
-set_public_home(globals())

@@ -25,17 +25,13 @@ from wirespeed.client.subscriptions.events import (
     kind_of,
 )
 from wirespeed.client.subscriptions.resource_subscriptions import turn
-from wirespeed.client.subscriptions.router import (
-    NotHonoured,
-    Subscriber,
-    SubscriptionRouter,
-    declares,
-)
+from wirespeed.client.subscriptions.router import Subscriber, SubscriptionRouter, declares
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
     InvalidResponse,
+    NotHonoured,
     RemoteError,
     TransportError,
 )

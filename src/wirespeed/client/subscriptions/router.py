@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wirespeed._exports import set_public_home
 from wirespeed.client.cache import ResponseCache
 from wirespeed.client.requests.send import Meta, Sender, any_result, encode, meta_text
 from wirespeed.client.subscriptions.events import (
@@ -31,7 +30,7 @@ from wirespeed.client.timeouts import Timeout
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
-    LocalError,
+    NotHonoured,
     RemoteError,
     TransportError,
     WirespeedError,
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.client.connection.connection import ClientConnection, Waiter
 
-__all__ = ["NotHonoured", "Subscriber", "SubscriptionRouter", "declares"]
+__all__ = ["Subscriber", "SubscriptionRouter", "declares"]
 
 logger = logging.getLogger("wirespeed.client")
 
@@ -51,10 +50,6 @@ LISTEN = "subscriptions/listen"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 UPDATED = "notifications/resources/updated"
 _TAG = "params._meta." + META_SUBSCRIPTION_ID
-
-
-class NotHonoured(LocalError):
-    """A server does not report the changes that were subscribed to."""
 
 
 class Subscriber:
@@ -439,6 +434,3 @@ def _legacy_filter(
         resources=wanted.resources and declares(capabilities, "resources", "listChanged"),
         uris=tuple(uri for uri in wanted.uris if uri in held),
     )
-
-
-set_public_home(globals())

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from wirespeed._exports import set_public_home
-from wirespeed.schema.json_schema import SignatureError
+from wirespeed.errors import SignatureError
 from wirespeed.server.requests.launchers import launcher_of
 
 if TYPE_CHECKING:

@@ -83,7 +83,7 @@ class RootsChange:
     @property
     def connection_id(self) -> int:
         """A number that no other connection of this process has or had; requests' middleware sees
-        the same (`wirespeed.server.InboundRequest`)."""
+        the same (`wirespeed.types.InboundRequest`)."""
         return self._connection.serial
 
     @property

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import msgspec
 
-from wirespeed.errors import ProtocolError, shortened
+from wirespeed.errors import ProtocolError, SignatureError, shortened
 from wirespeed.protocol import codes, shapes
 from wirespeed.protocol.messages import CompleteContext, CompleteParams, PromptReference
 from wirespeed.protocol.results import Completion
@@ -33,7 +33,7 @@ from wirespeed.server.context import Context
 from wirespeed.server.requests.methods import params_of
 from wirespeed.server.requests.operation import invoke, make_feature
 from wirespeed.server.tools.results import ResultError, to_json
-from wirespeed.server.tools.signature import SignatureError, inspect_tool
+from wirespeed.server.tools.signature import inspect_tool
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message

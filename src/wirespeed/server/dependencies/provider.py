@@ -12,16 +12,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Literal, TypeAlias
 
 from wirespeed._exports import set_public_home
+from wirespeed.errors import DependencyError
 from wirespeed.server.lifespan.scope import AtOnce, Given, InThread, Scope
 from wirespeed.server.requests import launchers
-from wirespeed.server.tools.signature import (
-    SignatureError,
-    _code_flags,
-    _label,
-    _layers,
-    _Scope,
-    _signature,
-)
+from wirespeed.server.tools.signature import _code_flags, _label, _layers, _Scope, _signature
 
 ScopeName: TypeAlias = Literal["request", "connection", "server"]
 Source: TypeAlias = "Provider | Given"
@@ -32,10 +26,6 @@ _GENERATORS = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 _ITERATORS = ("Iterator", "Iterable", "Generator")
 _AWAITABLES = (collections.abc.Awaitable, collections.abc.Coroutine)
 _MANAGERS = (contextlib.AbstractContextManager, contextlib.AbstractAsyncContextManager)
-
-
-class DependencyError(SignatureError):
-    """A dependency cannot be provided; the text names who takes it, and why."""
 
 
 class Depends:

@@ -43,10 +43,9 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
-from wirespeed.errors import ConnectionClosed
+from wirespeed.errors import ConnectionClosed, DependencyError, SignatureError
 from wirespeed.server.context import Context
 from wirespeed.server.dependencies.provider import (
-    DependencyError,
     Depends,
     Provider,
     ScopeName,
@@ -56,7 +55,6 @@ from wirespeed.server.dependencies.provider import (
 )
 from wirespeed.server.lifespan.scope import LAST_WAIT, MISSING, Exits, Given, Scope, Shared
 from wirespeed.server.requests import launchers
-from wirespeed.server.tools.signature import SignatureError
 
 if TYPE_CHECKING:
     from wirespeed.server.connection import ServerConnection

@@ -176,5 +176,5 @@ cdef tuple body_of(Reply reply):
 
 
 # An extension type is immutable: its public home (`wirespeed._exports`) stands in its name in C.
-(<PyTypeObject *>InboundRequest).tp_name = "wirespeed.server.InboundRequest"
-(<PyTypeObject *>Reply).tp_name = "wirespeed.server.Reply"
+(<PyTypeObject *>InboundRequest).tp_name = "wirespeed.types.InboundRequest"
+(<PyTypeObject *>Reply).tp_name = "wirespeed.types.Reply"

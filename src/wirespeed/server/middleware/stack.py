@@ -26,7 +26,7 @@ class ServerRequest:
     Attributes:
         method: ``elicitation/create``, ``sampling/createMessage``, ``roots/list`` …
         params: The JSON text of the params, or None; may be replaced by another.
-        connection_id: See `wirespeed.server.InboundRequest`.
+        connection_id: See `wirespeed.types.InboundRequest`.
     """
 
     __slots__ = ("_connection", "_timeout", "method", "params")

@@ -95,7 +95,7 @@ class _Message(msgspec.Struct):
 
 
 class Prompt(Completable):
-    """A prompt; its `key` is its name. `wirespeed.server.Server` makes them.
+    """A prompt; its `key` is its name. `wirespeed.Server` makes them.
 
     Attributes:
         entry: Its entry in prompts/list.

@@ -123,7 +123,7 @@ def not_found(uri: str, revision: Revision, message: str = "Resource not found")
 
 
 class Resource:
-    """A resource under one URI: a function's, or fixed. `wirespeed.server.Server` makes them.
+    """A resource under one URI: a function's, or fixed. `wirespeed.Server` makes them.
 
     Attributes:
         uri: The URI that clients read.
@@ -196,7 +196,7 @@ class Resource:
 
 
 class ResourceTemplate(Completable):
-    """Resources whose URIs fit a template, its `key`. `wirespeed.server.Server` makes them.
+    """Resources whose URIs fit a template, its `key`. `wirespeed.Server` makes them.
 
     Attributes:
         entry: Its entry in resources/templates/list.

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from wirespeed.errors import SignatureError
 from wirespeed.protocol.uri_template import Matcher, UriTemplate
 from wirespeed.schema.from_strings import Slot, slots_of
-from wirespeed.schema.json_schema import SignatureError
 from wirespeed.server.resources.folder import relative_path
 
 if TYPE_CHECKING:

@@ -46,14 +46,11 @@ import msgspec
 from msgspec import UNSET
 
 from wirespeed._exports import set_public_home
+from wirespeed.errors import SignatureError
 from wirespeed.protocol.blocks import Block, ContentBlock, Text, UnknownContent, fit_block
 from wirespeed.protocol.meta import passed_on
 from wirespeed.protocol.results import CallToolResult
-from wirespeed.schema.json_schema import (
-    SignatureError,
-    enc_hook,
-    one_line,
-)
+from wirespeed.schema.json_schema import enc_hook, one_line
 from wirespeed.server.tools.output_schema import Output, ResultError, output_for
 
 __all__ = [

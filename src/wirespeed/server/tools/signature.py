@@ -40,14 +40,9 @@ from typing import Any
 
 import msgspec
 
+from wirespeed.errors import SignatureError
 from wirespeed.protocol.meta import check_json
-from wirespeed.schema.json_schema import (
-    SignatureError,
-    dec_hook,
-    input_schema,
-    is_field_info,
-    prepare_type,
-)
+from wirespeed.schema.json_schema import dec_hook, input_schema, is_field_info, prepare_type
 from wirespeed.server.asking.input_required import split_annotation
 from wirespeed.server.tools.docstrings import parse_docstring
 from wirespeed.server.tools.results import ResultPlan, plan_result
@@ -60,7 +55,7 @@ if typing.TYPE_CHECKING:
 
 logger = logging.getLogger("wirespeed.server")
 
-__all__ = ["SignatureError", "ToolSpec", "inspect_tool", "parse_docstring"]
+__all__ = ["ToolSpec", "inspect_tool", "parse_docstring"]
 
 # Flags of code objects (the inspect module's CO_*); compiled functions carry them too.
 _CO_GENERATOR, _CO_COROUTINE, _CO_ASYNC_GENERATOR = 0x20, 0x80, 0x200

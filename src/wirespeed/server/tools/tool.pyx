@@ -4,7 +4,7 @@ What depends on the tool's signature alone is computed once, when the tool is re
 """
 
 cimport cython
-from cpython.object cimport PyObject
+from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_DECREF
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport uint8_t
@@ -65,7 +65,7 @@ cdef extern from "Python.h":
 
 @cython.final
 cdef class Tool(Operation):
-    """A tool of a server. `wirespeed.server.Server` makes them.
+    """A tool of a server. `wirespeed.Server` makes them.
 
     Args:
         entry: What tools/list shows of it.
@@ -316,3 +316,7 @@ cdef class Tool(Operation):
         return answer_content_c(
             connection.session, call.ref, content, structured, is_error, tail
         )
+
+
+# An extension type is immutable: its public home (`wirespeed._exports`) stands in its name in C.
+(<PyTypeObject *>Tool).tp_name = "wirespeed.types.Tool"

@@ -30,11 +30,11 @@ from client_lab import META, Run, text_result, turns, until
 from peer_lab import MODERN_PEER, LinePeer, nothing
 
 from wirespeed import Client, Limits
-from wirespeed.client import Accept, ElicitParams, SampleParams, SampleResult
 from wirespeed.client.answering import server_requests as inbox
 from wirespeed.errors import ConnectionClosed, Declined, RemoteError
 from wirespeed.protocol.asking import ElicitResult, ToolUseContent
 from wirespeed.protocol.blocks import Audio, Image, Text
+from wirespeed.types import Accept, ElicitParams, SampleParams, SampleResult
 
 INTERNAL = {"code": -32603, "message": "Internal error"}
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from peer_lab import LEGACY_PEER, LinePeer, Talk
 
-from wirespeed import Client, Context, Server
-from wirespeed.client import SampleResult, report_progress
+from wirespeed import Client, Context, Server, report_progress
+from wirespeed.types import SampleResult
 
 LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 SAMPLE = {"messages": [], "maxTokens": 9}

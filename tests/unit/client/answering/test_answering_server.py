@@ -9,8 +9,8 @@ import pytest
 from client_lab import Run
 
 from wirespeed import Client, Context, Server
-from wirespeed.client import Accept, ElicitParams, SampleParams, SampleResult
 from wirespeed.errors import HandlerFailed, RemoteError
+from wirespeed.types import Accept, ElicitParams, SampleParams, SampleResult
 
 pytestmark = pytest.mark.smoke
 

@@ -13,9 +13,9 @@ from asking_lab import DONE, ELICIT, SAMPLE, ask, elicit, legacy, modern, params
 from client_lab import text_result
 from peer_lab import LinePeer, Rules, Talk
 
-from wirespeed import Context, Server
-from wirespeed.client import ElicitParams, SampleParams, SampleResult, SyncClient
+from wirespeed import Context, Server, SyncClient
 from wirespeed.errors import HandlerFailed, InputNeeded
+from wirespeed.types import ElicitParams, SampleParams, SampleResult
 
 
 class Aside:

@@ -23,13 +23,13 @@ from client_lab import (
 )
 
 from wirespeed import Client
-from wirespeed.client import VersionMismatch
 from wirespeed.errors import (
     CallTimeout,
     ChildExited,
     ConnectionClosed,
     InvalidResponse,
     RemoteError,
+    VersionMismatch,
 )
 
 Make = Callable[..., Fake]

@@ -16,7 +16,6 @@ from client_lab import LEGACY, META, MODERN, Fake, Run, fill, text_result, turns
 from msgspec import UNSET
 
 from wirespeed import Client
-from wirespeed.client import CallToolResult, UnknownContent
 from wirespeed.errors import (
     ConnectionClosed,
     InvalidResponse,
@@ -26,6 +25,7 @@ from wirespeed.errors import (
 )
 from wirespeed.limits import Limits
 from wirespeed.protocol.blocks import Audio, EmbeddedResource, Image, ResourceLink, Text
+from wirespeed.types import CallToolResult, UnknownContent
 
 pytestmark = pytest.mark.compiled
 

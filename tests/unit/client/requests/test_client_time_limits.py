@@ -12,8 +12,7 @@ from asking_lab import required
 from client_lab import Run
 from peer_lab import MODERN_PEER, LinePeer, Rules, nothing
 
-from wirespeed import Client, Server, SyncClient
-from wirespeed.client import CLIENT_DEFAULT
+from wirespeed import CLIENT_DEFAULT, Client, Server, SyncClient
 from wirespeed.errors import CallTimeout
 from wirespeed.litemcp import LiteClient, LiteServer
 

@@ -11,9 +11,9 @@ import pytest
 from client_lab import LEGACY, MODERN, Fake, Run, fill, initialized, text_result, until
 
 from wirespeed import Client, Stdio
-from wirespeed.client import LogMessage
 from wirespeed.errors import CallTimeout, ChildExited, InvalidResponse
 from wirespeed.limits import Limits
+from wirespeed.types import LogMessage
 
 pytestmark = pytest.mark.compiled
 

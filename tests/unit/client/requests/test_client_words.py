@@ -14,12 +14,12 @@ from client_lab import LEGACY, MODERN, Fake, Run, alive, failed
 from peer_lab import MODERN_PEER, LinePeer
 
 from wirespeed import Client, Server, Stdio, SyncClient
-from wirespeed.client import VersionMismatch
 from wirespeed.errors import (
     CallTimeout,
     ChildExited,
     ConnectionClosed,
     InvalidResponse,
+    VersionMismatch,
     WirespeedError,
 )
 
@@ -193,7 +193,7 @@ async def test_a_failed_reconnection_says_when_the_next_is(
 ) -> None:
     from client_lab import until
 
-    from wirespeed.client import Socket
+    from wirespeed import Socket
 
     async with (
         LinePeer(MODERN_PEER, tmp_path) as peer,

@@ -24,7 +24,6 @@ from client_lab import META, Run, fill, text_result, turns, until
 from peer_lab import Talk, with_client
 from rounds_lab import call, fail, name
 
-from wirespeed.client import ElicitParams, SampleParams, SampleResult
 from wirespeed.client.requests import rounds
 from wirespeed.errors import (
     CallTimeout,
@@ -36,6 +35,7 @@ from wirespeed.errors import (
     LimitExceeded,
     RemoteError,
 )
+from wirespeed.types import ElicitParams, SampleParams, SampleResult
 
 ROOTS = {"method": "roots/list"}
 

@@ -12,9 +12,9 @@ from client_lab import text_result
 from peer_lab import Talk, with_client
 from rounds_lab import call, fail, name
 
-from wirespeed.client import ElicitParams
 from wirespeed.client.requests.middleware import OutboundNext, OutboundRequest
 from wirespeed.errors import CallTimeout, InputNeeded, RemoteError
+from wirespeed.types import ElicitParams
 
 
 async def stamped(request: OutboundRequest, call_next: OutboundNext) -> Any:

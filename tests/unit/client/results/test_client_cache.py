@@ -22,13 +22,13 @@ from feature_lab import (
 from peer_lab import LinePeer, Rules, Talk
 
 from wirespeed import Client, Socket
-from wirespeed.client import ResourceUpdated, ToolsChanged
 from wirespeed.client import cache as cache_module
 from wirespeed.client import client as client_module
 from wirespeed.client.cache import CachingDecoder, ResponseCache, belongs
 from wirespeed.client.connection import lifecycle
 from wirespeed.client.results.decode import Unfinished
 from wirespeed.errors import RemoteError
+from wirespeed.types import ResourceUpdated, ToolsChanged
 
 CACHED = ["tools/list", "prompts/list", "resources/list", "resources/templates/list"]
 HOUR = 3_600_000

@@ -18,11 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirespeed import Client
-from wirespeed.client import PromptRef
 from wirespeed.client import pagination as lists
 from wirespeed.client.results import decode as decoding
 from wirespeed.errors import InvalidResponse
 from wirespeed.protocol.blocks import Text, UnknownContent
+from wirespeed.types import PromptRef
 
 NAMED = {"name": "n", "title": "t", "description": "d", "icons": [{"src": "x"}], "_meta": {}}
 BLOCKS: list[Any] = [

@@ -13,7 +13,9 @@ from feature_lab import FETCHES, LISTS, MEMBERS, MODERN_FETCHES, URI, Message, p
 from peer_lab import LinePeer, Talk, nothing
 
 from wirespeed import Client
-from wirespeed.client import (
+from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError
+from wirespeed.protocol.blocks import Block, EmbeddedResource, Image, Text
+from wirespeed.types import (
     Completion,
     GetPromptResult,
     PromptArgument,
@@ -27,8 +29,6 @@ from wirespeed.client import (
     ResourceTemplateInfo,
     UnknownContent,
 )
-from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError
-from wirespeed.protocol.blocks import Block, EmbeddedResource, Image, Text
 
 
 def params_of(server: LinePeer, method: str) -> dict[str, Any]:

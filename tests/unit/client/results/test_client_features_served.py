@@ -10,7 +10,10 @@ import pytest
 from client_lab import until
 
 from wirespeed import Client, Server, Socket, SyncClient
-from wirespeed.client import (
+from wirespeed.client.connection import lifecycle
+from wirespeed.errors import ConnectionLost, RemoteError
+from wirespeed.protocol.revisions import REVISIONS
+from wirespeed.types import (
     PromptRef,
     PromptsChanged,
     ResourceRef,
@@ -19,9 +22,6 @@ from wirespeed.client import (
     SubscriptionFilter,
     ToolsChanged,
 )
-from wirespeed.client.connection import lifecycle
-from wirespeed.errors import ConnectionLost, RemoteError
-from wirespeed.protocol.revisions import REVISIONS
 
 pytestmark = [pytest.mark.smoke, pytest.mark.parametrize("version", list(REVISIONS))]
 

@@ -10,9 +10,9 @@ import pytest
 from client_lab import LEGACY, MODERN, Fake, Run, text_result, turns, until
 
 from wirespeed import Client, Server
-from wirespeed.client import ToolInfo
 from wirespeed.client import pagination as lists_module
 from wirespeed.errors import InvalidResponse
+from wirespeed.types import ToolInfo
 
 Make = Callable[..., Fake]
 

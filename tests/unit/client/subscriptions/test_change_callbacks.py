@@ -26,8 +26,7 @@ from feature_lab import (
 from peer_lab import Talk, nothing
 
 from wirespeed import Client, Socket
-from wirespeed.client import NotHonoured
-from wirespeed.errors import CallTimeout, RemoteError
+from wirespeed.errors import CallTimeout, NotHonoured, RemoteError
 
 KINDS = ["tools", "prompts", "resources"]
 NAMES = {"tools": ["t"], "prompts": ["p"], "resources": ["r"]}

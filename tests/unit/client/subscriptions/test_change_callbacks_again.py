@@ -31,9 +31,16 @@ from feature_lab import (
 from peer_lab import Talk, nothing
 
 from wirespeed import Client, Socket
-from wirespeed.client import NotHonoured, ResourceUpdated, Resumed, SubscriptionFilter, ToolsChanged
 from wirespeed.client.subscriptions import callbacks
-from wirespeed.errors import CallTimeout, ConnectionClosed, RemoteError, TransportError, Unsupported
+from wirespeed.errors import (
+    CallTimeout,
+    ConnectionClosed,
+    NotHonoured,
+    RemoteError,
+    TransportError,
+    Unsupported,
+)
+from wirespeed.types import ResourceUpdated, Resumed, SubscriptionFilter, ToolsChanged
 
 UPDATED = "notifications/resources/updated"
 

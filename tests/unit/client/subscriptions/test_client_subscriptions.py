@@ -30,9 +30,16 @@ from feature_lab import (
 from peer_lab import Talk, nothing
 
 from wirespeed import Client, Socket
-from wirespeed.client import (
-    Event,
+from wirespeed.errors import (
+    CallTimeout,
+    ConnectionClosed,
+    ConnectionLost,
     NotHonoured,
+    RemoteError,
+    TransportError,
+)
+from wirespeed.types import (
+    Event,
     Notice,
     Overflowed,
     PromptsChanged,
@@ -42,13 +49,6 @@ from wirespeed.client import (
     Subscription,
     SubscriptionFilter,
     ToolsChanged,
-)
-from wirespeed.errors import (
-    CallTimeout,
-    ConnectionClosed,
-    ConnectionLost,
-    RemoteError,
-    TransportError,
 )
 
 EVENTS: dict[str, Event] = {

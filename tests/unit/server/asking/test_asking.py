@@ -30,10 +30,10 @@ from server_lab import MODERN, text_of
 
 from wirespeed import Context, Server
 from wirespeed.errors import LocalError, MissingCapability
-from wirespeed.server import ElicitRequest, InputRequired
 from wirespeed.server.asking import request_state as state_module
 from wirespeed.server.asking.request_state import Sealer
 from wirespeed.tasks import MemoryTaskStore, Task
+from wirespeed.types import ElicitRequest, InputRequired
 
 
 @pytest.fixture
@@ -311,7 +311,7 @@ def test_a_form_that_is_none_is_the_tools_error(connect: Any, server: Server) ->
 def test_trap_81_messages_that_break_the_rules_of_tools_are_not_sent(
     connect: Any, server: Server
 ) -> None:
-    from wirespeed.server import SamplingMessage, Text, ToolResultContent
+    from wirespeed.types import SamplingMessage, Text, ToolResultContent
 
     @server.tool
     async def mixed(ctx: Context) -> str:

@@ -11,7 +11,7 @@ from questions_lab import Seat
 
 from wirespeed import Client, Context, Server
 from wirespeed.client.answering.types import SampleResult
-from wirespeed.server import ElicitRequest, InputRequired
+from wirespeed.types import ElicitRequest, InputRequired
 
 pytestmark = pytest.mark.smoke
 

@@ -26,7 +26,9 @@ from raw import call
 from server_lab import LEGACY, MODERN, text_of
 
 from wirespeed import Context, Server
-from wirespeed.server import (
+from wirespeed.errors import SignatureError
+from wirespeed.server.asking.asker import MAX_ROUNDS
+from wirespeed.types import (
     Elicited,
     ElicitRequest,
     InputRequired,
@@ -34,9 +36,7 @@ from wirespeed.server import (
     RootsRequest,
     Sampled,
     SampleRequest,
-    SignatureError,
 )
-from wirespeed.server.asking.asker import MAX_ROUNDS
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from server_lab import FOREVER, LEGACY, MODERN, LatePeer, text_of
 
 from wirespeed import Context, Server
 from wirespeed.errors import CallTimeout, InvalidResponse, MissingCapability, RemoteError
-from wirespeed.server import (
+from wirespeed.types import (
     Audio,
     ElicitRequest,
     SamplingMessage,

@@ -14,7 +14,7 @@ from raw import CHILDREN, call, initialize, modern, notification, surroundings
 from server_lab import LEGACY, LatePeer, Peer
 
 from wirespeed import Client, Server, Stdio
-from wirespeed.server import RootsChange
+from wirespeed.types import RootsChange
 
 CHANGED = notification("notifications/roots/list_changed")
 DECLARED = {"roots": {"listChanged": True}}

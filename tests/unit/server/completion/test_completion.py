@@ -14,7 +14,8 @@ from caller_lab import Caller, before, since
 from server_lab import LEGACY, MODERN
 
 from wirespeed import Context, Server
-from wirespeed.server import Completion, SignatureError
+from wirespeed.errors import SignatureError
+from wirespeed.types import Completion
 
 NOTHING = {"values": [], "total": 0, "hasMore": False}
 

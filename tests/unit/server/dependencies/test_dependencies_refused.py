@@ -9,9 +9,8 @@ import pytest
 from dependency_lab import Database, Session, Settings, get_db, make_coroutine, make_plain, served
 
 from wirespeed import Server
-from wirespeed.errors import StartupError
-from wirespeed.server.dependencies.provider import DependencyError, Depends
-from wirespeed.server.tools.signature import SignatureError
+from wirespeed.errors import DependencyError, SignatureError, StartupError
+from wirespeed.server.dependencies.provider import Depends
 
 
 def takes_database(db: Database) -> str:

@@ -19,8 +19,8 @@ from caller_lab import Caller, before, since
 from server_lab import MODERN
 
 from wirespeed import Context, Server
-from wirespeed.errors import ProtocolError
-from wirespeed.server import (
+from wirespeed.errors import ProtocolError, SignatureError
+from wirespeed.types import (
     Audio,
     EmbeddedResource,
     Icon,
@@ -29,7 +29,6 @@ from wirespeed.server import (
     PromptResult,
     ResourceContents,
     ResourceLink,
-    SignatureError,
     Text,
 )
 

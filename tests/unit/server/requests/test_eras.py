@@ -10,7 +10,7 @@ from raw import META, call, envelope, initialize, modern, notification, request
 from server_lab import LEGACY, MODERN, text_of
 
 from wirespeed import Context, Server
-from wirespeed.server import Icon
+from wirespeed.types import Icon
 
 pytestmark = [pytest.mark.every_revision, pytest.mark.compiled]
 INFO = META + "serverInfo"

@@ -208,8 +208,7 @@ def test_middleware_masks_and_reports_as_handlers_do(
 
 
 async def test_a_task_fails_with_what_its_tool_would_answer() -> None:
-    from wirespeed import Client
-    from wirespeed.client import TASKS
+    from wirespeed import TASKS, Client
 
     server = Server("lab", mask_errors=True)
     server.add_tool(failing("later", ToolError("no such city")), name="told", task="required")

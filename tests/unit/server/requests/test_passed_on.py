@@ -12,15 +12,18 @@ from caller_lab import before, since
 from server_lab import FOREVER, LEGACY, MODERN
 
 from wirespeed import Client, Server
-from wirespeed.client import (
+from wirespeed.protocol.blocks import Audio, ResourceContents, ResourceLink, Text, UnknownContent
+from wirespeed.types import (
     CallToolResult,
     Completion,
     GetPromptResult,
+    PromptMessage,
     PromptRef,
+    PromptResult,
     ReadResourceResult,
+    ResourceResult,
+    ToolResult,
 )
-from wirespeed.protocol.blocks import Audio, ResourceContents, ResourceLink, Text, UnknownContent
-from wirespeed.server import PromptMessage, PromptResult, ResourceResult, ToolResult
 
 pytestmark = [pytest.mark.every_revision, pytest.mark.compiled]
 META_PREFIX = "io.modelcontextprotocol/"

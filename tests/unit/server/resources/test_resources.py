@@ -22,14 +22,8 @@ from raw import META, modern
 from server_lab import LEGACY, MODERN
 
 from wirespeed import Context, Server
-from wirespeed.errors import ProtocolError, ResourceNotFound
-from wirespeed.server import (
-    Annotations,
-    Icon,
-    ResourceContents,
-    ResourceResult,
-    SignatureError,
-)
+from wirespeed.errors import ProtocolError, ResourceNotFound, SignatureError
+from wirespeed.types import Annotations, Icon, ResourceContents, ResourceResult
 
 NOT_FOUND = "Resource not found"
 

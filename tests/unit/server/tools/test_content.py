@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wirespeed.errors import SignatureError
 from wirespeed.protocol.blocks import (
     Annotations,
     Audio,
@@ -29,7 +30,6 @@ from wirespeed.protocol.blocks import (
     ResourceLink,
     Text,
 )
-from wirespeed.schema.json_schema import SignatureError
 from wirespeed.server.tools.results import (
     EMPTY_CONTENT,
     TEXT_HEAD,

@@ -11,10 +11,11 @@ import msgspec
 import pytest
 from caller_lab import Caller
 
-from wirespeed import Server
+from wirespeed import Extension, Server
+from wirespeed.errors import SignatureError
 from wirespeed.protocol.revisions import REVISIONS
-from wirespeed.server import Extension, Icon, SignatureError
 from wirespeed.server.discovery import Discovery
+from wirespeed.types import Icon
 
 LONE = "caf\udce9"  # what os.listdir makes of the bytes "caf\xe9"
 

@@ -21,10 +21,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wirespeed.errors import SignatureError
 from wirespeed.protocol.blocks import Image, Text
 from wirespeed.schema.json_schema import describe_validation_error
 from wirespeed.server.tools.results import ResultKind
-from wirespeed.server.tools.signature import SignatureError, ToolSpec, inspect_tool, parse_docstring
+from wirespeed.server.tools.signature import ToolSpec, inspect_tool, parse_docstring
 
 if TYPE_CHECKING:
     from fractions import Fraction as OnlyForCheckers

@@ -17,7 +17,7 @@ from server_lab import MODERN, Peer, pass_on, text_of, tool_call
 
 from wirespeed import Context, Server
 from wirespeed.errors import ProtocolError
-from wirespeed.server import Image, RawResult
+from wirespeed.types import Image, RawResult
 
 pytestmark = pytest.mark.compiled
 
@@ -363,7 +363,7 @@ def test_text_of_an_error_from_odd_input_is_valid(connect: Any, typed: Server) -
 def test_trap_74_structured_null_and_arrays_are_for_2026_only(
     version: str, connect: Any, server: Server
 ) -> None:
-    from wirespeed.server import ToolResult
+    from wirespeed.types import ToolResult
 
     @server.tool
     async def give(what: str) -> ToolResult:
@@ -474,7 +474,7 @@ def test_what_cannot_be_json_is_an_error_of_the_call(
 
 
 def test_a_result_with_its_own_meta_keeps_it(version: str, connect: Any, server: Server) -> None:
-    from wirespeed.server import ToolResult
+    from wirespeed.types import ToolResult
 
     @server.tool
     async def give() -> ToolResult:

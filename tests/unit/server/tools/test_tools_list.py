@@ -11,8 +11,8 @@ from raw import META, cancel, initialize, modern, notification, request
 from server_lab import MODERN
 
 from wirespeed import Server
-from wirespeed.server import Icon
 from wirespeed.server.subscriptions.subscription import MAX_LISTENS
+from wirespeed.types import Icon
 
 CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 
