@@ -104,6 +104,11 @@ static WS_TARGET size_t V(json_escape)(uint8_t *dst, const uint8_t *p, size_t n)
         o += 64 - done;
         i += 64;
     }
+    const V(block) b = V(load_part)(p + i, n - i);
+    if ((V(control)(b) | V(eq)(b, '"') | V(eq)(b, '\\')) == 0) {
+        memcpy(dst + o, p + i, n - i);
+        return o + n - i;
+    }
     return o + ws_scalar_json_escape(dst + o, p + i, n - i);
 }
 

@@ -66,6 +66,20 @@ cdef extern from *:
         return 0;
     }
 
+    /* What asyncio's _enter_task and _leave_task do to `tasks`, their dictionary of the current task
+       of each loop: 0. Without effect where another task is current: 1. */
+    static int ws_enter(PyObject *tasks, PyObject *loop, PyObject *task) {
+        PyObject *found = PyDict_SetDefault(tasks, loop, task);
+        return found == NULL ? -1 : found != task;
+    }
+
+    static int ws_leave(PyObject *tasks, PyObject *loop, PyObject *task) {
+        if (PyDict_GetItemWithError(tasks, loop) == task && PyDict_DelItem(tasks, loop) == 0)
+            return 0;
+        PyErr_Clear();
+        return 1;
+    }
+
     static inline Py_ssize_t ws_refs(PyObject *o) { return Py_REFCNT(o); }
 
     /* Weak references to `o`; counting stops at `limit`. */
@@ -118,6 +132,8 @@ cdef extern from *:
         object context, object coro, object exc, object throw_name, PySendResult *status)
     int ws_call2(object func, object a, object b) except -1
     int ws_try_call2 "ws_call2"(object func, object a, object b) noexcept
+    int ws_enter(object tasks, object loop, object task) except -1
+    int ws_leave(object tasks, object loop, object task) noexcept
     object ws_take_error()
     Py_ssize_t ws_refs(PyObject *o) noexcept
     int ws_weakrefs(PyObject *o, int limit) noexcept

@@ -34,9 +34,9 @@ from cpython.object cimport PyObject
 
 from wirespeed.transport._task_api cimport (
     PyCFunction, PyContext_Copy, PyErr_Clear,
-    PYGEN_ERROR, PYGEN_NEXT, PYGEN_RETURN, PyGetSetDef, PySendResult, ws_call0, ws_call2, ws_get,
-    ws_getter, ws_has_attributes, ws_method, ws_refs, ws_step, ws_take_error, ws_try_call2,
-    ws_weakrefs,
+    PYGEN_ERROR, PYGEN_NEXT, PYGEN_RETURN, PyGetSetDef, PySendResult, ws_call0, ws_call2, ws_enter,
+    ws_get, ws_getter, ws_has_attributes, ws_leave, ws_method, ws_refs, ws_step, ws_take_error,
+    ws_try_call2, ws_weakrefs,
 )
 
 from wirespeed.transport.taskpool cimport (
@@ -82,6 +82,23 @@ exec(
 cdef object _request = _namespace["request"]
 
 
+cdef dict current_tasks_of(object enter, object leave):
+    """The dictionary in which these functions of asyncio keep the current task of each loop; None
+    if there is none. Calling the functions takes 15 instructions of 100 of a short request."""
+    cdef object probe = object()
+    cdef bint found
+    tasks = getattr(asyncio.tasks, "_current_tasks", None)
+    if type(tasks) is not dict:
+        return None
+    try:
+        enter(probe, probe)
+        found = (<dict>tasks).get(probe) is probe
+        leave(probe, probe)
+    except Exception:                  # CPython 3.14 keeps the current task of a running loop only
+        return None
+    return tasks if found and probe not in <dict>tasks else None
+
+
 def _retrieve(task):
     """Mark the exception of `task` as retrieved: the completion hook got it."""
     if not task.cancelled():
@@ -95,6 +112,7 @@ cdef class PooledTasks(TaskPool):
     def __cinit__(self, loop, *, Py_ssize_t max_idle=256):
         self.enter = asyncio.tasks._enter_task
         self.leave = asyncio.tasks._leave_task
+        self.current = current_tasks_of(self.enter, self.leave)
         self.native = NATIVE and self.task_type is NATIVE_TASK
         self.parked = []
         self.workers = set()
@@ -121,14 +139,12 @@ cdef class PooledTasks(TaskPool):
         cdef _Worker worker = self.take_c()
         cdef PySendResult status = PYGEN_ERROR
         cdef object value, fault = None
-        if ws_try_call2(self.enter, self.loop, worker.task) < 0:
-            # Another task is current. The error says nothing else.
-            PyErr_Clear()
+        if not self.enter_c(worker.task):
             self.release_c(worker, None, None)
             return self.defer_c(coro, hook, running, context)
         worker.phase = FIRST
         value = ws_step(context, coro, exc, THROW, &status)
-        if ws_try_call2(self.leave, self.loop, worker.task) < 0:
+        if not self.leave_c(worker.task):
             fault = ws_take_error()
             self.report_c("a handler changed the current task", fault, worker.task)
         if status == PYGEN_NEXT:
@@ -154,6 +170,21 @@ cdef class PooledTasks(TaskPool):
         if leaves_loop_c(value):
             raise value
         return None
+
+    cdef bint enter_c(self, object task) except -1:
+        """Make a task the current one. Return False if another task is."""
+        if self.current is not None:
+            return ws_enter(self.current, self.loop, task) == 0
+        if ws_try_call2(self.enter, self.loop, task) < 0:
+            PyErr_Clear()              # the error says nothing else
+            return False
+        return True
+
+    cdef bint leave_c(self, object task) noexcept:
+        """Make no task the current one. Return False, with an error set, if another task is."""
+        if self.current is not None and ws_leave(self.current, self.loop, task) == 0:
+            return True
+        return ws_try_call2(self.leave, self.loop, task) == 0
 
     cdef _Worker take_c(self):
         cdef _Worker worker
@@ -325,7 +356,7 @@ cdef class _Worker:
         task = self.task               # only now, for references were counted
         # No task is current in a hook. If the handler tampered with that, the task itself will
         # complain at the end of this step, as every task does.
-        left = ws_try_call2(pool.leave, pool.loop, self.task) == 0
+        left = pool.leave_c(self.task)
         if not left:
             PyErr_Clear()
         try:
