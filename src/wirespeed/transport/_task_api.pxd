@@ -66,8 +66,8 @@ cdef extern from *:
         return 0;
     }
 
-    /* What asyncio's _enter_task and _leave_task do to `tasks`, their dictionary of the current task
-       of each loop: 0. Without effect where another task is current: 1. */
+    /* What asyncio's _enter_task and _leave_task do to `tasks`, their dictionary of the current
+       task of each loop: 0. Without effect where another task is current: 1. */
     static int ws_enter(PyObject *tasks, PyObject *loop, PyObject *task) {
         PyObject *found = PyDict_SetDefault(tasks, loop, task);
         return found == NULL ? -1 : found != task;
