@@ -7,7 +7,7 @@ from typing import Any, Literal, assert_type
 import msgspec
 
 import wirespeed
-from wirespeed import Client, Context, Limits, Server, Stdio, SyncClient, core, types
+from wirespeed import Client, Context, Depends, Limits, Server, Stdio, SyncClient, core, types
 from wirespeed.config import ServerConfig, load
 from wirespeed.litemcp import LiteClient, LiteServer
 from wirespeed.types import (
@@ -73,6 +73,15 @@ def registering() -> None:
     assert_type(server.tool_raw("raw", {"type": "object"}, lambda arguments: b"{}"), Tool)
     assert_type(server.run(), None)
     server.tool(tilte="?")  # type: ignore[call-overload]
+
+
+def row_of(ctx: Context) -> int:
+    return 1
+
+
+@server.tool
+async def dependent(word: str, row: int = Depends(row_of)) -> str:
+    return word * row
 
 
 class Seat(msgspec.Struct):

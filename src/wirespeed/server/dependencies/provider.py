@@ -9,7 +9,7 @@ import sys
 import types
 import typing
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from wirespeed._exports import set_public_home
 from wirespeed.errors import DependencyError
@@ -28,8 +28,27 @@ _AWAITABLES = (collections.abc.Awaitable, collections.abc.Coroutine)
 _MANAGERS = (contextlib.AbstractContextManager, contextlib.AbstractAsyncContextManager)
 
 
-class Depends:
-    """In ``Annotated[Database, Depends(get_db)]``: the parameter gets what the function returns.
+class Dependency:
+    """The mark of a parameter that gets what a function returns; `Depends` makes it."""
+
+    __slots__ = ("function", "inline", "scope")
+
+    def __init__(self, function: Callable[..., Any], scope: Scope | None, inline: bool) -> None:
+        self.function = function
+        self.scope = scope
+        self.inline = inline
+
+    def __repr__(self) -> str:
+        return f"Depends({_label(self.function)})"
+
+
+def Depends(  # noqa: N802 - it stands in annotations
+    function: Callable[..., Any], *, scope: ScopeName | None = None, inline: bool = False
+) -> Any:
+    """Mark a parameter that gets what a function returns, as its default or in its annotation::
+
+        db: Database = Depends(get_db)
+        db: Annotated[Database, Depends(get_db)]
 
     The function is a provider as for `Server.provide` and need not be registered. Of one function
     and scope there is one value, however many parameters take it.
@@ -43,22 +62,19 @@ class Depends:
     Raises:
         DependencyError: There is no such scope.
     """
+    return Dependency(function, None if scope is None else scope_of(scope), inline)
 
-    __slots__ = ("function", "inline", "scope")
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        *,
-        scope: ScopeName | None = None,
-        inline: bool = False,
-    ) -> None:
-        self.function = function
-        self.scope = None if scope is None else scope_of(scope)
-        self.inline = inline
-
-    def __repr__(self) -> str:
-        return f"Depends({_label(self.function)})"
+def dependency_of(annotation: Any, parameter: inspect.Parameter, where: str) -> Dependency | None:
+    """The mark in a parameter's annotation or default, or None. DependencyError: there are
+    several."""
+    marks = [parameter.default]
+    if typing.get_origin(annotation) is Annotated:
+        marks += annotation.__metadata__
+    marks = [mark for mark in marks if isinstance(mark, Dependency)]
+    if len(marks) > 1:
+        raise DependencyError(f"{where}: more than one Depends")
+    return marks[0] if marks else None
 
 
 def scope_of(name: str) -> Scope:
@@ -167,15 +183,16 @@ class Provider:
         self.needs = tuple(needs)
 
     def _source(self, parameter: inspect.Parameter, find: Find, where: str) -> Source | None:
+        annotation: Any = Any
         what = "it has no annotation"
         if parameter.annotation is not parameter.empty:
             annotation = self._hints.resolve(parameter.annotation, where)
             if self._hints.is_context(annotation):
                 return Given.CONTEXT
-            source = find(annotation, parameter, where)
-            if source is not None:
-                return source
             what = f"nothing provides {type_name(annotation)}"
+        source = find(annotation, parameter, where)
+        if source is not None:
+            return source
         if parameter.default is parameter.empty:
             raise DependencyError(f"{where}: {what}, and it has no default")
         return None

@@ -10,8 +10,9 @@
     @server.tool
     async def rows(table: str, db: Database) -> int: ...
 
-A parameter whose annotation is a provided type, or ``Annotated[T, Depends(function)]``, is
-not an argument of the tool (prompt, resource, completion): clients neither see nor set it.
+A parameter whose annotation is a provided type, or that has a `Depends` as its default or in its
+annotation (``Annotated[T, Depends(function)]``), is not an argument of the tool (prompt, resource,
+completion): clients neither see nor set it.
 Providers are registered before the functions that use them. Errors of providers (a type without a
 provider, a cycle, a wider scope that takes from a narrower one) are raised at registration; for
 providers that nothing uses, at the start of the server.
@@ -46,10 +47,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 from wirespeed.errors import ConnectionClosed, DependencyError, SignatureError
 from wirespeed.server.context import Context
 from wirespeed.server.dependencies.provider import (
-    Depends,
+    Dependency,
     Provider,
     ScopeName,
     Source,
+    dependency_of,
     scope_of,
     type_name,
 )
@@ -157,16 +159,9 @@ class Dependencies:
             self._link(provider, ())
 
     def _found(self, annotation: Any, parameter: inspect.Parameter, where: str) -> Provider | None:
-        if isinstance(parameter.default, Depends):
-            raise DependencyError(
-                f"{where}: write Annotated[{type_name(annotation)}, {parameter.default!r}]"
-            )
-        if typing.get_origin(annotation) is Annotated:
-            marks = [mark for mark in annotation.__metadata__ if isinstance(mark, Depends)]
-            if len(marks) > 1:
-                raise DependencyError(f"{where}: more than one Depends")
-            if marks:
-                return self._provider_of(marks[0])
+        mark = dependency_of(annotation, parameter, where)
+        if mark is not None:
+            return self._provider_of(mark)
         return self._of_type(_bare(annotation))
 
     def _of_type(self, annotation: Any) -> Provider | None:
@@ -180,7 +175,7 @@ class Dependencies:
                 return self._of_type(_bare(members[0]))
         return provider
 
-    def _provider_of(self, mark: Depends) -> Provider:
+    def _provider_of(self, mark: Dependency) -> Provider:
         for key in ((mark.function, mark.scope), (mark.function, None)):
             provider = self._by_function.get(key)
             if provider is not None and mark.scope in (None, provider.scope):

@@ -517,7 +517,7 @@ def _read_parameters(
                 raise
             raise SignatureError(
                 f"{exc}, and nothing provides it: for a dependency, register its provider first "
-                "(@server.provide), or write Annotated[…, Depends(…)]"
+                "(@server.provide), or give it the default Depends(…)"
             ) from exc.__cause__
         if any(item.wire == other.wire for other in found):
             raise SignatureError(f"{where}: a second argument named {item.wire!r}")

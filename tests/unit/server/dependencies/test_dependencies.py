@@ -173,6 +173,25 @@ def test_depends_needs_no_registration_and_gives_one_value(peer: Any, server: Se
     assert text_of(peer.result(call(8, "same"))) == "True for 8"
 
 
+def test_depends_as_a_default_is_depends_in_the_annotation(peer: Any, server: Server) -> None:
+    def label(db: Database = Depends(get_db), bare=Depends(get_db)) -> str:  # type: ignore[no-untyped-def]  # noqa: B008
+        return f"{db is bare} {db.name}"
+
+    @server.tool
+    async def same(
+        n: int,
+        session: Session = Depends(get_session),  # noqa: B008
+        db: Annotated[Database, Depends(get_db)] = Database("for callers"),  # noqa: B008
+        *,
+        said: str = Depends(label),
+        times: int = 1,
+    ) -> str:
+        return f"{n} {session.db is db} {said}" * times
+
+    assert set(tool_of(peer, "same")["inputSchema"]["properties"]) == {"n", "times"}
+    assert text_of(peer.result(call(7, "same", {"n": 3}))) == "3 True True for 7"
+
+
 def test_depends_of_a_registered_function_is_its_provider(peer: Any, server: Server) -> None:
     server.provide(scope="connection")(make_coroutine)
 

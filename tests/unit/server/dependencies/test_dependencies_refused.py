@@ -157,21 +157,15 @@ def test_a_registered_function_comes_before_depends_of_it(server: Server) -> Non
     assert "taken already by Depends" in refused(lambda: server.provide(make_coroutine))
 
 
-def test_depends_as_a_default_is_refused_with_the_way_to_write_it(server: Server) -> None:
-    mark: Any = Depends(get_db)
-
-    async def takes(db: Database = mark) -> str:
-        return db.name
-
-    text = refused(lambda: server.add_tool(takes))
-    assert "write Annotated[Database, Depends(get_db)]" in text
-
-
 def test_two_depends_of_one_parameter_are_refused(server: Server) -> None:
-    async def takes(db: Annotated[Database, Depends(get_db), Depends(make_coroutine)]) -> str:
+    async def annotated(db: Annotated[Database, Depends(get_db), Depends(make_coroutine)]) -> str:
         return db.name
 
-    assert "more than one Depends" in refused(lambda: server.add_tool(takes))
+    async def default(db: Annotated[Database, Depends(get_db)] = Depends(get_db)) -> str:  # noqa: B008
+        return db.name
+
+    for takes in (annotated, default):
+        assert "'db': more than one Depends" in refused(lambda f=takes: server.add_tool(f))
 
 
 class Point(msgspec.Struct):
