@@ -36,7 +36,7 @@ __all__ = ["ResultError", "contents_of", "encode_text", "json_content", "respons
 BINARY = "application/octet-stream"
 _BYTES = (bytes, bytearray, memoryview)
 # `__module__` of MCP's content blocks and results. The comparison does not import their modules.
-_MCP = ("wirespeed.server", "wirespeed.client")
+_MCP = "wirespeed.types"
 _RESULTS = {"Completion", "PromptMessage", "RawResult", "ToolResult"}
 _RESULTS |= {"CallToolResult", "GetPromptResult", "ReadResourceResult"}
 _COLLECTIONS = (list, tuple, set, frozenset)
@@ -87,7 +87,7 @@ def _one(value: Any) -> list[Content]:
         return [Content("number", _number(float(value)))]
     if isinstance(value, Decimal):
         return [Content("number", str(value))]
-    if type(value).__module__ in _MCP:
+    if type(value).__module__ == _MCP:
         return _block(value)
     return [json_content(value)]
 
