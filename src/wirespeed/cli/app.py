@@ -454,6 +454,29 @@ def call(words: tuple[str, ...], command: list[str] | None, as_json: bool, **set
     return work(options, tool, rest[0] if rest else None, as_json=as_json)
 
 
+@cli.command(
+    cls=Command,
+    short_help="Print a file's entry for the configuration of an MCP host.",
+    epilog="\b\nExamples:\n"
+    "  wirespeed config server.py\n"
+    "  wirespeed config server.py:NAME --key notes\n"
+    "  wirespeed config server.py --vscode > .vscode/mcp.json",
+)
+@click.argument("file", metavar="FILE.py[:NAME]", type=str, shell_complete=_complete_target)
+@click.option("--key", metavar="KEY", help="The key of the server; by default the server's name.")
+@click.option("--vscode", is_flag=True, help='Print the form of VS Code: "servers", with a type.')
+@_debug_option
+def config(file: str, key: str | None, vscode: bool) -> int:
+    """Print the JSON with which a host (Claude, Cursor, VS Code) starts the server of a file.
+
+    Paths are absolute: those of this Python, which has the modules that the file imports, and of
+    the file. The file is imported, so a file that cannot be served is an error here.
+    """
+    from wirespeed.cli.host_config import config as work
+
+    return work(file, key=key, vscode=vscode)
+
+
 @cli.command(cls=TargetCommand, short_help="Show versions and limits, or facts about a server.")
 @_takes("[TARGET]")
 def info(words: tuple[str, ...], command: list[str] | None, as_json: bool, **settings: Any) -> int:

@@ -95,7 +95,10 @@ def test_shell_completion_offers_the_commands() -> None:
 
 WRONG = [
     (["lst"], "there is no command 'lst': did you mean list?; see wirespeed --help"),
-    (["frobnicate"], "there is no command 'frobnicate': there are serve, list, call, info, demo"),
+    (
+        ["frobnicate"],
+        "there is no command 'frobnicate': there are serve, list, call, config, info, demo",
+    ),
     (["list"], "TARGET is missing; see wirespeed list --help"),
     (["list", ""], "TARGET is empty; it is a URL, a FILE.py, an mcpServers FILE.json"),
     (["list", "python", "x.py"], "to start a program: wirespeed list -- python x.py"),
