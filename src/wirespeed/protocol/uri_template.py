@@ -1,4 +1,4 @@
-"""URI templates (RFC 6570): expansion at all four levels, and matching, its reverse, at levels 1-2.
+"""URI templates (RFC 6570): expansion at all four levels, and the reverse of the usual ones.
 
 >>> UriTemplate("file:///{+path}{?line}").expand(path="a/b.py", line=3)
 'file:///a/b.py?line=3'
@@ -254,18 +254,26 @@ class Matcher:
     """Finds the values of a template's variables in a URI: the reverse of expansion.
 
     * Templates of levels 1 and 2: ``{var}``, ``{+var}`` and, at the end, ``{#var}``; each variable
-      once; between two of them some literal text. Anything else is a ValueError.
+      once; between two of them some literal text. Before ``{#var}`` may stand a form-style query of
+      level 3: ``{?a,b}``, or ``{&a,b}`` behind a literal one (``?lang=en{&a,b}``). Anything else is
+      a ValueError.
     * ``{var}`` takes characters other than ``/``, ``?`` and ``#``; ``{+var}`` takes any. Each takes
       at least one. Where a URI can be divided in several ways, the first variable takes as much as
       it can, then the second. ``{#var}`` takes what is behind the first ``#``, and may be missing.
+    * A query is what is behind the first ``?``: its pairs stand in any order, and each variable may
+      be missing. A name that is not in the template, or that stands there twice, matches nothing.
+      ``+`` is a plus sign.
     * Values are percent-decoded once, as UTF-8. A broken escape matches nothing.
     * Unless ``safe=False``, values that could lead a path out of its folder match nothing either:
-      a segment ``..``, a NUL and, in ``{var}``, a slash or backslash in front.
+      a segment ``..``, a NUL and, but for ``{+var}`` and ``{#var}``, a slash or backslash in front.
 
     The time is linear in the length of the URI, of which `MAX_URI` characters at most are read.
     """
 
-    __slots__ = ("_fragment", "_head", "_pattern", "_safe", "_tail", "_variables", "template")
+    __slots__ = (
+        "_fixed", "_fragment", "_head", "_pattern", "_query", "_safe", "_tail", "_variables",
+        "template",
+    )  # fmt: skip
 
     def __init__(self, template: UriTemplate, *, safe: bool = True) -> None:
         self.template = template
@@ -277,6 +285,20 @@ class Matcher:
             del parts[-1]
             if any(isinstance(part, str) and "#" in part for part in parts):
                 raise template._error("two fragments")
+        self._query: tuple[str, ...] = ()
+        self._fixed: list[str] = []  # the pairs of a literal query
+        if parts and isinstance(last := parts[-1], _Expression) and last.operator in ("?", "&"):
+            self._query = tuple(map(self._plain, last.variables))
+            del parts[-1]
+            if last.operator == "&":
+                literal = parts.pop() if parts and isinstance(parts[-1], str) else ""
+                path, mark, fixed = str(literal).partition("?")
+                if not mark:
+                    raise template._error(f"{last} stands behind a literal query, such as '?a=b'")
+                self._fixed = fixed.split("&")
+                parts += [path] if path else []
+            if any(isinstance(part, str) and "?" in part for part in parts):
+                raise template._error("two queries")
         self._head = self._tail = ""
         if parts and isinstance(first := parts[0], str):
             self._head = first
@@ -291,9 +313,11 @@ class Matcher:
                 name, simple, _ = variables.pop()
                 variables.append((name, simple, part))
                 continue
+            if part.operator in ("#", "?", "&"):
+                raise template._error(
+                    f"{{{part.operator}…}} stands at the end: one query, then one fragment"
+                )
             name = self._single(part)
-            if part.operator == "#":
-                raise template._error("{#…} is the last part of a template")
             if variables and not variables[-1][2]:
                 raise template._error(
                     f"{part} stands right behind another variable: where one ends and the other "
@@ -301,7 +325,7 @@ class Matcher:
                 )
             variables.append((name, not part.operator, ""))
         self._variables = tuple(variables)
-        names = [name for name, _, _ in variables]
+        names = [*(name for name, _, _ in variables), *self._query]
         if self._fragment is not None:
             names.append(self._fragment)
         for name in names:
@@ -313,13 +337,18 @@ class Matcher:
         error = self.template._error
         if expression.operator not in ("", "+", "#"):
             raise error(
-                f"{{{expression.operator}…}} cannot be matched: only {{var}}, {{+var}} and {{#var}}"
+                f"{{{expression.operator}…}} cannot be matched: only {{var}}, {{+var}}, {{#var}}, "
+                "{?var} and {&var}"
             )
         if len(expression.variables) > 1:
             raise error(f"{expression} cannot be matched: one variable to an expression")
-        variable = expression.variables[0]
+        return self._plain(expression.variables[0])
+
+    def _plain(self, variable: _Variable) -> str:
         if variable.explode or variable.length is not None:
-            raise error(f"variable {variable.name!r} cannot be matched with a modifier (* or :n)")
+            raise self.template._error(
+                f"variable {variable.name!r} cannot be matched with a modifier (* or :n)"
+            )
         return variable.name
 
     def _compile(self) -> re.Pattern[str] | None:
@@ -335,7 +364,8 @@ class Matcher:
         return re.compile("".join(pieces), re.DOTALL)
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The decoded values by name, or None. A missing ``{#var}`` is left out."""
+        """The decoded values by name, or None. What is missing of a query, and a missing
+        ``{#var}``, is left out."""
         head, tail = self._head, self._tail
         if not uri.startswith(head) or len(uri) > MAX_URI:
             return None
@@ -343,6 +373,9 @@ class Matcher:
         if self._fragment is not None:
             uri, found, behind = uri.partition("#")
             fragment = behind if found else None
+        query = ""
+        if self._query:
+            uri, _, query = uri.partition("?")
         end = len(uri) - len(tail)
         if end < len(head) or not uri.endswith(tail):
             return None
@@ -361,12 +394,29 @@ class Matcher:
             if value is None:
                 return None
             values[name] = value
+        if self._query and not self._read_query(query, values):
+            return None
         if fragment is not None and self._fragment is not None:
             value = self._decode(fragment, False)
             if value is None:
                 return None
             values[self._fragment] = value
         return values
+
+    def _read_query(self, query: str, values: dict[str, str]) -> bool:
+        """Add the values of a query. Returns whether it is one of this template."""
+        pairs = query.split("&") if query else []
+        for pair in self._fixed:
+            if pair not in pairs:
+                return False
+            pairs.remove(pair)
+        for pair in pairs:
+            name, _, encoded = pair.partition("=")
+            value = self._decode(encoded, True)
+            if value is None or name not in self._query or name in values:
+                return False
+            values[name] = value
+        return True
 
     def _decode(self, encoded: str, simple: bool) -> str | None:
         value = encoded

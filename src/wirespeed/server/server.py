@@ -286,9 +286,11 @@ class Server:
         of their registration.
 
         Args:
-            uri: A URI (RFC 3986), or a template of level 1 or 2 (RFC 6570: ``{var}``, ``{+var}``,
-                and at the end ``{#var}``) whose variables are parameters of the function. Values
-                that do not fit a parameter's type mean that there is no such resource.
+            uri: A URI (RFC 3986), or a template (RFC 6570: ``{var}``, ``{+var}``, and at the end a
+                query ``{?a,b}`` or ``{&a,b}`` and a fragment ``{#var}``) whose variables are
+                parameters of the function. What is missing of a query or fragment has the
+                parameter's default. Values that do not fit a parameter's type mean that there is
+                no such resource.
             content: The content of the resource (`wirespeed.server.resources.contents` has the
                 kinds), or a function that returns the content at each read; a plain function runs
                 in a worker thread. A function that returns None, or raises `ResourceNotFound`,

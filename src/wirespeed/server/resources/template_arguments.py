@@ -29,7 +29,7 @@ class TemplateArguments:
     """Finds the arguments of a template's function in a URI.
 
     Args:
-        template: The template; levels 1 and 2 (see `wirespeed.protocol.uri_template.Matcher`).
+        template: The template (see `wirespeed.protocol.uri_template.Matcher`).
         spec: The function.
         safe: Whether values that could lead a path out of its folder match nothing.
 
@@ -80,7 +80,7 @@ class TemplateArguments:
         values = defaults(self._others)
         for name, slot in self.slots.items():
             text = found.get(name)
-            if text is None:  # a fragment that is not there
+            if text is None:  # a part of a query, or a fragment, that is not there
                 if slot.default is None:
                     return None
                 values[slot.attribute] = slot.default()

@@ -456,6 +456,24 @@ def test_a_fragment_without_default_must_be_there(caller: Any, server: Server) -
     missing(client, "a://x")
 
 
+def test_a_query_fills_parameters_and_the_others_have_their_defaults(
+    caller: Any, server: Server
+) -> None:
+    @server.resource("a://{shelf}{?word,limit,tags}")
+    def search(shelf: str, word: str, limit: int = 10, tags: list[str] | None = None) -> str:
+        return f"{shelf} {word} {limit} {tags}"
+
+    server.resource("b://x?lang=en{&limit}", name="more")(lambda limit=3: str(limit))
+    client = caller()
+    assert text(client, "a://pens?word=red%20ink") == "pens red ink 10 None"
+    assert text(client, "a://pens?limit=2&word=a&tags=%5B%22x%22%5D") == "pens a 2 ['x']"
+    for uri in ("a://pens", "a://pens?word=a&limit=two", "a://pens?word=a&page=2", "b://x"):
+        missing(client, uri)
+    assert text(client, "b://x?lang=en") == "3"
+    listed = client.plain("resources/templates/list")["resourceTemplates"]
+    assert listed[0]["uriTemplate"] == "a://{shelf}{?word,limit,tags}"
+
+
 def test_unsafe_values_where_the_author_wants_them(caller: Any, server: Server) -> None:
     def echo(x: str) -> str:
         return x
@@ -644,6 +662,7 @@ def test_what_cannot_be_registered(uri: str, options: Any, why: str, server: Ser
         ("a://1", "parameter 'x' has no default, and a://1 has no variable"),
         ("a://{y}", "has a variable 'y', but the function has no parameter"),
         ("a://{x}/{y}", "has a variable 'y', but the function has no parameter"),
+        ("a://{x}{?y}", "has a variable 'y', but the function has no parameter"),
     ],
 )
 def test_parameters_are_the_variables(uri: str, why: str, server: Server) -> None:
