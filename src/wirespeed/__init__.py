@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # isort: off
         ListenOptions as ListenOptions,
         Refusal as Refusal,
         UpgradeRequest as UpgradeRequest,
+        User as User,
     )
 
 # isort: on

@@ -32,7 +32,7 @@ HOMES = {
         "wirespeed.server.server": "Server",
         "wirespeed.transport.child.command": "Stdio",
         "wirespeed.transport.net.serve": "run serve",
-        "wirespeed.transport.options": "ListenOptions Refusal UpgradeRequest",
+        "wirespeed.transport.options": "ListenOptions Refusal UpgradeRequest User",
         "wirespeed.types": "",
     },
     "wirespeed.types": {

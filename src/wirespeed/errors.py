@@ -114,6 +114,8 @@ class InputNeeded(LocalError):
 class Unsupported(LocalError):
     """The server's revision has no such request, or the server has not declared the feature that it
     belongs to (basic/lifecycle, "Operation"). Nothing was sent.
+
+    In a handler: the client's revision has no sessions (`Context.session_state`).
     """
 
 

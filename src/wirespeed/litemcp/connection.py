@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from wirespeed._core.slab import Lease
     from wirespeed.litemcp.server import LiteServer
     from wirespeed.litemcp.tool import LiteTool
+    from wirespeed.transport.service import Peer
     from wirespeed.transport.taskpool import Running, TaskPool
 
 logger = logging.getLogger("wirespeed.litemcp")
@@ -101,6 +102,7 @@ class LiteConnection(Endpoint):
         self.pool = pool
         self.closed: asyncio.Future[BaseException | None] = loop.create_future()
         self.principal: bytes | None = None
+        self.peer: Peer | None = None
         self.draining = False
         self.faults = 0  # frames that cannot be answered
         self.wire = self.stream = FrameStream(framer, limits=server.limits)

@@ -125,6 +125,8 @@ def enc_hook(obj: Any) -> Any:
         return obj.model_dump(mode="json", by_alias=True, warnings="error")
     if is_path(tp):
         return os.fspath(obj)
+    if isinstance(obj, str):
+        return str.__str__(obj)  # of a class of its own, such as `wirespeed.User`
     if tp.__module__.partition(".")[0] == "pydantic":
         return sys.modules["pydantic_core"].to_jsonable_python(obj)
     raise TypeError(f"{_type_name(tp)} has no JSON form")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 import msgspec
 
 from wirespeed._exports import set_public_home
+from wirespeed.errors import Unsupported
 from wirespeed.protocol.revisions import (
     LOG_LEVELS,
     META_CLIENT_CAPABILITIES,
@@ -25,12 +27,17 @@ if TYPE_CHECKING:
     from wirespeed._core.slab import Lease
     from wirespeed.errors import ProtocolError
     from wirespeed.protocol.asking import Root, SamplingMessage
+    from wirespeed.protocol.results import GetPromptResult, ReadResourceResult
     from wirespeed.server.asking.asker import Asker
     from wirespeed.server.asking.client_progress import OnProgress
     from wirespeed.server.asking.elicitation import Elicited, ElicitRequest
     from wirespeed.server.asking.input_request import InputRequest
     from wirespeed.server.asking.sampling import Sampled, SampleOptions
     from wirespeed.server.requests.call import Call
+    from wirespeed.server.requests.methods import State
+    from wirespeed.server.server import Server
+    from wirespeed.server.service import McpService
+    from wirespeed.transport.options import Headers, User
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -96,6 +103,7 @@ class Context:
         "_params",
         "_progress",
         "_raw_id",
+        "_state",
         "_token",
     )
 
@@ -171,8 +179,114 @@ class Context:
         not alive on this loop (see `Server.running`)."""
         from wirespeed.server.lifespan.lifespan import state_of
 
-        connection = self._call.connection
-        return state_of(self._call.operation.owner or connection.service)
+        return state_of(self._service())
+
+    @property
+    def server(self) -> Server:
+        """The server that the handler was registered at."""
+        return self._service().server
+
+    @property
+    def user(self) -> User | None:
+        """The user that ``authenticate`` of the listener returned for this client
+        (`wirespeed.ListenOptions`); None without one."""
+        peer = self._call.connection.peer
+        return None if peer is None else peer.user
+
+    @property
+    def peer(self) -> str | None:
+        """The address of the client, as text for people; None on stdio and in memory."""
+        peer = self._call.connection.peer
+        return None if peer is None else peer.address
+
+    @property
+    def headers(self) -> Headers:
+        """The header fields of the client's HTTP request, by name in any case: those of the upgrade
+        to WebSocket. Empty on other transports. They may hold secrets."""
+        peer = self._call.connection.peer
+        if peer is None:
+            from wirespeed.transport.options import Headers
+
+            return Headers()
+        return peer.headers
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """A dict for whatever the middleware (`wirespeed.types.InboundRequest.state`), the
+        dependencies and the handler of this request share. It ends with the request; each round of
+        a modern client is a request of its own."""
+        self._keep_state()
+        return self._state
+
+    def _keep_state(self) -> None:
+        """Find `state`, before the call leaves its middleware and becomes a task."""
+        if not hasattr(self, "_state"):  # not set earlier: most handlers do not look
+            self._state: dict[str, Any] = self._call.shared_state()
+
+    @property
+    def session_state(self) -> dict[str, Any]:
+        """A dict that lives as long as the session of a client of a legacy era.
+
+        Unsupported: 2026-07-28 has no sessions. Keep what outlives a request by `user`, or return
+        a handle that the client passes as an argument.
+        """
+        state = self._session()
+        if state.session is None:
+            state.session = {}
+        return state.session
+
+    @property
+    def session_id(self) -> str:
+        """An opaque, random id of the session of a client of a legacy era. Unsupported: as of
+        `session_state`."""
+        state = self._session()
+        if state.session_id is None:
+            state.session_id = os.urandom(16).hex()
+        return state.session_id
+
+    def _session(self) -> State:
+        revision = self._call.revision
+        if revision.modern:
+            raise Unsupported(
+                f"{revision.version} has no sessions: keep what outlives a request by the user, or "
+                "by a handle that the client passes"
+            )
+        state: State = self._call.connection.state
+        return state
+
+    async def read_resource(self, uri: str) -> ReadResourceResult:
+        """Read a resource of this `server`, as a call of its function within this request: the
+        function gets this context, and no middleware and no `filter` is asked.
+
+        Raises:
+            ResourceNotFound: There is no such resource.
+            TimeoutError: The ``timeout`` of the resource is over.
+            Exception: What the function raised.
+        """
+        self._check_thread("read a resource")
+        result: ReadResourceResult = await self._service().resources.fetch(uri, self)
+        return result
+
+    async def get_prompt(
+        self, name: str, arguments: Mapping[str, Any] | None = None
+    ) -> GetPromptResult:
+        """Get a prompt of this `server`, as `read_resource` reads a resource. Arguments that are
+        not strings are passed as their JSON.
+
+        Raises:
+            ProtocolError: There is no such prompt, or the arguments do not fit (-32602).
+            TimeoutError: The ``timeout`` of the prompt is over.
+            Exception: What the function raised.
+        """
+        self._check_thread("get a prompt")
+        prompts = self._service().prompts
+        result: GetPromptResult = await prompts.fetch(name, arguments or {}, self)
+        return result
+
+    def _service(self) -> McpService:
+        call = self._call
+        service: McpService = call.operation.owner or call.connection.service
+        return service
 
     @property
     def cancelled(self) -> bool:
@@ -462,11 +576,9 @@ class Context:
             checked(on_progress)
         return await self._asking().ask(question, How(timeout, on_progress))
 
-    def _check_thread(self) -> None:
+    def _check_thread(self, do: str = "ask the client") -> None:
         if threading.get_ident() != self._call.connection.thread:
-            raise RuntimeError(
-                "only the event loop's thread can ask the client: make the handler async"
-            )
+            raise RuntimeError(f"only the event loop's thread can {do}: make the handler async")
 
     def _on_loop(self, send: Callable[..., None], *args: Any) -> _Ready | Future[None]:
         connection = self._call.connection

@@ -2,8 +2,8 @@
 
 import math
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import msgspec
 
@@ -12,7 +12,7 @@ from wirespeed._exports import set_public_home
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-__all__ = ["Authenticate", "Headers", "ListenOptions", "Refusal", "UpgradeRequest"]
+__all__ = ["Authenticate", "Headers", "ListenOptions", "Refusal", "UpgradeRequest", "User"]
 
 
 class Names(tuple[str, ...]):
@@ -76,6 +76,30 @@ class UpgradeRequest(msgspec.Struct, frozen=True):
         return [("path", self.path), ("peer", self.peer)]
 
 
+class User(str):
+    """The name of a user whom ``authenticate`` let in, and what the user may do::
+
+        return User("anne", scopes=["notes:read"])
+
+    It is a string, so ``ctx.user == "anne"`` holds.
+
+    Attributes:
+        scopes: What the user may do, in your words.
+        data: Anything else that handlers need to know of the user.
+    """
+
+    __slots__ = ("data", "scopes")
+
+    scopes: frozenset[str]
+    data: Any
+
+    def __new__(cls, name: str, scopes: Iterable[str] = (), data: Any = None) -> Self:
+        user = super().__new__(cls, name)
+        user.scopes = frozenset(scopes)
+        user.data = data
+        return user
+
+
 class Refusal(msgspec.Struct, frozen=True):
     """The refusal of a client: the answer to its opening handshake.
 
@@ -111,9 +135,9 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
         token: The bearer token that clients must send (RFC 6750), or several of which each is
             accepted.
         authenticate: A function that decides instead of ``token``. It is called with an
-            `UpgradeRequest` and returns True, False, a `Refusal` or the name of the user, to whom
-            tasks and ``requestState`` are bound. It runs on the event loop and may be a coroutine
-            function.
+            `UpgradeRequest` and returns True, False, a `Refusal`, or the name of the user as a
+            string or a `User`: tasks and ``requestState`` are bound to the name, and handlers see
+            the user as `Context.user`. It runs on the event loop and may be a coroutine function.
         origins: Web pages that may connect, as ``https://app.example``; ``http://localhost:*`` for
             any port, ``*`` for all. By default pages of the server's own address, and on loopback
             all pages of this machine. Programs other than browsers send no Origin and are not

@@ -7,22 +7,61 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from wirespeed.transport.options import Headers
+
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed.limits import Limits
     from wirespeed.transport.link import Link
+    from wirespeed.transport.options import User
     from wirespeed.transport.taskpool import TaskPool
+
+
+class Peer:
+    """A client, as the transport knows it.
+
+    Attributes:
+        address: Its address, as text for people.
+        user: The user that ``authenticate`` returned; None without one.
+    """
+
+    __slots__ = ("_headers", "_read_headers", "address", "user")
+
+    def __init__(
+        self,
+        address: str,
+        user: User | None = None,
+        read_headers: Callable[[], Headers] | None = None,
+    ) -> None:
+        self.address = address
+        self.user = user
+        self._read_headers = read_headers
+        self._headers: Headers | None = None
+
+    def __repr__(self) -> str:  # the other fields may hold secrets
+        return f"<Peer {self.address}>"
+
+    @property
+    def headers(self) -> Headers:
+        """The header fields of its HTTP request, read at the first access; empty without one."""
+        if self._headers is None:
+            self._headers = Headers() if self._read_headers is None else self._read_headers()
+            self._read_headers = None
+        return self._headers
 
 
 class Connection(Protocol):
     """A client of a service, as a transport sees it: an Endpoint that can be drained.
 
+    The transport sets the attributes.
+
     Attributes:
-        principal: A digest of the client's credentials, None without any; the transport
-            says it.
+        principal: A digest of the client's credentials; None without any.
+        peer: What the transport knows of the client; None on stdio and in memory.
     """
 
     principal: bytes | None
+    peer: Peer | None
 
     @property
     def closed(self) -> asyncio.Future[BaseException | None]:

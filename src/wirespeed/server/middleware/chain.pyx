@@ -168,6 +168,10 @@ cdef class Served(AnswerSink):
         call.sink = self
         return (<ServerConnection> call.connection).dispatch_c(call, chain_call.message)
 
+    cdef dict state_c(self):
+        cdef InboundRequest request = self.chain_call.request
+        return None if request is None else request.state
+
     cdef int carry_c(self, Call call, object work) except -1:
         """Take the handler's coroutine. A call that may become a task, and so outlive its request,
         runs in an `asyncio.Task` with this context."""

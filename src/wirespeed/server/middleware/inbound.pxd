@@ -10,6 +10,7 @@ cdef class Reply:
 cdef class InboundRequest:
     cdef Serving connection
     cdef Message message
+    cdef dict shared                   # what the request's middleware and handler share, or None
 
     cdef object _told(self, int which, object legacy)
 

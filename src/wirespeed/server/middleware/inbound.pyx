@@ -155,6 +155,37 @@ cdef class InboundRequest:
         return self.connection.principal
 
     @property
+    def user(self):
+        """The user that ``authenticate`` returned for this client; None without one."""
+        cdef object peer = self.connection.peer
+        return None if peer is None else peer.user
+
+    @property
+    def peer(self):
+        """The address of the client, as text for people; None on stdio and in memory."""
+        cdef object peer = self.connection.peer
+        return None if peer is None else peer.address
+
+    @property
+    def headers(self):
+        """The header fields of the client's HTTP request (the upgrade to WebSocket); empty on
+        other transports."""
+        cdef object peer = self.connection.peer
+        if peer is None:
+            from wirespeed.transport.options import Headers
+
+            return Headers()
+        return peer.headers
+
+    @property
+    def state(self):
+        """A dict for whatever middleware, dependencies and the handler of this request share;
+        handlers see it as `Context.state`."""
+        if self.shared is None:
+            self.shared = {}
+        return self.shared
+
+    @property
     def connection_id(self):
         """The serial number of the connection, unique in this process."""
         return self.connection.serial

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from wirespeed.protocol import shapes
 from wirespeed.server.catalog import Catalog, LimitOptions, check_options
+from wirespeed.server.requests.methods import unknown
 
 if TYPE_CHECKING:
     from wirespeed.protocol.blocks import Icon
+    from wirespeed.protocol.results import GetPromptResult
+    from wirespeed.server.context import Context
     from wirespeed.server.prompts.prompt import Prompt
     from wirespeed.server.service import McpService
 
@@ -52,6 +55,15 @@ class PromptCatalog(Catalog["Prompt"]):
             self._service.discovery.forget()
             for mount in self._service.mounts.elsewhere:
                 mount.outer.prompts.enable()
+
+    async def fetch(
+        self, name: str, arguments: Mapping[str, Any], context: Context
+    ) -> GetPromptResult:
+        """What `Context.get_prompt` returns."""
+        prompt = self.get(name)
+        if prompt is None:
+            raise unknown("prompt", name, self.items)
+        return await prompt.fetch(context, arguments)
 
     def register(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> Prompt:
         """See `Server.add_prompt`."""

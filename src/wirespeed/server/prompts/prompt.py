@@ -36,11 +36,12 @@ from wirespeed.protocol.blocks import Block, ContentBlock, Icon
 from wirespeed.protocol.messages import GetPromptParams
 from wirespeed.protocol.meta import check_meta, passed_on
 from wirespeed.protocol.results import WHOLE, GetPromptResult, PromptMessage
+from wirespeed.protocol.revisions import LATEST_MODERN
 from wirespeed.schema.from_strings import ArgumentError, Slot, decode_strings, slots_of
 from wirespeed.server.completion.completer import Completable
 from wirespeed.server.context import Context
 from wirespeed.server.requests.methods import cursor_of, params_of, unknown
-from wirespeed.server.requests.operation import invoke, make_feature
+from wirespeed.server.requests.operation import call_from, invoke, make_feature
 from wirespeed.server.tools.results import ResultError, as_block, to_json
 from wirespeed.server.tools.signature import ToolSpec, inspect_tool
 
@@ -128,14 +129,39 @@ class Prompt(Completable):
         arguments: Mapping[str, str],
     ) -> None:
         """Begin the call that answers. ProtocolError -32602: the arguments do not fit."""
-        try:
-            values = decode_strings(self._list, arguments)
-        except ArgumentError as exc:
-            raise ProtocolError(codes.INVALID_PARAMS, f"Prompt {self.key}: {exc}") from None
+        values = self._decode(arguments)
         call.begin(self._feature, message)
         call.start(invoke(self._feature, self._spec, values, call.context))
 
+    async def fetch(self, context: Context, arguments: Mapping[str, Any]) -> GetPromptResult:
+        """What `Context.get_prompt` returns."""
+        texts = {
+            name: value if isinstance(value, str) else to_json(value).decode()
+            for name, value in arguments.items()
+        }
+        values = self._decode(texts)
+        value = await call_from(context, self._feature, self._spec, values)
+        messages, description, meta = self._parts(value, LATEST_MODERN)
+        told = [PromptMessage(message.role, message.content) for message in messages]  # type: ignore[arg-type]
+        return GetPromptResult(told, description, meta)
+
+    def _decode(self, arguments: Mapping[str, str]) -> dict[str, Any]:
+        try:
+            return decode_strings(self._list, arguments)
+        except ArgumentError as exc:
+            raise ProtocolError(codes.INVALID_PARAMS, f"Prompt {self.key}: {exc}") from None
+
     def _encode(self, value: Any, revision: "Revision") -> "Body":
+        messages, description, meta = self._parts(value, revision.version)
+        body = b'{"messages":%b}' % to_json(messages)
+        if description is not None:
+            body = b'{"description":%b,%b' % (to_json(description), body[1:])
+        return body if meta is None else (body, to_json(meta))
+
+    def _parts(
+        self, value: Any, version: str
+    ) -> tuple[list[_Message], str | None, dict[str, Any] | None]:
+        """The messages, the description and the ``_meta`` of a result."""
         description, meta = self.entry.description, None
         if isinstance(value, (PromptResult, GetPromptResult)):
             if value.description is not None:
@@ -144,11 +170,7 @@ class Prompt(Completable):
             value = value.messages
         if value is None:
             raise ResultError(f"prompt {self.key!r} returned nothing")
-        messages = list(_messages(value, revision.version))
-        body = b'{"messages":%b}' % to_json(messages)
-        if description is not None:
-            body = b'{"description":%b,%b' % (to_json(description), body[1:])
-        return body if meta is None else (body, to_json(meta))
+        return list(_messages(value, version)), description, meta
 
 
 def _messages(value: Any, version: str) -> Iterator[_Message]:

@@ -36,6 +36,7 @@ cdef class AnswerSink:
     cpdef object result(self, bytes data)
     cpdef object error(self, int code, str message, object data)
     cpdef object cancelled(self)
+    cdef dict state_c(self)
     cdef int carry_c(self, Call call, object work) except -1
 
 

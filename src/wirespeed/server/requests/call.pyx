@@ -70,6 +70,10 @@ cdef class AnswerSink:
         """The params of a notification that a detached call sends; None: it is not sent."""
         raise NotImplementedError
 
+    cdef dict state_c(self):
+        """What middleware shares with the handler; None without middleware."""
+        return None
+
     cdef int carry_c(self, Call call, object work) except -1:
         """Run the coroutine of a call."""
         raise NotImplementedError
@@ -177,6 +181,11 @@ cdef class Call(Completion):
         self.done_c(None if exc is not None else task.result(), exc)
         self.task = None
 
+    def shared_state(self):
+        """The dict that middleware and the handler share, or a new one."""
+        state = None if self.sink is None else self.sink.state_c()
+        return {} if state is None else state
+
     # -- phases --------------------------------------------------------------------------------
 
     cdef int stop_c(self, StopReason reason) except -1:
@@ -225,6 +234,8 @@ cdef class Call(Completion):
         self.connection.wrote()
         if self.began != 0:
             self.observe_c(None)
+        if self.sink is not None and self.context is not None:
+            self.context._keep_state()  # only the sink of the middleware knows it
         self.sink = sink
         self.phase = DETACHED
         self.ref = 0

@@ -55,6 +55,8 @@ class State:
         "initialized",
         "log_level",
         "progress",
+        "session",
+        "session_id",
     )
 
     def __init__(self) -> None:
@@ -65,6 +67,8 @@ class State:
         # notifications that something waits for, by method
         self.heard: dict[str, Callable[[Message], object]] = {}
         self.progress: dict[int | str, OnProgress] = {}  # of our questions, by token
+        self.session: dict[str, Any] | None = None  # made when a handler first wants it
+        self.session_id: str | None = None  # the same
 
 
 def params_of(message: Message, decoder: msgspec.json.Decoder[Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,12 @@ from wirespeed.transport.workers import is_coroutine_function
 if TYPE_CHECKING:
     from wirespeed.protocol.revisions import Revision
     from wirespeed.server.catalog import LimitOptions
+    from wirespeed.server.context import Context
     from wirespeed.server.requests.reply import Body
     from wirespeed.server.service import McpService
     from wirespeed.server.tools.signature import ToolSpec
 
-__all__ = ["check_timeout", "invoke", "make_feature"]
+__all__ = ["call_from", "check_timeout", "invoke", "make_feature"]
 
 
 def check_timeout(timeout: float | None) -> None:
@@ -53,6 +55,18 @@ def make_feature(
     )
     feature.owner = owner
     return feature
+
+
+async def call_from(
+    context: Context, feature: Feature, spec: ToolSpec, values: Mapping[str, Any]
+) -> Any:
+    """Call the function for another handler of the server, within the request of that handler.
+    TimeoutError: the time limit of the function is over."""
+    async with asyncio.timeout(feature.timeout):
+        value = await invoke(feature, spec, values, context)
+    if context.cancelled:  # the request was answered with a question of the function
+        raise asyncio.CancelledError
+    return value
 
 
 def invoke(feature: Feature, spec: ToolSpec, values: Mapping[str, Any], context: Any) -> Any:

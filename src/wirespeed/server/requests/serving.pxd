@@ -24,6 +24,7 @@ cdef class Serving(Endpoint):
     cdef public object revision        # what `initialize` negotiated, or None
     cdef public object state           # the handshake's: client_info, capabilities, log_level
     cdef public object principal       # digest of the client's credential, or None
+    cdef public object peer            # what the transport knows of the client (Peer), or None
 
     cdef int notify_c(self, str method, bytes params) except -1
     cdef int check_drained_c(self) except -1

@@ -11,6 +11,7 @@ from wirespeed.server.requests.observer import Observer
 from wirespeed.server.requests.questions import Questions
 from wirespeed.server.service import McpService
 from wirespeed.transport.link import Endpoint
+from wirespeed.transport.service import Peer
 from wirespeed.transport.taskpool import TaskPool
 
 @disjoint_base
@@ -18,6 +19,7 @@ class Serving(Endpoint):
     revision: Revision | None
     state: State
     principal: bytes | None
+    peer: Peer | None
     def __init__(
         self,
         service: McpService,

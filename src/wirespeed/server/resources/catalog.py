@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import os
 
     from wirespeed.protocol.blocks import Annotations, Icon
+    from wirespeed.protocol.results import ReadResourceResult
+    from wirespeed.server.context import Context
     from wirespeed.server.resources.resource import Resource, ResourceTemplate
     from wirespeed.server.service import McpService
 
@@ -125,7 +127,23 @@ class ResourceCatalog:
 
     def template_of(self, uri: str) -> ResourceTemplate | None:
         """The first template that a URI fits."""
+        matched = self._matched(uri)
+        return None if matched is None else matched[0]
+
+    def find(self, uri: str) -> Resource | tuple[ResourceTemplate, dict[str, Any]] | None:
+        """The resource under a URI, or the first template that the URI fits, with the arguments of
+        its function; None if there is neither."""
+        return self.fixed.get(uri) or self._matched(uri)
+
+    def _matched(self, uri: str) -> tuple[ResourceTemplate, dict[str, Any]] | None:
         for template in list(self.templates.items.values()):
-            if template.match(uri) is not None:
-                return template
+            values = template.match(uri)
+            if values is not None:
+                return template, values
         return None
+
+    async def fetch(self, uri: str, context: Context) -> ReadResourceResult:
+        """What `Context.read_resource` returns."""
+        from wirespeed.server.resources.resource import fetch
+
+        return await fetch(self, uri, context)

@@ -32,7 +32,7 @@ from wirespeed.protocol import shapes
 from wirespeed.protocol.blocks import ResourceContents
 from wirespeed.protocol.meta import passed_on
 from wirespeed.protocol.results import WHOLE, ReadResourceResult
-from wirespeed.protocol.revisions import Revision
+from wirespeed.protocol.revisions import LATEST_MODERN, Revision
 from wirespeed.server.requests.reply import Body
 from wirespeed.server.tools.results import ResultError, to_json
 
@@ -111,6 +111,24 @@ class ContentsPlan:
 
         *retried*: the client's answers went in, so that the result must not be cached.
         """
+        contents, hints, meta = self._parts(uri, value, revision.version)
+        if retried:
+            hints = {"ttlMs": 0, "cacheScope": "private"}
+        result = _Result(contents)
+        if _READ in revision.cached_methods:
+            result.ttlMs, result.cacheScope = hints["ttlMs"], hints["cacheScope"]
+        body = to_json(result)
+        return body if meta is None else (body, to_json(meta))
+
+    def result(self, uri: str, value: Any) -> ReadResourceResult:
+        """The same for a handler of the server, in the newest revision and not encoded."""
+        contents, hints, meta = self._parts(uri, value, LATEST_MODERN)
+        return ReadResourceResult(contents, hints["ttlMs"], hints["cacheScope"], meta)
+
+    def _parts(
+        self, uri: str, value: Any, version: str
+    ) -> tuple[list[ResourceContents], Mapping[str, Any], dict[str, Any] | None]:
+        """The contents, the caching hints and the ``_meta`` of a result."""
         hints: Mapping[str, Any] = self._hints
         meta = None
         many = False
@@ -124,14 +142,8 @@ class ContentsPlan:
             value = value.contents
         if value is None:
             raise ResourceNotFound(uri)
-        if retried:
-            hints = {"ttlMs": 0, "cacheScope": "private"}
         items = value if many or self._is_many(value) else (value,)
-        result = _Result([self._one(item, uri, revision.version) for item in items])
-        if _READ in revision.cached_methods:
-            result.ttlMs, result.cacheScope = hints["ttlMs"], hints["cacheScope"]
-        body = to_json(result)
-        return body if meta is None else (body, to_json(meta))
+        return [self._one(item, uri, version) for item in items], hints, meta
 
     def _is_many(self, value: Any) -> bool:
         if not isinstance(value, (list, tuple)):

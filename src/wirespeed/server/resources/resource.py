@@ -17,13 +17,14 @@ from wirespeed.protocol import codes, shapes
 from wirespeed.protocol.blocks import Annotations, Icon, ResourceContents
 from wirespeed.protocol.messages import ResourceParams
 from wirespeed.protocol.meta import check_meta
+from wirespeed.protocol.results import ReadResourceResult
 from wirespeed.protocol.revisions import REVISIONS
 from wirespeed.protocol.uri_template import UriTemplate, check_uri
 from wirespeed.schema.from_strings import slots_of
 from wirespeed.server.completion.completer import Completable
 from wirespeed.server.context import Context
 from wirespeed.server.requests.methods import cursor_of, params_of
-from wirespeed.server.requests.operation import invoke, make_feature
+from wirespeed.server.requests.operation import call_from, invoke, make_feature
 from wirespeed.server.resources.contents import ContentsPlan, cache_hints
 from wirespeed.server.resources.folder import Folder
 from wirespeed.server.resources.template_arguments import TemplateArguments, check_fixed, defaults
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from wirespeed.server.catalog import LimitOptions
     from wirespeed.server.requests.call import Call
     from wirespeed.server.requests.reply import Body
-    from wirespeed.server.resources.catalog import ResourceOptions
+    from wirespeed.server.resources.catalog import ResourceCatalog, ResourceOptions
     from wirespeed.server.service import McpService
 
 __all__ = ["Resource", "ResourceTemplate", "folder_template", "make_resource"]
@@ -98,6 +99,13 @@ class _Reader:
         call.begin(self._feature, message)
         work = invoke(self._feature, self._spec, values, call.context)
         call.start(self._read(call, uri, work))
+
+    async def fetch(
+        self, context: Context, uri: str, values: Mapping[str, Any]
+    ) -> ReadResourceResult:
+        """The result for a handler of the server."""
+        value = await call_from(context, self._feature, self._spec, values)
+        return self._plan.result(uri, value)
 
     async def _read(self, call: Call, uri: str, work: Coroutine[Any, Any, Any]) -> Body:
         try:
@@ -172,6 +180,13 @@ class Resource:
             whole = self._wholes[discovery.modern_end] = discovery.finish(body)
         return whole
 
+    async def fetch(self, context: Context) -> ReadResourceResult:
+        """The result for a handler of the server."""
+        if self._reader is not None:
+            return await self._reader.fetch(context, self.uri, self._values)
+        assert self._plan is not None
+        return self._plan.result(self.uri, self._fixed)
+
     def shown_as(self, uri: str) -> Resource:
         """The same resource under another URI."""
         other = copy.copy(self)
@@ -240,6 +255,12 @@ class ResourceTemplate(Completable):
     ) -> None:
         """Begin the call that answers."""
         self._reader.start(call, message, uri, values)
+
+    async def fetch(
+        self, context: Context, uri: str, values: Mapping[str, Any]
+    ) -> ReadResourceResult:
+        """The result for a handler of the server."""
+        return await self._reader.fetch(context, uri, values)
 
 
 # -- registration ---------------------------------------------------------------------------------
@@ -364,16 +385,25 @@ def list_templates(call: Call, message: Message) -> Body:
 def read(call: Call, message: Message) -> Body | None:
     """resources/read: a resource under this URI, or the first template that the URI matches."""
     uri: str = params_of(message, _read).uri
-    resources = call.connection.service.resources
-    resource = resources.fixed.get(uri)
-    if resource is not None:
-        return resource.read(call, message)
-    for template in list(resources.templates.items.values()):
-        values = template.match(uri)
-        if values is not None:
-            template.read(call, message, uri, values)
-            return None
-    raise not_found(uri, call.revision)
+    found = call.connection.service.resources.find(uri)
+    if found is None:
+        raise not_found(uri, call.revision)
+    if isinstance(found, Resource):
+        return found.read(call, message)
+    template, values = found
+    template.read(call, message, uri, values)
+    return None
+
+
+async def fetch(resources: ResourceCatalog, uri: str, context: Context) -> ReadResourceResult:
+    """What `Context.read_resource` returns."""
+    found = resources.find(uri)
+    if found is None:
+        raise ResourceNotFound(uri)
+    if isinstance(found, Resource):
+        return await found.fetch(context)
+    template, values = found
+    return await template.fetch(context, uri, values)
 
 
 _read = msgspec.json.Decoder(ResourceParams)

@@ -19,9 +19,9 @@ from wirespeed.transport.address import Address
 from wirespeed.transport.net import bind
 from wirespeed.transport.net.keepalive import Keeper, Watched
 from wirespeed.transport.net.stream import SocketStream, Stream, address_name, make_prompt, start
-from wirespeed.transport.options import ListenOptions, Refusal
+from wirespeed.transport.options import Headers, ListenOptions, Refusal, User
 from wirespeed.transport.quiet import Quiet
-from wirespeed.transport.service import Connection, Service, alive
+from wirespeed.transport.service import Connection, Peer, Service, alive
 from wirespeed.transport.signals import Drainable, signals_drain
 from wirespeed.transport.taskpool_choice import LAST_WAIT, close_pool, open_pool
 
@@ -169,7 +169,8 @@ class Listener:
             return
         if self.address.scheme == "unix":
             (service,) = self.services.values()
-            self._join(SocketStream(self.loop, sock), service, service.stream_framer(), None, b"")
+            stream = SocketStream(self.loop, sock)
+            self._join(stream, service, service.stream_framer(), None, b"", Peer(peer))
             return
         self._n_full += full
         opening = (
@@ -208,7 +209,7 @@ class Listener:
         try:
             data = await _read_opening(stream)
             if data[:1] in (b"{", b"["):
-                self._join(stream, service, service.stream_framer(), None, data)
+                self._join(stream, service, service.stream_framer(), None, data, Peer(peer))
                 joined = True
                 self.opening.discard(task)
             elif data:
@@ -262,14 +263,15 @@ class Listener:
     async def _let_in(self, stream: Stream, peer: str, full: bool, until: float) -> Refusal | None:
         """Serve the client, or return the reason of a refusal."""
         from wirespeed._core.framing.websocket import WebSocketFramer
-        from wirespeed.transport.websocket.upgrade import Refused
+        from wirespeed.transport.websocket.upgrade import Refused, ServerHandshake
 
         asking = False  # `authenticate` is running
         try:
             async with asyncio.timeout_at(until):
                 head, rest = await _read_head(stream)
                 asking = True
-                service, handshake, subprotocol, principal = await self._judge(head, peer, full)
+                judged = await self._judge(head, peer, full)
+                service, handshake, subprotocol, user, principal = judged
                 asking = False
                 if self._aborting:
                     raise Refused(Refusal(503, "the server is shutting down"))
@@ -290,7 +292,14 @@ class Listener:
         framer = WebSocketFramer(
             "server", max_message=service.limits.max_message, deflate=handshake.extension
         )
-        self._join(stream, service, framer, framer, rest, principal)
+
+        def headers() -> (
+            Headers
+        ):  # if a handler looks: parsed, they would fill four times the bytes
+            return ServerHandshake(head, peer=peer).request.headers
+
+        known = Peer(peer, user, headers)
+        self._join(stream, service, framer, framer, rest, known, principal)
         return None
 
     async def _secured(self, sock: socket.socket, peer: str) -> Stream | None:
@@ -316,9 +325,9 @@ class Listener:
 
     async def _judge(
         self, head: bytes, peer: str, full: bool
-    ) -> tuple[Service, ServerHandshake, str | None, bytes | None]:
-        """Return the service of a request, the handshake, the subprotocol, and a digest of the
-        client's credentials. Refused: the request is not accepted."""
+    ) -> tuple[Service, ServerHandshake, str | None, User | None, bytes | None]:
+        """Return the service of a request, the handshake, the subprotocol, the user, and a digest
+        of the client's credentials. Refused: the request is not accepted."""
         from wirespeed.transport.websocket.upgrade import Refused, ServerHandshake
 
         assert self._gate is not None
@@ -331,17 +340,17 @@ class Listener:
             raise Refused(Refusal(404, "nothing is served at this path"))
         self._gate.check_host(request)
         self._gate.check_origin(request)
-        principal = await self._gate.check_token(
+        user, principal = await self._gate.check_token(
             request, service.auth_headers, service.refusal_status
         )
         offered = handshake.offered
         if service.subprotocol is None:
-            return service, handshake, offered[0] if offered else None, principal
+            return service, handshake, offered[0] if offered else None, user, principal
         if service.subprotocol in offered:
-            return service, handshake, service.subprotocol, principal
+            return service, handshake, service.subprotocol, user, principal
         if offered or self.options.require_subprotocol:
             raise Refused(Refusal(400, f"the subprotocol of this server is {service.subprotocol}"))
-        return service, handshake, None, principal
+        return service, handshake, None, user, principal
 
     # -- connections -----------------------------------------------------------------------------
 
@@ -352,12 +361,14 @@ class Listener:
         framer: Framer | None,
         pings: WebSocketFramer | None,
         rest: bytes,
+        peer: Peer,
         principal: bytes | None = None,
     ) -> None:
         connection = service.connect(
             stream.make_link, loop=self.loop, pool=self.pool, framer=framer
         )
         connection.principal = principal
+        connection.peer = peer
         served = Served(self, connection, pings, stream)
         self._keeper.watch(served)
         connection.closed.add_done_callback(served.gone)

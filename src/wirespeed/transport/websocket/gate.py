@@ -16,7 +16,14 @@ from collections.abc import Sequence
 import msgspec
 
 from wirespeed.transport.address import Address, is_loopback
-from wirespeed.transport.options import Headers, ListenOptions, Refusal, UpgradeRequest, Verdict
+from wirespeed.transport.options import (
+    Headers,
+    ListenOptions,
+    Refusal,
+    UpgradeRequest,
+    User,
+    Verdict,
+)
 from wirespeed.transport.websocket.upgrade import Refused
 
 logger = logging.getLogger("wirespeed.server")
@@ -104,14 +111,14 @@ class Gate:
 
     async def check_token(
         self, request: UpgradeRequest, auth_headers: Sequence[str], refusal_status: int
-    ) -> bytes | None:
+    ) -> tuple[User | None, bytes | None]:
         """Check the token (RFC 6750), and call `authenticate`. Refused: either check failed.
 
-        Returns a digest of the user that the callback named, or else of the token; None without
-        a user and a token.
+        Returns the user that the callback named, or None; and a digest of the user, or else of the
+        token, or None.
         """
         if not self.tokens and self.authenticate is None:
-            return None
+            return None, None
         brought = [request.headers[name] for name in auth_headers if name in request.headers]
         tokens = [_bearer(value) for value in brought]
         token = tokens[0] if tokens else None
@@ -139,8 +146,9 @@ class Gate:
                     verdict = Refusal(401, verdict.reason, {**verdict.headers, **more})
                 raise Refused(verdict)
             if isinstance(verdict, str):
-                return _digest("user", verdict)
-        return None if token is None else _digest("token", token)
+                user = verdict if isinstance(verdict, User) else User(verdict)
+                return user, _digest("user", verdict)
+        return None, None if token is None else _digest("token", token)
 
     async def _ask(self, request: UpgradeRequest) -> Verdict:
         """Return the result of `authenticate`. A missing return value refuses the client."""
