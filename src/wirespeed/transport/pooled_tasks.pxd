@@ -8,6 +8,7 @@ cdef class PooledTasks(TaskPool):
     cdef object leave
     cdef dict current             # in which both keep the current task of each loop; or None
     cdef list parked              # a stack of workers: the last one used is warm
+    cdef _Worker hot              # the top of that stack, outside of the list; or None
     cdef set workers              # every worker whose task is not done
     cdef Py_ssize_t idle_refs     # reference count of a parked task that no other code holds
     cdef Py_ssize_t step_refs     # the same inside a step of the task; 0: not measured yet
@@ -16,6 +17,8 @@ cdef class PooledTasks(TaskPool):
     cdef bint enter_c(self, object task) except -1
     cdef bint leave_c(self, object task) noexcept
     cdef _Worker take_c(self)
+    cdef bint has_room_c(self) noexcept
+    cdef int park_c(self, _Worker worker) except -1
     cdef _Worker new_worker_c(self)
     cdef int release_c(self, _Worker worker, object result, object exc) except -1
 

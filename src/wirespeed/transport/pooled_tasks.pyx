@@ -124,15 +124,14 @@ cdef class PooledTasks(TaskPool):
     def _calibrate(self, _Worker probe not None):
         if probe.phase == IDLE and probe.wakeup is not None:
             self.idle_refs = probe.idle_refs = ws_refs(<PyObject *>probe.task)
-            if self.closed or len(self.parked) >= self.max_idle:
-                probe._end(None, None)
+            if self.has_room_c():
+                self.park_c(probe)
             else:
-                probe.listed = True
-                self.parked.append(probe)
+                probe._end(None, None)
 
     @property
     def idle(self):
-        return len(self.parked)
+        return len(self.parked) + (self.hot is not None)
 
     cdef object first_step_c(
             self, object coro, Completion hook, Running running, object exc, object context):
@@ -188,14 +187,32 @@ cdef class PooledTasks(TaskPool):
 
     cdef _Worker take_c(self):
         cdef _Worker worker
-        while self.parked:
-            worker = <_Worker>self.parked.pop()
+        while True:
+            worker = self.hot
+            if worker is not None:
+                self.hot = None
+            elif self.parked:
+                worker = <_Worker>self.parked.pop()
+            else:
+                return self.new_worker_c()
             worker.listed = False
             if worker.phase == IDLE:
                 if worker._clean(worker.idle_refs):
                     return worker
                 worker._end(None, None)
-        return self.new_worker_c()
+
+    cdef bint has_room_c(self) noexcept:
+        """Whether one more idle worker is kept."""
+        return not self.closed and len(self.parked) + (self.hot is not None) < self.max_idle
+
+    cdef int park_c(self, _Worker worker) except -1:
+        """Keep an idle worker for a request to come."""
+        worker.listed = True
+        if self.hot is None:
+            self.hot = worker
+        else:
+            self.parked.append(worker)
+        return 0
 
     cdef _Worker new_worker_c(self):
         cdef _Worker worker = _Worker.__new__(_Worker)
@@ -222,11 +239,8 @@ cdef class PooledTasks(TaskPool):
     cdef int release_c(self, _Worker worker, object result, object exc) except -1:
         """Take back a worker that was never woken; finish its task if a handler left traces."""
         worker.phase = IDLE
-        if (not self.closed and len(self.parked) < self.max_idle
-                and worker._clean(worker.idle_refs)):
-            worker.listed = True
-            self.parked.append(worker)
-            return 0
+        if self.has_room_c() and worker._clean(worker.idle_refs):
+            return self.park_c(worker)
         return worker._end(result, exc)
 
     cdef list live_c(self):
@@ -235,6 +249,7 @@ cdef class PooledTasks(TaskPool):
     cdef int cancel_all_c(self) except -1:
         cdef _Worker worker
         self.parked.clear()
+        self.hot = None
         for worker in tuple(self.workers):
             if worker.phase == IDLE:
                 worker._end(None, None)
@@ -367,8 +382,7 @@ cdef class _Worker:
         finally:
             if left:
                 ws_call2(pool.enter, pool.loop, task)
-        if (reuse and not pool.closed and len(pool.parked) < pool.max_idle
-                and not leaves_loop_c(exc)):
+        if reuse and pool.has_room_c() and not leaves_loop_c(exc):
             return self._park()
         self._dead(exc)
         if exc is not None:
@@ -400,8 +414,7 @@ cdef class _Worker:
         if self.pool.idle_refs != 0:
             self.idle_refs = self.pool.idle_refs
             if not self.listed:
-                self.listed = True
-                self.pool.parked.append(self)
+                self.pool.park_c(self)
 
     def remove_done_callback(self, callback, /):
         return self.waiting.remove_done_callback(callback) if self.phase == WAITS else 0
