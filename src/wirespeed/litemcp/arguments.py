@@ -30,8 +30,16 @@ class Slot(strings.Slot):
 
     __slots__ = ("parameter",)
 
-    def __init__(self, parameter: Parameter, tp: Any, default: Callable[[], Any] | None) -> None:
-        super().__init__(parameter.name, tp, parameter.type, default)
+    def __init__(
+        self,
+        parameter: Parameter,
+        tp: Any,
+        default: Callable[[], Any] | None,
+        *,
+        schema: dict[str, Any] | None = None,
+        defs: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(parameter.name, tp, parameter.type, default, schema=schema, defs=defs)
         self.parameter = parameter
 
 
@@ -77,6 +85,8 @@ def slots_of(spec: ToolSpec) -> list[Slot]:
             parameter_of(slot.name, slot.schema, defs, optional=slot.default is not None),
             slot.type,
             slot.default,
+            schema=slot.schema,
+            defs=defs,
         )
         for slot in strings.slots_of(spec)
     ]

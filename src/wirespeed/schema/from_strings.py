@@ -2,7 +2,7 @@
 
 Types are those of `wirespeed.schema.json_schema`. What may be text gets the string as it is;
 anything else gets what the string says of its type (``5``, ``true``, ``null``, a date, a member of
-an enum), or what its JSON is (lists and objects).
+an enum), or what its JSON is (lists and objects). ``1.0`` and ``1e3`` are integers.
 """
 
 from __future__ import annotations
@@ -13,15 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wirespeed.schema.json_schema import dec_hook, describe_validation_error, one_line
+from wirespeed.schema.json_schema import (
+    dec_hook,
+    describe_validation_error,
+    is_model,
+    one_line,
+)
 
 if TYPE_CHECKING:
+    from wirespeed.schema.whole_numbers import WholeNumbers
     from wirespeed.server.tools.signature import ToolSpec
 
 __all__ = ["ArgumentError", "Slot", "decode_strings", "slots_of", "text_of", "type_text"]
 
 _SHOWN = 80  # characters of an argument that an error quotes
 _DEPTH = 3  # levels of a type that its text shows
+_FLOAT = re.compile(r"[0-9][.eE]")
 _MISMATCH = re.compile(r"Expected `[^`]+`, got `\w+`")
 
 
@@ -36,14 +43,14 @@ class Slot:
     attribute   its field in the spec's struct
     type        what it takes; ``shown`` says it in words
     default     makes the default; None without one
-    schema      its JSON Schema
+    schema      its JSON Schema; ``defs``: what that refers to
     takes_text  whether any string is a value
     is_json     whether a value may have to be written as JSON
     """
 
     __slots__ = (
-        "attribute", "default", "is_json", "name", "schema", "shown", "takes_text",
-        "text_as_it_is", "type",
+        "_whole", "attribute", "default", "defs", "is_json", "name", "schema", "shown",
+        "takes_text", "text_as_it_is", "type",
     )  # fmt: skip
 
     def __init__(
@@ -55,6 +62,7 @@ class Slot:
         *,
         attribute: str = "",
         schema: dict[str, Any] | None = None,
+        defs: dict[str, Any] | None = None,
     ) -> None:
         self.name = name
         self.type = tp
@@ -62,6 +70,8 @@ class Slot:
         self.default = default
         self.attribute = attribute or name
         self.schema = schema or {}
+        self.defs = defs or {}
+        self._whole: WholeNumbers | None = None
         info = msgspec.inspect.type_info(tp)
         self.takes_text = _takes_text(info)
         self.is_json = _is_json(info)
@@ -74,6 +84,7 @@ class Slot:
         """Return the value of a string. ArgumentError: the type has no such value."""
         if self.text_as_it_is:
             return text
+        text = self.in_digits(text)
         fault: BaseException | None = None
         for candidate in (text,) if self.takes_text else dict.fromkeys((text, text.strip())):
             try:
@@ -91,6 +102,18 @@ class Slot:
                 pass
         assert fault is not None
         raise ArgumentError(self._complaint(text, fault)) from fault
+
+    def in_digits(self, text: str) -> str:
+        """Return JSON with whole numbers as digits where the type has integers (see
+        `wirespeed.schema.whole_numbers`); any other text unchanged."""
+        if self.takes_text or not _FLOAT.search(text):
+            return text
+        if self._whole is None:
+            from wirespeed.schema.whole_numbers import WholeNumbers
+
+            self._whole = WholeNumbers(self.schema, self.defs)
+        found = self._whole.in_digits(text.encode("utf-8", "replace"))
+        return text if found is None else found.decode()
 
     def _complaint(self, text: str, fault: BaseException) -> str:
         what = f"argument '{self.name}'"
@@ -114,6 +137,8 @@ def _is_json(info: msgspec.inspect.Type) -> bool:
         return any(_is_json(member) for member in info.types)
     if isinstance(info, msgspec.inspect.Metadata):
         return _is_json(info.type)
+    if isinstance(info, msgspec.inspect.CustomType):
+        return is_model(info.cls)
     return isinstance(info, _JSON_TYPES)
 
 
@@ -150,6 +175,7 @@ def slots_of(spec: ToolSpec) -> list[Slot]:
                 default,
                 attribute=name,
                 schema=schema,
+                defs=defs,
             )
         )
     return slots

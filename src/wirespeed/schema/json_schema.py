@@ -6,7 +6,8 @@ msgspec does most of the work; this module adds the rest.  The rules, type -> sc
   ``Literal``, ``Enum``, dates, ``Decimal`` (text), ``UUID``, structs (tagged unions too),
   dataclasses, attrs classes, ``TypedDict``, ``NamedTuple`` (an array), ``NewType``, ``Annotated``;
   and ``pathlib`` paths (text).  ``object`` means ``Any``.
-* Decoding is strict: ``"5"`` and ``1.0`` are not an ``int``; ``1`` is a ``float``.
+* Decoding is strict: ``"5"`` and ``1.5`` are not an ``int``; ``1`` is a ``float``.  ``1.0`` and
+  ``1e3`` are an ``int`` for tools (`wirespeed.schema.whole_numbers`).
 * ``Annotated`` metadata that counts, at any depth of the annotation itself: ``msgspec.Meta``;
   ``annotated_types`` bounds and lengths; pydantic's ``Field``; a plain string or ``Doc`` as the
   description.  Constraints on ``T | None`` apply to ``T``.  Other metadata is ignored.  Only
@@ -17,8 +18,9 @@ msgspec does most of the work; this module adds the rest.  The rules, type -> sc
 * Anything else is refused when the tool is registered (`SignatureError`).
 
 The root of a tool's schema is an object (MCP server/tools, "Tool": ``inputSchema`` is a JSON Schema
-object; the dialect is 2020-12), self-contained: shared types are in ``$defs``.  Unknown arguments
-are allowed; they are ignored, and the first one is logged.  An output whose own schema is not an
+object; the dialect is 2020-12), self-contained: shared types are in ``$defs``.  Its
+``additionalProperties`` are false, unless the tool ignores unknown arguments; those of nested types
+follow from the types.  An output whose own schema is not an
 object is wrapped as ``{"result": value}``, because ``structuredContent`` is an object before
 revision 2026-07-28.
 """
@@ -49,6 +51,7 @@ __all__ = [
     "is_field_info",
     "is_model",
     "is_path",
+    "lax_dec_hook",
     "may_keep",
     "one_line",
     "prepare_type",
@@ -58,6 +61,7 @@ _encode = msgspec.json.Encoder().encode
 DEFS = "#/$defs/"
 _PLACEHOLDER = DEFS + "\0"  # no class is named so: replaced before a schema leaves this module
 _MAX_ERROR = 500  # characters of one error text; a message may quote the caller's own data
+_MAX_COMPARED = 64  # characters of a name that is compared with known ones
 _MAX_PROBLEMS = 8  # problems listed for one invalid pydantic model
 _UNIONS = (Union, types.UnionType)
 _PLAIN = frozenset((Any, bool, int, float, str, type(None)))
@@ -116,6 +120,14 @@ def dec_hook(tp: Any, obj: Any) -> Any:
     if not isinstance(obj, str):
         raise ValueError(f"Expected `str`, got `{_json_type(obj)}`")
     return tp(obj)
+
+
+def lax_dec_hook(tp: Any, obj: Any) -> Any:
+    """As `dec_hook`, where texts may stand for other values. Models keep their own settings."""
+    adapter = adapter_of(tp)
+    if adapter is not None:
+        return adapter.validate_json(_encode(obj), strict=False)
+    return dec_hook(tp, obj)
 
 
 def enc_hook(obj: Any) -> Any:
@@ -463,8 +475,11 @@ def _schemas_of(tps: Sequence[Any]) -> tuple[list[dict[str, Any]], dict[str, Any
     return schemas, {}
 
 
-def input_schema(fields: Sequence[tuple[str, Any, Any, str | None]]) -> dict[str, Any]:
-    """Return the root of a tool's input, from (name, type, default or NODEFAULT, description)."""
+def input_schema(
+    fields: Sequence[tuple[str, Any, Any, str | None]], *, closed: bool = False
+) -> dict[str, Any]:
+    """Return the root of a tool's input, from (name, type, default or NODEFAULT, description).
+    A *closed* one has no other members."""
     schemas, components = _schemas_of([field[1] for field in fields])
     required = []
     properties = {}
@@ -479,6 +494,8 @@ def input_schema(fields: Sequence[tuple[str, Any, Any, str | None]]) -> dict[str
     root: dict[str, Any] = {"type": "object", "properties": properties}
     if required:
         root["required"] = required
+    if closed:
+        root["additionalProperties"] = False
     if components:
         root["$defs"] = components
     return root
@@ -487,8 +504,12 @@ def input_schema(fields: Sequence[tuple[str, Any, Any, str | None]]) -> dict[str
 # -- error texts ----------------------------------------------------------------------------------
 
 
-def describe_validation_error(exc: BaseException, what: str = "argument") -> str:
+def describe_validation_error(
+    exc: BaseException, what: str = "argument", known: Iterable[str] = ()
+) -> str:
     """Return one line about invalid arguments for the caller, often a model.
+
+    An argument that does not exist is compared with the *known* names.
 
     Takes what ``decoder.decode`` raises: `msgspec.ValidationError`, `msgspec.DecodeError`
     (malformed JSON) or RecursionError (nested too deeply).  The text names the argument, never our
@@ -515,11 +536,17 @@ def describe_validation_error(exc: BaseException, what: str = "argument") -> str
         if len(listed) > _MAX_PROBLEMS:
             lines.append(f"and {len(listed) - _MAX_PROBLEMS} more")
         return one_line("; ".join(lines))
-    return one_line(_problem(what, path, text))
+    return one_line(_problem(what, path, text, known))
 
 
-def _problem(what: str, path: str, text: str) -> str:
+def _problem(what: str, path: str, text: str, known: Iterable[str] = ()) -> str:
     path = path.removeprefix(".")
+    unknown = "Object contains unknown field `"
+    if text.startswith(unknown):
+        name = text[len(unknown) : -1]
+        if path:
+            return f"{what} '{path}': unknown field '{name}'"
+        return f"unknown {what if what == 'argument' else 'field'} '{name}'{_nearest(name, known)}"
     missing = "Object missing required field `"
     if text.startswith(missing):
         name = text[len(missing) : -1]
@@ -527,6 +554,15 @@ def _problem(what: str, path: str, text: str) -> str:
             return f"{what} '{path}': missing required field '{name}'"
         return f"missing required {what if what == 'argument' else 'field'} '{name}'"
     return f"{what} '{path}': {text}" if path else f"{_whole(what)}: {text}"
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    if len(name) > _MAX_COMPARED:
+        return ""
+    import difflib
+
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean '{near[0]}'?" if near else ""
 
 
 def _whole(what: str) -> str:

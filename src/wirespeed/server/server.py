@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from wirespeed.server.resources.catalog import FolderOptions, ResourceOptions
     from wirespeed.server.resources.resource import Resource, ResourceTemplate
     from wirespeed.server.tools.catalog import RawToolOptions, ToolOptions
+    from wirespeed.server.tools.signature import Extra
     from wirespeed.server.tools.tool import Tool
     from wirespeed.tasks.store import TaskStore
 
@@ -56,6 +57,10 @@ class Server:
             server/utilities/caching).
         shutdown_grace: Seconds that requests in flight get when the client leaves or the process
             gets SIGINT or SIGTERM.
+        extra: What happens to arguments that a tool does not have, where the tool does not say
+            (`add_tool`).
+        coerce: Whether texts may stand for other arguments, where the tool does not say
+            (`add_tool`).
         lifespan: An async context manager function, or an async generator function, of the server:
             entered before the first client is served, left after the last is gone, once in each
             process that serves. What it yields is `Context.lifespan_state`.
@@ -93,6 +98,8 @@ class Server:
         list_ttl_ms: int = 0,
         cache_scope: str = "private",
         shutdown_grace: float = 5.0,
+        extra: Extra = "forbid",
+        coerce: bool = False,
         lifespan: Lifespan | None = None,
         state_secret: bytes | Iterable[bytes] | None = None,
         state_ttl: float = DEFAULT_TTL,
@@ -124,6 +131,8 @@ class Server:
             shutdown_grace=shutdown_grace,
             lifespan=lifespan,
             mask_errors=mask_errors,
+            extra=extra,
+            coerce=coerce,
         )
 
     def __repr__(self) -> str:
@@ -198,6 +207,12 @@ class Server:
             annotations: Hints such as ``{"readOnlyHint": True}`` (server/tools).
             icons, meta: For tools/list.
             structured: Whether results have structured content; by default the return type decides.
+            extra: ``"forbid"`` refuses arguments that are not parameters, and the input schema says
+                so; ``"ignore"`` drops them. By default the server's. Nested types follow their own
+                rule, such as msgspec's ``forbid_unknown_fields``.
+            coerce: Whether a text may stand for another value where a parameter takes no texts:
+                ``"5"`` for 5, ``"true"``, ``"null"``, a list or an object as JSON. By default the
+                server's.
             inline: Run a plain function on the event loop's thread, which does nothing else
                 meanwhile: for functions of microseconds.
             timeout: Seconds after which a call is cancelled and answered with an error; waiting

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from wirespeed.server.lifespan.lifespan import Life, Lifespan
     from wirespeed.server.mounting.mount import Mount
     from wirespeed.server.server import Server
+    from wirespeed.server.tools.signature import Extra
     from wirespeed.transport.link import Link
 
 _PROVIDERS = "wirespeed.server.dependencies.provider"
@@ -105,6 +106,8 @@ class McpService:
         shutdown_grace: float,
         lifespan: Lifespan | None,
         mask_errors: bool | None,
+        extra: Extra,
+        coerce: bool,
     ) -> None:
         self.server = server
         self.name = discovery.name
@@ -117,7 +120,7 @@ class McpService:
         self.connections: set[ServerConnection] = set()
         self.mounts = Mounts(self)
         self.middleware = MiddlewareStack(self)
-        self.tools = ToolCatalog(self)
+        self.tools = ToolCatalog(self, extra=extra, coerce=coerce)
         self.resources = ResourceCatalog(self)
         self.prompts = PromptCatalog(self)
         self.completions = Completions(self)

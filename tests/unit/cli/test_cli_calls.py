@@ -55,6 +55,7 @@ def test_list_json_is_the_whole_list(server_file: Path) -> None:
         "inputSchema": {
             "type": "object",
             "properties": {"text": {"type": "string", "default": "nothing"}},
+            "additionalProperties": False,
         },
     }
     assert tools["arguments"]["outputSchema"]["type"] == "object"

@@ -18,7 +18,7 @@ from wirespeed.server.requests.operation import check_timeout
 from wirespeed.server.tasks.catalog import TaskSupport
 from wirespeed.server.tools.concurrency import limit_raw, limit_tool
 from wirespeed.server.tools.results import ResultPlan, plan_result
-from wirespeed.server.tools.signature import inspect_tool
+from wirespeed.server.tools.signature import Extra, inspect_tool
 from wirespeed.server.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ class ToolOptions(CommonToolOptions, total=False):
 
     name: str | None
     structured: bool | None
+    extra: Extra
+    coerce: bool
 
 
 class RawToolOptions(CommonToolOptions, total=False):
@@ -74,7 +76,7 @@ class ToolEntry(msgspec.Struct, omit_defaults=True):
 class ToolCatalog(Catalog[Tool]):
     """The tools by name."""
 
-    def __init__(self, service: McpService) -> None:
+    def __init__(self, service: McpService, *, extra: Extra, coerce: bool) -> None:
         super().__init__(
             "tool",
             "tools",
@@ -84,6 +86,8 @@ class ToolCatalog(Catalog[Tool]):
             changed=lambda: service.list_changed("tools"),
         )
         self._service = service
+        self._extra = _checked(extra)
+        self._coerce = coerce
         service.discovery.offers["tools"] = lambda: {"listChanged": True}
 
     def register(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> Tool:
@@ -98,6 +102,8 @@ class ToolCatalog(Catalog[Tool]):
             context_class=Context,
             structured=options.get("structured"),
             dependencies=self._service.injecting(),
+            extra=_checked(options.get("extra", self._extra)),
+            coerce=options.get("coerce", self._coerce),
         )
         entry = _entry(spec.name, spec.input_schema, spec.output_schema, options)
         entry.title, entry.description = spec.title, spec.description
@@ -166,6 +172,13 @@ class ToolCatalog(Catalog[Tool]):
                 label = f"tool {tool.name!r}"
                 found += [(label, field.type) for field in msgspec.structs.fields(spec.struct)]
         return found
+
+
+def _checked(extra: Extra) -> Extra:
+    """ValueError: it is not an answer to unknown arguments."""
+    if extra not in ("forbid", "ignore"):
+        raise ValueError(f'extra must be "forbid" or "ignore", not {extra!r}')
+    return extra
 
 
 def _entry(

@@ -3,7 +3,10 @@
 `inspect_tool` does everything once, at registration; a call then needs only plain attributes of the
 `ToolSpec` that it returns::
 
-    arguments = spec.decoder.decode(buffer)              # b"{}" where the call has no arguments
+    try:
+        arguments = spec.decoder.decode(buffer)          # b"{}" where the call has no arguments
+    except msgspec.ValidationError as exc:
+        arguments = spec.decode_again(buffer, exc)
     vector = [getattr(arguments, name) for name in spec.fields]
     if spec.context_index >= 0:
         vector.insert(spec.context_index, context)
@@ -36,7 +39,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -52,10 +55,13 @@ if typing.TYPE_CHECKING:
 
     from wirespeed.server.dependencies.provider import Provider
     from wirespeed.server.dependencies.registry import Dependencies, Injection
+    from wirespeed.server.tools.second_look import SecondLook
 
 logger = logging.getLogger("wirespeed.server")
 
 __all__ = ["ToolSpec", "inspect_tool", "parse_docstring"]
+
+Extra: TypeAlias = Literal["forbid", "ignore"]
 
 # Flags of code objects (the inspect module's CO_*); compiled functions carry them too.
 _CO_GENERATOR, _CO_COROUTINE, _CO_ASYNC_GENERATOR = 0x20, 0x80, 0x200
@@ -80,10 +86,9 @@ class ToolSpec:
     is_async_generator  calling it returns an async generator
     wraps_async         a plain ``def`` around an async function, or annotated as returning an
                         awaitable: run it on the loop and await its result if that is awaitable
-    struct, decoder     the class of the decoded arguments; its `msgspec.json.Decoder`, which
-                        refuses arguments that the tool does not have
-    lenient             the decoder that ignores those; None until `decode_leniently`
-    warned              whether such an argument was logged
+    struct, decoder     the class of the decoded arguments; its `msgspec.json.Decoder`
+    coerce              whether texts may stand for other values
+    second_look         what `decode_again` uses; None until then
     fields              attributes of the decoded arguments, in the order of the call
     positional          those of `fields` that are passed by position
     kwnames             the names of the values passed by keyword: the last of the vector
@@ -108,8 +113,8 @@ class ToolSpec:
     wraps_async: bool
     struct: type[msgspec.Struct]
     decoder: msgspec.json.Decoder[Any]
-    lenient: msgspec.json.Decoder[Any] | None
-    warned: bool
+    coerce: bool
+    second_look: SecondLook | None
     fields: tuple[str, ...]
     positional: tuple[str, ...]
     kwnames: tuple[str, ...]
@@ -126,28 +131,15 @@ class ToolSpec:
         self.is_async = True
         self.is_generator = self.is_async_generator = self.wraps_async = False
 
-    def decode_leniently(self, arguments: Any) -> msgspec.Struct:
-        """Decode what `decoder` refused. An argument that the tool does not have is ignored, and
-        logged the first time. Raises what msgspec raises for arguments that do not fit."""
-        if self.lenient is None:
-            # a subclass: its instances keep the fields at the same offsets
-            known = msgspec.defstruct(
-                "Arguments", [], bases=(self.struct,), forbid_unknown_fields=False, gc=False
-            )
-            self.lenient = msgspec.json.Decoder(known, dec_hook=dec_hook)
-        decoded: msgspec.Struct = self.lenient.decode(arguments)
-        if not self.warned:
-            self.warned = True
-            names = {field.encode_name for field in msgspec.structs.fields(self.struct)}
-            given = msgspec.json.decode(arguments, type=dict[str, msgspec.Raw])
-            unknown = ", ".join(repr(name[:64]) for name in given if name not in names)
-            logger.warning(
-                "tool %s: a client sent arguments that it does not have, which are ignored: %s "
-                "(said once for each tool)",
-                self.name,
-                unknown[:1000],
-            )
-        return decoded
+    def decode_again(self, arguments: Any, refusal: msgspec.ValidationError) -> msgspec.Struct:
+        """Decode what `decoder` refused once more, with whole numbers in digits, and with texts
+        read as other values where the tool allows that. Raises what msgspec raises for arguments
+        that do not fit."""
+        if self.second_look is None:
+            from wirespeed.server.tools.second_look import SecondLook
+
+            self.second_look = SecondLook(self)
+        return self.second_look.decode(bytes(arguments), refusal)
 
     def vector(self, arguments: msgspec.Struct, context: Any = None) -> list[Any]:
         """The values of the call, in order."""
@@ -403,6 +395,8 @@ def inspect_tool(
     localns: Mapping[str, Any] | None = None,
     kind: str = "tool",
     dependencies: Dependencies | None = None,
+    extra: Extra = "forbid",
+    coerce: bool = False,
 ) -> ToolSpec:
     """Read a callable as a tool; `SignatureError` says why it cannot be one.
 
@@ -412,6 +406,8 @@ def inspect_tool(
     "resource") is read the same way, but its result is not planned: see ``ToolSpec.returns``.
     What *dependencies* provide is not an argument: ``spec.function`` is then a coroutine function
     around this one, which takes the arguments and, last, the context.
+    *extra* decides whether arguments that are not parameters are refused or ignored, *coerce*
+    whether texts may stand for other values (see `Server.add_tool`).
     """
     if isinstance(function, staticmethod):
         function = function.__func__
@@ -438,7 +434,8 @@ def inspect_tool(
     spec.description = text if description is None else description
     signature = _signature(function, label)
     scope = _Scope(owner, localns, context_class)
-    injected = _read_parameters(spec, signature, scope, notes, label, dependencies)
+    spec.coerce = coerce
+    injected = _read_parameters(spec, signature, scope, notes, label, dependencies, extra)
 
     where = f"{label}: return value"
     if returns is msgspec.UNSET and signature.return_annotation is not signature.empty:
@@ -473,6 +470,7 @@ def _read_parameters(
     notes: dict[str, str],
     label: str,
     dependencies: Dependencies | None,
+    extra: Extra,
 ) -> dict[int, Provider]:
     """Fill in what the parameters say. Returns the providers of those that are not arguments, by
     their index."""
@@ -534,13 +532,13 @@ def _read_parameters(
         [item.definition() for item in found],
         kw_only=True,
         gc=False,
-        forbid_unknown_fields=True,
+        forbid_unknown_fields=extra == "forbid",
     )
     spec.decoder = msgspec.json.Decoder(spec.struct, dec_hook=dec_hook)
-    spec.lenient = None
-    spec.warned = False
+    spec.second_look = None
     spec.input_schema = input_schema(
-        [(item.wire, item.type, item.schema_default(), item.description) for item in found]
+        [(item.wire, item.type, item.schema_default(), item.description) for item in found],
+        closed=extra == "forbid",
     )
     return injected
 

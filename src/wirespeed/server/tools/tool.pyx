@@ -170,8 +170,8 @@ cdef class Tool(Operation):
                 if decoded is not None:
                     return decoded
             return self.decode(b"{}" if arguments is None else arguments)
-        except ValidationError:
-            return self.spec.decode_leniently(b"{}" if arguments is None else arguments)
+        except ValidationError as exc:
+            return self.spec.decode_again(b"{}" if arguments is None else arguments, exc)
 
     cdef object invoke_c(self, object decoded, object context):
         """Call with decoded arguments: the value, or a coroutine to run."""
@@ -254,7 +254,8 @@ cdef class Tool(Operation):
     cdef int refuse_arguments_c(self, Call call, object exc, bint as_error) except -1:
         """Arguments that break the tool's schema (SEP-1303: a result, since 2025-11-25).
         `as_error`: the client asked for a task, so it does not expect a result."""
-        cdef str text = f"Invalid arguments for tool {self.name}: {describe_validation_error(exc)}"
+        cdef str reason = describe_validation_error(exc, known=self.spec.input_schema["properties"])
+        cdef str text = f"Invalid arguments for tool {self.name}: {reason}"
         if call.revision.argument_errors_in_results and not as_error:
             self.send_content_c(call, error_content(text), None, True, None)
         else:

@@ -386,8 +386,8 @@ def test_trap_66_a_state_is_for_its_tool_and_its_arguments(connect: Any, server:
     async def ask(ctx: Context, to: str = "", n: float = 0, text: str = "") -> str:
         return (await ctx.elicit("?", Seat)).action
 
-    server.add_tool(ask, name="one")
-    server.add_tool(ask, name="two")
+    server.add_tool(ask, name="one", extra="ignore")
+    server.add_tool(ask, name="two", extra="ignore")
     arguments = {"to": "a", "n": 1, "text": "x" * 100_000}
     asked = Asked(connect(), "one", arguments)
     assert asked.error(name="two") == REFUSAL

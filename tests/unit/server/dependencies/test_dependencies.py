@@ -98,10 +98,12 @@ def test_what_is_injected_is_no_argument(peer: Any, server: Server) -> None:
 
 def test_what_a_client_sends_never_takes_the_place(connect: Any, server: Server) -> None:
     server.provide(make_coroutine)
-    server.add_tool(which)
+    server.add_tool(which, extra="ignore")
+    server.add_tool(which, name="closed")
     peer = connect("2025-06-18")
     sent = {"db": {"name": "evil"}}
     assert text_of(peer.result(call(1, "which", sent))) == "coroutine"
+    assert peer.error(call(2, "closed", sent))[1].endswith("unknown argument 'db'")
 
 
 def test_parameters_may_stand_in_any_order(connect: Any, server: Server) -> None:

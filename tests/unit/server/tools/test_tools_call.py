@@ -763,22 +763,3 @@ def test_an_unknown_tool_names_the_nearest_one(server: Server, peer: Peer) -> No
 
     assert peer.error(call(1, "writ")) == (-32602, "Unknown tool: writ; did you mean write?")
     assert peer.error(call(2, "read")) == (-32602, "Unknown tool: read")
-
-
-@pytest.mark.parametrize("text", ["", "x" * 5000])
-def test_an_unknown_argument_is_ignored_and_logged_once(
-    server: Server, peer: Peer, text: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    @server.tool
-    def search(text: str, limit: int = 10) -> str:
-        return f"{len(text)} {limit}"
-
-    for limit in ({"limitt": 5}, {"limitt": 5, "limit": 2}, {"other": 1}):
-        result = peer.result(call(1, "search", {"text": text} | limit))
-        assert text_of(result) == f"{len(text)} {limit.get('limit', 10)}"
-    (record,) = caplog.records
-    assert record.levelname == "WARNING"
-    assert "tool search: a client sent arguments that it does not have" in record.getMessage()
-    assert "'limitt'" in record.getMessage()
-    refused = peer.error(call(2, "search", {"text": text, "limit": "2", "other": 1}))[1]
-    assert refused.endswith("argument 'limit': Expected `int`, got `str`")

@@ -1,0 +1,214 @@
+"""Whole numbers that JSON text writes as floats: ``1.0``, ``1e3``, ``-0.0``. Loaded by the first
+arguments that are refused.
+
+JSON Schema calls them integers ("integer" is any number with a zero fractional part, 2020-12
+validation 6.1.1), and clients that know only doubles write them so. msgspec takes digits alone for
+an ``int``. `WholeNumbers` writes those that stand where a schema has an integer as digits, exactly,
+and leaves everything else as it is: where a schema also has a number, or any value, a float stays
+a float.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from wirespeed.schema.json_schema import DEFS
+
+__all__ = ["MAX_DIGITS", "MAX_NUMBERS", "WholeNumbers", "digits_of"]
+
+# Digits of a whole number that is not written in digits: ``1e999999999`` must not fill the memory.
+# The integers of 128 bits have at most 39.
+MAX_DIGITS = 40
+# Numbers in float notation of one text: each costs about 2 µs.
+MAX_NUMBERS = 100_000
+
+_PARTS = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?)0*([0-9]+))?")
+# The strings of a valid JSON text, to be skipped, and its numbers that are not digits alone.
+_TOKENS = re.compile(
+    rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(-?[0-9]++(?:\.[0-9]++(?:[eE][+-]?[0-9]++)?|[eE][+-]?[0-9]++))',
+    re.DOTALL,
+)
+_ANY: Mapping[str, Any] = {}
+_KINDS = {int: "integer", float: "number"}
+_NUMBERS = frozenset(_KINDS.values())
+
+
+def digits_of(literal: str) -> str | None:
+    """The digits of a JSON number in float notation; None if it is a fraction, or has more than
+    `MAX_DIGITS` digits."""
+    if literal.endswith(".0") and len(literal) <= MAX_DIGITS and literal != "-0.0":
+        digits = literal[:-2]
+        if digits.isdigit() or digits[1:].isdigit():  # not 1e0.0, which is not JSON
+            return digits
+    found = _PARTS.fullmatch(literal)
+    if found is None:
+        return None
+    sign, whole, fraction, minus, exponent = found.groups("")
+    mantissa = (whole + fraction).rstrip("0")
+    digits = mantissa.lstrip("0")
+    if not digits:
+        return "0"
+    if len(exponent) > 9:
+        return None
+    power = int(minus + (exponent or "0")) + len(whole) - len(mantissa)
+    if power < 0 or len(digits) + power > MAX_DIGITS:
+        return None
+    return sign + digits + "0" * power
+
+
+class _Whole:
+    """Stands for a whole number in a decoded text: the ``index`` counts all floats."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+
+_LOOKED_AT = (_Whole, dict, list)
+
+
+class WholeNumbers:
+    """Finds the integers of a JSON Schema in texts.
+
+    Args:
+        schema: The schema, of `wirespeed.schema.json_schema` or of pydantic.
+        defs: Its definitions; its own ``$defs`` by default.
+    """
+
+    def __init__(self, schema: Mapping[str, Any], defs: Mapping[str, Any] | None = None) -> None:
+        self._schema = schema
+        self._defs = schema.get("$defs", {}) if defs is None else defs
+        self._known: dict[int, list[Mapping[str, Any]]] = {}
+
+    def in_digits(self, text: bytes) -> bytes | None:
+        """The text with whole numbers as digits where the schema has an integer; None where it
+        has no such number, cannot be decoded, or has more than `MAX_NUMBERS` floats."""
+        digits: list[str | None] = []
+
+        def note(literal: str) -> Any:
+            if len(digits) == MAX_NUMBERS:
+                raise msgspec.DecodeError("too many numbers")
+            digits.append(digits_of(literal))
+            return 0.5 if digits[-1] is None else _Whole(len(digits) - 1)
+
+        found: set[int] = set()
+        try:
+            value = msgspec.json.Decoder(float_hook=note).decode(text)
+            if any(digits):
+                self._find(self._leaves(self._schema), value, found)
+        except (msgspec.DecodeError, RecursionError):
+            return None
+        if not found:
+            return None
+        parts: list[bytes] = []
+        kept, index = 0, -1
+        for token in _TOKENS.finditer(text):
+            if token.start(1) < 0:
+                continue
+            index += 1
+            if index in found:
+                parts += text[kept : token.start(1)], (digits[index] or "").encode()
+                kept = token.end(1)
+        parts.append(text[kept:])
+        return b"".join(parts)
+
+    def _find(self, schemas: list[Mapping[str, Any]], value: Any, found: set[int]) -> None:
+        """Note the numbers of a value that are integers by one of its schemas."""
+        if type(value) is _Whole:
+            if _is_integer(schemas):
+                found.add(value.index)
+        elif type(value) is dict:
+            fitting = [schema for schema in schemas if _fits(schema, value)]
+            for name, item in value.items():
+                if type(item) in _LOOKED_AT:
+                    self._find(self._all(_members(fitting, name)), item, found)
+        elif type(value) is list:
+            schemas = [schema for schema in schemas if _may_be(schema, "array")]
+            lead = max((len(schema.get("prefixItems", ())) for schema in schemas), default=0)
+            items = self._all(_items(schemas, lead))
+            integer = _is_integer(items)
+            for index, item in enumerate(value):
+                if index < lead:
+                    self._find(self._all(_items(schemas, index)), item, found)
+                elif type(item) is _Whole:
+                    if integer:
+                        found.add(item.index)
+                elif type(item) in _LOOKED_AT:
+                    self._find(items, item, found)
+
+    def _all(self, schemas: Iterable[Any]) -> list[Mapping[str, Any]]:
+        return [leaf for schema in schemas for leaf in self._leaves(schema)]
+
+    def _leaves(self, schema: Any) -> list[Mapping[str, Any]]:
+        """A schema as alternatives that are neither references nor unions."""
+        if not isinstance(schema, Mapping):
+            return [] if schema is False else [_ANY]
+        known = self._known.get(id(schema))
+        if known is None:
+            known = self._known[id(schema)] = []  # of a reference to itself
+            ref = schema.get("$ref")
+            if isinstance(ref, str):
+                known += self._leaves(self._defs.get(ref.removeprefix(DEFS), _ANY))
+            elif parts := [
+                part for key in ("anyOf", "oneOf", "allOf") for part in schema.get(key, ())
+            ]:
+                known += self._all(parts)
+            else:
+                known.append(schema)
+        return known
+
+
+def _is_integer(schemas: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a number is an integer by all alternatives that have numbers."""
+    return {kind for schema in schemas for kind in _kinds(schema)} == {"integer"}
+
+
+def _kinds(schema: Mapping[str, Any]) -> Iterable[str]:
+    """The kinds of numbers that an alternative has."""
+    values = _values(schema)
+    if values is not None:
+        return {_KINDS[type(value)] for value in values if type(value) in _KINDS}
+    if schema.get("format") == "decimal":
+        return ("number",)
+    kinds = schema.get("type", "number")  # of any value
+    return _NUMBERS.intersection((kinds,) if isinstance(kinds, str) else kinds)
+
+
+def _values(schema: Mapping[str, Any]) -> list[Any] | None:
+    """The values that a schema lists; None if it lists none."""
+    return [schema["const"]] if "const" in schema else schema.get("enum")
+
+
+def _may_be(schema: Mapping[str, Any], kind: str) -> bool:
+    kinds = schema.get("type", kind)
+    return (kind == kinds or kind in kinds) and _values(schema) is None
+
+
+def _fits(schema: Mapping[str, Any], value: dict[str, Any]) -> bool:
+    """Whether an alternative may be meant by an object: it has its tag, and what is required."""
+    if not _may_be(schema, "object"):
+        return False
+    for name, member in schema.get("properties", {}).items():
+        if name in value and isinstance(member, Mapping):
+            values = _values(member)
+            given = value[name]
+            if values is not None and type(given) is not _Whole and given not in values:
+                return False
+    return all(name in value for name in schema.get("required", ()))
+
+
+def _members(schemas: list[Mapping[str, Any]], name: str) -> Iterable[Any]:
+    for schema in schemas:
+        properties = schema.get("properties", {})
+        yield properties[name] if name in properties else schema.get("additionalProperties", True)
+
+
+def _items(schemas: list[Mapping[str, Any]], index: int) -> Iterable[Any]:
+    for schema in schemas:
+        prefix = schema.get("prefixItems", ())
+        yield prefix[index] if index < len(prefix) else schema.get("items", True)

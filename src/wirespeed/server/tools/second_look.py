@@ -1,0 +1,66 @@
+"""Arguments that a tool's decoder refused, looked at once more. Loaded by the first such call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from wirespeed.schema.from_strings import slots_of
+from wirespeed.schema.json_schema import lax_dec_hook
+from wirespeed.schema.whole_numbers import WholeNumbers
+
+if TYPE_CHECKING:
+    from wirespeed.server.tools.signature import ToolSpec
+
+
+class SecondLook:
+    """Decodes arguments of one tool that are written in another way."""
+
+    def __init__(self, spec: ToolSpec) -> None:
+        self._decode: Callable[[bytes], msgspec.Struct] = spec.decoder.decode
+        self._whole = WholeNumbers(spec.input_schema)
+        self._decode_lax: Callable[[bytes], msgspec.Struct] | None = None
+        if spec.coerce:
+            lax = msgspec.json.Decoder(spec.struct, strict=False, dec_hook=lax_dec_hook)
+            self._decode_lax = lax.decode
+            self._slots = [slot for slot in slots_of(spec) if not slot.takes_text]
+
+    def decode(self, text: bytes, refusal: msgspec.ValidationError) -> msgspec.Struct:
+        """The arguments; ``refusal`` is why the decoder did not take them. ValidationError: they do
+        not fit."""
+        in_digits = self._whole.in_digits(text)
+        if in_digits is not None:
+            text = in_digits
+            try:
+                return self._decode(text)
+            except msgspec.ValidationError as exc:
+                refusal = exc
+        if self._decode_lax is None:
+            raise refusal
+        return self._decode_lax(self._unquoted(text))
+
+    def _unquoted(self, text: bytes) -> bytes:
+        """The text with the lists, objects and whole numbers that strings contain, where an
+        argument cannot be a string. msgspec reads other strings itself."""
+        given = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        for slot in self._slots:
+            raw = bytes(given.get(slot.name, b""))
+            if not raw.startswith(b'"'):
+                continue
+            inner: str = msgspec.json.decode(raw)
+            as_json = slot.in_digits(inner)
+            if as_json != inner or (slot.is_json and _is_container(inner)):
+                given[slot.name] = msgspec.Raw(as_json.encode())
+        return msgspec.json.encode(given)
+
+
+def _is_container(text: str) -> bool:
+    if not text.lstrip().startswith(("[", "{")):
+        return False
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except msgspec.DecodeError:
+        return False
+    return True
