@@ -6,7 +6,10 @@ WIRESPEED_ONLY    comma-separated module names to build, for daily work
 """
 
 import os
+import shlex
+import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 if sys.platform == "win32":
@@ -122,11 +125,39 @@ def extensions() -> list[Extension]:
     return [ext for ext in found if ext.name in only] if only else found
 
 
+def check_compiler() -> None:
+    """End the build with one sentence if C cannot be compiled: before Cython's work, and without
+    the compiler's own many lines."""
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    try:
+        tried = subprocess.run(
+            [*compiler, f"-I{sysconfig.get_path('include')}", "-E", "-x", "c", "-"],
+            input="#include <Python.h>\n",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError as exc:
+        why = f"{compiler[0]}: {exc.strerror}"
+    else:
+        if tried.returncode == 0:
+            return
+        lines = [line for line in tried.stderr.splitlines() if "error" in line]
+        why = (lines or tried.stderr.splitlines() or [f"{compiler[0]} failed"])[0].strip()
+    sys.exit(
+        "wirespeed is compiled while it is installed and needs a C compiler and Python's headers "
+        f'({why}): "apt install gcc python3-dev", "dnf install gcc python3-devel", '
+        '"apk add gcc musl-dev python3-dev" or "xcode-select --install" installs them.'
+    )
+
+
 Options.warning_errors = True
 # From Python 3.14 on, the processes that compile .pyx files import this file.
 if __name__ == "__main__":
     # Metadata commands (egg_info, sdist) need no C files.
     BUILDING = not {"egg_info", "sdist", "dist_info"} & set(sys.argv)
+    if BUILDING:
+        check_compiler()
     setup(
         cmdclass={"build_ext": build_ext, "build_py": build_py},
         ext_modules=cythonize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+import venv
 import zipfile
 from email.parser import Parser
 from pathlib import Path
@@ -16,6 +18,7 @@ from pathlib import Path
 import pytest
 
 import wirespeed
+from wirespeed import Client, Stdio
 
 pytestmark = pytest.mark.own_environment
 
@@ -144,6 +147,36 @@ def test_windows_is_refused_in_plain_words() -> None:
 
 
 @pytest.mark.parametrize(
+    ("compiler", "why"),
+    [
+        ("/nonexistent/cc", "/nonexistent/cc: No such file or directory"),
+        ("sh -c 'echo x.c:1: fatal error: Python.h is missing >&2; false'", "Python.h is missing"),
+    ],
+)
+@pytest.mark.parametrize("hook", ["build_wheel", "build_editable", None])
+def test_a_missing_compiler_is_one_sentence(
+    compiler: str, why: str, hook: str | None, tmp_path: Path
+) -> None:
+    """It is the last line of pip's report, and the only one of ours."""
+    command = ["setup.py", "build_ext"]
+    if hook is not None:
+        command = ["-c", BACKEND.format(hook=hook), str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=ROOT,
+        env=os.environ | {"CC": compiler},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("wirespeed is compiled while it is installed and needs a C compiler")
+    assert why in line
+    assert "apt install gcc python3-dev" in line
+
+
+@pytest.mark.parametrize(
     ("variable", "value", "message"),
     [
         ("WIRESPEED_BUILD", "fast", "is not one of release, debug, trace, asan"),
@@ -211,3 +244,83 @@ def test_another_project_can_cimport_the_core(tmp_path: Path) -> None:
     run(sys.executable, "setup.py", "-q", "build_ext", "--inplace", cwd=tmp_path)
     said = run(sys.executable, "use.py", cwd=tmp_path)
     assert said == "b'\"tools/call\"' None 2\n"
+
+
+BARE = '''
+from wirespeed import Context, Server
+
+server = Server("bare")
+
+@server.tool
+async def add(a: int, b: int, ctx: Context) -> int:
+    """Add two numbers."""
+    ctx.info("adding")
+    return a + b
+
+if __name__ == "__main__":
+    server.run()
+'''
+
+
+class Environment:
+    """A virtual environment that has the package and some of what it depends on."""
+
+    def __init__(self, folder: Path, *packages: str) -> None:
+        venv.create(folder, with_pip=False)
+        self.python = folder / "bin" / "python"
+        (site,) = folder.glob("lib/python*/site-packages")
+        for name in ("wirespeed", *packages):
+            spec = importlib.util.find_spec(name)
+            assert spec is not None
+            assert spec.submodule_search_locations is not None
+            (site / name).symlink_to(spec.submodule_search_locations[0])
+
+    def run(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self.python, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True
+        )
+
+
+async def test_a_server_on_stdio_needs_msgspec_alone(tmp_path: Path) -> None:
+    file = tmp_path / "bare.py"
+    file.write_text(BARE)
+    bare = Environment(tmp_path / "venv", "msgspec")
+    assert "click" not in bare.run("-m", "site").stdout
+    async with Client(Stdio(bare.python, [file])) as client:
+        result = await client.call_tool("add", {"a": 1, "b": 2})
+        assert result.structured_content == {"result": 3}
+    done = bare.run("-c", "import wirespeed; wirespeed.Client, wirespeed.SyncClient")
+    assert (done.returncode, done.stderr) == (0, "")
+    done = bare.run("-m", "wirespeed", "serve", file)
+    text = "wirespeed: this needs the package click: pip install click\n"
+    assert (done.returncode, done.stdout, done.stderr) == (3, "", text)
+
+
+async def test_serve_needs_no_rich(tmp_path: Path) -> None:
+    file = tmp_path / "bare.py"
+    file.write_text(BARE)
+    bare = Environment(tmp_path / "venv", "msgspec", "click")
+    serve = ["-m", "wirespeed", "serve", file]
+    async with Client(Stdio(bare.python, serve)) as client:
+        assert [tool.name for tool in await client.list_tools()] == ["add"]
+    done = bare.run(*serve, "--on", "ws://127.0.0.1:0/")
+    text = "wirespeed: this needs the package websockets: pip install websockets\n"
+    assert (done.returncode, done.stdout, done.stderr) == (3, "", text)
+    done = bare.run("-m", "wirespeed", "list", file)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.endswith("wirespeed: this needs the package rich: pip install rich\n")
+
+
+def test_wheels_are_built_for_the_pythons_of_the_classifiers() -> None:
+    pattern = re.compile(r"Programming Language :: Python :: 3\.(\d+)")
+    minors = [m[1] for one in PYPROJECT["project"]["classifiers"] if (m := pattern.fullmatch(one))]
+    assert PYPROJECT["project"]["requires-python"] == f">=3.{minors[0]}"
+    assert PYPROJECT["tool"]["cibuildwheel"]["build"].split() == [f"cp3{n}-*" for n in minors]
+
+
+def test_the_extra_all_has_every_extra_for_users() -> None:
+    extras = set(PYPROJECT["project"]["optional-dependencies"])
+    assert PYPROJECT["project"]["optional-dependencies"]["all"] == [
+        "wirespeed[validate,prometheus,otel]"
+    ]
+    assert extras == {"validate", "prometheus", "otel", "all", "test", "lint", "docs"}

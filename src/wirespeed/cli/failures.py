@@ -32,6 +32,10 @@ _REMEDIES = (
 )
 
 
+# Packages that a server on stdio works without.
+_PACKAGES = ("click", "rich", "orjson", "websockets")
+
+
 class Exit(IntEnum):
     """The stable exit codes. ``wirespeed --help`` lists them."""
 
@@ -82,13 +86,17 @@ def exit_code(exc: BaseException) -> int:
         return Exit.TIMEOUT
     if isinstance(exc, RemoteError | InvalidResponse):
         return Exit.REMOTE
-    if isinstance(exc, WirespeedError):
+    if isinstance(exc, WirespeedError) or _lacks_package(exc):
         return Exit.UNREACHABLE
     if isinstance(exc, KeyboardInterrupt):
         return Exit.INTERRUPTED
     if isinstance(exc, Terminated):
         return 128 + exc.number
     return Exit.FAULT
+
+
+def _lacks_package(exc: BaseException) -> bool:
+    return isinstance(exc, ModuleNotFoundError) and exc.name in _PACKAGES
 
 
 def printable(text: str, *, lines: bool = False) -> str:
@@ -119,6 +127,8 @@ def _escaped(char: str) -> str:
 
 def describe(exc: BaseException) -> tuple[str, list[str]]:
     """Return one line for people, and the end of the server's stderr if it was kept."""
+    if isinstance(exc, ModuleNotFoundError) and _lacks_package(exc):
+        return f"this needs the package {exc.name}: pip install {exc.name}", []
     if not isinstance(exc, WirespeedError):
         kind = type(exc).__name__
         return f"a fault of wirespeed itself: {kind}: {exc}; --debug shows where", []

@@ -12,6 +12,12 @@ def main() -> None:
         from wirespeed.cli.app import run
 
         status = run(sys.argv[1:])
+    except ModuleNotFoundError as exc:
+        if exc.name != "click":
+            raise
+        from wirespeed.cli.failures import report
+
+        status = report(exc, json=False, debug=False)
     except KeyboardInterrupt:  # before or after click handles it
         status = 130
     raise SystemExit(status)
