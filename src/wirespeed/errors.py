@@ -187,7 +187,14 @@ class ToolError(WirespeedError):
     The client gets a result with ``isError`` and this text, whatever ``Server(mask_errors=…)`` is,
     and the log has one line at level INFO: the server did not fail. Handlers of prompts, resources
     and completions, which have no such result, answer with error -32603 and this text.
+
+    A client's `CallToolResult.raise_for_error` and ``call_tool(…, type=T)`` raise it for a result
+    with ``isError``. ``result`` is that result; None where a tool raised the exception.
     """
+
+    def __init__(self, *args: object, result: Any = None) -> None:
+        super().__init__(*args)
+        self.result = result
 
 
 def shortened(text: str) -> str:

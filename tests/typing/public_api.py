@@ -158,7 +158,11 @@ async def asking() -> None:
         assert_type(result, CallToolResult)
         assert_type(result.text, str)
         assert_type(result.is_error, bool)
-        await client.call_tool("add", [1, 2])  # type: ignore[arg-type]
+        assert_type(result.raise_for_error(), CallToolResult)
+        assert_type(await client.call_tool("add", {"a": 1}, type=int, timeout=5), int)
+        assert_type(await client.call_tool("seats", type=list[Seat]), list[Seat])
+        await client.call_tool("add", [1, 2])  # type: ignore[call-overload]
+        await client.call_tool("add", type=int, tiemout=5)  # type: ignore[call-overload]
     Client(server, era="old")  # type: ignore[arg-type]
 
 
@@ -169,6 +173,7 @@ def asking_without_a_loop() -> None:
         for resource in client.iter_resources(timeout=1):
             assert_type(resource, ResourceInfo)
         assert_type(client.call_tool("add", {"a": 1}, timeout=5), CallToolResult)
+        assert_type(client.call_tool("add", {"a": 1}, type=int), int)
         assert_type(client.read_resource("file:///x"), ReadResourceResult)
         client.read_resource(1)  # type: ignore[arg-type]
         client.get_prompt("p", argument={})  # type: ignore[call-arg]

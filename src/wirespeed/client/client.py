@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Never, Self, Unpack
+from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, Unpack, overload
 
 from wirespeed._exports import set_public_home
 from wirespeed.client import pagination as lists
@@ -22,6 +22,7 @@ from wirespeed.client.requests.send import (
     OnProgress,
     RequestOptions,
     Sender,
+    ToolCallOptions,
     any_result,
     params_text,
 )
@@ -67,6 +68,8 @@ if TYPE_CHECKING:
     from wirespeed.transport.child.command import Stdio
 
 __all__ = ["Client", "Era", "OnProgress"]
+
+T = TypeVar("T")
 
 
 class Client:
@@ -194,6 +197,7 @@ class Client:
         self._features = FeatureRequests(self._sender, self._cache, self._learn)
         self._subscriptions = SubscriptionRouter(self._sender, self._cache)
         self._rounds = Rounds(self._sender, self._identity, max_rounds)
+        self._task_only = self._sender.listed.task_only
         self._tasks = TaskCalls(self._sender, self._rounds, self._subscriptions)
         self._roots = SharedRoots(self._sender, self._identity)
         if validate is not False:
@@ -226,7 +230,7 @@ class Client:
         """A page of tools arrived."""
         if self._sender.checks is not None:
             self._sender.checks.learn(tools)
-        self._tasks.learn(tools)
+        self._sender.listed.learn(tools)
 
     def __repr__(self) -> str:
         agreement = self._life.agreement
@@ -327,15 +331,40 @@ class Client:
 
     # -- tools -----------------------------------------------------------------------------------
 
+    @overload
+    def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | msgspec.Struct | bytes | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Coroutine[Any, Any, CallToolResult]: ...
+
+    @overload
     def call_tool(
         self,
         name: str,
         arguments: Mapping[str, Any] | msgspec.Struct | bytes | None = None,
         *,
-        timeout: Timeout = CLIENT_DEFAULT,
-        on_progress: OnProgress | None = None,
-        meta: Meta | None = None,
-    ) -> Coroutine[Any, Any, CallToolResult]:
+        type: type[T],
+        **options: Unpack[CallOptions],
+    ) -> Coroutine[Any, Any, T]: ...
+
+    @overload
+    def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | msgspec.Struct | bytes | None = None,
+        *,
+        type: Any,
+        **options: Unpack[CallOptions],
+    ) -> Coroutine[Any, Any, Any]: ...
+
+    def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | msgspec.Struct | bytes | None = None,
+        **options: Unpack[ToolCallOptions],
+    ) -> Coroutine[Any, Any, Any]:
         """Call a tool (server/tools). Cancelling the asyncio task cancels the call on the server.
         A tool that was listed as one that only runs as a task is run as a task; the call returns
         the task's result.
@@ -344,27 +373,46 @@ class Client:
             name: The tool.
             arguments: A mapping or a msgspec struct, or the JSON text of an object as bytes (which
                 is checked).
-            timeout: Seconds; None for no limit; by default the client's. At 0 or below nothing is
-                sent, and the call fails with `CallTimeout`.
-            on_progress: Called with progress, total and message of each progress notification
-                whose progress is above that of the one before.
-            meta: Further members of the request's ``_meta``, such as ``traceparent`` (basic,
-                "_meta"); not those that the client writes itself.
 
         Raises:
-            TypeError, ValueError: The arguments cannot be sent; nothing was.
+            TypeError, ValueError: The arguments cannot be sent, or *type* cannot be decoded;
+                nothing was sent.
             LimitExceeded: ``max_outstanding`` calls wait for their answers already.
             CallTimeout: No answer arrived in time.
             RemoteError: The server answered with an error. A tool that fails is not an error, but a
-                result with ``is_error``.
-            InvalidResponse: The answer is not valid.
+                result with ``is_error``: see `CallToolResult.raise_for_error`.
+            InvalidResponse: The answer is not valid, or does not fit *type*.
             ConnectionClosed, ChildExited, ConnectionLost: The link is gone.
             TransportError: A lost connection cannot be made again.
         """
-        by = self._tasks if name in self._tasks.required else self._sender
+        by = self._tasks if name in self._task_only else self._sender
         through = self._sender.middleware
+        if not options and through is None:
+            return by.call_tool(name, arguments)  # the commonest call: one coroutine
+        if "type" in options:
+            from wirespeed.client.results.typed import ResultType
+
+            wanted = ResultType(options.pop("type"))
+            call = self.call_tool(name, arguments, **options)
+            return self._features.value_of(
+                name, call, wanted, options.get("timeout", CLIENT_DEFAULT)
+            )
+        rest: Any = options
         if through is None:
-            return by.call_tool(name, arguments, timeout, on_progress, meta)  # one coroutine a call
+            return by.call_tool(name, arguments, **rest)
+        return self._call_through(through, by, name, arguments, **rest)
+
+    def _call_through(
+        self,
+        through: OutboundChain,
+        by: Sender | TaskCalls,
+        name: str,
+        arguments: Any,
+        timeout: Timeout = CLIENT_DEFAULT,
+        on_progress: OnProgress | None = None,
+        meta: Meta | None = None,
+    ) -> Coroutine[Any, Any, CallToolResult]:
+        """Call a tool through the middleware."""
 
         async def send(passed: OutboundRequest) -> CallToolResult:
             return await by.call_tool(

@@ -5,8 +5,9 @@ Results of a modern server are cached as long as they are fresh: see `wirespeed.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from wirespeed.client import pagination as lists
 from wirespeed.client.cache import READ, CachingDecoder, ResponseCache
@@ -28,11 +29,22 @@ from wirespeed.client.results.features import (
 )
 from wirespeed.client.results.tools import ListToolsResult, ToolInfo
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
-from wirespeed.errors import RemoteError, Unsupported
+from wirespeed.errors import RemoteError, Unsupported, WirespeedError
 from wirespeed.protocol import shapes
-from wirespeed.protocol.results import Completion, GetPromptResult, ReadResourceResult
+from wirespeed.protocol.results import (
+    CallToolResult,
+    Completion,
+    GetPromptResult,
+    ReadResourceResult,
+    is_wrap,
+)
+
+if TYPE_CHECKING:
+    from wirespeed.client.results.typed import ResultType
 
 __all__ = ["FeatureRequests"]
+
+logger = logging.getLogger("wirespeed.client")
 
 P = TypeVar("P", bound=Page)
 R = TypeVar("R")
@@ -71,6 +83,32 @@ class FeatureRequests:
             return self.page(listing, cursor, sender.rest(until), meta)
 
         return await lists.whole(listing, fetch)
+
+    async def value_of(
+        self,
+        tool: str,
+        call: Awaitable[CallToolResult],
+        wanted: ResultType,
+        timeout: Timeout,
+    ) -> Any:
+        """Wait for a call of a tool, and return its value as a type. See `Client.call_tool`.
+
+        The tools are listed, within the time limit, if the result may be a wrapped value and the
+        tool's output schema is not known.
+        """
+        sender = self._sender
+        until = sender.until(sender.seconds(timeout))
+        result = (await call).raise_for_error()
+        listed = sender.listed
+        if tool not in listed.known and is_wrap(result.structured_content):
+            try:
+                await self.whole(lists.TOOLS, sender.rest(until))
+            except WirespeedError as exc:  # the call succeeded: its result is read as it is
+                logger.warning("whether %s wraps values is not known: %s", tool, exc)
+            else:
+                listed.known.add(tool)
+                listed.mark(tool, result)
+        return wanted.read(tool, result)
 
     async def tools_again(self, until: float) -> list[ToolInfo]:
         """All tools, requested again without the cache."""

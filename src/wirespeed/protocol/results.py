@@ -6,27 +6,35 @@ server/resources and server/utilities/completion of each revision, and the schem
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 from msgspec import UNSET
 
 from wirespeed._exports import set_public_home
+from wirespeed.errors import ToolError
 from wirespeed.protocol.blocks import Block, ResourceContents, Text, UnknownContent
 
 __all__ = [
     "WHOLE",
+    "WRAP_MARKER",
     "CallToolResult",
     "Completion",
     "GetPromptResult",
     "PromptMessage",
     "ReadResourceResult",
     "Role",
+    "is_wrap",
 ]
 
 Role = Literal["user", "assistant"]
 
 _ROLES = ("user", "assistant")
+
+WRAP_MARKER = "x-fastmcp-wrap-result"
+"""The member of an ``outputSchema``, true where the structured content is ``{"result": value}``
+around a value that is not an object. No revision has such a member. The name is FastMCP's, so that
+its clients unwrap the results of this project's servers as well, and the other way round."""
 
 
 class CallToolResult(msgspec.Struct, rename="camel"):
@@ -40,6 +48,9 @@ class CallToolResult(msgspec.Struct, rename="camel"):
             result has none: None is JSON's null, which 2026-07-28 allows.
         is_error: Whether the tool failed; the content is the reason.
         meta: ``_meta`` of the result.
+        wrapped: Whether the structured content is ``{"result": value}``, a value that is not an
+            object: the ``outputSchema`` of the tool, which the client has listed, says so by
+            ``"x-fastmcp-wrap-result": true``.
     """
 
     content: list[Block] = msgspec.field(default_factory=list)
@@ -47,11 +58,37 @@ class CallToolResult(msgspec.Struct, rename="camel"):
     is_error: bool = False
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
     result_type: str = "complete"
+    wrapped: bool = msgspec.field(name=WRAP_MARKER, default=False)
 
     @property
     def text(self) -> str:
         """The text of the text blocks, joined by newlines."""
         return "\n".join(block.text for block in self.content if isinstance(block, Text))
+
+    @property
+    def data(self) -> Any:
+        """The value of the tool: its structured content, without ``{"result": …}`` around it where
+        the result is `wrapped`; without structured content the text of the only text block. None if
+        the tool failed, and if there is neither."""
+        if self.is_error:
+            return None
+        content = self.structured_content
+        if content is UNSET:
+            texts = [block.text for block in self.content if isinstance(block, Text)]
+            return texts[0] if len(texts) == 1 else None
+        return content["result"] if self.wrapped and is_wrap(content) else content
+
+    def raise_for_error(self) -> Self:
+        """Raise `wirespeed.errors.ToolError` with the text of the result if the tool failed;
+        otherwise return the result."""
+        if self.is_error:
+            raise ToolError(self.text or "the tool failed, and said nothing", result=self)
+        return self
+
+
+def is_wrap(content: Any) -> bool:
+    """Whether structured content has the form of a wrapped value."""
+    return isinstance(content, dict) and content.keys() == {"result"}
 
 
 class PromptMessage(msgspec.Struct):

@@ -55,6 +55,7 @@ __all__ = [
     "may_keep",
     "one_line",
     "prepare_type",
+    "type_name",
 ]
 
 _encode = msgspec.json.Encoder().encode
@@ -141,7 +142,7 @@ def enc_hook(obj: Any) -> Any:
         return str.__str__(obj)  # of a class of its own, such as `wirespeed.User`
     if tp.__module__.partition(".")[0] == "pydantic":
         return sys.modules["pydantic_core"].to_jsonable_python(obj)
-    raise TypeError(f"{_type_name(tp)} has no JSON form")
+    raise TypeError(f"{type_name(tp)} has no JSON form")
 
 
 def _json_type(obj: Any) -> str:
@@ -149,7 +150,8 @@ def _json_type(obj: Any) -> str:
     return names.get(type(obj), "null")
 
 
-def _type_name(tp: Any) -> str:
+def type_name(tp: Any) -> str:
+    """The name of a type in errors."""
     return tp.__qualname__ if isinstance(tp, type) else str(tp)
 
 
@@ -362,7 +364,7 @@ class _Foreign:
             elif is_model(cls):
                 self.bundles[cls] = (cls.__name__, cls.model_json_schema(**options))
             else:
-                raise TypeError(f"type `{_type_name(cls)}` has no JSON form")
+                raise TypeError(f"type `{type_name(cls)}` has no JSON form")
         return {"$ref": f"{_PLACEHOLDER}{list(self.bundles).index(cls)}"}
 
     def merge(self, components: dict[str, Any]) -> None:

@@ -164,7 +164,7 @@ class Rounds:
             check = await checks.of(name, until)
             if check is not None:
                 await checks.verify(name, check, result, until)
-        return result
+        return result if name is None else self.sender.listed.mark(name, result)
 
     async def finish(self, request: Request, answer: Unfinished) -> Any:
         """The result of a call whose answer asks for input."""

@@ -13,6 +13,7 @@ from wirespeed.client.callback_queue import CallbackQueue
 from wirespeed.client.connection.lifecycle import NOT_OPEN
 from wirespeed.client.requests.middleware import OutboundRequest
 from wirespeed.client.results.decode import Unfinished, decode_call_result
+from wirespeed.client.results.listed_tools import ListedTools
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, seconds_of, shown, timed_out
 from wirespeed.errors import CallTimeout, ConnectionClosed, InvalidResponse
 from wirespeed.protocol.meta import check_json
@@ -32,7 +33,15 @@ if TYPE_CHECKING:
     from wirespeed.client.validation.checks import OutputChecks
     from wirespeed.protocol.revisions import Revision
 
-__all__ = ["CallOptions", "Meta", "OnProgress", "Request", "RequestOptions", "Sender"]
+__all__ = [
+    "CallOptions",
+    "Meta",
+    "OnProgress",
+    "Request",
+    "RequestOptions",
+    "Sender",
+    "ToolCallOptions",
+]
 
 OnProgress: TypeAlias = Callable[[float, float | None, str | None], object]
 """Called with progress, total and message of each progress notification of a request."""
@@ -108,6 +117,19 @@ class CallOptions(RequestOptions, total=False):
     on_progress: OnProgress | None
 
 
+class ToolCallOptions(CallOptions, total=False):
+    """The options of a call of a tool.
+
+    Attributes:
+        type: The type of the tool's value: whatever msgspec decodes, pydantic models, paths. The
+            call then returns the value of this type (`CallToolResult.data`, decoded) instead of a
+            `CallToolResult`, and raises `ToolError` if the tool failed. The client lists the tools
+            once if it has to know whether the value is wrapped.
+    """
+
+    type: Any
+
+
 class Continuation(Protocol):
     """Continues calls whose answer is not their result."""
 
@@ -126,6 +148,7 @@ class Sender:
         timeout: The time limit of requests without one of their own.
         middleware: The middleware of all requests, or None.
         checks: Checks results by the output schemas of tools; None: no result is checked.
+        listed: The listed tools.
         continuation: Continues calls whose answer is not their result.
         start_at_use: Whether the first request opens the client.
     """
@@ -143,6 +166,8 @@ class Sender:
         self.limit = seconds_of(timeout, None)  # in seconds; infinity for none
         self.middleware = middleware
         self.checks: OutputChecks | None = None
+        self.listed = ListedTools()
+        self._wrapped = self.listed.wrapped
         self.start_at_use = False
         self._open = open_client
         self._opening: asyncio.Task[None] | None = None
@@ -230,9 +255,9 @@ class Sender:
         self,
         name: str,
         arguments: Any,
-        timeout: Timeout,
-        on_progress: OnProgress | None,
-        meta: Meta | None,
+        timeout: Timeout = CLIENT_DEFAULT,
+        on_progress: OnProgress | None = None,
+        meta: Meta | None = None,
     ) -> CallToolResult:
         """Send tools/call past the middleware, and wait for its result."""
         limit = self.limit if timeout is CLIENT_DEFAULT else self.seconds(timeout)
@@ -283,6 +308,8 @@ class Sender:
             result = finished
         if check is not None:
             await checks.verify(name, check, result, until)  # type: ignore[union-attr, arg-type]
+        if name in self._wrapped:
+            result.wrapped = True  # type: ignore[union-attr]
         return result  # type: ignore[return-value]
 
     async def send(

@@ -48,7 +48,6 @@ from wirespeed.protocol.results import CallToolResult
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
-    from wirespeed.client.results.tools import ToolInfo
     from wirespeed.client.subscriptions.router import SubscriptionRouter
     from wirespeed.client.tasks.messages import TaskState
     from wirespeed.client.tasks.task import ProgressSink, TaskHandles, ToolTask
@@ -119,7 +118,6 @@ class TaskCalls:
         sender: Sends the requests.
         rounds: Drives calls that ask for input.
         router: Receives the notifications.
-        required: Listed tools that only run as tasks (2025-11-25, ``taskSupport: "required"``).
         handles, progress: Tasks of 2025-11-25 whose `ToolTask` exists, by id and by progress
             token.
     """
@@ -128,7 +126,6 @@ class TaskCalls:
         self.sender = sender
         self.rounds = rounds
         self.router = router
-        self.required: set[str] = set()
         self.handles: WeakValueDictionary[str, TaskHandles] = WeakValueDictionary()
         self.progress: WeakValueDictionary[str, ProgressSink] = WeakValueDictionary()
 
@@ -218,9 +215,9 @@ class TaskCalls:
         self,
         name: str,
         arguments: Any,
-        timeout: Timeout,
-        on_progress: OnProgress | None,
-        meta: Meta | None,
+        timeout: Timeout = CLIENT_DEFAULT,
+        on_progress: OnProgress | None = None,
+        meta: Meta | None = None,
     ) -> CallToolResult:
         """Call a tool that only runs as a task, without the middleware, and return its result."""
         limit = self.sender.seconds(timeout)
@@ -230,14 +227,6 @@ class TaskCalls:
         )
         task._private = True
         return await self.wait_for(task, until, limit)
-
-    def learn(self, tools: Iterable[ToolInfo]) -> None:
-        """Learn from listed tools which of them only run as tasks."""
-        for tool in tools:
-            if (tool.execution or {}).get("taskSupport") == "required":
-                self.required.add(tool.name)
-            else:
-                self.required.discard(tool.name)
 
     async def get(self, task_id: str, timeout: Timeout = CLIENT_DEFAULT) -> ToolTask:
         """See `Client.get_task`."""

@@ -196,10 +196,10 @@ class ToolTask:
         try:
             async with asyncio.timeout(timeout):
                 result = await (self._follow() if self._modern else self._fetch())
-                checks, check = self._tasks.sender.checks, self._check
-                if checks is not None and check is not None and self.tool is not None:
-                    await checks.verify(self.tool, check, result)
-                return result
+                sender, check = self._tasks.sender, self._check
+                if sender.checks is not None and check is not None and self.tool is not None:
+                    await sender.checks.verify(self.tool, check, result)
+                return sender.listed.mark(self.tool, result)
         except TimeoutError as exc:
             if isinstance(exc, CallTimeout):
                 raise

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from wirespeed.protocol.results import WRAP_MARKER
 from wirespeed.schema.json_schema import (
     DEFS,
     adapter_of,
@@ -37,7 +38,8 @@ class ResultError(ValueError):
 class Output:
     """What a return annotation promises.
 
-    `schema` is the ``outputSchema``; `wrapped` says that values go out as ``{"result": value}``.
+    `schema` is the ``outputSchema``; `wrapped` says that values go out as ``{"result": value}``,
+    which the schema tells clients by `WRAP_MARKER`.
     `dump`, if set, turns the value into what msgspec encodes; pydantic's refuses a value that does
     not fit. The checks decode JSON as the annotation says; where that would run the author's code
     (``__post_init__``, validators) a second time, a value must be of the class `cls` instead.
@@ -54,7 +56,12 @@ class Output:
             target = components[name]
         self.wrapped = target.get("type") != "object"
         if self.wrapped:
-            root = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
+            root = {
+                "type": "object",
+                "properties": {"result": schema},
+                "required": ["result"],
+                WRAP_MARKER: True,
+            }
         else:
             siblings = {key: value for key, value in schema.items() if key != "$ref"}
             root = {**target, **siblings}

@@ -106,6 +106,7 @@ def test_everything_of_a_plain_function() -> None:
         "type": "object",
         "properties": {"result": {"type": "integer"}},
         "required": ["result"],
+        "x-fastmcp-wrap-result": True,
     }
     assert spec.output_schema_json is not None
     assert json.loads(spec.output_schema_json) == spec.output_schema
@@ -452,6 +453,7 @@ def test_kinds_of_functions() -> None:
         "type": "object",
         "properties": {"result": {"type": "array", "items": {"type": "integer"}}},
         "required": ["result"],
+        "x-fastmcp-wrap-result": True,
     }
     assert numbers.result.encode(list(numbers.function()))[1] == b'{"result":[1]}'
     assert tool(async_generator).result.kind is ResultKind.BLOCKS

@@ -1,0 +1,237 @@
+"""What a caller reads from the result of a tool: data, typed values, failures."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pydantic
+import pytest
+from client_lab import text_result
+from peer_lab import MODERN_PEER, Rules, with_client
+
+from wirespeed import Client, Server
+from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError, ToolError
+from wirespeed.types import CallToolResult, Image, Text
+
+ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
+
+
+class City(msgspec.Struct):
+    name: str
+    founded: datetime.date
+
+
+class Model(pydantic.BaseModel):
+    name: str
+
+
+server = Server("results")
+
+
+@server.tool
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+@server.tool
+async def cities() -> list[City]:
+    return [City("Bonn", datetime.date(11, 1, 1))]
+
+
+@server.tool
+async def city(known: bool = True) -> dict[str, str] | None:
+    return {"name": "Bonn"} if known else None
+
+
+@server.tool
+async def report() -> dict[str, int]:
+    """An object that looks like a wrapped value."""
+    return {"result": 5}
+
+
+@server.tool
+async def where(name: str) -> str:
+    if name != "Bonn":
+        raise ValueError("no such city")
+    return "7"
+
+
+def rules(content: Any, **schema: Any) -> Rules:
+    """A modern server whose tool ``t`` returns this structured content."""
+    end = {"resultType": "complete"}
+    tool = {"name": "t", "inputSchema": {"type": "object"}}
+    if schema:
+        tool |= {"outputSchema": {"type": "object"} | schema}
+    call = text_result() | {"structuredContent": content} | end
+    return MODERN_PEER | {"tools/call": call, "tools/list": {"tools": [tool]} | end}
+
+
+# -- data ------------------------------------------------------------------------------------------
+
+
+@ERAS
+async def test_the_data_of_a_listed_tool_is_its_value(era: Any) -> None:
+    async with Client(server, era=era) as client:
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).data == {"result": 3}  # unknown
+        await client.list_tools()
+        added = await client.call_tool("add", {"a": 1, "b": 2})
+        assert (added.data, added.structured_content) == (3, {"result": 3})
+        assert added.wrapped
+        assert (await client.call_tool("report")).data == {"result": 5}
+        assert (await client.call_tool("where", {"name": "Bonn"})).data == "7"
+
+
+async def test_only_a_marker_unwraps(tmp_path: Path) -> None:
+    wrapped = {"result": [1]}
+    schema = {"properties": {"result": {"type": "array"}}, "required": ["result"]}
+    marked = schema | {"x-fastmcp-wrap-result": True}
+    async with with_client(tmp_path, rules(wrapped, **schema)) as (client, peer):
+        await client.list_tools()
+        assert (await client.call_tool("t")).data == wrapped
+        for value in (1, "true", None):
+            peer.rules |= rules(wrapped, **schema | {"x-fastmcp-wrap-result": value})
+            await client.list_tools()
+            assert (await client.call_tool("t")).data == wrapped
+        peer.rules |= rules(wrapped, **marked)
+        await client.list_tools()
+        assert (await client.call_tool("t")).data == [1]
+        for odd in ({"result": 1, "more": 2}, {}, [1], None):
+            peer.rules |= rules(odd, **marked)
+            assert (await client.call_tool("t")).data == odd
+
+
+def test_data_without_structured_content() -> None:
+    assert CallToolResult([Text("a")]).data == "a"
+    assert CallToolResult([Image(b"i", "image/png"), Text("a")]).data == "a"
+    assert CallToolResult([Text("a"), Text("b")]).data is None
+    assert CallToolResult([]).data is None
+    assert CallToolResult([Text("a")], None).data is None  # JSON's null
+    assert CallToolResult([Text("no")], is_error=True).data is None
+    assert CallToolResult([Text("no")], {"code": 1}, is_error=True).data is None
+
+
+def test_raise_for_error() -> None:
+    good = CallToolResult([Text("a")])
+    assert good.raise_for_error() is good
+    bad = CallToolResult([Text("no such city"), Text("try Bonn")], is_error=True)
+    with pytest.raises(ToolError, match=r"^no such city\ntry Bonn$") as caught:
+        bad.raise_for_error()
+    assert caught.value.result is bad
+    with pytest.raises(ToolError, match="the tool failed, and said nothing"):
+        CallToolResult([], is_error=True).raise_for_error()
+
+
+# -- type= -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("listed", [False, True])
+@ERAS
+async def test_values_of_a_type(era: Any, listed: bool) -> None:
+    async with Client(server, era=era) as client:
+        if listed:
+            await client.list_tools()
+        assert await client.call_tool("add", {"a": 1, "b": 2}, type=int) == 3
+        bonn = City("Bonn", datetime.date(11, 1, 1))
+        assert await client.call_tool("cities", type=list[City]) == [bonn]
+        assert await client.call_tool("city", type=Model | None) == Model(name="Bonn")
+        assert await client.call_tool("city", {"known": False}, type=Model | None) is None
+        assert await client.call_tool("report", type=dict[str, int]) == {"result": 5}
+        assert await client.call_tool("where", {"name": "Bonn"}, type=Path) == Path("7")
+        assert await client.call_tool("where", {"name": "Bonn"}, type=int) == 7  # text that is JSON
+        assert await client.call_tool("where", {"name": "Bonn"}, type=str) == "7"
+
+
+async def test_the_tools_are_listed_once_where_the_value_may_be_wrapped() -> None:
+    methods: list[str] = []
+
+    async def watch(request: Any, call_next: Any) -> Any:
+        methods.append(request.method)
+        return await call_next(request)
+
+    async with Client(server, middleware=[watch]) as client:
+        await client.call_tool("where", {"name": "Bonn"}, type=str)
+        assert methods == ["tools/call"]
+        await client.call_tool("add", {"a": 1, "b": 2})
+        assert methods == ["tools/call"] * 2  # without a type nothing is listed
+        for _ in range(2):
+            await client.call_tool("add", {"a": 1, "b": 2}, type=int)
+        assert methods == ["tools/call"] * 3 + ["tools/list", "tools/call"]
+
+
+async def test_an_unlisted_tool_is_looked_for_once(tmp_path: Path) -> None:
+    unlisted = rules({"result": 1})
+    unlisted["tools/list"] = {"tools": [], "resultType": "complete"}
+    async with with_client(tmp_path, unlisted) as (client, peer):
+        for _ in range(2):
+            assert await client.call_tool("t", type=dict) == {"result": 1}
+        assert len(peer.sent("tools/list")) == 1
+
+
+async def test_a_list_that_fails_leaves_the_result_as_it_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with with_client(tmp_path, rules({"result": 1})) as (client, peer):
+        peer.rules["tools/list"] = (-32603, "broken")
+        assert await client.call_tool("t", type=dict) == {"result": 1}
+        assert "whether t wraps values is not known: broken" in caplog.text
+
+
+async def test_a_wrapped_value_without_a_marker_fits_too(tmp_path: Path) -> None:
+    async with with_client(tmp_path, rules({"result": [1]})) as (client, _):
+        assert await client.call_tool("t", type=list[int]) == [1]
+        with pytest.raises(InvalidResponse, match="tool t did not return str: result: Expected"):
+            await client.call_tool("t", type=str)
+
+
+async def test_a_server_without_structured_content_sends_json_as_text(tmp_path: Path) -> None:
+    text = '[{"name": "Bonn", "founded": "0011-01-01"}]'
+    plain = MODERN_PEER | {"tools/call": text_result(text) | {"resultType": "complete"}}
+    async with with_client(tmp_path, plain) as (client, _):
+        [city] = await client.call_tool("t", type=list[City])
+        assert city.founded.year == 11
+        assert await client.call_tool("t", type=str) == text
+
+
+async def test_a_value_that_does_not_fit_is_named() -> None:
+    faults = {
+        ("add", str): "tool add did not return str: result: Expected `str`, got `int`",
+        ("cities", list[dict[str, int]]): (
+            "tool cities did not return list[dict[str, int]]: "
+            "result '[0][...]': Expected `int`, got `str`"
+        ),
+        ("cities", list[Model]): None,
+        ("report", City): "tool report did not return City: missing required field 'name'",
+        ("report", Model): "tool report did not return Model: result 'name': Field required",
+    }
+    arguments = {"add": {"a": 1, "b": 2}}
+    async with Client(server) as client:
+        for (name, wanted), fault in faults.items():
+            call = client.call_tool(name, arguments.get(name), type=wanted)
+            if fault is None:
+                assert await call == [Model(name="Bonn")]
+                continue
+            with pytest.raises(InvalidResponse) as caught:
+                await call
+            assert str(caught.value) == fault
+
+
+async def test_a_failed_tool_raises(tmp_path: Path) -> None:
+    async with Client(server) as client:
+        with pytest.raises(ToolError, match="no such city") as caught:
+            await client.call_tool("where", {"name": "Ulm"}, type=str)
+        assert caught.value.result.is_error
+        with pytest.raises(RemoteError):
+            await client.call_tool("nowhere", type=str)
+        with pytest.raises(CallTimeout):
+            await client.call_tool("add", {"a": 1, "b": 2}, type=int, timeout=-1)
+
+
+async def test_a_type_without_a_json_form_is_refused_before_the_call() -> None:
+    async with Client(server) as client:
+        sent = client.counters["messages_out"]
+        with pytest.raises(TypeError, match="the type of the result: type `type` has no JSON"):
+            await client.call_tool("add", {"a": 1, "b": 2}, type=type(Client))
+        assert client.counters["messages_out"] == sent
