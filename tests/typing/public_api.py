@@ -93,6 +93,7 @@ async def handlers_ask(ctx: Context) -> str | InputRequired:
     assert_type(await ctx.elicit("Which seat?", Seat), Elicited[Seat])
     assert_type((await ctx.elicit("Which seat?", Seat)).content, Seat | None)
     assert_type(await ctx.elicit("How many?", int), Elicited[int])
+    assert_type(await ctx.elicit("?", {"type": "object"}), Elicited[dict[str, Any]])
     assert_type(await ctx.elicit("Sure?"), Elicited[None])
     assert_type((await ctx.elicit_url("Pay", "https://a.example")).accepted, bool)
     assert_type(await ctx.sample("Hi", max_tokens=9), Sampled)

@@ -1,8 +1,8 @@
-"""Answers to the forms of servers: defaults and checks.
+"""Answers to forms that are JSON Schemas: defaults and checks.
 
 A form is a flat JSON Schema (client/elicitation of 2025-06-18 on, "Request Schema"): strings,
 numbers, booleans, choices, and lists of choices. Other keywords are ignored. So is ``pattern``,
-because a malicious expression takes any time; the server checks it.
+because a malicious expression takes any time; the form's author checks it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from typing import Any, TypeGuard
 
-__all__ = ["defaults", "fill"]
+__all__ = ["check", "defaults", "fill"]
 
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\Z")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+\Z")
@@ -30,30 +30,35 @@ def defaults(schema: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
+def check(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
+    """The members of *content* that are fields, in the form's order. ValueError, which names the
+    field: it is required and missing, or breaks a rule of the form."""
+    found: dict[str, Any] = {}
+    for name, field in _fields(schema):
+        if name in content:
+            fault = _fault(field, content[name])
+            if fault is not None:
+                raise ValueError(f"{name!r} {fault}")
+            found[name] = content[name]
+    required = schema.get("required")
+    for name in required if isinstance(required, list) else ():
+        if isinstance(name, str) and name not in content:
+            raise ValueError(f"{name!r} is required")
+    return found
+
+
 def fill(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content to send: *content*, and defaults of the other fields, in the form's order.
 
-    None stands for an empty field. ValueError, which names the field: it is required and missing,
-    breaks a rule of the form, or is not a field of the form.
+    None stands for an empty field. ValueError, which names the field: as of `check`, or it is not a
+    field of the form.
     """
     given = {name: value for name, value in content.items() if value is not None}
-    values = defaults(schema)
-    filled: dict[str, Any] = {}
-    for name, field in _fields(schema):
-        if name in given:
-            fault = _fault(field, given[name])
-            if fault is not None:
-                raise ValueError(f"{name!r} {fault}")
-            filled[name] = given.pop(name)
-        elif name in values:
-            filled[name] = values[name]
-    required = schema.get("required")
-    for name in required if isinstance(required, list) else ():
-        if isinstance(name, str) and name not in filled and name not in given:
-            raise ValueError(f"{name!r} is required")
-    if given and schema.get("additionalProperties") is not True:
-        raise ValueError(f"{next(iter(given))!r} is not a field of the form")
-    for name, value in given.items():
+    filled = check(schema, defaults(schema) | given)
+    others = {name: value for name, value in given.items() if name not in filled}
+    if others and schema.get("additionalProperties") is not True:
+        raise ValueError(f"{next(iter(others))!r} is not a field of the form")
+    for name, value in others.items():
         if not _is_plain(value):
             raise ValueError(f"{name!r} is not a string, number, boolean or list of strings")
         filled[name] = value

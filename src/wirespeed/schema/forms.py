@@ -1,4 +1,4 @@
-"""Classes as forms that a client shows to its user (client/elicitation, "Form Mode").
+"""Classes and schemas as forms that a client shows to its user (client/elicitation, "Form Mode").
 
 A form is a flat object. Types and their fields:
 
@@ -20,6 +20,12 @@ consent.
 Titles, descriptions, lengths, bounds and defaults are sent with the form. Rules that a form cannot
 express (a pattern for clients before 2025-11-25, ``multiple_of``, validators) are checked against
 the answer. Other types are refused: `SignatureError` names the field.
+
+A JSON Schema, as a dict, is a form if it is what the specification calls a requested schema: an
+object whose properties are strings, numbers, booleans, choices of strings (``enum``, also with
+``enumNames``, or ``oneOf``), or arrays of choices. It is sent as it is, and to clients of
+2025-06-18 in that revision's form. Answers are dicts, checked by type, options, lengths, bounds and
+formats, not by ``pattern``: the expression may be another server's.
 """
 
 from __future__ import annotations
@@ -30,12 +36,14 @@ import functools
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, Generic, Literal, TypeVar, Union
+from typing import Annotated, Any, Generic, Literal, TypeGuard, TypeVar, Union
 
 import msgspec
 
 from wirespeed._exports import set_public_home
 from wirespeed.errors import InvalidResponse, SignatureError
+from wirespeed.protocol.meta import check_json
+from wirespeed.schema.form_answers import check
 from wirespeed.schema.json_schema import (
     build_schemas,
     dec_hook,
@@ -44,7 +52,7 @@ from wirespeed.schema.json_schema import (
     prepare_type,
 )
 
-__all__ = ["Email", "Form", "Uri", "form_of", "titles"]
+__all__ = ["Email", "Form", "SchemaForm", "Uri", "form_of", "titles"]
 
 T = TypeVar("T")
 
@@ -114,29 +122,30 @@ class Form(Generic[T]):
                 self._nullable.append(name)
             if field.schema["type"] == "integer":
                 self._integers.append(name)
-        self.schema: dict[str, Any] = {"type": "object", "properties": properties}
+        schema: dict[str, Any] = {"type": "object", "properties": properties}
         if names := [name for name in properties if name in required]:
-            self.schema["required"] = names
+            schema["required"] = names
+        self._show(schema)
+
+    def _show(self, schema: dict[str, Any]) -> None:
+        properties = schema["properties"]
+        self.schema = schema
         self.unplain: str | None = next(
             (name for name, s in properties.items() if s["type"] == "array"), None
         )
         self.plain_schema: dict[str, Any] | None = None
         if self.unplain is None:
-            plain = {name: _plain(schema) for name, schema in properties.items()}
-            self.plain_schema = self.schema | {"properties": plain}
+            plain = {name: _plain(field) for name, field in properties.items()}
+            self.plain_schema = schema | {"properties": plain}
 
     def decode(self, content: Mapping[str, Any] | None) -> T:
         """The content of an accepted form as the class. `InvalidResponse`: it is not valid; the
         text names the field. Members that the form does not have are ignored."""
         if self._decode is None:
             return None  # type: ignore[return-value]
-        values = dict(content or {})
+        values = _whole(content or {}, self._integers)
         for name in self._nullable:
             values.setdefault(name, None)
-        for name in self._integers:
-            value = values.get(name)
-            if type(value) is float and value.is_integer():
-                values[name] = int(value)  # 5.0 is an integer to JSON Schema
         try:
             decoded = self._decode(msgspec.json.encode(values))
         except (msgspec.DecodeError, RecursionError) as exc:
@@ -145,8 +154,36 @@ class Form(Generic[T]):
         return decoded.value if self._wrapped else decoded  # type: ignore[no-any-return]
 
 
+class SchemaForm(Form[dict[str, Any]]):
+    """A form from a JSON Schema; its answers are dicts. `SignatureError`: it is not a form."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self.name = "form"
+        if schema.get("type") != "object" or not isinstance(schema.get("properties"), Mapping):
+            raise SignatureError('form: its schema has the type "object", and properties')
+        try:
+            check_json("form", {"schema": schema})
+        except (ValueError, TypeError) as exc:
+            raise SignatureError(str(exc)) from None
+        for name, field in schema["properties"].items():
+            _check_field(field, f"form: field {name!r}")
+        self._show(dict(schema))
+        fields = schema["properties"].items()
+        self._integers = [name for name, field in fields if field["type"] == "integer"]
+
+    def decode(self, content: Mapping[str, Any] | None) -> dict[str, Any]:
+        """The content of an accepted form. `InvalidResponse`: it is not valid; the text names the
+        field. Members that the form does not have are left out."""
+        try:
+            return check(self.schema, _whole(content or {}, self._integers))
+        except ValueError as exc:
+            raise InvalidResponse(f"the answer does not fit the form: {exc}") from exc
+
+
 def form_of(tp: Any) -> Form[Any]:
-    """The `Form` of a class, cached. `SignatureError`: the class is not a form."""
+    """The `Form` of a class, cached, or of a JSON Schema. `SignatureError`: it is not a form."""
+    if isinstance(tp, Mapping):
+        return SchemaForm(tp)
     try:
         hash(tp)
     except TypeError:
@@ -157,6 +194,57 @@ def form_of(tp: Any) -> Form[Any]:
 @functools.lru_cache(maxsize=_MAX_FORMS)
 def _form(tp: Any) -> Form[Any]:
     return Form(tp)
+
+
+def _whole(content: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
+    """The content, with whole numbers in fields of integers: 5.0 is an integer to JSON Schema."""
+    values = dict(content)
+    for name in names:
+        value = values.get(name)
+        if type(value) is float and value.is_integer():
+            values[name] = int(value)
+    return values
+
+
+def _check_field(field: Any, where: str) -> None:
+    """SignatureError: a property of a schema is not a field of a form."""
+    kind = field.get("type") if isinstance(field, Mapping) else None
+    if kind == "array":
+        items = field.get("items")
+        if not isinstance(items, Mapping) or not _are_choices(items):
+            raise _refusal(where, "a list of anything but choices")
+        return
+    if kind not in ("string", "number", "integer", "boolean"):
+        raise _refusal(where, "an object" if kind == "object" else f"the type {kind!r}")
+    if field.keys() & {"enum", "enumNames", "oneOf"} and not (
+        kind == "string" and _are_choices(field)
+    ):
+        raise _refusal(where, "other choices")
+
+
+def _are_choices(field: Mapping[str, Any]) -> bool:
+    """Whether a property offers choices of strings: ``enum``, and ``enumNames`` of the same length,
+    or ``oneOf`` (``anyOf`` for items) with titles."""
+    titled = field.get("oneOf", field.get("anyOf"))
+    if titled is not None:
+        return isinstance(titled, list) and all(
+            isinstance(option, Mapping) and _are_texts([option.get("const"), option.get("title")])
+            for option in titled
+        )
+    options = field.get("enum")
+    names = field.get("enumNames", options)
+    return _are_texts(options) and _are_texts(names) and len(options) == len(names)
+
+
+def _are_texts(values: Any) -> TypeGuard[list[str]]:
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)
+
+
+def _refusal(where: str, what: str) -> SignatureError:
+    return SignatureError(
+        f"{where}: a form is flat, it holds text, numbers, booleans and choices of strings, not "
+        f"{what}"
+    )
 
 
 _NO_FIELDS: dict[str, Any] = {"type": "object", "properties": {}}
@@ -207,7 +295,7 @@ class _Field:
                 self.nullable = True
                 rest = [branch for branch in branches if branch != {"type": "null"}]
                 if len(rest) != 1:
-                    raise self._refusal("a choice of types")
+                    raise _refusal(self.where, "a choice of types")
                 siblings = {k: v for k, v in source.items() if k != key}
                 source = {**self._resolve(rest[0]), **siblings}
                 break
@@ -228,12 +316,6 @@ class _Field:
             resolved = {**own, **resolved}
         return resolved
 
-    def _refusal(self, what: str) -> SignatureError:
-        return SignatureError(
-            f"{self.where}: a form is flat, it holds text, numbers, booleans and choices of "
-            f"strings, not {what}"
-        )
-
     def _convert(self, source: dict[str, Any]) -> dict[str, Any]:
         options = self._options(source)
         if options is not None:
@@ -248,8 +330,8 @@ class _Field:
         if kind == "array":
             return self._choices(source)
         if kind == "object":
-            raise self._refusal("an object")
-        raise self._refusal("a choice of types" if "anyOf" in source else "any value")
+            raise _refusal(self.where, "an object")
+        raise _refusal(self.where, "a choice of types" if "anyOf" in source else "any value")
 
     def _options(self, source: dict[str, Any]) -> dict[str, Any] | None:
         named = source.get("oneOf")
@@ -269,7 +351,7 @@ class _Field:
         else:
             return None
         if not all(isinstance(value, str) for value in values):
-            raise self._refusal("choices of other values")
+            raise _refusal(self.where, "choices of other values")
         return result
 
     def _ordered(self, values: list[Any]) -> list[Any]:
@@ -285,7 +367,7 @@ class _Field:
 
     def _text(self, source: dict[str, Any]) -> dict[str, Any]:
         if "contentEncoding" in source:
-            raise self._refusal("bytes")
+            raise _refusal(self.where, "bytes")
         schema = {"type": "string"}
         for key in ("minLength", "maxLength"):
             if key in source:
@@ -306,7 +388,7 @@ class _Field:
         items = source.get("items")
         options = self._options(self._resolve(items)) if isinstance(items, dict) else None
         if options is None:
-            raise self._refusal("a list of anything but choices")
+            raise _refusal(self.where, "a list of anything but choices")
         if "oneOf" in options:
             schema = {"type": "array", "items": {"anyOf": options["oneOf"]}}
         else:

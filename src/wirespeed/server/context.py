@@ -383,6 +383,16 @@ class Context:
     async def elicit(
         self,
         message: str,
+        form: Mapping[str, Any],
+        *,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Elicited[dict[str, Any]]: ...
+
+    @overload
+    async def elicit(
+        self,
+        message: str,
         form: Any,
         *,
         timeout: float | None = None,
@@ -411,8 +421,8 @@ class Context:
 
         Args:
             message: The text to show.
-            form: A class with flat fields, or a single type (see `wirespeed.schema.forms`). None
-                only asks for consent.
+            form: A class with flat fields, a single type, or the JSON Schema of a form (see
+                `wirespeed.schema.forms`). None only asks for consent.
             timeout: Seconds to wait for a client of a legacy era; None for no limit.
             on_progress: A plain function that is called on the event loop when a client of a legacy
                 era reports progress: with the progress, which rises, the total or None, and a
@@ -421,7 +431,7 @@ class Context:
 
         Raises:
             MissingCapability: The client did not declare this; nothing was sent.
-            SignatureError: The class is not a form.
+            SignatureError: The class or schema is not a form.
             InvalidResponse: The answer does not fit.
             RemoteError: The client answered with an error.
             CallTimeout, ConnectionClosed: There is no answer.

@@ -355,3 +355,111 @@ def test_titles_must_be_of_the_options() -> None:
 def test_a_default_that_json_cannot_hold_is_left_out() -> None:
     form = form_of(msgspec.defstruct("Form", [("f", float, float("inf"))]))
     assert form.schema["properties"]["f"] == {"type": "number"}
+
+
+# -- forms from a JSON Schema ---------------------------------------------------------------------
+
+SCHEMA: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "minLength": 2, "pattern": "^x", "x-hint": "short"},
+        "rows": {"type": "integer", "maximum": 9, "default": 3},
+        "size": {"type": "string", "enum": ["s", "m"], "enumNames": ["Small", "Medium"]},
+        "way": {"type": "string", "oneOf": [{"const": "w", "title": "Walk"}]},
+        "sure": {"type": "boolean", "default": True},
+    },
+    "required": ["name"],
+}
+EXTRAS = {"type": "array", "items": {"type": "string", "enum": ["milk", "sugar"]}}
+
+
+def of_field(field: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {"x": field}}
+
+
+def test_a_schema_is_a_form_that_is_sent_as_it_is() -> None:
+    form = form_of(SCHEMA)
+    assert form.schema == SCHEMA
+    titled = form_of(
+        of_field({"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}]}})
+    )
+    assert (titled.unplain, titled.plain_schema) == ("x", None)
+
+
+def test_a_schema_in_2025_06_18_has_names_of_options_apart() -> None:
+    plain = form_of(SCHEMA).plain_schema
+    assert plain is not None
+    assert plain["properties"] == {
+        "name": {"type": "string", "minLength": 2, "x-hint": "short"},
+        "rows": {"type": "integer", "maximum": 9},
+        "size": {"type": "string", "enum": ["s", "m"], "enumNames": ["Small", "Medium"]},
+        "way": {"type": "string", "enum": ["w"], "enumNames": ["Walk"]},
+        "sure": {"type": "boolean", "default": True},
+    }
+
+
+def test_an_answer_to_a_schema_is_a_dict_of_its_fields() -> None:
+    answer = form_of(SCHEMA).decode({"rows": 5.0, "other": [1], "name": "Ann"})
+    assert answer == {"name": "Ann", "rows": 5}
+    assert type(answer["rows"]) is int
+    assert form_of(of_field(EXTRAS)).decode({"x": ["milk"]}) == {"x": ["milk"]}
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ({}, "'name' is required"),
+        (None, "'name' is required"),
+        ({"name": "A"}, "'name' must have at least 2 characters"),
+        ({"name": None}, "'name' is not a string"),
+        ({"name": "Ann", "rows": 5.5}, "'rows' must be a whole number"),
+        ({"name": "Ann", "rows": True}, "'rows' must be a whole number"),
+        ({"name": "Ann", "rows": 10}, "'rows' must be at most 9"),
+        ({"name": "Ann", "size": "Small"}, "'size' must be one of 's', 'm'"),
+        ({"name": "Ann", "way": "x"}, "'way' must be one of 'w'"),
+        ({"name": "Ann", "sure": "yes"}, "'sure' must be true or false"),
+    ],
+)
+def test_an_answer_that_does_not_fit_a_schema_names_its_field(content: Any, says: str) -> None:
+    with pytest.raises(InvalidResponse, match=f"the answer does not fit the form: {says}"):
+        form_of(SCHEMA).decode(content)
+
+
+@pytest.mark.parametrize(
+    ("field", "what"),
+    [
+        ({"type": "object", "properties": {}}, "an object"),
+        ({"type": "array", "items": {"type": "number"}}, "a list of anything but choices"),
+        ({"type": "array"}, "a list of anything but choices"),
+        ({"type": "array", "items": {"anyOf": [{"type": "string"}]}}, "a list of anything but"),
+        ({"type": "string", "enum": ["a", 1]}, "other choices"),
+        ({"type": "string", "enum": ["a"], "enumNames": []}, "other choices"),
+        ({"type": "string", "enumNames": ["a"]}, "other choices"),
+        ({"type": "string", "oneOf": [{"const": "a"}]}, "other choices"),
+        ({"type": "string", "oneOf": {"const": "a", "title": "A"}}, "other choices"),
+        ({"type": "number", "enum": ["a"]}, "other choices"),
+        ({"type": ["string", "null"]}, r"the type \['string', 'null'\]"),
+        ({"$ref": "#/$defs/x"}, "the type None"),
+        (True, "the type None"),
+    ],
+)
+def test_a_field_of_a_schema_that_is_not_flat_is_refused_by_name(field: Any, what: str) -> None:
+    with pytest.raises(SignatureError, match=f"^form: field 'x': a form is flat, .*, not {what}"):
+        form_of(of_field(field))
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ({}, 'the type "object", and properties'),
+        ({"type": "object"}, 'the type "object", and properties'),
+        ({"type": "object", "properties": []}, 'the type "object", and properties'),
+        ({"properties": {}}, 'the type "object", and properties'),
+        (of_field({"type": "string", "default": object()}), "schema has no JSON form"),
+        (of_field({"type": "string", "title": "\udce9"}), "lone surrogate"),
+    ],
+)
+def test_a_schema_that_is_no_form_at_all_is_refused(schema: Any, why: str) -> None:
+    with pytest.raises(SignatureError, match=why):
+        form_of(schema)

@@ -29,7 +29,8 @@ class Elicited(msgspec.Struct, Generic[T], frozen=True):
     Attributes:
         action: "accept": the user sent the form, or agreed to open the link (not that anything was
             done there); "decline": the user refused; "cancel": the user closed it without a choice.
-        content: The content of an accepted form, as the class that was asked for; otherwise None.
+        content: The content of an accepted form, as the class that was asked for, a dict for a
+            JSON Schema; otherwise None.
     """
 
     action: Literal["accept", "decline", "cancel"]
@@ -53,7 +54,8 @@ class Elicited(msgspec.Struct, Generic[T], frozen=True):
 class ElicitRequest(InputRequest):
     """Ask the user to fill in a form, or with *url* to open a link.
 
-    *form* is a class with flat fields (see `wirespeed.schema.forms`); None only asks for consent.
+    *form* is a class with flat fields, or the JSON Schema of a form, as a dict (see
+    `wirespeed.schema.forms`); None only asks for consent.
     *elicitation_id* identifies the elicitation in 2025-11-25, the only revision that has it. It is
     random by default.
     """

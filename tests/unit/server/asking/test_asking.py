@@ -90,6 +90,18 @@ def test_a_form_without_fields_asks_for_consent(connect: Any, server: Server) ->
     assert result["structuredContent"] == {"result": True}
 
 
+def test_a_form_from_a_schema_is_answered_by_a_dict(connect: Any, server: Server) -> None:
+    schema = {"type": "object", "properties": {"row": {"type": "integer", "title": "Row"}}}
+
+    @server.tool
+    async def seat(ctx: Context) -> str:
+        return str((await ctx.elicit("Which?", schema)).content)
+
+    result, asked = play(connect(), tool_request(1, "seat"))
+    assert asked[0]["elicit-1"]["params"] == {"message": "Which?", "requestedSchema": schema}
+    assert text_of(result) == "{'row': 5}"
+
+
 # -- several --------------------------------------------------------------------------------------
 
 

@@ -190,6 +190,31 @@ def test_forms_are_written_as_the_revision_has_them(connect: Any, server: Server
     }
 
 
+def test_a_form_from_a_schema_keeps_the_names_of_options(connect: Any, server: Server) -> None:
+    names = {
+        "type": "string",
+        "enum": ["s", "m"],
+        "enumNames": ["Small", "Medium"],
+        "title": "How?",
+    }
+    schema = {"type": "object", "properties": {"size": names}, "required": ["size"]}
+
+    @server.tool
+    async def drink(ctx: Context) -> str:
+        return str((await ctx.elicit("?", schema)).content)
+
+    for version in FORMS:
+        peer = enter(connect, version)
+        for content, text in (
+            ({"size": "m", "more": 1}, "{'size': 'm'}"),
+            ({"size": "l"}, "the answer does not fit the form: 'size' must be one of 's', 'm'"),
+        ):
+            question = peer.ask(call(1, "drink"))
+            assert question["params"]["requestedSchema"] == schema
+            peer.send(reply(question, {"action": "accept", "content": content}))
+            assert text_of(peer.recv()["result"]) == text
+
+
 def test_several_choices_need_2025_11_25(connect: Any, server: Server) -> None:
     @server.tool
     async def tags(ctx: Context) -> str:
