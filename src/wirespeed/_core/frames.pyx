@@ -40,12 +40,13 @@ cdef class FrameStream(Wire):
         return self.held
 
     cdef int next_c(self, Span *frame) except -1:
+        cdef FrameStream me = self     # input memory is freed, which may run any code
         cdef int got
         if not self.want_read_c():
             self.held = self.framer.buffered_c() != 0
             return FRAME_MORE
         self.held = False
-        got = self.framer.next_frame_c(frame)
+        got = me.framer.next_frame_c(frame)
         if got == FRAME_READY:
             self.frames_in += 1
         elif got == FRAME_OVERSIZE:

@@ -247,12 +247,13 @@ cdef class Outbox:
 
     cdef int consume_c(self, size_t n) except -1:
         """The first n bytes were sent."""
+        cdef Outbox me = self          # owners are freed, which may run any code
         cdef Segment *s
         cdef void *owner
         if n > self.size:
             raise ValueError("more bytes consumed than were queued")
         if n == self.size:
-            return self.clear_c()      # an idle connection holds no memory
+            return me.clear_c()        # an idle connection holds no memory
         self.close_segment_c()
         self.size -= n
         while n and self.first < self.count:
@@ -307,9 +308,10 @@ cdef class Outbox:
 
     cdef int truncate_c(self, size_t size) except -1:
         """Remove all but the first `size` bytes, the ones written last."""
+        cdef Outbox me = self          # owners are freed, which may run any code
         cdef size_t excess
         cdef void *owner
-        self.close_segment_c()
+        me.close_segment_c()
         while self.size > size:
             excess = self.size - size
             if self.segments[self.count - 1].n > excess:
@@ -341,11 +343,12 @@ cdef class Outbox:
 
     cdef int rewind_c(self, const Mark *mark) except -1:
         """Remove the mark and all that was written since."""
+        cdef Outbox me = self          # owners are freed, which may run any code
         cdef size_t kept = self.first + mark.segments
         cdef void *owner
         if self.count > kept:
             # the first segment since is what was written to the block that the mark is in
-            self.block = <Block> self.segments[kept].owner
+            me.block = <Block> self.segments[kept].owner
         self.block.used = mark.used
         self.open_at = mark.open_at
         self.size = mark.size

@@ -74,6 +74,7 @@ cdef class MessageReader:
 
         Of kind BATCH only when its elements are now in `self.elements`.
         """
+        cdef MessageReader me = self   # input memory is freed, which may run any code
         cdef Span frame = Span(NULL, 0)
         cdef str excess = None
         cdef int got
@@ -119,7 +120,7 @@ cdef class MessageReader:
                 if excess is not None:
                     m.invalid_c(FAULT_REQUEST if m.is_call_c() else FAULT_RESPONSE, excess)
         if m.kind_c == INVALID and m.fault_c == FAULT_PARSE and m.slab is not None:
-            if self.framer.refuse_c(m.p, m.n):
+            if me.framer.refuse_c(m.p, m.n):
                 m.drop_c()
                 return None
         return m

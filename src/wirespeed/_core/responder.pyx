@@ -52,12 +52,13 @@ cdef class Responder(Wire):
         return self.drop_slot_c(self.inflight.slot_c(ref))
 
     cdef int drop_slot_c(self, InFlightSlot *slot) except -1:
+        cdef Responder me = self       # the token is freed, which may run any code
         cdef BatchReply batch = None
         if slot.batch is not NULL:
             batch = <BatchReply> slot.batch
         self.inflight.remove_slot_c(slot)
         if batch is not None:
-            self.settle_batch_c(batch, 1)
+            me.settle_batch_c(batch, 1)
         return 0
 
     cdef Outbox open_reply_c(self, uint64_t ref):
@@ -127,11 +128,13 @@ cdef class Responder(Wire):
 
     cdef int result_c(self, uint64_t ref, object body) except -1:
         """Answer with a result, the JSON text of an object. 0: the request is gone."""
-        return self.reply_c(ref, b'"result":', 9, payload_of(body))
+        cdef Responder me = self       # a buffer's owner may run any code
+        return me.reply_c(ref, b'"result":', 9, payload_of(body))
 
     cdef int error_c(self, uint64_t ref, int code, str message, object data) except -1:
         """Answer with an error. 0: the request is gone."""
-        return self.reply_c(ref, b'"error":', 8, error_body(code, message, data))
+        cdef Responder me = self       # what encodes the data may run any code
+        return me.reply_c(ref, b'"error":', 8, error_body(code, message, data))
 
     cdef int write_error_c(
         self, BatchReply batch, Span id, int code, str message, object data

@@ -169,6 +169,7 @@ cdef class Session(Responder):
 
     cdef Message next_c(self):
         """The next event, or None."""
+        cdef Session me = self     # tokens and input memory are freed, which may run any code
         cdef Message m
         cdef BatchReply batch
         while True:
@@ -190,7 +191,7 @@ cdef class Session(Responder):
             else:
                 if not self.want_read_c():
                     return None
-                m = self.reader.next_c()
+                m = me.reader.next_c()
                 if m is None:
                     return None
                 if m.kind_c == BATCH:
@@ -419,8 +420,9 @@ cdef class Session(Responder):
 
     cdef int abort_request_c(self, int64_t id) except -1:
         """Remove a request that could not be finished; its id is no longer outstanding."""
+        cdef Session me = self     # the token is freed, which may run any code
         self.pending.take_c(id)
-        return self.writer.abort_c()
+        return me.writer.abort_c()
 
     def send_request(self, str method not None, params=None, /, *, token, double deadline=INFINITY):
         """Send a request; returns its id. Its response becomes an event with this token."""
@@ -437,9 +439,10 @@ cdef class Session(Responder):
         self.call_c(b'{"jsonrpc":"2.0","method":' + encode(method), params)
 
     cdef int call_c(self, bytes head, object params) except -1:
+        cdef Session me = self     # a buffer's owner may run any code
         if params is None:
             return self.write_c(head, b"")
-        return self.write_c(head + b',"params":', json_line(params))
+        return me.write_c(head + b',"params":', json_line(params))
 
     def cancel(self, int64_t id, str reason=None, /):
         """Cancel a request of ours and notify the peer. Returns its token; None when it was not

@@ -91,9 +91,10 @@ cdef class ServerConnection(Serving):
     # -- what the link tells -------------------------------------------------------------------
 
     cpdef object on_data(self):
+        cdef ServerConnection me = self    # a handler may close the connection
         cdef Message m
         cdef Call call
-        while self.link is not None:   # a handler may close the connection
+        while me.link is not None:
             m = call = None    # so that both may be used again
             m = self.session.next_c()
             if m is None:
@@ -139,10 +140,12 @@ cdef class ServerConnection(Serving):
         return 0
 
     cpdef object on_eof(self):
+        cdef ServerConnection me = self
         self.questions.fail_all_c()    # no answer can come
-        self.drain_c()                 # no more requests can come
+        me.drain_c()                   # no more requests can come
 
     cpdef object on_lost(self, exc):
+        cdef ServerConnection me = self
         cdef Call call
         if self.grace_timer is not None:
             self.grace_timer.cancel()
@@ -162,7 +165,7 @@ cdef class ServerConnection(Serving):
         self._release_waiters()
         if self.observer is not None:
             self.observer.left({**self.session.counters, "dropped": self.n_dropped})
-        self.service.connections.discard(self)
+        me.service.connections.discard(self)
         if not self.closed.done():
             self.closed.set_result(exc)
 
@@ -438,6 +441,7 @@ cdef class ServerConnection(Serving):
             self.drain_c()
 
     cdef int drain_c(self) except -1:
+        cdef ServerConnection me = self    # the flush may close the connection
         if self.draining:
             return 0
         self.draining = True
@@ -445,7 +449,7 @@ cdef class ServerConnection(Serving):
         if self.link is not None:
             self.wrote()
             self.grace_timer = self.loop.call_later(self.service.shutdown_grace, self._grace_over)
-            self.check_drained_c()
+            me.check_drained_c()
         return 0
 
     def _grace_over(self):
@@ -460,6 +464,7 @@ cdef class ServerConnection(Serving):
 
     cdef int check_drained_c(self) except -1:
         """Close once everything is answered and sent."""
+        cdef ServerConnection me = self    # the flush may close the connection
         if (
             self.link is not None
             and self.session.inflight.live == 0
@@ -468,7 +473,7 @@ cdef class ServerConnection(Serving):
             self.link.closing = True   # nothing more is expected of the client
             self.link.update_reading()
             self.link.flush()
-            if self.link is not None and self.link.idle:
+            if me.link is not None and self.link.idle:
                 self._close()
         return 0
 

@@ -64,6 +64,7 @@ cdef class FdLink(Link):
         self.read_c()
 
     cdef int read_c(self) except -1:
+        cdef FdLink me = self          # an event may close the link
         cdef Wire wire = self.wire
         cdef uint8_t *p = NULL
         cdef size_t room = 0
@@ -91,7 +92,7 @@ cdef class FdLink(Link):
                 return 0
             else:
                 return self.lose_c(OSError(errno, os.strerror(errno)))
-        return self.peek_later_c()
+        return me.peek_later_c()
 
     cdef int peek_later_c(self) except -1:
         """Make sure that a reset behind the bytes just read is noticed.
@@ -132,6 +133,7 @@ cdef class FdLink(Link):
             self._stop_reading()
 
     cpdef object flush(self):
+        cdef FdLink me = self          # what is sent is freed, which may close the link
         cdef Wire wire = self.wire
         cdef iovec vectors[MAX_VECTORS]
         cdef int n_vectors
@@ -158,7 +160,7 @@ cdef class FdLink(Link):
             else:
                 self.lose_c(OSError(errno, os.strerror(errno)))
                 return
-        self.check_drained_c()
+        me.check_drained_c()
 
     def _read_rest(self):
         for _ in range(LAST_TURNS):
@@ -176,6 +178,7 @@ cdef class FdLink(Link):
             self.deliver_c()
 
     cdef int lose_c(self, object exc) except -1:
+        cdef FdLink me = self          # the loop and the endpoint drop their references
         if self.lost:
             return 0
         self.lost = True
@@ -184,7 +187,7 @@ cdef class FdLink(Link):
             self.writing = False
             self.loop.remove_writer(self.write_fd)
         self.released_c()
-        self.endpoint.on_lost(exc)
+        me.endpoint.on_lost(exc)
         return 0
 
     def half_close(self):

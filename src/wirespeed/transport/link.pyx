@@ -148,6 +148,7 @@ cdef class Link:
 
     cdef int deliver_c(self) except -1:
         """Let the endpoint take its events; the output of all of them leaves in one write."""
+        cdef Link me = self            # an event may close the link
         self.corked = True
         try:
             self.endpoint.on_data()
@@ -158,7 +159,7 @@ cdef class Link:
             # All output has left already: go on, but let the loop serve others first.
             self.wrote_c()
         self.update_reading()
-        return self.check_over_c()
+        return me.check_over_c()
 
     cdef int check_drained_c(self) except -1:
         """After a write: tell the endpoint when callers may go on."""

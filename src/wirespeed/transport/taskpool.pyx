@@ -162,6 +162,7 @@ cdef class TaskPool:
     cdef object first_step_c(
             self, object coro, Completion hook, Running running, object exc, object context):
         """Start a request in `context`, or throw `exc` into its coroutine, if that is not None."""
+        cdef TaskPool me = self        # the handler's first step may drop the pool
         cdef object task
         if exc is not None:
             coro.close()
@@ -187,7 +188,7 @@ cdef class TaskPool:
             self._ended(running, task)
             return None
         running.task = task
-        task.add_done_callback(partial(self._ended, running), context=self.callback_context)
+        task.add_done_callback(partial(me._ended, running), context=me.callback_context)
         return running
 
     def _ended(self, Running running not None, task):

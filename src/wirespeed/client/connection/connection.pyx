@@ -370,10 +370,11 @@ cdef class ClientConnection(Endpoint):
     # -- events of the link --------------------------------------------------------------------
 
     cpdef object on_data(self):
+        cdef ClientConnection me = self    # a callback may close the connection
         cdef Message m
         while True:
             m = None           # so that the session may use it again
-            m = self.session.next_c()
+            m = me.session.next_c()
             if m is None:
                 if self.session.framer.over and not self.gone:
                     self.gone = True
@@ -513,10 +514,11 @@ cdef class ClientConnection(Endpoint):
         self.owner.on_link_eof()
 
     cpdef object on_lost(self, exc):
+        cdef ClientConnection me = self    # what the answerer closes may run any code
         if self.answerer is not None:
             self.answerer.close()
         self.on_drained()
-        self.owner.on_link_lost(exc)
+        me.owner.on_link_lost(exc)
 
     def fail(self, exc):
         """The link is gone for good: fail every call at once with `exc`."""

@@ -79,7 +79,8 @@ cdef class Serving(Endpoint):
                 waiter.set_result(None)
 
     cpdef object on_drained(self):
+        cdef Serving me = self
         self.dropping = False
         self._release_waiters()
-        if self.draining:
+        if me.draining:
             self.check_drained_c()

@@ -1,0 +1,88 @@
+"""Calls of another project's compiled code, which holds no reference to what it calls."""
+
+from wirespeed._core.session cimport Session
+from wirespeed.transport.link cimport Endpoint
+from wirespeed.transport.taskpool cimport Completion, TaskPool
+
+
+cdef class Closer(Endpoint):
+    """Closes its link at a chosen event."""
+
+    cdef public Session session
+    cdef public str closes_at
+    cdef public list told
+
+    def __init__(self, closes_at=None):
+        self.wire = self.session = Session()
+        self.closes_at = closes_at
+        self.told = []
+
+    cdef int note_c(self, str event) except -1:
+        self.told.append(event)
+        if self.closes_at == event and self.link is not None:
+            self.link.close()
+        return 0
+
+    cpdef object on_data(self):
+        for _ in self.session:
+            pass
+        self.note_c("data")
+
+    cpdef object on_eof(self):
+        self.note_c("eof")
+
+    cpdef object on_drained(self):
+        self.note_c("drained")
+
+    cpdef object on_lost(self, exc):
+        self.told.append("lost")
+
+
+def flush(Endpoint endpoint not None):
+    endpoint.link.flush()
+
+
+def update_reading(Endpoint endpoint not None):
+    endpoint.link.update_reading()
+
+
+def deliver(Endpoint endpoint not None):
+    endpoint.link.deliver_c()
+
+
+def check_drained(Endpoint endpoint not None):
+    endpoint.link.check_drained_c()
+
+
+def ended(Endpoint endpoint not None):
+    endpoint.link.ended_c()
+
+
+cdef class Holder:
+    """Holds the only references that its calls rely on."""
+
+    cdef public Session session
+    cdef public TaskPool pool
+    cdef public object result
+
+    def next_event(self):
+        return self.session.next_c()
+
+    def answer(self, unsigned long long ref, body):
+        return self.session.result_c(ref, body)
+
+    def fail(self, unsigned long long ref, data):
+        return self.session.error_c(ref, -32000, "no", data)
+
+    def start(self, coro):
+        cdef Noted noted = Noted()
+        noted.holder = self
+        return self.pool.start_c(coro, noted)
+
+
+cdef class Noted(Completion):
+    cdef Holder holder
+
+    cdef int done_c(self, object result, object exc) except -1:
+        self.holder.result = result
+        return 0

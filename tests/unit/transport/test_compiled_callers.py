@@ -1,0 +1,191 @@
+"""Callers in another project's compiled code hold no reference to what they call.
+
+What a call drops must live until the call returns. A sanitizer sees it where that fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import extension
+import pytest
+
+from wirespeed.core import Limits, Session
+from wirespeed.transport.fd import FdLink
+from wirespeed.transport.link import Link
+from wirespeed.transport.taskpool import TaskPool
+from wirespeed.transport.taskpool_choice import open_pool
+
+SOURCE = Path(__file__).with_name("compiled_caller.pyx").read_text()
+REQUEST = b'{"jsonrpc":"2.0","id":1,"method":"x"}\n'
+
+
+@pytest.fixture(scope="module")
+def caller(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("caller")
+    extension.build(folder, "compiled_caller", SOURCE)
+    return extension.load(folder, "compiled_caller")
+
+
+@pytest.fixture
+def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        yield ours, theirs
+
+
+class Shut(Link):
+    """A link in Python, of which the endpoint has the only reference."""
+
+    def flush(self) -> None:
+        pass
+
+    def update_reading(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.detach()
+        self.endpoint.on_lost(None)
+
+    def lose(self, exc: BaseException | None) -> None:
+        self.close()
+
+
+async def test_a_write_that_fails(caller: Any, sockets: tuple[socket.socket, ...]) -> None:
+    ours, theirs = sockets
+    endpoint = caller.Closer()
+    FdLink(asyncio.get_running_loop(), endpoint, ours.fileno(), ours.fileno()).start()
+    endpoint.session.send_notification("x")
+    theirs.close()
+    caller.flush(endpoint)
+    assert endpoint.told == ["lost"]
+    assert endpoint.link is None
+
+
+async def test_output_whose_owner_closes_the_link(
+    caller: Any, sockets: tuple[socket.socket, ...]
+) -> None:
+    """The owner of bytes is freed when they are sent."""
+    ours, _ = sockets
+    endpoint = caller.Closer()
+
+    class Text(bytearray):
+        def __del__(self) -> None:
+            endpoint.link.close()
+
+    FdLink(asyncio.get_running_loop(), endpoint, ours.fileno(), ours.fileno()).start()
+    endpoint.session.send_notification("x", Text(b'"%s"' % (b"x" * 5000)))
+    caller.flush(endpoint)
+    assert endpoint.told == ["lost"]
+
+
+async def test_memory_that_is_freed_closes_the_link(
+    caller: Any, sockets: tuple[socket.socket, ...]
+) -> None:
+    """The same where the socket takes a part of the output, and more is queued."""
+    ours, _ = sockets
+    endpoint = caller.Closer()
+
+    class Text(bytearray):
+        def __del__(self) -> None:
+            if endpoint.link is not None:
+                endpoint.link.close()
+
+    FdLink(asyncio.get_running_loop(), endpoint, ours.fileno(), ours.fileno()).start()
+    for _i in range(100):
+        endpoint.session.send_notification("x", Text(b'"%s"' % (b"x" * 50_000)))
+    caller.flush(endpoint)
+    assert endpoint.told == ["lost"]
+
+
+@pytest.mark.parametrize("make", [FdLink, Shut])
+@pytest.mark.parametrize(
+    ("call", "event"), [("deliver", "data"), ("check_drained", "drained"), ("ended", "eof")]
+)
+async def test_an_event_that_closes_the_link(
+    caller: Any, sockets: tuple[socket.socket, ...], make: Any, call: str, event: str
+) -> None:
+    ours, _ = sockets
+    endpoint = caller.Closer(event)
+    fds = (ours.fileno(), ours.fileno()) if make is FdLink else ()
+    link = make(asyncio.get_running_loop(), endpoint, *fds)
+    if event == "drained":
+        endpoint.session.send_notification("x", b'"%s"' % (b"x" * Limits().output_high))
+        link.check_drained()
+        endpoint.session.data_to_send()
+    del link
+    getattr(caller, call)(endpoint)
+    assert endpoint.link is None
+    assert endpoint.told == [event, "lost"]
+
+
+def drops(holder: Any, name: str, base: Callable[..., Any] = object) -> Any:
+    """An object whose end drops what a holder has under a name."""
+
+    class Dropping(base):  # type: ignore[misc, valid-type]
+        def __del__(self) -> None:
+            setattr(holder, name, None)
+
+    return Dropping
+
+
+async def test_a_session_that_is_dropped_while_it_reads(caller: Any) -> None:
+    """By the end of a token, which a cancelled request had."""
+    holder = caller.Holder()
+    holder.session = Session()
+    holder.session.receive_data(REQUEST)
+    message = holder.next_event()
+    holder.session.set_token(message, drops(holder, "session")())
+    del message
+    cancelled = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}\n'
+    holder.session.receive_data(cancelled + 3 * REQUEST)
+    event = holder.next_event()
+    assert event.method == "notifications/cancelled"
+    del event  # the reader uses it again, and frees the token
+    for _ in range(2):
+        if holder.session is not None:
+            holder.next_event()
+    assert holder.session is None
+
+
+async def test_a_session_that_is_dropped_by_its_input(caller: Any) -> None:
+    holder = caller.Holder()
+    holder.session = Session()
+    holder.session.receive_data(drops(holder, "session", bytearray)(b"\n\n"))
+    assert holder.next_event() is None
+    assert holder.session is None
+
+
+@pytest.mark.parametrize("body", [b"{}", b"{%s}" % (b" " * 5000)])
+async def test_a_session_that_is_dropped_while_it_answers(caller: Any, body: bytes) -> None:
+    holder = caller.Holder()
+    holder.session = Session()
+    holder.session.receive_data(REQUEST)
+    ref = holder.next_event().ref
+    holder.session.set_token(ref, drops(holder, "session")())
+    assert holder.answer(ref, body)
+    assert holder.session is None
+
+
+async def test_a_pool_that_is_dropped_while_a_handler_starts(caller: Any) -> None:
+    holder = caller.Holder()
+
+    async def handler() -> int:
+        holder.pool = None
+        gc.collect()
+        return 7
+
+    for make in (TaskPool, open_pool):
+        holder.pool = make(asyncio.get_running_loop())
+        holder.result = None
+        await asyncio.sleep(0)
+        holder.start(handler())
+        while holder.result is None:
+            await asyncio.sleep(0)
+        assert (holder.result, holder.pool) == (7, None)
