@@ -2,8 +2,9 @@
 
 2026-07-28 basic/index and docs/extensions/overview: both sides name their extensions, with
 settings, under ``capabilities.extensions``; the client does so on every request. A request of an
-extension that the client did not declare is answered with -32021, a request of one that the server
-does not have with -32601. The revisions before have no extensions.
+extension that the client did not declare is answered with -32021, unless the extension is not
+``required``; a request of one that the server does not have with -32601. The revisions before have
+no extensions.
 """
 
 import inspect
@@ -80,6 +81,9 @@ class Extension:
             so nothing is checked; what a function raises is logged.
         result_types: Values of ``resultType`` that its results may have besides ``"complete"``.
         listening: Members that it adds to ``notifications`` of subscriptions/listen.
+        required: Whether a client must declare the extension to call its methods. With False every
+            modern client may call them; `settings_of` is None for those that did not declare it,
+            and these know none of its result types.
 
     ValueError: the name is not valid, or a method is one of MCP's own.
     """
@@ -93,10 +97,12 @@ class Extension:
         notifications: Mapping[str, Callable[[dict[str, Any]], object]] | None = None,
         result_types: Iterable[str] = (),
         listening: Mapping[str, Listening] | None = None,
+        required: bool = True,
     ) -> None:
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is not the name of an extension: vendor-prefix/name")
         self.name = name
+        self.required = required
         self.settings: dict[str, Any] = dict(settings or {})
         check_json(f"extension {name}", {"settings": self.settings})
         self.result_types = frozenset(result_types)
@@ -172,7 +178,8 @@ class _Serve:
     def __call__(self, call: "Call", message: "Message") -> None:
         from wirespeed.server.requests.methods import params_of
 
-        self._extension.require(message)
+        if self._extension.required:
+            self._extension.require(message)
         params = params_of(message, self._decoder)
         if isinstance(params, dict):
             params.pop("_meta", None)

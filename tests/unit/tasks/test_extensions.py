@@ -146,6 +146,18 @@ def test_what_the_client_did_not_declare(peer: Any) -> None:
     assert peer.error(modern(4, "scales/weigh", {"grams": 1}))[0] == -32021
 
 
+def test_what_the_client_need_not_declare(connect: Any) -> None:
+    async def weigh(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
+        return {"settings": extension.settings_of(ctx)}
+
+    extension = Extension(SCALES, requests={"scales/weigh": weigh}, required=False)
+    server = Server("kitchen")
+    server.add_extension(extension)
+    peer = connect(server)
+    assert peer.result(modern(1, "scales/weigh"))["settings"] is None
+    assert peer.result(ask(2, "scales/weigh"))["settings"] == {"unit": "lb"}
+
+
 def test_what_the_server_does_not_have(connect: Any, peer: Any) -> None:
     assert peer.error(ask(1, "scales/unknown"))[0] == -32601
     assert connect(Server("bare")).error(ask(1, "scales/weigh", {"grams": 1}))[0] == -32601
