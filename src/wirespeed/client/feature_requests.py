@@ -97,11 +97,12 @@ class FeatureRequests:
         tool's output schema is not known.
         """
         sender = self._sender
-        until = sender.until(sender.seconds(timeout))
+        began = sender.until(0.0)
         result = (await call).raise_for_error()
         listed = sender.listed
         if tool not in listed.known and is_wrap(result.structured_content):
             try:
+                until = began + sender.seconds(timeout)
                 await self.whole(lists.TOOLS, sender.rest(until))
             except WirespeedError as exc:  # the call succeeded: its result is read as it is
                 logger.warning("whether %s wraps values is not known: %s", tool, exc)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -140,12 +141,10 @@ class LiteClient:
             raise timed_out(what, seconds)
         connection = cast(LiteClientConnection | None, self._life.live)
         if connection is None or not connection.usable or connection.full:
-            if not seconds > 0:
-                raise ValueError(f"timeout must be seconds above 0, not {seconds!r}")
             loop = asyncio.get_running_loop()
             until = loop.time() + seconds
             try:
-                async with asyncio.timeout_at(until):
+                async with asyncio.timeout_at(None if until == math.inf else until):
                     connection = cast(LiteClientConnection, await self._life.ready())
             except TimeoutError:
                 raise CallTimeout(f"{what} could not be sent within {seconds:g} s") from None
@@ -180,12 +179,14 @@ class LiteClient:
         """Return the tool. The server is asked for the tool once for each link."""
         if self._tool is not None:
             return self._tool
+        seconds = seconds_of(timeout, self.timeout)
+        if seconds <= 0:
+            raise timed_out("get", seconds)
         if self._asking is None or self._asking.done():
             self._asking = asyncio.ensure_future(self.info())
             self._asking.add_done_callback(lambda task: task.cancelled() or task.exception())
         asking = self._asking
-        seconds = None if timeout is CLIENT_DEFAULT else timeout
-        await asyncio.wait((asking,), timeout=seconds)
+        await asyncio.wait((asking,), timeout=None if seconds == math.inf else seconds)
         if not asking.done():
             raise CallTimeout(f"get was not answered within {seconds:g} s")
         if asking.cancelled():

@@ -68,26 +68,26 @@ class TaskInbox(Inbox):
             method for method, (top, name) in TASK_REQUESTS.items() if name in requests.get(top, {})
         }
 
-    def asked(self, message: Message) -> bool:
-        """Handle a request of the server. False: its method is unknown."""
+    def asked(self, message: Message) -> None:
+        """Answer a request of the server."""
         method = message.method or ""
         try:
             served = _METHODS.get(method)
             if served is not None:
                 decoder, serve = served
                 self._reply(message, serve(self, _decode(message, decoder)))
-                return True
+                return
             if method in self._offered:
                 question = question_of(method, message.params, self._capabilities, self._version)
                 wish = getattr(question.params, "task", None)
                 if wish is not None:
                     reporter = reporter_of(self._connection, message)
                     self._reply(message, self._create(question, wish, reporter))
-                    return True
+                    return
         except ProtocolError as exc:
             self._connection.refuse(message.ref, exc.code, exc.message, exc.data)
-            return True
-        return super().asked(message)
+        else:
+            super().asked(message)
 
     def close(self) -> None:
         """Cancel all work: the connection has ended, so the server cannot fetch results."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -38,13 +38,6 @@ class _Completed(msgspec.Struct, rename="camel"):
 _completed = msgspec.json.Decoder(_Completed).decode
 
 logger = logging.getLogger("wirespeed.client")
-
-
-class Spawner(Protocol):
-    """Runs tasks that end with their client."""
-
-    def spawn(self, work: Awaitable[Any], /) -> asyncio.Future[Any]:
-        """Run work in a task."""
 
 
 class _Running:
@@ -86,15 +79,15 @@ class Inbox:
             name, spawn = "on_elicit_complete", connection.owner.spawn
             self._on_complete = CallbackQueue(answering.on_elicit_complete, name, spawn)
 
-    def asked(self, message: Message) -> bool:
-        """Handle a request of the server. False: its method is unknown."""
+    def asked(self, message: Message) -> None:
+        """Answer a request of the server."""
         method = message.method
         assert method is not None
         try:
             question = question_of(method, message.params, self._capabilities, self._version)
         except ProtocolError as exc:
             self._connection.refuse(message.ref, exc.code, exc.message, exc.data)
-            return True
+            return
         if isinstance(question.params, ElicitRequestParams):
             self._expect(question.params.elicitation_id)
         running = _Running(message.ref)
@@ -104,7 +97,6 @@ class Inbox:
         running.task = self._connection.owner.spawn(self._answer(running, question, reporter))
         # a callback: a task that is cancelled before its start never runs its coroutine
         running.task.add_done_callback(lambda _: self._ended(running))
-        return True
 
     def _expect(self, elicitation_id: Any) -> None:
         if isinstance(elicitation_id, str) and RULES[self._version].elicitation_id:

@@ -505,7 +505,9 @@ cdef class ClientConnection(Endpoint):
             self.revision is None or self.probing or not self.revision.modern
         ):
             self.session.result_c(m.ref, b"{}")
-        elif self.answerer is None or not self.answerer.asked(m):
+        elif self.answerer is not None:
+            self.answerer.asked(m)
+        else:
             self.session.error_c(
                 m.ref, codes.METHOD_NOT_FOUND, f"Method not found: {m.method}", None
             )

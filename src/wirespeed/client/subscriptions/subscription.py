@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, Self
 
 from wirespeed._exports import set_public_home
@@ -15,7 +16,7 @@ from wirespeed.client.subscriptions.events import (
     SubscriptionFilter,
 )
 from wirespeed.client.subscriptions.router import Subscriber, SubscriptionRouter
-from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, shown
+from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, seconds_of, shown
 from wirespeed.errors import CallTimeout, WirespeedError
 
 if TYPE_CHECKING:
@@ -105,17 +106,19 @@ class Subscription:
 
     async def next_event(self, timeout: float | None = None) -> Event | None:
         """Return the next event; None at the end. CallTimeout: no event arrived within *timeout*
-        seconds. A timeout loses no event."""
+        seconds; with 0 or below, no event waits. A timeout loses no event."""
         inlet = self._inlet
+        limit = seconds_of(timeout, None)
         if inlet.state == "new":
             raise RuntimeError('a subscription begins with "async with"')
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(None if limit == math.inf else limit):
                 while not inlet.events and inlet.state != "over":
                     inlet.wake.clear()
                     await inlet.wake.wait()
         except TimeoutError:
-            raise CallTimeout(f"nothing changed within {shown(timeout or 0.0)}") from None
+            text = f"nothing changed within {shown(limit)}" if limit > 0 else "no event waits"
+            raise CallTimeout(text) from None
         if inlet.events:
             return inlet.events.pop(next(iter(inlet.events)))
         if inlet.error is not None:

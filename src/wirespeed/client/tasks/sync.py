@@ -48,7 +48,7 @@ class BlockingTask:
         """As `ToolTask.status`."""
         return self._client._run(self._task.status(timeout=timeout))
 
-    def result(self, *, timeout: float | None = None) -> CallToolResult:
+    def result(self, *, timeout: Timeout = None) -> CallToolResult:
         """As `ToolTask.result`."""
         return self._client._run(self._task.result(timeout=timeout))
 

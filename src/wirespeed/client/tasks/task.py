@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import random
 import weakref
 from collections.abc import AsyncIterator, Mapping
@@ -24,7 +25,7 @@ from wirespeed.client.results.decode import Unfinished, decode_call_result
 from wirespeed.client.results.tools import Progress
 from wirespeed.client.tasks.input_requests import Helper
 from wirespeed.client.tasks.messages import Seen, TaskState, seen_of
-from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, shown
+from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, shown, timed_out
 from wirespeed.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -177,12 +178,13 @@ class ToolTask:
             self._answered(await self._request("tasks/get", seen_of, timeout))
         return self.state
 
-    async def result(self, *, timeout: float | None = None) -> CallToolResult:
+    async def result(self, *, timeout: Timeout = None) -> CallToolResult:
         """Wait for the end of the task, and return the tool's result. The client's handlers answer
         questions of the server meanwhile.
 
-        ``timeout``: seconds, None for no limit (a task may take long). After a timeout the task
-        continues on the server.
+        ``timeout``: seconds, None for no limit (a task may take long). With 0 or below the call
+        fails at once, unless the result is here already. After a timeout the task continues on the
+        server.
 
         Raises:
             CallTimeout: The task has not ended in time.
@@ -193,8 +195,11 @@ class ToolTask:
             HandlerFailed, Declined: A handler failed or declined.
             WirespeedError: As of `Client.call_tool`.
         """
+        limit = self._tasks.sender.seconds(timeout)
+        if limit <= 0 and self._result is None:
+            raise timed_out("task" if self.tool is None else f"tool {self.tool}", limit)
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(None if limit == math.inf else limit):
                 result = await (self._follow() if self._modern else self._fetch())
                 sender, check = self._tasks.sender, self._check
                 if sender.checks is not None and check is not None and self.tool is not None:
@@ -203,7 +208,7 @@ class ToolTask:
         except TimeoutError as exc:
             if isinstance(exc, CallTimeout):
                 raise
-            raise CallTimeout(f"the task has not ended within {shown(timeout or 0.0)}") from None
+            raise CallTimeout(f"the task has not ended within {shown(limit)}") from None
 
     async def cancel(self, *, timeout: Timeout = CLIENT_DEFAULT) -> TaskState:
         """Request the cancellation, and return the state after that. In 2026-07-28 the server may

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -12,9 +12,10 @@ from asking_lab import required
 from client_lab import Run
 from peer_lab import MODERN_PEER, LinePeer, Rules, nothing
 
-from wirespeed import CLIENT_DEFAULT, Client, Server, SyncClient
+from wirespeed import CLIENT_DEFAULT, TASKS, Client, Server, SyncClient
 from wirespeed.errors import CallTimeout
 from wirespeed.litemcp import LiteClient, LiteServer
+from wirespeed.types import PromptRef
 
 Call = Callable[[Client, Any], Awaitable[Any]]
 
@@ -25,6 +26,40 @@ CALLS: dict[str, Call] = {
     "x/y": lambda client, timeout: client.request("x/y", timeout=timeout),
     "ping": lambda client, timeout: client.ping(timeout=timeout),
 }
+
+
+async def first(items: AsyncIterator[Any]) -> Any:
+    return await anext(items)
+
+
+async def subscribe(client: Client, timeout: Any) -> None:
+    async with client.subscribe(tools=True, timeout=timeout):
+        pass
+
+
+REF = PromptRef("p")
+# Every other method, by what its errors name.
+OTHERS: list[tuple[str, Call]] = [
+    ("tools/list", lambda client, timeout: client.list_tools_page(timeout=timeout)),
+    ("tools/list", lambda client, timeout: first(client.iter_tools(timeout=timeout))),
+    ("tool work", lambda client, timeout: client.call_tool("work", type=int, timeout=timeout)),
+    ("tool work", lambda client, timeout: client.start_tool("work", timeout=timeout)),
+    ("resources/list", lambda client, timeout: client.list_resources(timeout=timeout)),
+    (
+        "resources/templates/list",
+        lambda client, timeout: client.list_resource_templates(timeout=timeout),
+    ),
+    ("resources/read", lambda client, timeout: client.read_template("x:y", timeout=timeout)),
+    ("prompts/list", lambda client, timeout: client.list_prompts(timeout=timeout)),
+    ("prompts/get", lambda client, timeout: client.get_prompt("p", timeout=timeout)),
+    ("completion/complete", lambda client, timeout: client.complete(REF, "a", "", timeout=timeout)),
+    ("subscriptions/listen", subscribe),
+    ("subscriptions/listen", lambda client, t: client.subscribe_resource("x:y", timeout=t)),
+    ("logging/setLevel", lambda client, timeout: client.set_log_level("info", timeout=timeout)),
+    ("server/discover", lambda client, timeout: client.discover(timeout=timeout)),
+    ("tasks/get", lambda client, timeout: client.get_task("t", timeout=timeout)),
+    ("tasks/list", lambda client, timeout: client.list_tasks(timeout=timeout)),
+]
 
 SILENT: Rules = {**MODERN_PEER, "tools/call": nothing, "tools/list": nothing}
 
@@ -38,6 +73,46 @@ async def test_a_limit_that_is_over_sends_nothing(tmp_path: Any, what: str, time
             await CALLS[what](client, timeout)
         await asyncio.sleep(0)
         assert len(peer.talks[0].messages) == before
+
+
+async def test_every_method_means_the_same(tmp_path: Any) -> None:
+    async with LinePeer(SILENT, tmp_path) as peer, Client(peer.url, cache=False) as client:
+        before = len(peer.talks[0].messages)
+        for what, call in OTHERS:
+            with pytest.raises(CallTimeout, match=f"^{what}: the time limit was over before"):
+                await call(client, -1.0)
+            with pytest.raises(TypeError, match=r"^timeout must be a number .*, not str$"):
+                await call(client, "5")
+        assert len(peer.talks[0].messages) == before
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_task_and_a_subscription_mean_the_same(era: Any) -> None:
+    server = Server("tasks")
+    go_on = asyncio.Event()
+
+    @server.tool(task="required")
+    async def work() -> int:
+        await go_on.wait()
+        return 1
+
+    async with Client(server, era=era, extensions=[TASKS], timeout=0.05) as client:
+        task = await client.start_tool("work", timeout=None)
+        for over in (0, -5):
+            with pytest.raises(CallTimeout, match=r"^tool work: the time limit was over before"):
+                await task.result(timeout=over)
+        with pytest.raises(CallTimeout, match=r"^the task has not ended within 0\.05 s$"):
+            await task.result(timeout=CLIENT_DEFAULT)
+        with pytest.raises(ValueError, match="not NaN"):
+            await task.result(timeout=math.nan)
+        go_on.set()
+        assert (await task.result()).text == "1"
+        assert (await task.result(timeout=-1)).text == "1"  # it is here
+        async with client.subscribe(tools=True, timeout=None) as events:
+            with pytest.raises(CallTimeout, match=r"^no event waits$"):
+                await events.next_event(-1)
+            with pytest.raises(TypeError, match="timeout must be a number"):
+                await events.next_event("5")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("timeout", ["5", b"5", [5], object()])
@@ -83,6 +158,9 @@ async def test_litemcp_means_the_same(once: Run) -> None:
         return text
 
     async with LiteClient(server) as client:
+        with pytest.raises(CallTimeout, match=r"^get: the time limit was over before"):
+            await client.prompt(timeout=-1)
+        assert client.n_outstanding == 0
         assert (await client.invoke(["a"], timeout=CLIENT_DEFAULT)).text == "a"
         assert (await client.invoke(["a"], timeout=None)).text == "a"
         for timeout in (0, -1.0, -5):
