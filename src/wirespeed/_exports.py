@@ -69,6 +69,7 @@ HOMES = {
         "wirespeed.server.asking.roots": "RootsRequest",
         "wirespeed.server.asking.roots_changes": "RootsChange",
         "wirespeed.server.asking.sampling": "SampleRequest Sampled",
+        "wirespeed.server.entries": "PromptEntry ResourceEntry TemplateEntry ToolEntry",
         "wirespeed.server.extensions": "ExtensionResult",
         "wirespeed.server.middleware.inbound": "InboundRequest Reply",
         "wirespeed.server.prompts.prompt": "Prompt PromptResult",

@@ -88,6 +88,12 @@ if TYPE_CHECKING:  # isort: off
     from wirespeed.server.asking.roots import RootsRequest as RootsRequest
     from wirespeed.server.asking.roots_changes import RootsChange as RootsChange
     from wirespeed.server.asking.sampling import SampleRequest as SampleRequest, Sampled as Sampled
+    from wirespeed.server.entries import (
+        PromptEntry as PromptEntry,
+        ResourceEntry as ResourceEntry,
+        TemplateEntry as TemplateEntry,
+        ToolEntry as ToolEntry,
+    )
     from wirespeed.server.extensions import ExtensionResult as ExtensionResult
     from wirespeed.server.middleware.inbound import (
         InboundRequest as InboundRequest,

@@ -75,7 +75,7 @@ INSIDE = {
     """,
     "server": """
         requests
-        pagination
+        pagination entries visibility
         catalog
         discovery
         lifespan

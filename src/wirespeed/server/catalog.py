@@ -13,6 +13,7 @@ from wirespeed.server.requests.reply import Body
 
 if TYPE_CHECKING:
     from wirespeed.server.discovery import Discovery
+    from wirespeed.server.visibility import Shows
 
 T = TypeVar("T")
 
@@ -139,18 +140,28 @@ class Catalog(Generic[T]):
         """Pages that are kept encoded."""
         return len(self._pages)
 
-    def page(self, revision: Revision, cursor: str | None) -> Body:
+    def page(self, revision: Revision, cursor: str | None, shows: Shows | None = None) -> Body:
         """One page, encoded once; see `wirespeed.server.pagination`. ProtocolError -32602: the
-        cursor was not given out."""
+        cursor was not given out.
+
+        ``shows``: which entries the client sees (`wirespeed.server.visibility`); such a page is
+        private, and made anew each time.
+        """
         key = (revision.version, cursor)
-        pages = self._pages  # a change in another thread, meanwhile, replaces the dict
+        # a change in another thread, meanwhile, replaces the dict
+        pages = self._pages if shows is None else {}
         encoded = pages.get(key)
         if encoded is not None:
             return encoded
         from wirespeed.server.pagination import page_of
 
         # one step: other threads may change the dict
-        page = page_of(list(self._entries.items()), cursor, self._page_size)
+        entries = list(self._entries.items())
+        hints = self._discovery.hints
+        if shows is not None:
+            entries = [(key, entry) for key, entry in entries if shows(key, entry)]
+            hints = {**hints, "cacheScope": "private"}
+        page = page_of(entries, cursor, self._page_size)
         result: dict[str, Any] = {
             self._member: [
                 self._fit(msgspec.to_builtins(entry), revision.version) for entry in page.entries
@@ -159,7 +170,7 @@ class Catalog(Generic[T]):
         if page.next_cursor is not None:
             result["nextCursor"] = page.next_cursor
         if revision.modern:
-            encoded = self._discovery.finish(_encode(result | self._discovery.hints))
+            encoded = self._discovery.finish(_encode(result | hints))
         else:
             encoded = _encode(result)
         if page.is_regular:

@@ -312,10 +312,11 @@ cdef class ServerConnection(Serving):
             return tool
         name = m.text_c(WS_NAME)
         found = self.tools.get(name)
-        if found is None:
-            raise methods.unknown("tool", name, self.tools)
+        shows = self.service.visibility.of("tools", self)
+        if found is None or (shows is not None and not shows(name, found.entry)):
+            raise methods.unknown("tool", name, self.tools if shows is None else ())
         tool = <Tool> found
-        if span_equals(s, tool.name_json, len(tool.name_json)):
+        if shows is None and span_equals(s, tool.name_json, len(tool.name_json)):
             self.hot_tools[slot] = tool
         return tool
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from wirespeed.server.tools.catalog import RawToolOptions, ToolOptions
     from wirespeed.server.tools.signature import Extra
     from wirespeed.server.tools.tool import Tool
+    from wirespeed.server.visibility import Filter
     from wirespeed.tasks.store import TaskStore
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -75,6 +76,12 @@ class Server:
             tool, and "Internal error" from any other handler and from middleware. The texts of
             `wirespeed.errors.ToolError` and `wirespeed.errors.ProtocolError` always pass. Of a
             mounted server and the server that it is mounted on, the stricter setting counts.
+        filter: A plain function of the user (`Context.user`) and an entry of a list
+            (`wirespeed.types.ToolEntry`, `PromptEntry`, `ResourceEntry` or `TemplateEntry`) that
+            returns whether the client sees the entry. A request for what the client does not see
+            is answered as one for what does not exist. It is called for each entry of each list and
+            for each call, on the event loop. Lists are then private (2026-07-28
+            server/utilities/caching). If it raises an exception, the request gets -32603.
 
     Raises:
         ValueError: An argument is out of its range, or a text is not valid Unicode.
@@ -105,6 +112,7 @@ class Server:
         state_ttl: float = DEFAULT_TTL,
         state_single_use: bool = False,
         mask_errors: bool | None = None,
+        filter: Filter | None = None,
     ) -> None:
         if page_size is not None and page_size < 1:
             raise ValueError("page_size must be at least 1")
@@ -133,6 +141,7 @@ class Server:
             mask_errors=mask_errors,
             extra=extra,
             coerce=coerce,
+            filter=filter,
         )
 
     def __repr__(self) -> str:

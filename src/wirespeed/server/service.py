@@ -22,6 +22,7 @@ from wirespeed.server.prompts.catalog import PromptCatalog
 from wirespeed.server.resources.catalog import ResourceCatalog
 from wirespeed.server.tasks.catalog import Tasks
 from wirespeed.server.tools.catalog import ToolCatalog
+from wirespeed.server.visibility import Visibility
 from wirespeed.transport.taskpool import TaskPool
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from wirespeed.server.mounting.mount import Mount
     from wirespeed.server.server import Server
     from wirespeed.server.tools.signature import Extra
+    from wirespeed.server.visibility import Filter
     from wirespeed.transport.link import Link
 
 _PROVIDERS = "wirespeed.server.dependencies.provider"
@@ -108,6 +110,7 @@ class McpService:
         mask_errors: bool | None,
         extra: Extra,
         coerce: bool,
+        filter: Filter | None,
     ) -> None:
         self.server = server
         self.name = discovery.name
@@ -119,6 +122,7 @@ class McpService:
         self.mask_errors = mask_errors
         self.connections: set[ServerConnection] = set()
         self.mounts = Mounts(self)
+        self.visibility = Visibility(self, filter)
         self.middleware = MiddlewareStack(self)
         self.tools = ToolCatalog(self, extra=extra, coerce=coerce)
         self.resources = ResourceCatalog(self)
@@ -156,7 +160,8 @@ class McpService:
     def resource_updated(self, uri: str) -> None:
         """A resource changed; from any thread."""
         for connection in list(self.connections):
-            connection.changes.resource_updated(uri)
+            if not self.resources.hides(uri, connection):
+                connection.changes.resource_updated(uri)
         for mount in self.mounts.elsewhere:
             mount.outer.resource_updated(mount.uri(uri))
 

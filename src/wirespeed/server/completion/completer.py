@@ -250,13 +250,13 @@ def complete(call: Call, message: Message) -> Body | None:
     found: Completable | None
     if isinstance(params.ref, PromptReference):
         found = service.prompts.get(params.ref.name)
-        if found is None:
+        if found is None or service.visibility.hides("prompts", found.key, found, call.connection):
             raise ProtocolError(
                 codes.INVALID_PARAMS, f"Unknown prompt: {shortened(params.ref.name)}"
             )
     else:
         uri = params.ref.uri
-        found = service.resources.templates.get(uri) or service.resources.template_of(uri)
+        found = service.resources.find_template(uri, call.connection)
         if found is None:
             raise ProtocolError(
                 codes.INVALID_PARAMS, f"Unknown resource template: {shortened(uri)}"

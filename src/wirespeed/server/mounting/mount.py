@@ -129,6 +129,11 @@ class Mount:
         shown = self._shown[name].get(inner) if key.startswith(prefix) else None
         return None if shown is None else inner
 
+    def inner_item(self, name: str, key: str) -> tuple[str, Any] | None:
+        """The same, with the item that is registered there; None for one just removed."""
+        inner = self.inner_key(name, key)
+        return None if inner is None else (inner, _catalog(self.inner, name).get(inner))
+
     def _prefix_of(self, name: str) -> str:
         return self.uri_prefix if name in _LISTS["resources"] else self.prefix
 

@@ -32,7 +32,7 @@ import msgspec
 from wirespeed._exports import set_public_home
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
-from wirespeed.protocol.blocks import Block, ContentBlock, Icon
+from wirespeed.protocol.blocks import Block, ContentBlock
 from wirespeed.protocol.messages import GetPromptParams
 from wirespeed.protocol.meta import check_meta, passed_on
 from wirespeed.protocol.results import WHOLE, GetPromptResult, PromptMessage
@@ -40,6 +40,7 @@ from wirespeed.protocol.revisions import LATEST_MODERN
 from wirespeed.schema.from_strings import ArgumentError, Slot, decode_strings, slots_of
 from wirespeed.server.completion.completer import Completable
 from wirespeed.server.context import Context
+from wirespeed.server.entries import PromptArgumentEntry, PromptEntry
 from wirespeed.server.requests.methods import cursor_of, params_of, unknown
 from wirespeed.server.requests.operation import call_from, invoke, make_feature
 from wirespeed.server.tools.results import ResultError, as_block, to_json
@@ -67,27 +68,6 @@ class PromptResult(msgspec.Struct, kw_only=True):
     messages: Any
     description: str | None = None
     meta: dict[str, Any] | None = None
-
-
-class PromptArgumentEntry(msgspec.Struct, omit_defaults=True):
-    """An argument as prompts/list shows it."""
-
-    name: str
-    title: str | None = None
-    description: str | None = None
-    required: bool = False
-
-
-class PromptEntry(msgspec.Struct, omit_defaults=True):
-    """A prompt as prompts/list shows it; what a revision has of it is in
-    `wirespeed.protocol.shapes`."""
-
-    name: str
-    title: str | None = None
-    description: str | None = None
-    arguments: list[PromptArgumentEntry] | None = None
-    icons: list[Icon] | None = None
-    meta: Mapping[str, Any] | None = msgspec.field(name="_meta", default=None)
 
 
 class _Message(msgspec.Struct):
@@ -251,16 +231,19 @@ def _argument(slot: Slot) -> PromptArgumentEntry:
 
 def list_prompts(call: "Call", message: "Message") -> "Body":
     """prompts/list: pre-encoded pages."""
-    return call.connection.service.prompts.page(call.revision, cursor_of(message))
+    service = call.connection.service
+    shows = service.visibility.of("prompts", call.connection)
+    return service.prompts.page(call.revision, cursor_of(message), shows)
 
 
 def get(call: "Call", message: "Message") -> None:
     """prompts/get."""
     params: GetPromptParams = params_of(message, _get)
-    prompts = call.connection.service.prompts
+    service = call.connection.service
+    prompts, shows = service.prompts, service.visibility.of("prompts", call.connection)
     prompt = prompts.get(params.name)
-    if prompt is None:
-        raise unknown("prompt", params.name, prompts.items)
+    if prompt is None or (shows is not None and not shows(prompt.key, prompt.entry)):
+        raise unknown("prompt", params.name, prompts.items if shows is None else ())
     prompt.get(call, message, params.arguments)
 
 

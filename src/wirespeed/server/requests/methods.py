@@ -180,7 +180,9 @@ def ping(call: Call, message: Message) -> bytes:
 
 def tools_list(call: Call, message: Message) -> Body:
     """server/tools, "Listing Tools": pre-encoded pages; the cursor needs no connection state."""
-    return call.connection.service.tools.page(call.revision, cursor_of(message))
+    service = call.connection.service
+    shows = service.visibility.of("tools", call.connection)
+    return service.tools.page(call.revision, cursor_of(message), shows)
 
 
 def cursor_of(message: Message) -> str | None:

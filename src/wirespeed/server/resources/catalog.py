@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from wirespeed.protocol.blocks import Annotations, Icon
     from wirespeed.protocol.results import ReadResourceResult
     from wirespeed.server.context import Context
+    from wirespeed.server.requests.serving import Serving
     from wirespeed.server.resources.resource import Resource, ResourceTemplate
     from wirespeed.server.service import McpService
 
@@ -127,20 +128,48 @@ class ResourceCatalog:
 
     def template_of(self, uri: str) -> ResourceTemplate | None:
         """The first template that a URI fits."""
-        matched = self._matched(uri)
+        matched = self._matched(uri, None)
         return None if matched is None else matched[0]
 
-    def find(self, uri: str) -> Resource | tuple[ResourceTemplate, dict[str, Any]] | None:
+    def find(
+        self, uri: str, connection: Serving | None = None
+    ) -> Resource | tuple[ResourceTemplate, dict[str, Any]] | None:
         """The resource under a URI, or the first template that the URI fits, with the arguments of
-        its function; None if there is neither."""
-        return self.fixed.get(uri) or self._matched(uri)
+        its function; None if there is neither. ``connection``: that its client sees."""
+        resource = self.fixed.get(uri)
+        if resource is None or self._hidden("resources", uri, resource, connection):
+            return self._matched(uri, connection)
+        return resource
 
-    def _matched(self, uri: str) -> tuple[ResourceTemplate, dict[str, Any]] | None:
-        for template in list(self.templates.items.values()):
+    def find_template(self, uri: str, connection: Serving) -> ResourceTemplate | None:
+        """The template of this text, or the first that a URI fits, of those that a client sees."""
+        template = self.templates.get(uri)
+        if template is None or self._hidden("templates", uri, template, connection):
+            matched = self._matched(uri, connection)
+            return None if matched is None else matched[0]
+        return template
+
+    def hides(self, uri: str, connection: Serving) -> bool:
+        """Whether there is a resource under a URI, and the client does not see it."""
+        return (
+            self._service.visibility.limited
+            and self.find(uri) is not None
+            and self.find(uri, connection) is None
+        )
+
+    def _matched(
+        self, uri: str, connection: Serving | None
+    ) -> tuple[ResourceTemplate, dict[str, Any]] | None:
+        for key, template in list(self.templates.items.items()):
             values = template.match(uri)
-            if values is not None:
+            if values is not None and not self._hidden("templates", key, template, connection):
                 return template, values
         return None
+
+    def _hidden(self, name: str, key: str, item: Any, connection: Serving | None) -> bool:
+        return connection is not None and self._service.visibility.hides(
+            name, key, item, connection
+        )
 
     async def fetch(self, uri: str, context: Context) -> ReadResourceResult:
         """What `Context.read_resource` returns."""

@@ -14,7 +14,7 @@ import msgspec
 from wirespeed._exports import set_public_home
 from wirespeed.errors import ProtocolError, ResourceNotFound, shortened
 from wirespeed.protocol import codes, shapes
-from wirespeed.protocol.blocks import Annotations, Icon, ResourceContents
+from wirespeed.protocol.blocks import Annotations, ResourceContents
 from wirespeed.protocol.messages import ResourceParams
 from wirespeed.protocol.meta import check_meta
 from wirespeed.protocol.results import ReadResourceResult
@@ -23,6 +23,7 @@ from wirespeed.protocol.uri_template import UriTemplate, check_uri
 from wirespeed.schema.from_strings import slots_of
 from wirespeed.server.completion.completer import Completable
 from wirespeed.server.context import Context
+from wirespeed.server.entries import ResourceEntry, TemplateEntry
 from wirespeed.server.requests.methods import cursor_of, params_of
 from wirespeed.server.requests.operation import call_from, invoke, make_feature
 from wirespeed.server.resources.contents import ContentsPlan, cache_hints
@@ -42,34 +43,6 @@ if TYPE_CHECKING:
 __all__ = ["Resource", "ResourceTemplate", "folder_template", "make_resource"]
 
 _encode = msgspec.json.Encoder().encode
-
-
-class ResourceEntry(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """A resource as resources/list shows it; what a revision has of it is in
-    `wirespeed.protocol.shapes`. *size* is in bytes."""
-
-    uri: str
-    name: str
-    title: str | None = None
-    description: str | None = None
-    mime_type: str | None = None
-    size: int | None = None
-    annotations: Annotations | Mapping[str, Any] | None = None
-    icons: list[Icon] | None = None
-    meta: Mapping[str, Any] | None = msgspec.field(name="_meta", default=None)
-
-
-class TemplateEntry(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """A template as resources/templates/list shows it."""
-
-    uri_template: str
-    name: str
-    title: str | None = None
-    description: str | None = None
-    mime_type: str | None = None
-    annotations: Annotations | Mapping[str, Any] | None = None
-    icons: list[Icon] | None = None
-    meta: Mapping[str, Any] | None = msgspec.field(name="_meta", default=None)
 
 
 class _Reader:
@@ -374,18 +347,22 @@ def _last_segment(uri: str) -> str:
 
 def list_resources(call: Call, message: Message) -> Body:
     """resources/list: pre-encoded pages."""
-    return call.connection.service.resources.fixed.page(call.revision, cursor_of(message))
+    service = call.connection.service
+    shows = service.visibility.of("resources", call.connection)
+    return service.resources.fixed.page(call.revision, cursor_of(message), shows)
 
 
 def list_templates(call: Call, message: Message) -> Body:
     """resources/templates/list: pre-encoded pages."""
-    return call.connection.service.resources.templates.page(call.revision, cursor_of(message))
+    service = call.connection.service
+    shows = service.visibility.of("templates", call.connection)
+    return service.resources.templates.page(call.revision, cursor_of(message), shows)
 
 
 def read(call: Call, message: Message) -> Body | None:
     """resources/read: a resource under this URI, or the first template that the URI matches."""
     uri: str = params_of(message, _read).uri
-    found = call.connection.service.resources.find(uri)
+    found = call.connection.service.resources.find(uri, call.connection)
     if found is None:
         raise not_found(uri, call.revision)
     if isinstance(found, Resource):

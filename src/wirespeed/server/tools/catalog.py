@@ -14,6 +14,7 @@ from wirespeed.protocol.blocks import Icon
 from wirespeed.protocol.meta import check_meta
 from wirespeed.server.catalog import Catalog, LimitOptions, check_options
 from wirespeed.server.context import Context
+from wirespeed.server.entries import ToolEntry
 from wirespeed.server.requests.operation import check_timeout
 from wirespeed.server.tasks.catalog import TaskSupport
 from wirespeed.server.tools.concurrency import limit_raw, limit_tool
@@ -57,20 +58,6 @@ class RawToolOptions(CommonToolOptions, total=False):
 
     output_schema: Mapping[str, Any] | None
     context: bool
-
-
-class ToolEntry(msgspec.Struct, omit_defaults=True):
-    """A tool as tools/list shows it; what a revision has of it: `wirespeed.protocol.shapes`."""
-
-    name: str
-    inputSchema: Mapping[str, Any]  # noqa: N815
-    title: str | None = None
-    description: str | None = None
-    outputSchema: Mapping[str, Any] | None = None  # noqa: N815
-    annotations: Mapping[str, Any] | None = None
-    icons: list[Icon] | None = None
-    meta: Mapping[str, Any] | None = msgspec.field(name="_meta", default=None)
-    execution: Mapping[str, Any] | None = None
 
 
 class ToolCatalog(Catalog[Tool]):

@@ -1,9 +1,9 @@
 from collections.abc import Callable
 from typing import Any, final
 
+from wirespeed.server.entries import ToolEntry
 from wirespeed.server.requests.call import Operation
 from wirespeed.server.tasks.catalog import TaskTool
-from wirespeed.server.tools.catalog import ToolEntry
 from wirespeed.server.tools.results import Encoded
 from wirespeed.server.tools.signature import ToolSpec
 

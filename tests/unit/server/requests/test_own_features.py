@@ -12,7 +12,9 @@ from wirespeed import Client, Context, Depends, Server
 from wirespeed.errors import ProtocolError, ResourceNotFound
 from wirespeed.types import (
     Accept,
+    ElicitRequest,
     InboundRequest,
+    InputRequired,
     PromptMessage,
     PromptResult,
     Reply,
@@ -267,6 +269,33 @@ async def test_a_resource_that_a_handler_reads_may_ask_the_client(era: Any) -> N
         assert (await client.call_tool("read")).text == "yes"
     rounds = 1 if era == "legacy" else 2
     assert runs == ["begun"] * rounds + ["ended"]
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_prompt_that_a_handler_gets_may_ask_explicitly(
+    era: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("lab")
+    runs: list[str] = []
+
+    @server.prompt
+    async def asks(ctx: Context) -> str | InputRequired:
+        if "sure" not in ctx.input_responses:
+            return InputRequired({"sure": ElicitRequest("Sure?")})
+        return "yes" if ctx.input_responses["sure"].accepted else "no"
+
+    @server.tool
+    async def get(ctx: Context) -> str:
+        runs.append("begun")
+        text = (await ctx.get_prompt("asks")).messages[0].text
+        runs.append("ended")
+        return text
+
+    async with Client(server, era=era, on_elicit=lambda params: Accept({})) as client:
+        assert (await client.call_tool("get")).text == "yes"
+    rounds = 1 if era == "legacy" else 2
+    assert runs == ["begun"] * rounds + ["ended"]
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 @pytest.mark.parametrize("what", ["resource", "prompt"])

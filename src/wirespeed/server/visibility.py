@@ -1,0 +1,69 @@
+"""Who sees which entries of a server's lists: ``Server(filter=…)``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from wirespeed.transport.workers import is_coroutine_function
+
+if TYPE_CHECKING:
+    from wirespeed.server.entries import Entry
+    from wirespeed.server.requests.serving import Serving
+    from wirespeed.server.service import McpService
+    from wirespeed.transport.options import User
+
+Filter: TypeAlias = "Callable[[User | None, Entry], bool]"
+Shows: TypeAlias = "Callable[[str, Entry], bool]"
+
+
+class Visibility:
+    """What the filter of one server, and those of the servers that are mounted on it, let through.
+
+    TypeError: the filter is not a plain function.
+    """
+
+    def __init__(self, service: McpService, filter: Filter | None) -> None:
+        if filter is not None and (not callable(filter) or is_coroutine_function(filter)):
+            raise TypeError(
+                f"filter is a plain function of a user and an entry, which returns a bool; not "
+                f"{filter!r}"
+            )
+        self._service = service
+        self._filter = filter
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is a filter, here or at a mounted server."""
+        return self._filter is not None or any(
+            mount.inner.visibility.limited for mount in self._service.mounts.here
+        )
+
+    def of(self, name: str, connection: Serving) -> Shows | None:
+        """What tells whether a client sees an entry of the list ``name``, given its key and the
+        entry; None without a filter, where everyone sees everything."""
+        if not self.limited:
+            return None
+        user = None if connection.peer is None else connection.peer.user
+        return lambda key, entry: self._shows(name, key, entry, user)
+
+    def hides(self, name: str, key: str, item: Any, connection: Serving) -> bool:
+        """Whether a client does not see what is registered under a key of the list ``name``."""
+        shows = self.of(name, connection)
+        return shows is not None and not shows(key, item.entry)
+
+    def _shows(self, name: str, key: str, entry: Any, user: User | None) -> bool:
+        if self._filter is not None:
+            shown = self._filter(user, entry)
+            if not isinstance(shown, bool):  # a forgotten `return` must not show or hide anything
+                raise TypeError(f"the filter must return a bool, not {shown!r:.50}")
+            if not shown:
+                return False
+        for mount in self._service.mounts.here:
+            found = mount.inner_item(name, key)
+            if found is not None:
+                inner, item = found
+                return item is not None and mount.inner.visibility._shows(
+                    name, inner, item.entry, user
+                )
+        return True
