@@ -554,8 +554,8 @@ class Context:
     def input_responses(self) -> Mapping[str, Any]:
         """The answers to the `InputRequired` of the last round, by its keys: `Elicited` (with a
         dict as content: see `Elicited.as_form`), `Sampled`, or a list of `Root`. Empty in the first
-        round. An answer may be missing."""
-        return {} if self._asker is None else self._asker.responses
+        round. An answer may be missing. ProtocolError -32602: one is malformed."""
+        return {} if self._asker is None else self._asker.answers()
 
     @property
     def request_state(self) -> Any:

@@ -63,6 +63,10 @@ class Asker:
             )
         return await self.put(question, params, how)
 
+    def answers(self) -> Mapping[str, Any]:
+        """The answers of the last round, typed, for the explicit form."""
+        return self.responses
+
     def _check_running(self) -> None:
         """LocalError: the handler has ended. CancelledError: the handler was cancelled, caught
         that, and goes on."""

@@ -27,7 +27,7 @@ class InputRequired:
         async def book(ctx: Context, to: str) -> str | InputRequired:
             answer = ctx.input_responses.get("seat")
             if answer is None:
-                return InputRequired({"seat": ElicitRequest("Which seat?", Seat)}, state={"to": to})
+                return InputRequired({"seat": ElicitRequest("Which seat?", Seat)})
             return f"booked {answer.as_form(Seat)}"
 
     The handler is called again with the same arguments. ``ctx.input_responses`` has the answers of
@@ -38,7 +38,11 @@ class InputRequired:
     Args:
         requests: `ElicitRequest`, `SampleRequest` and `RootsRequest` by keys of your choice.
         state: A JSON value for the next round. The client keeps it: it can read the value, but not
-            change it. None for no state.
+            change it. With None a client of 2026-07-28 gets no ``requestState``, and its answers
+            are taken as they come: also those to questions that the server did not ask, or asked
+            for other arguments. So a handler with a state looks for ``ctx.request_state``, too.
+            With ``Server(state_single_use=True)``, and where the handler also asks through its
+            `Context`, there is always a ``requestState``.
 
     ValueError: neither is given. TypeError: a value of *requests* is not a request.
     """

@@ -164,6 +164,11 @@ class Sealer:
         # for each chunk of serial numbers: a bit for each number used, and when the last expires
         self._used: dict[tuple[bytes, int], tuple[int, int]] | None = {} if single_use else None
 
+    @property
+    def single_use(self) -> bool:
+        """Whether this process opens a state only once."""
+        return self._used is not None
+
     def _macs(self, payload: bytes) -> Iterable[bytes]:
         import hmac  # most servers never need it
 

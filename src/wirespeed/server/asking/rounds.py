@@ -43,7 +43,11 @@ _OF_LETTER: dict[str, type[InputRequest]] = {
     "r": RootsRequest,
 }
 
+# A member that only results of one method have, and its letter.
+_SHAPES = {"action": "E", "role": "S", "roots": "R"}
+
 _encode = msgspec.json.Encoder(enc_hook=enc_hook).encode
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class _Target(msgspec.Struct):
@@ -85,9 +89,14 @@ class RoundsAsker(Asker):
         self._answers: dict[str, tuple[str, Raw]] = {}
         self._given: dict[str, tuple[str, Raw]] = {}  # of the explicit form
         self._held: Raw | msgspec.UnsetType = UNSET
+        self._unsealed: Mapping[str, Raw] = {}  # answers without a state
         brought = call.input
-        if brought is not None and brought.requestState is not None:
-            self._take(brought.requestState, brought.inputResponses or {})
+        if brought is not None:
+            responses = brought.inputResponses or {}
+            if brought.requestState is not None:
+                self._take(brought.requestState, responses)
+            elif not self._sealer.single_use:
+                self._unsealed = responses
 
     # -- earlier rounds --------------------------------------------------------------------------
 
@@ -136,6 +145,14 @@ class RoundsAsker(Asker):
             self._given[key] = (mark, data)
         else:
             self._answers[key] = (mark, data)
+
+    def answers(self) -> Mapping[str, Any]:
+        unsealed, self._unsealed = self._unsealed, {}
+        for key, data in unsealed.items():
+            letter = _letter_of(data)
+            if letter is not None:
+                self._know(key, letter, data)
+        return self.responses
 
     # -- questions of this round -----------------------------------------------------------------
 
@@ -199,19 +216,22 @@ class RoundsAsker(Asker):
         encoded = self._encoded(required)
         if self.call.operation.kind not in _METHODS:
             raise RuntimeError(f"a {self.call.operation.kind} cannot ask its client anything")
-        asked = {
-            key: _LETTERS[question.method].upper() + digest(encoded[key])
-            for key, question in required.requests.items()
-        }
-        state = RequestState(asked=asked, answers=self._answers)
-        if required.state is not None:
-            state.state = Raw(_encode(required.state))
+        state: RequestState | None = None
+        if required.state is not None or self._answers or self._sealer.single_use:
+            asked = {
+                key: _LETTERS[question.method].upper() + digest(encoded[key])
+                for key, question in required.requests.items()
+            }
+            state = RequestState(asked=asked, answers=self._answers)
+            if required.state is not None:
+                state.state = Raw(_encode(required.state))
         self._answer({key: (q.method, encoded[key]) for key, q in required.requests.items()}, state)
         return False
 
-    def _answer(self, requests: Mapping[str, tuple[str, bytes]], state: RequestState) -> None:
+    def _answer(
+        self, requests: Mapping[str, tuple[str, bytes]], state: RequestState | None
+    ) -> None:
         """Answer the request with ``input_required``. LimitExceeded: the state is too large."""
-        text = self._sealer.seal(state, self._bound())
         members = {"resultType": b'"input_required"'}
         if requests:
             members["inputRequests"] = _object(
@@ -220,7 +240,8 @@ class RoundsAsker(Asker):
                     for key, (method, params) in requests.items()
                 }
             )
-        members["requestState"] = _encode(text)
+        if state is not None:
+            members["requestState"] = _encode(self._sealer.seal(state, self._bound()))
         members["_meta"] = _object(
             {META_SERVER_INFO: self.call.connection.service.discovery.info_json}
         )
@@ -232,6 +253,15 @@ def asker_of(context: Context, call: Call) -> Asker:
     if call.revision.modern:
         return RoundsAsker(context, call, context._params)
     return DirectAsker(context, call)
+
+
+def _letter_of(result: Raw) -> str | None:
+    """The letter of the method that a client's result belongs to; None for another value."""
+    try:
+        members = _members(result)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return next((letter for name, letter in _SHAPES.items() if name in members), None)
 
 
 def _object(members: Mapping[str, bytes]) -> bytes:

@@ -178,6 +178,126 @@ def test_what_was_not_declared_is_not_asked(connect: Any, booking: Server) -> No
     assert "capability elicitation" in text_of(result)
 
 
+# -- without state --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stateless(server: Server) -> Server:
+    @server.tool
+    async def trip(ctx: Context, to: str = "Rome") -> str | InputRequired:
+        questions = {
+            "seat": ElicitRequest("Which seat?", Seat),
+            "name": SampleRequest("Capital?", max_tokens=5),
+            "roots": RootsRequest(),
+        }
+        given = ctx.input_responses
+        missing = {key: asked for key, asked in questions.items() if key not in given}
+        if missing:
+            return InputRequired(missing)
+        seat, name, roots = (given[key] for key in questions)
+        return f"{to} {seat.as_form(Seat).row} {name.text} {len(roots)} {ctx.request_state}"
+
+    return server
+
+
+FOR_TRIP = {"seat": ACCEPT, "name": SAMPLED, "roots": ROOTS}
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+def test_questions_without_state_carry_no_request_state(
+    version: str, connect: Any, stateless: Server
+) -> None:
+    result, asked = drive(connect, version, tool_request(1, "trip"))
+    assert (text_of(result), len(asked)) == ("Rome 5 Paris 2 None", 3)
+    first = Asked(connect(), "trip").first
+    assert set(first) == {"resultType", "inputRequests", "_meta"}
+
+
+def test_answers_without_state_are_taken_as_they_come(connect: Any, stateless: Server) -> None:
+    peer = connect()
+    strange = {"x": 1, "y": {"z": 2}, "other": ACCEPT}
+    request = tool_request(1, "trip", {"to": "Oslo"}, inputResponses={**FOR_TRIP, **strange})
+    assert text_of(peer.result(request)) == "Oslo 5 Paris 2 None"
+    some = tool_request(2, "trip", inputResponses={"seat": ACCEPT, "name": {"text": "?"}})
+    assert list(peer.result(some)["inputRequests"]) == ["name", "roots"]
+
+
+def test_answers_without_the_state_that_was_sent_leave_the_handler_without(
+    connect: Any, server: Server
+) -> None:
+    @server.tool
+    async def order(ctx: Context) -> str | InputRequired:
+        answer = ctx.input_responses.get("seat")
+        if answer is None or ctx.request_state is None:
+            return InputRequired({"seat": ElicitRequest("?", Seat)}, state=[answer is None])
+        return str(ctx.request_state)
+
+    peer = connect()
+    first = peer.result(tool_request(1, "order", inputResponses={"seat": ACCEPT}))
+    assert set(first) == {"resultType", "inputRequests", "requestState", "_meta"}
+    assert text_of(peer.result(again(2, tool_request(1, "order"), first, {"seat": ACCEPT}))) == (
+        "[False]"
+    )
+
+
+@pytest.mark.parametrize("wrong", [{"action": "?"}, {"roots": 1}, {"role": "user", "content": 5}])
+def test_a_malformed_answer_without_state_is_an_error_of_the_request(
+    wrong: Any, connect: Any, stateless: Server
+) -> None:
+    code, text = connect().error(tool_request(1, "trip", inputResponses={"seat": wrong}))
+    assert (code, "inputResponses.seat: " in text) == (-32602, True)
+
+
+def test_answers_without_state_are_kept_for_a_question_of_the_context(
+    connect: Any, server: Server
+) -> None:
+    @server.tool
+    async def mixed(ctx: Context) -> str | InputRequired:
+        seat = ctx.input_responses.get("seat")
+        if seat is None:
+            return InputRequired({"seat": ElicitRequest("First?", Seat)})
+        return f"{seat.content} {(await ctx.elicit('Last?', Seat)).content}"
+
+    result, asked = play(connect(), tool_request(1, "mixed"))
+    assert [list(requests) for requests in asked] == [["seat"], ["elicit-1"]]
+    assert text_of(result) == "{'row': 5} Seat(row=5, window=False)"
+
+
+def test_answers_to_the_context_are_kept_without_a_state_of_the_handler(
+    connect: Any, server: Server
+) -> None:
+    @server.tool
+    async def mixed(ctx: Context) -> str | InputRequired:
+        first = await ctx.elicit("First?", Seat)
+        if "last" not in ctx.input_responses:
+            return InputRequired({"last": ElicitRequest("Last?", Seat)})
+        return str(first.content)
+
+    result, asked = play(connect(), tool_request(1, "mixed"))
+    assert [list(requests) for requests in asked] == [["elicit-1"], ["last"]]
+    assert text_of(result) == "Seat(row=5, window=False)"
+
+
+def test_a_state_for_single_use_is_always_there(connect: Any) -> None:
+    server = Server("once", state_single_use=True)
+
+    @server.tool
+    async def sure(ctx: Context) -> str | InputRequired:
+        if "yes" not in ctx.input_responses:
+            return InputRequired({"yes": ElicitRequest("Sure?")})
+        return "done"
+
+    asked = Asked(connect(to=server), "sure")
+    assert text_of(asked.result()) == "done"
+    assert asked.error() == REFUSAL
+    forged = asked.retry()
+    del forged["params"]["requestState"]
+    assert asked.peer.result(forged)["resultType"] == "input_required"
+
+
+# -- both ways ------------------------------------------------------------------------------------
+
+
 def test_both_ways_of_asking_in_one_handler(connect: Any, server: Server) -> None:
     @server.tool
     async def mixed(ctx: Context) -> str | InputRequired:
