@@ -491,6 +491,20 @@ async def test_refusals_do_not_fill_the_log(caplog: Any) -> None:
     assert "secret=1" not in caplog.text
 
 
+async def test_lines_below_the_level_of_the_log_do_not_count(caplog: Any) -> None:
+    caplog.set_level(logging.WARNING, "wirespeed.server")
+    async with serving(lab_server(), token=SECRET) as place:
+        for _ in range(25):  # each is one line at INFO
+            reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+            writer.write(b"GET ")
+            writer.write_eof()
+            assert await reader.read() == b""
+            writer.close()
+        assert caplog.records == []
+        assert (await exchange(place.port, upgrade())).status == 401
+    assert "401 a bearer token is needed" in caplog.text
+
+
 async def test_a_look_at_the_port_leaves_no_trace(caplog: Any) -> None:
     caplog.set_level(logging.INFO, "wirespeed.server")
     async with serving(lab_server()) as place:
