@@ -222,6 +222,14 @@ def complain(text: str, *, level: str = "error") -> None:
     sys.stderr.write(f"{prefix} {text}\n")
 
 
+def print_lines(text: str) -> None:
+    """Write lines to stderr as they are; they are one message where `complain` is diverted."""
+    if _log is not None:
+        _log(text, "error")
+    else:
+        sys.stderr.write(text)
+
+
 def _wrapped(text: str) -> str:
     """Return a text with line breaks between words, where the terminal would break words."""
     import textwrap

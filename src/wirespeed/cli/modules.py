@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import wirespeed
-from wirespeed.cli.failures import cannot_start
+from wirespeed.cli.failures import cannot_start, print_lines
 from wirespeed.cli.show import plural
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def show(exc: BaseException, path: str) -> str:
         if earlier is not None and not any(_of_user(one.filename) for one in earlier.stack):
             link.__cause__ = link.__context__ = earlier = None  # errors inside the library
         link = earlier
-    sys.stderr.write("".join(shown.format()))
+    print_lines("".join(shown.format()))
     return "" if at is None else f"line {at}: "
 
 

@@ -83,6 +83,12 @@ def test_json(tmp_path: Path) -> None:
     (one,) = objects(done.stderr.splitlines())
     assert (done.returncode, one["level"], one["logger"]) == (3, "error", "wirespeed.cli")
     assert one["message"] == "there is no file missing.py"
+    done = wirespeed("serve", file_of(tmp_path, "1 / 0"), "--log-format", "json")
+    trace, one = objects(done.stderr.splitlines())
+    assert trace["message"].startswith("Traceback (most recent call last):\n")
+    assert one["message"].endswith(
+        "cannot be imported: line 5: ZeroDivisionError: division by zero"
+    )
 
 
 def test_a_failed_tool(tmp_path: Path) -> None:
