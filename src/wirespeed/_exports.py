@@ -64,7 +64,9 @@ HOMES = {
             "CallToolResult Completion GetPromptResult PromptMessage ReadResourceResult"
         ),
         "wirespeed.schema.forms": "Email Uri titles",
-        "wirespeed.server.asking.elicitation": "ElicitRequest Elicited",
+        "wirespeed.server.asking.elicitation": (
+            "AcceptedElicitation CancelledElicitation DeclinedElicitation ElicitRequest Elicited"
+        ),
         "wirespeed.server.asking.input_required": "InputRequired",
         "wirespeed.server.asking.roots": "RootsRequest",
         "wirespeed.server.asking.roots_changes": "RootsChange",

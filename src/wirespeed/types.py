@@ -81,6 +81,9 @@ if TYPE_CHECKING:  # isort: off
     )
     from wirespeed.schema.forms import Email as Email, Uri as Uri, titles as titles
     from wirespeed.server.asking.elicitation import (
+        AcceptedElicitation as AcceptedElicitation,
+        CancelledElicitation as CancelledElicitation,
+        DeclinedElicitation as DeclinedElicitation,
         ElicitRequest as ElicitRequest,
         Elicited as Elicited,
     )

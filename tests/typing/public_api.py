@@ -12,7 +12,10 @@ from wirespeed.config import ServerConfig, load
 from wirespeed.litemcp import LiteClient, LiteServer
 from wirespeed.types import (
     Accept,
+    AcceptedElicitation,
     CallToolResult,
+    CancelledElicitation,
+    DeclinedElicitation,
     Elicited,
     ElicitRequest,
     Event,
@@ -95,12 +98,43 @@ async def handlers_ask(ctx: Context) -> str | InputRequired:
     assert_type(await ctx.elicit("How many?", int), Elicited[int])
     assert_type(await ctx.elicit("?", {"type": "object"}), Elicited[dict[str, Any]])
     assert_type(await ctx.elicit("Sure?"), Elicited[None])
-    assert_type((await ctx.elicit_url("Pay", "https://a.example")).accepted, bool)
+    paid = await ctx.elicit_url("Pay", "https://a.example")
+    assert_type(paid, Elicited[None])
+    assert_type(paid.accepted, bool)
+    assert_type(paid.action, Literal["accept", "decline", "cancel"])
     assert_type(await ctx.sample("Hi", max_tokens=9), Sampled)
     assert_type(await ctx.elicit("Sure?", on_progress=ctx.progress), Elicited[None])
     assert_type(await ctx.roots(), list[Root])
     await ctx.sample("Hi")  # type: ignore[call-arg]
     return InputRequired({"seat": ElicitRequest("Which seat?", Seat)}, state=[1])
+
+
+@server.tool
+async def answers_narrow(ctx: Context) -> str:
+    answer = await ctx.elicit("Which seat?", Seat)
+    if answer:
+        assert_type(answer, AcceptedElicitation[Seat])
+        assert_type(answer.content, Seat)
+    else:
+        assert_type(answer, DeclinedElicitation | CancelledElicitation)
+        assert_type(answer.content, None)
+    if answer.action == "accept":
+        assert_type(answer.content, Seat)
+    elif answer.action == "decline":
+        assert_type(answer, DeclinedElicitation)
+    else:
+        assert_type(answer, CancelledElicitation)
+    match answer:
+        case AcceptedElicitation(content=seat):
+            assert_type(seat, Seat)
+        case DeclinedElicitation():
+            assert_type(answer, DeclinedElicitation)
+        case CancelledElicitation():
+            return "no exception"
+    if not answer:
+        return answer.action
+    assert_type(answer.as_form(Seat), Seat)
+    return str(answer.content.row)
 
 
 @server.on_roots_changed

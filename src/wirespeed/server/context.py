@@ -414,7 +414,7 @@ class Context:
                 window: bool = False
 
             answer = await ctx.elicit("Which seat?", Seat)
-            if answer.accepted:
+            if answer:  # accepted
                 book(answer.content.row)
 
         Never ask for passwords or keys in a form: use `elicit_url`.
@@ -553,8 +553,8 @@ class Context:
     @property
     def input_responses(self) -> Mapping[str, Any]:
         """The answers to the `InputRequired` of the last round, by its keys: `Elicited` (with a
-        dict as content: see `Elicited.as_form`), `Sampled`, or a list of `Root`. Empty in the first
-        round. An answer may be missing. ProtocolError -32602: one is malformed."""
+        dict as content: see `AcceptedElicitation.as_form`), `Sampled`, or a list of `Root`. Empty
+        in the first round. An answer may be missing. ProtocolError -32602: one is malformed."""
         return {} if self._asker is None else self._asker.answers()
 
     @property

@@ -3,7 +3,7 @@ revision)."""
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -15,7 +15,14 @@ from wirespeed.protocol.asking_rules import RULES
 from wirespeed.schema.forms import form_of
 from wirespeed.server.asking.input_request import InputRequest, missing
 
-__all__ = ["ElicitRequest", "Elicited", "links_required"]
+__all__ = [
+    "AcceptedElicitation",
+    "CancelledElicitation",
+    "DeclinedElicitation",
+    "ElicitRequest",
+    "Elicited",
+    "links_required",
+]
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -23,32 +30,76 @@ U = TypeVar("U")
 _result = msgspec.json.Decoder(ElicitResult).decode
 
 
-class Elicited(msgspec.Struct, Generic[T], frozen=True):
-    """What the user did with a form or a link.
+class AcceptedElicitation(msgspec.Struct, Generic[T], frozen=True):
+    """The user sent the form, or agreed to open the link (not that anything was done there). True
+    as a condition.
 
     Attributes:
-        action: "accept": the user sent the form, or agreed to open the link (not that anything was
-            done there); "decline": the user refused; "cancel": the user closed it without a choice.
-        content: The content of an accepted form, as the class that was asked for, a dict for a
-            JSON Schema; otherwise None.
+        content: The content of the form, as the class that was asked for, a dict for a JSON Schema;
+            None for a link, and for a form that only asks for consent.
+        action: "accept".
+        accepted: True.
     """
 
-    action: Literal["accept", "decline", "cancel"]
-    content: T | None = None
+    content: T
+    action: ClassVar[Literal["accept"]] = "accept"
+    accepted: ClassVar[Literal[True]] = True
 
-    @property
-    def accepted(self) -> bool:
-        """Whether the action is "accept"."""
-        return self.action == "accept"
+    def __bool__(self) -> Literal[True]:
+        return True
 
-    def as_form(self, form: type[U]) -> U | None:
+    def as_form(self, form: type[U]) -> U:
         """The content as this class, for answers to `InputRequired`, whose content is a dict.
         InvalidResponse: the content does not fit."""
-        if self.action != "accept":
-            return None
         content: Any = self.content
         decoded: U = form_of(form).decode(content)
         return decoded
+
+
+class _Refused(msgspec.Struct, frozen=True):
+    content: ClassVar[None] = None
+    accepted: ClassVar[Literal[False]] = False
+
+    def __bool__(self) -> Literal[False]:
+        return False
+
+    def as_form(self, form: type[U]) -> None:
+        """None."""
+        return None
+
+
+class DeclinedElicitation(_Refused, frozen=True):
+    """The user refused. False as a condition.
+
+    Attributes:
+        content: None.
+        action: "decline".
+        accepted: False.
+    """
+
+    action: ClassVar[Literal["decline"]] = "decline"
+
+
+class CancelledElicitation(_Refused, frozen=True):
+    """The user closed the form or the link without a choice. False as a condition.
+
+    Attributes:
+        content: None.
+        action: "cancel".
+        accepted: False.
+    """
+
+    action: ClassVar[Literal["cancel"]] = "cancel"
+
+
+Elicited: TypeAlias = AcceptedElicitation[T] | DeclinedElicitation | CancelledElicitation
+"""What the user did with a form or a link. Type checkers know that there is content after
+``if answer:``, ``answer.action == "accept"`` and ``case AcceptedElicitation(content=…)``."""
+
+_REFUSED: dict[str, DeclinedElicitation | CancelledElicitation] = {
+    "decline": DeclinedElicitation(),
+    "cancel": CancelledElicitation(),
+}
 
 
 class ElicitRequest(InputRequest):
@@ -105,14 +156,16 @@ class ElicitRequest(InputRequest):
     @staticmethod
     def decode(data: Any) -> Elicited[dict[str, Any]]:
         result = _result(data)
-        content = (result.content or {}) if result.action == "accept" else None
-        return Elicited(result.action, content)
+        if result.action == "accept":
+            return AcceptedElicitation(result.content or {})
+        return _REFUSED[result.action]
 
     def answer(self, data: bytes) -> Any:
         result: Elicited[dict[str, Any]] = self.plain_answer(data)
-        if not result.accepted or self.form is None:
-            return Elicited(result.action)
-        return Elicited(result.action, self.form.decode(result.content))
+        if not result:
+            return result
+        form = self.form
+        return AcceptedElicitation(None if form is None else form.decode(result.content))
 
 
 def links_required(

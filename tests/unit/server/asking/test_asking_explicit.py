@@ -29,6 +29,9 @@ from wirespeed import Context, Server
 from wirespeed.errors import SignatureError
 from wirespeed.server.asking.asker import MAX_ROUNDS
 from wirespeed.types import (
+    AcceptedElicitation,
+    CancelledElicitation,
+    DeclinedElicitation,
     Elicited,
     ElicitRequest,
     InputRequired,
@@ -459,9 +462,15 @@ def test_without_the_annotation_it_is_no_result(connect: Any, server: Server) ->
 
 
 def test_answers_have_conveniences() -> None:
-    declined: Elicited[dict[str, Any]] = Elicited("decline")
-    assert (declined.accepted, declined.as_form(Seat)) == (False, None)
-    assert Elicited("accept", {"row": 1}).as_form(Seat) == Seat(1)
+    answers: list[Elicited[dict[str, Any]]] = [DeclinedElicitation(), CancelledElicitation()]
+    for refused, action in zip(answers, ("decline", "cancel"), strict=True):
+        assert (refused.action, refused.accepted, refused.content) == (action, False, None)
+        assert not refused and refused.as_form(Seat) is None
+    accepted = AcceptedElicitation({"row": 1})
+    assert (accepted.action, accepted.accepted, accepted.content) == ("accept", True, {"row": 1})
+    assert accepted and accepted.as_form(Seat) == Seat(1)
+    assert AcceptedElicitation(None)  # consent is true without content
+    assert repr(accepted) == "AcceptedElicitation(content={'row': 1})"
     with pytest.raises(ValueError, match="form or a url"):
         ElicitRequest("?", Seat, url="https://a.example")
     for tokens in (0, -1, True, 1.5):
