@@ -105,11 +105,11 @@ def typed_tool(
     elif spec.wraps_async:
         run = launchers.awaitable
     elif spec.is_generator:
-        run = launchers.generator
+        run = launchers.SHARED.generator
     elif inline:
         run = _here
     else:
-        run = launchers.in_thread
+        run = launchers.SHARED.in_thread
 
     def start(arguments: list[str]) -> Any:
         return run(called, decode_arguments(slots, arguments), names)

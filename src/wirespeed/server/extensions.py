@@ -22,6 +22,7 @@ from wirespeed.protocol.meta import check_json
 from wirespeed.protocol.revisions import MODERN_VERSIONS, REVISIONS, Revision
 from wirespeed.server.context import Context
 from wirespeed.server.requests.reply import COMPLETE, Body
+from wirespeed.transport.workers import is_coroutine_function
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -144,7 +145,8 @@ class Extension:
         feature = Feature(
             method, "request", function, encode=self._encode_result, wants_context=wants_context
         )
-        return _Serve(self, feature, decoder)
+        blocking = None if is_coroutine_function(function) else function
+        return _Serve(self, feature, decoder, blocking)
 
     def _encode_result(self, value: Any, revision: Revision) -> Body:
         result_type = None
@@ -169,11 +171,16 @@ class _Serve:
     """The handler of one method of an extension."""
 
     def __init__(
-        self, extension: Extension, feature: "Feature", decoder: msgspec.json.Decoder[Any]
+        self,
+        extension: Extension,
+        feature: "Feature",
+        decoder: msgspec.json.Decoder[Any],
+        blocking: Callable[..., Any] | None,
     ) -> None:
         self._extension = extension
         self._feature = feature
         self._decoder = decoder
+        self._blocking = blocking
 
     def __call__(self, call: "Call", message: "Message") -> None:
         from wirespeed.server.requests.methods import params_of
@@ -185,7 +192,11 @@ class _Serve:
             params.pop("_meta", None)
         call.begin(self._feature, message)
         values = [params, call.context] if self._feature.wants_context else [params]
-        call.start(self._feature.invoke(values))
+        if self._blocking is None:
+            call.start(self._feature.invoke(values))
+        else:
+            threads = call.connection.service.threads
+            call.start(threads.in_thread(self._blocking, values, None))
 
 
 def _signature(method: str, function: Callable[..., Any]) -> tuple[Any, bool]:

@@ -12,6 +12,7 @@ from wirespeed.protocol.blocks import Icon
 from wirespeed.server.asking.request_state import DEFAULT_TTL, Sealer, state_secrets
 from wirespeed.server.discovery import Discovery
 from wirespeed.server.service import McpService
+from wirespeed.transport.workers import DEFAULT_SIZE
 
 if TYPE_CHECKING:
     import os
@@ -62,6 +63,9 @@ class Server:
             (`add_tool`).
         coerce: Whether texts may stand for other arguments, where the tool does not say
             (`add_tool`).
+        threads: The most worker threads, which run the plain functions of the server. Further calls
+            of such functions wait. A thread cannot be stopped: it is free when its function ends,
+            also after a cancellation or a timeout of the request.
         lifespan: An async context manager function, or an async generator function, of the server:
             entered before the first client is served, left after the last is gone, once in each
             process that serves. What it yields is `Context.lifespan_state`.
@@ -107,6 +111,7 @@ class Server:
         shutdown_grace: float = 5.0,
         extra: Extra = "forbid",
         coerce: bool = False,
+        threads: int = DEFAULT_SIZE,
         lifespan: Lifespan | None = None,
         state_secret: bytes | Iterable[bytes] | None = None,
         state_ttl: float = DEFAULT_TTL,
@@ -142,6 +147,7 @@ class Server:
             extra=extra,
             coerce=coerce,
             filter=filter,
+            threads=threads,
         )
 
     def __repr__(self) -> str:

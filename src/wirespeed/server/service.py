@@ -19,6 +19,7 @@ from wirespeed.server.discovery import Discovery
 from wirespeed.server.extensions import ExtensionCatalog
 from wirespeed.server.middleware.stack import MiddlewareStack
 from wirespeed.server.prompts.catalog import PromptCatalog
+from wirespeed.server.requests.launchers import Threads
 from wirespeed.server.resources.catalog import ResourceCatalog
 from wirespeed.server.tasks.catalog import Tasks
 from wirespeed.server.tools.catalog import ToolCatalog
@@ -111,6 +112,7 @@ class McpService:
         extra: Extra,
         coerce: bool,
         filter: Filter | None,
+        threads: int,
     ) -> None:
         self.server = server
         self.name = discovery.name
@@ -124,6 +126,7 @@ class McpService:
         self.mounts = Mounts(self)
         self.visibility = Visibility(self, filter)
         self.middleware = MiddlewareStack(self)
+        self.threads = Threads(threads)
         self.tools = ToolCatalog(self, extra=extra, coerce=coerce)
         self.resources = ResourceCatalog(self)
         self.prompts = PromptCatalog(self)

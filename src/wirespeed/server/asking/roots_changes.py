@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from wirespeed._exports import set_public_home
 from wirespeed.errors import CallTimeout, ConnectionClosed, InvalidResponse, RemoteError
-from wirespeed.server.requests import launchers
+from wirespeed.server.requests.launchers import Threads, coroutine
 from wirespeed.transport.workers import is_coroutine_function
 
 if TYPE_CHECKING:
@@ -153,11 +153,13 @@ class RootsListeners:
             self.being_told[connection] = False
             for service, handlers in list(self._wanted()):
                 for handler in list(handlers):
-                    await _tell(handler, RootsChange(connection, service))
+                    await _tell(handler, RootsChange(connection, service), service.threads)
 
 
-async def _tell(handler: Callable[[RootsChange], Any], change: RootsChange) -> None:
-    start = launchers.coroutine if is_coroutine_function(handler) else launchers.in_thread
+async def _tell(
+    handler: Callable[[RootsChange], Any], change: RootsChange, threads: Threads
+) -> None:
+    start = coroutine if is_coroutine_function(handler) else threads.in_thread
     try:
         await start(handler, [change], None)
     except (RemoteError, InvalidResponse, CallTimeout) as exc:

@@ -77,6 +77,7 @@ class Completer:
             context_class=Context,
             kind="completion",
             dependencies=service.injecting(),
+            threads=service.threads,
         )
         if not 1 <= len(self.spec.fields) <= 2:
             raise SignatureError(

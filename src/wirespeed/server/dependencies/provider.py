@@ -99,16 +99,23 @@ class Provider:
         scope: How long its values live.
         inline: Whether a plain function runs on the loop's thread.
         context_class: The annotation of a request's context.
+        threads: The threads that plain functions run in.
     """
 
     def __init__(
-        self, function: Callable[..., Any], scope: Scope, inline: bool, context_class: type
+        self,
+        function: Callable[..., Any],
+        scope: Scope,
+        inline: bool,
+        context_class: type,
+        threads: launchers.Threads,
     ) -> None:
         if not callable(function):
             raise DependencyError(f"{function!r} cannot be called: it provides nothing")
         self.function = function
         self.scope = scope
         self.inline = inline
+        self._threads = threads
         self.needs: tuple[tuple[str | None, Source], ...] | None = None  # (keyword, source)
         owner: Any = _layers(function, wrapped=True)[-1]
         called = _layers(function, wrapped=False)[-1]
@@ -134,7 +141,7 @@ class Provider:
         if self.is_async or typing.get_origin(annotation) in _AWAITABLES:
             self._launch = launchers.awaitable
         else:
-            self._launch = launchers.at_once if inline else launchers.in_thread
+            self._launch = launchers.at_once if inline else threads.in_thread
 
     def __str__(self) -> str:
         return f"provider {self.name}"
@@ -238,7 +245,7 @@ class Provider:
             raise TypeError(
                 f"{self} returned {type(made).__name__}: neither a generator nor a context manager"
             )
-        return AtOnce(manager) if self.inline else InThread(manager)
+        return AtOnce(manager) if self.inline else InThread(manager, self._threads)
 
 
 set_public_home(globals())

@@ -101,7 +101,7 @@ class Dependencies:
         inline: bool = False,
     ) -> Provider:
         """Register a provider; see `Server.provide`."""
-        provider = Provider(function, scope_of(scope), inline, Context)
+        provider = Provider(function, scope_of(scope), inline, Context, self.service.threads)
         tp = _bare(provider.provided_type() if provides is None else provides)
         self._check_type(tp, provider)
         if (other := self._by_type.get(tp)) is not None:
@@ -121,7 +121,7 @@ class Dependencies:
         """Let the state of the lifespan be taken by its type, if the function names a type of its
         own that it yields."""
         try:
-            provider = Provider(lifespan, Scope.SERVER, True, Context)
+            provider = Provider(lifespan, Scope.SERVER, True, Context, self.service.threads)
             tp = _bare(provider.provided_type())
             self._check_type(tp, provider)
         except SignatureError:  # without a readable annotation only `lifespan_state` has it
@@ -181,7 +181,7 @@ class Dependencies:
             if provider is not None and mark.scope in (None, provider.scope):
                 return provider
         scope = Scope.REQUEST if mark.scope is None else mark.scope
-        provider = Provider(mark.function, scope, mark.inline, Context)
+        provider = Provider(mark.function, scope, mark.inline, Context, self.service.threads)
         self._by_function[mark.function, mark.scope] = provider
         return provider
 
@@ -278,7 +278,7 @@ class Injection:
         self._function = spec.function
         self._names = spec.kwnames
         self._launch = launchers.launcher_of(spec)
-        self._plain = self._launch is launchers.in_thread
+        self._plain = self._launch == spec.threads.in_thread
         # what goes where: a provider, the context, or the index among the arguments
         n_arguments = len(spec.fields)
         arguments = iter(range(n_arguments))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import functools
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future as Job
@@ -19,7 +18,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.errors import ConnectionClosed
-from wirespeed.server.requests import launchers
+from wirespeed.server.requests.launchers import Threads
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -60,12 +59,12 @@ class Given(IntEnum):
 class InThread:
     """A blocking context manager, entered and left in worker threads."""
 
-    def __init__(self, manager: contextlib.AbstractContextManager[Any]) -> None:
+    def __init__(self, manager: contextlib.AbstractContextManager[Any], threads: Threads) -> None:
         self._manager = manager
+        self._threads = threads
 
     async def __aenter__(self) -> Any:
-        enter = functools.partial(contextvars.copy_context().run, self._manager.__enter__)
-        job: Job[Any] = launchers.executor().submit(enter)
+        job: Job[Any] = self._threads.begin(self._manager.__enter__)
         try:
             return await asyncio.wrap_future(job)
         except asyncio.CancelledError:
@@ -79,11 +78,11 @@ class InThread:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> Any:
-        return await launchers.in_thread(self._manager.__exit__, [kind, exc, traceback], None)
+        return await self._threads.in_thread(self._manager.__exit__, [kind, exc, traceback], None)
 
     def _leave_late(self, job: Job[Any]) -> None:
         if not job.cancelled() and job.exception() is None:
-            launchers.executor().submit(self._leave)
+            self._threads.submit(self._leave)
 
     def _leave(self) -> None:
         try:

@@ -197,6 +197,7 @@ def make_prompt(
         context_class=Context,
         kind="prompt",
         dependencies=service.injecting(),
+        threads=service.threads,
     )
     slots = slots_of(spec)
     icons = options.get("icons")

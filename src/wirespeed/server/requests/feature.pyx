@@ -9,7 +9,6 @@ from wirespeed.server.requests.call cimport TIMED_OUT, Call, Operation
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.server.requests import launchers
-from wirespeed.transport.workers import is_coroutine_function
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -21,13 +20,13 @@ cdef class Feature(Operation):
     Args:
         name: The name of the operation.
         kind: ``"prompt"``, ``"resource"`` …
-        function: The function to call; a plain function runs in a worker thread.
+        function: The function to call.
         encode: ``(value, Revision) -> Body``: the result object (see
             `wirespeed.server.requests.reply`).
         timeout: Seconds after which a call is given up; None for no limit.
         wants_context: Whether `invoke` is to be given a context.
-        launch: How a call becomes a coroutine, one of `wirespeed.server.requests.launchers`; by
-            default it follows from the function.
+        launch: How a call becomes a coroutine, one of `wirespeed.server.requests.launchers`; not
+            needed for a coroutine function.
     """
 
     def __init__(self, str name not None, str kind not None, function, *, encode, timeout=None,
@@ -39,8 +38,6 @@ cdef class Feature(Operation):
         self.timeout = timeout
         self.wants_context = wants_context
         self.launch = launch
-        if launch is None and not is_coroutine_function(function):
-            self.launch = launchers.in_thread
 
     def __repr__(self):
         return f"<Feature {self.kind} {self.name!r}>"

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from wirespeed.transport.workers import Workers
+from wirespeed.transport.workers import DEFAULT_SIZE, Workers
 
 if TYPE_CHECKING:
     from wirespeed.server.tools.signature import ToolSpec
 
 Names = tuple[str, ...] | None
-
-_executor: Workers | None = None
 
 # The jobs of threads that the calls of this context started, for code that must know when they end.
 jobs: contextvars.ContextVar[list[Future[Any]] | None] = contextvars.ContextVar(
@@ -45,6 +44,63 @@ async def at_once(function: Callable[..., Any], values: list[Any], names: Names)
     return call(function, values, names)
 
 
+class Threads:
+    """The worker threads of one server, for functions that block, and the launchers that use them.
+
+    Threads are started when they are needed. They end with this object.
+
+    Args:
+        size: The most that work at a time; further functions wait.
+
+    ValueError: the size is below 1.
+    """
+
+    def __init__(self, size: int = DEFAULT_SIZE) -> None:
+        if size < 1:
+            raise ValueError(f"threads must be at least 1, not {size!r}")
+        self.size = size
+        self._workers: Workers | None = None
+
+    def begin(self, function: Callable[..., Any], *values: Any) -> Future[Any]:
+        """Run a function in a thread, in the context of the caller, which notes it in `jobs`."""
+        job = self.submit(contextvars.copy_context().run, function, *values)
+        started = jobs.get()
+        if started is not None:
+            started.append(job)
+        return job
+
+    def submit(self, function: Callable[..., Any], *values: Any) -> Future[Any]:
+        """Run a function in a thread."""
+        if self._workers is None:
+            self._workers = Workers(self.size)
+            # what is queued still runs; threads at work are not waited for
+            weakref.finalize(self, self._workers.shutdown).atexit = False
+        return self._workers.submit(function, *values)
+
+    async def in_thread(self, function: Callable[..., Any], values: list[Any], names: Names) -> Any:
+        """Run a blocking function in a worker thread, in this request's context.
+
+        A thread cannot be stopped: after a cancellation its result is dropped. What the function
+        queued on the loop (progress, logs) runs before its end is known.
+        """
+        ended = asyncio.wrap_future(self.begin(call, function, values, names))
+        if ended.done():  # at once, if the thread was quick (since Python 3.14)
+            ended.exception()  # marked as retrieved, if the next line is cancelled
+            await asyncio.sleep(0)
+        return await ended
+
+    async def generator(
+        self, function: Callable[..., Any], values: list[Any], names: Names
+    ) -> list[Any]:
+        """Run a generator to its end in a worker thread: the list of what it yields."""
+        result: list[Any] = await self.in_thread(_exhaust, [function, values, names], None)
+        return result
+
+
+# For functions that no server owns.
+SHARED = Threads()
+
+
 def launcher_of(spec: ToolSpec) -> Callable[..., Coroutine[Any, Any, Any]]:
     """What runs the function of a spec as a coroutine."""
     if spec.is_async:
@@ -53,39 +109,7 @@ def launcher_of(spec: ToolSpec) -> Callable[..., Coroutine[Any, Any, Any]]:
         return async_generator
     if spec.wraps_async:
         return awaitable
-    return generator if spec.is_generator else in_thread
-
-
-def executor() -> Workers:
-    """The threads for blocking handlers."""
-    global _executor
-    if _executor is None:
-        _executor = Workers()
-    return _executor
-
-
-async def in_thread(function: Callable[..., Any], values: list[Any], names: Names) -> Any:
-    """Run a blocking function in a worker thread, in this request's context.
-
-    A thread cannot be stopped: after a cancellation its result is dropped. What the function
-    queued on the loop (progress, logs) runs before its end is known.
-    """
-    context = contextvars.copy_context()
-    job = executor().submit(context.run, call, function, values, names)
-    started = jobs.get()
-    if started is not None:
-        started.append(job)
-    ended = asyncio.wrap_future(job)
-    if ended.done():  # at once, if the thread was quick (since Python 3.14)
-        ended.exception()  # marked as retrieved, if the next line is cancelled
-        await asyncio.sleep(0)
-    return await ended
-
-
-async def generator(function: Callable[..., Any], values: list[Any], names: Names) -> list[Any]:
-    """Run a generator to its end in a worker thread: the list of what it yields."""
-    result: list[Any] = await in_thread(_exhaust, [function, values, names], None)
-    return result
+    return spec.threads.generator if spec.is_generator else spec.threads.in_thread
 
 
 def _exhaust(function: Callable[..., Any], values: list[Any], names: Names) -> list[Any]:

@@ -273,6 +273,7 @@ def make_resource(
         context_class=Context,
         kind="resource",
         dependencies=service.injecting(),
+        threads=service.threads,
     )
     shown["description"] = spec.description
     reader = _Reader(spec, ContentsPlan(mime_type, hints, spec.returns), service, options)

@@ -89,6 +89,7 @@ class ToolCatalog(Catalog[Tool]):
             context_class=Context,
             structured=options.get("structured"),
             dependencies=self._service.injecting(),
+            threads=self._service.threads,
             extra=_checked(options.get("extra", self._extra)),
             coerce=options.get("coerce", self._coerce),
         )
@@ -121,9 +122,12 @@ class ToolCatalog(Catalog[Tool]):
         entry = _entry(name, dict(schema), options.get("output_schema"), options)
         plan: ResultPlan = plan_result(msgspec.UNSET, f"tool {name!r}: result", None)
         inline = options.get("inline", False)
+        in_thread = self._service.threads.in_thread
         max_concurrency, queue = options.get("max_concurrency"), options.get("queue")
         if max_concurrency is not None or queue is not None:
-            handler = limit_raw(name, handler, max_concurrency, queue, inline=inline)
+            handler = limit_raw(
+                name, handler, max_concurrency, queue, inline=inline, launch=in_thread
+            )
             inline = False
         tool = Tool(
             entry,
@@ -133,6 +137,7 @@ class ToolCatalog(Catalog[Tool]):
             timeout=options.get("timeout"),
             wants_context=options.get("context", False),
             encode=plan.encode,
+            launch=in_thread,
         )
         return self._add(tool, options, inline)
 

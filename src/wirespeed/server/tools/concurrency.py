@@ -42,10 +42,11 @@ def limit_raw(
     queue: int | None,
     *,
     inline: bool,
+    launch: Launch,
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """The same for the handler of a raw tool."""
+    """The same for the handler of a raw tool. ``launch``: how a plain function runs."""
     limiter = Limiter(f"tool {name}", max_concurrency, queue)
-    inner: Launch = launchers.at_once if inline else launchers.in_thread
+    inner: Launch = launchers.at_once if inline else launch
     if is_coroutine_function(handler):
         inner = launchers.coroutine
 

@@ -47,6 +47,7 @@ from wirespeed.errors import SignatureError
 from wirespeed.protocol.meta import check_json
 from wirespeed.schema.json_schema import dec_hook, input_schema, is_field_info, prepare_type
 from wirespeed.server.asking.input_required import split_annotation
+from wirespeed.server.requests.launchers import SHARED, Threads
 from wirespeed.server.tools.docstrings import parse_docstring
 from wirespeed.server.tools.results import ResultPlan, plan_result
 
@@ -95,6 +96,7 @@ class ToolSpec:
     context_param       the name of the parameter that takes the context, or None
     context_index       where the context goes in the vector; -1: nowhere
     injection           what is injected beside the arguments; None: nothing
+    threads             where the function runs, if it blocks
     """
 
     function: Callable[..., Any]
@@ -121,6 +123,7 @@ class ToolSpec:
     context_param: str | None
     context_index: int
     injection: Injection | None
+    threads: Threads
 
     def __repr__(self) -> str:
         return f"<ToolSpec {self.name!r}>"
@@ -397,6 +400,7 @@ def inspect_tool(
     dependencies: Dependencies | None = None,
     extra: Extra = "forbid",
     coerce: bool = False,
+    threads: Threads = SHARED,
 ) -> ToolSpec:
     """Read a callable as a tool; `SignatureError` says why it cannot be one.
 
@@ -407,7 +411,8 @@ def inspect_tool(
     What *dependencies* provide is not an argument: ``spec.function`` is then a coroutine function
     around this one, which takes the arguments and, last, the context.
     *extra* decides whether arguments that are not parameters are refused or ignored, *coerce*
-    whether texts may stand for other values (see `Server.add_tool`).
+    whether texts may stand for other values (see `Server.add_tool`).  *threads* are those that a
+    function which blocks runs in.
     """
     if isinstance(function, staticmethod):
         function = function.__func__
@@ -418,6 +423,7 @@ def inspect_tool(
     owner = layers[-1]
     spec = ToolSpec()
     spec.injection = None
+    spec.threads = threads
     spec.function = function
     spec.name = _name(name, layers, kind)
     spec.title = title

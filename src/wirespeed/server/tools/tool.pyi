@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, final
 
 from wirespeed.server.entries import ToolEntry
@@ -20,6 +20,7 @@ class Tool(Operation):
         timeout: float | None,
         wants_context: bool = False,
         encode: Callable[[Any, str], Encoded] | None = None,
+        launch: Callable[..., Coroutine[Any, Any, Any]] | None = None,
     ) -> None: ...
     def shown_as(self, entry: ToolEntry) -> Tool: ...
     @property

@@ -75,10 +75,11 @@ cdef class Tool(Operation):
         timeout: Seconds after which a call is given up; None for no limit.
         wants_context: Of a raw tool: it takes the context as its second argument.
         encode: Of a raw tool: how its results are encoded.
+        launch: Of a raw tool: how a plain function becomes a coroutine.
     """
 
     def __init__(self, entry, spec, function, *, bint inline, timeout, bint wants_context=False,
-                 encode=None):
+                 encode=None, launch=None):
         self.name = entry.name
         self.kind = "tool"
         self.name_json = msgspec.json.encode(entry.name)
@@ -94,7 +95,7 @@ cdef class Tool(Operation):
             self.encode = encode
             if not is_coroutine_function(function):
                 self.how = INLINE if inline else LAUNCHED
-                self.launch = launchers.in_thread
+                self.launch = launch
             return
         self.decode = spec.decoder.decode
         self.fields = spec.fields
@@ -118,16 +119,10 @@ cdef class Tool(Operation):
         self.plain_text = spec.result.kind == ResultKind.TEXT
         if spec.is_async:
             pass
-        elif spec.is_async_generator:
-            self.how, self.launch = LAUNCHED, launchers.async_generator
-        elif spec.wraps_async:
-            self.how, self.launch = LAUNCHED, launchers.awaitable
-        elif spec.is_generator:
-            self.how, self.launch = LAUNCHED, launchers.generator
         elif inline:
             self.how = INLINE
         else:
-            self.how, self.launch = LAUNCHED, launchers.in_thread
+            self.how, self.launch = LAUNCHED, launchers.launcher_of(spec)
 
     def __repr__(self):
         return f"<Tool {self.name!r}>"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import pytest
@@ -120,7 +122,7 @@ def test_cancelled_while_running_lets_the_next_in(peer: Any, server: Server, gat
     assert peer.until(1)[-1]["result"]["structuredContent"] == {"result": 1}
 
 
-@pytest.mark.parametrize("how", ["tool", "generator", "raw", "provider"])
+@pytest.mark.parametrize("how", ["tool", "generator", "raw", "provider", "manager"])
 @pytest.mark.parametrize("end", ["cancelled", "timeout"])
 def test_a_thread_keeps_its_place_until_it_ends(
     peer: Any, server: Server, how: str, end: str
@@ -138,6 +140,10 @@ def test_a_thread_keeps_its_place_until_it_ends(
         with lock:
             running.pop()
         return "done"
+
+    @contextmanager
+    def opened() -> Iterator[str]:
+        yield work()
 
     options: Any = {"name": "work", "max_concurrency": 1, "queue": 10}
     if end == "timeout":
@@ -158,7 +164,8 @@ def test_a_thread_keeps_its_place_until_it_ends(
         async def provided(word: str) -> str:
             return word
 
-        provided.__annotations__["word"] = Annotated[str, Depends(work)]
+        source = work if how == "provider" else opened
+        provided.__annotations__["word"] = Annotated[str, Depends(source)]
         server.add_tool(provided, **options)
     peer.send(*(call(n, "work", {}) for n in range(3)))
     if end == "timeout":
