@@ -64,6 +64,18 @@ def twice(n: int) -> int:
     return 2 * n
 
 
+Server("typing", threads=8, extra="ignore", coerce=True)
+Server("typing", extra="allow")  # type: ignore[arg-type]
+
+
+@server.tool(extra="ignore", coerce=True)
+def lax(n: int) -> int:
+    return n
+
+
+server.add_tool(lax, name="closed", extra="allow")  # type: ignore[arg-type]
+
+
 async def decorators_keep_the_signature() -> None:
     assert_type(await add(1, 2), int)
     assert_type(twice(2), int)

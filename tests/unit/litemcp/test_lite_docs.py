@@ -86,4 +86,5 @@ def test_the_example_with_a_server(folder: Path) -> None:
         finally:
             server.terminate()
         _, errors = server.communicate(timeout=FOREVER)
-    assert (server.returncode, errors) == (0, b"")
+    assert (server.returncode, errors.count(b"\n")) == (0, 1), errors
+    assert errors.startswith(b"wirespeed: listening at ws://127.0.0.1:")
