@@ -9,7 +9,7 @@ import msgspec
 import wirespeed
 from wirespeed import Client, Context, Depends, Limits, Server, Stdio, SyncClient, core, types
 from wirespeed.config import ServerConfig, load
-from wirespeed.litemcp import LiteClient, LiteServer
+from wirespeed.litemcp import LiteClient, LiteServer, SyncLiteClient
 from wirespeed.types import (
     Accept,
     AcceptedElicitation,
@@ -214,6 +214,7 @@ async def asking() -> None:
 
 
 def asking_without_a_loop() -> None:
+    SyncClient(server, on_elict=print)  # type: ignore[call-arg]
     with SyncClient(server) as client:
         assert_type(client, SyncClient)
         assert_type(client.list_prompts(), list[PromptInfo])
@@ -294,6 +295,12 @@ async def targets_and_urls() -> None:
     async with Client(wirespeed.Socket("unix:tools.sock")):
         pass
     await server.serve("ws://127.0.0.1:0/mcp", token="t", max_connections=10)
+    await server.serve("ws://127.0.0.1:0/mcp", workers=2)  # type: ignore[call-arg]
+    server.run("ws://127.0.0.1:0/mcp", hosts=["a"], workers=2, on_listening=print)
+    server.run("ws://127.0.0.1:0/mcp", tokn="t")  # type: ignore[call-arg]
+    wirespeed.run("ws://127.0.0.1:0", server, token=3)  # type: ignore[arg-type]
+    lite.run("ws://127.0.0.1:0/mcp", tokn="t")  # type: ignore[call-arg]
+    SyncLiteClient(lite, timeout=1, strct=True)  # type: ignore[call-arg]
     await wirespeed.serve("ws://127.0.0.1:0", {"/mcp": server, "/convert": lite})
 
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import functools
 import os
 import threading
 from collections.abc import (
     AsyncGenerator,
+    Callable,
     Coroutine,
     Iterator,
 )
 from typing import (
     TYPE_CHECKING,
     Any,
+    Concatenate,
     Final,
     Generic,
+    ParamSpec,
     Protocol,
     Self,
     TypeVar,
@@ -29,9 +33,17 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _FROM_A_CALLBACK = "a callback cannot block its own client: call from another thread"
+
+
+def like(
+    template: Callable[Concatenate[Any, P], None],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
+    """Copy the parameters of a method of the asynchronous client to a method."""
+    return functools.wraps(template)
 
 
 class Openable(Protocol):

@@ -24,7 +24,7 @@ from typing import (
 
 from wirespeed._exports import set_public_home
 from wirespeed.client.client import Client
-from wirespeed.client.loop_thread import Blocking, walk
+from wirespeed.client.loop_thread import Blocking, like, walk
 from wirespeed.errors import ConnectionClosed
 
 if TYPE_CHECKING:
@@ -163,13 +163,6 @@ class Mirrored(Generic[T]):
         raise AttributeError("a property of the client cannot be set")
 
 
-def _like(
-    template: Callable[Concatenate[Client, P], None],
-) -> Callable[[Callable[..., None]], Callable[Concatenate[SyncClient, P], None]]:
-    """Copy the parameters of a method of `Client` to a method."""
-    return functools.wraps(template)
-
-
 def _blocking_task(client: SyncClient, task: ToolTask) -> BlockingTask:
     from wirespeed.client.tasks.sync import BlockingTask
 
@@ -184,7 +177,7 @@ class SyncClient(Blocking[Client]):
     loop's thread.
     """
 
-    @_like(Client.__init__)
+    @like(Client.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(Client(*args, **options))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -18,6 +18,7 @@ from wirespeed.litemcp.tool import LiteTool, raw_tool, typed_tool
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed.transport.link import Link
+    from wirespeed.transport.options import RunOptions, ServeOptions
     from wirespeed.transport.taskpool import TaskPool
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -216,7 +217,7 @@ class LiteServer:
         """Remove a connection that is lost."""
         self.connections.discard(connection)
 
-    async def serve(self, url: str | None = None, **options: Any) -> None:
+    async def serve(self, url: str | None = None, **options: Unpack[ServeOptions]) -> None:
         """Serve until the client goes away or the process is told to end, inside a running loop.
 
         Without ``url``: on stdio. A URL contains the path of the tool. The options are those of
@@ -226,25 +227,34 @@ class LiteServer:
         if url is not None:
             await serve(url, self, **options)  # the function below
             return
-        if options:
-            raise TypeError(f"stdio takes no options, but got {', '.join(options)}")
+        _check_stdio(options)
         from wirespeed.transport.stdio import serve_stdio
 
         await serve_stdio(self)
 
-    def run(self, url: str | None = None, **options: Any) -> None:
+    def run(self, url: str | None = None, **options: Unpack[RunOptions]) -> None:
         """Serve as `serve` does, in a new event loop: uvloop where it is installed. ``workers``:
         the number of processes that share the port of a URL."""
         _ = self.info
         if url is not None:
             run(url, self, **options)  # the function below
             return
+        _check_stdio(options)
         from wirespeed.transport.loop import run as run_loop
 
-        run_loop(self.serve(None, **options))
+        run_loop(self.serve())
 
 
-async def serve(url: str, services: LiteServer | Mapping[str, LiteServer], **options: Any) -> None:
+def _check_stdio(options: Mapping[str, object]) -> None:
+    if options:
+        raise TypeError(f"stdio takes no options, but got {', '.join(options)}")
+
+
+async def serve(
+    url: str,
+    services: LiteServer | Mapping[str, LiteServer],
+    **options: Unpack[ServeOptions],
+) -> None:
     """Serve one tool, or several WebSocket paths with one tool each, inside a running loop, until
     SIGTERM, SIGINT or a cancellation.
 
@@ -269,7 +279,9 @@ async def serve(url: str, services: LiteServer | Mapping[str, LiteServer], **opt
     await listen.serve(url, services, **options)
 
 
-def run(url: str, services: LiteServer | Mapping[str, LiteServer], **options: Any) -> None:
+def run(
+    url: str, services: LiteServer | Mapping[str, LiteServer], **options: Unpack[RunOptions]
+) -> None:
     """Serve as `serve` does, in a new event loop: uvloop where it is installed. ``workers``: the
     number of processes that share the port."""
     from wirespeed.transport.net import serve as listen

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wirespeed._exports import set_public_home
-from wirespeed.client.loop_thread import Blocking
+from wirespeed.client.loop_thread import Blocking, like
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
 from wirespeed.litemcp.client import LiteClient
 
 if TYPE_CHECKING:
-    from wirespeed.litemcp.channels import LiteTarget
     from wirespeed.litemcp.messages import CallResult, Tool
 
 __all__ = ["SyncLiteClient"]
@@ -25,8 +24,9 @@ class SyncLiteClient(Blocking[LiteClient]):
     calls share one link. After an interrupt (Ctrl-C) of a call, its answer is dropped.
     """
 
-    def __init__(self, target: LiteTarget, **options: Any) -> None:
-        super().__init__(LiteClient(target, **options))
+    @like(LiteClient.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(LiteClient(*args, **options))
 
     def info(self, *, timeout: Timeout = CLIENT_DEFAULT) -> Tool:
         """As `LiteClient.info`."""

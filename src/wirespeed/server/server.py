@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from wirespeed.server.tools.tool import Tool
     from wirespeed.server.visibility import Filter
     from wirespeed.tasks.store import TaskStore
+    from wirespeed.transport.options import RunOptions, ServeOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 OnRoots = TypeVar("OnRoots", bound="Callable[[RootsChange], Any]")
@@ -700,7 +701,7 @@ class Server:
 
     # -- running ---------------------------------------------------------------------------------
 
-    async def serve(self, url: str | None = None, **options: Any) -> None:
+    async def serve(self, url: str | None = None, **options: Unpack[ServeOptions]) -> None:
         """Serve inside a running loop: stdio (``None``) until the client leaves, or a URL until
         SIGTERM or SIGINT.
 
@@ -718,7 +719,7 @@ class Server:
 
             await serve(url, self._service, **options)
 
-    def run(self, url: str | None = None, **options: Any) -> None:
+    def run(self, url: str | None = None, **options: Unpack[RunOptions]) -> None:
         """`serve` on a new event loop, on uvloop where it is installed, until the client leaves or
         the process gets SIGINT or SIGTERM.
 
@@ -757,7 +758,7 @@ def _decorate(
     return decorate if function is None else decorate(function)  # type: ignore[arg-type]
 
 
-def _check_stdio(options: Mapping[str, Any]) -> None:
+def _check_stdio(options: Mapping[str, object]) -> None:
     if options:
         raise ValueError(f"{', '.join(options)}: options go with a URL, not with stdio")
 

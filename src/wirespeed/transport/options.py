@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict
 
 import msgspec
 
@@ -12,7 +12,21 @@ from wirespeed._exports import set_public_home
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-__all__ = ["Authenticate", "Headers", "ListenOptions", "Refusal", "UpgradeRequest", "User"]
+__all__ = [
+    "Authenticate",
+    "Headers",
+    "ListenFields",
+    "ListenOptions",
+    "OnListening",
+    "Refusal",
+    "RunOptions",
+    "ServeOptions",
+    "UpgradeRequest",
+    "User",
+]
+
+OnListening: TypeAlias = Callable[[tuple[str, ...]], object]
+"""Called with the URLs of a server, with their bound ports, as soon as clients can connect."""
 
 
 class Names(tuple[str, ...]):
@@ -220,6 +234,50 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.__rich_repr__())
         return f"ListenOptions({shown})"
+
+
+class ListenFields(TypedDict, total=False):
+    """The fields of a `ListenOptions` as keyword arguments; `ListenOptions` describes them."""
+
+    ssl: "SSLContext | None"
+    token: str | Sequence[str] | None
+    authenticate: Authenticate | None
+    origins: Sequence[str] | None
+    hosts: Sequence[str] | None
+    require_subprotocol: bool
+    headers: Mapping[str, str]
+    max_connections: int
+    open_timeout: float
+    ping_interval: float | None
+    ping_timeout: float
+    close_timeout: float
+    slow_reader_timeout: float
+    compression: bool
+    reuse_port: bool
+    backlog: int
+    socket_mode: int
+
+
+class ServeOptions(ListenFields, total=False):
+    """The options of a server's ``serve``.
+
+    Attributes:
+        on_listening: Called with the URLs and their bound ports as soon as clients can connect.
+        options: A `ListenOptions`, instead of its fields or besides them.
+    """
+
+    on_listening: OnListening | None
+    options: ListenOptions | None
+
+
+class RunOptions(ServeOptions, total=False):
+    """The options of a server's ``run``.
+
+    Attributes:
+        workers: The number of processes that share the port: see `wirespeed.run`.
+    """
+
+    workers: int
 
 
 class _Secret:

@@ -23,11 +23,11 @@ import msgspec
 
 from wirespeed.errors import TransportError
 from wirespeed.transport.net import bind
-from wirespeed.transport.net.listener import OnListening, serve_at, urls_of
+from wirespeed.transport.net.listener import serve_at, urls_of
 
 if TYPE_CHECKING:
     from wirespeed.transport.address import Address
-    from wirespeed.transport.options import ListenOptions
+    from wirespeed.transport.options import ListenOptions, OnListening
     from wirespeed.transport.service import Service
     from wirespeed.transport.signals import Drainable
 

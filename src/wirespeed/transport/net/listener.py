@@ -19,7 +19,7 @@ from wirespeed.transport.address import Address
 from wirespeed.transport.net import bind
 from wirespeed.transport.net.keepalive import Keeper, Watched
 from wirespeed.transport.net.stream import SocketStream, Stream, address_name, make_prompt, start
-from wirespeed.transport.options import Headers, ListenOptions, Refusal, User
+from wirespeed.transport.options import Headers, ListenOptions, OnListening, Refusal, User
 from wirespeed.transport.quiet import Quiet
 from wirespeed.transport.service import Connection, Peer, Service, alive
 from wirespeed.transport.signals import Drainable, signals_drain
@@ -41,7 +41,6 @@ BLANKS = b" \t\r\n"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 OUT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
-OnListening = Callable[[tuple[str, ...]], object]
 Obey = Callable[[asyncio.AbstractEventLoop, Drainable], AbstractContextManager[None]]
 
 

@@ -6,15 +6,15 @@ import asyncio
 import logging
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
 from wirespeed._exports import set_public_home
 from wirespeed.transport.address import Address, is_loopback, is_name, parse, quote_path
 from wirespeed.transport.net import bind
-from wirespeed.transport.net.listener import OnListening, serve_at
-from wirespeed.transport.options import ListenOptions
+from wirespeed.transport.net.listener import serve_at
+from wirespeed.transport.options import ListenFields, ListenOptions, OnListening
 from wirespeed.transport.service import Service, service_of
 
 logger = logging.getLogger("wirespeed.server")
@@ -26,7 +26,7 @@ async def serve(
     *,
     on_listening: OnListening | None = None,
     options: ListenOptions | None = None,
-    **more: Any,
+    **more: Unpack[ListenFields],
 ) -> None:
     """Serve at a URL inside a running loop, until SIGTERM, SIGINT or a cancellation.
 
@@ -63,7 +63,7 @@ def run(
     workers: int = 1,
     on_listening: OnListening | None = None,
     options: ListenOptions | None = None,
-    **more: Any,
+    **more: Unpack[ListenFields],
 ) -> None:
     """Serve as `serve` does, on a new event loop (uvloop where it is installed), in one or several
     processes.
@@ -125,7 +125,7 @@ def _warning(
 
 
 def plan(
-    url: str, services: Any, options: ListenOptions | None, more: Mapping[str, Any]
+    url: str, services: Any, options: ListenOptions | None, more: ListenFields
 ) -> tuple[Address, dict[str, Service], ListenOptions]:
     """Check the arguments of `serve`. ValueError, TypeError: an argument is wrong."""
     address = parse(url)

@@ -25,7 +25,7 @@ from wirespeed.errors import TransportError
 from wirespeed.transport.address import parse
 from wirespeed.transport.net import bind
 from wirespeed.transport.net.serve import plan
-from wirespeed.transport.options import Headers, UpgradeRequest
+from wirespeed.transport.options import Headers, ListenFields, UpgradeRequest
 
 
 def resolved(name: str, *addresses: str) -> Any:
@@ -355,3 +355,7 @@ def test_run_says_where_it_listens(terminal: bool, level: str, word: str) -> Non
     os.close(ours)
     url = r"ws://127\.0\.0\.1:[1-9]\d*/mcp"
     assert re.search(f"^{word}: listening at {url}; Ctrl-C ends it", said.decode(), re.MULTILINE)
+
+
+def test_the_keyword_arguments_are_the_fields_of_the_options() -> None:
+    assert (*ListenFields.__annotations__,) == ListenOptions.__struct_fields__
