@@ -56,7 +56,7 @@ _COUNTS = {"minLength", "maxLength", "minItems", "maxItems", "minProperties", "m
 _NUMBERS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
 _TEXTS = {"title", "description", "format", "contentEncoding", "pattern", "$ref"}
 _OTHER = {"type", "enum", "const", "default", "examples", "required", "uniqueItems"}
-_OTHER |= {"discriminator", "readOnly"}
+_OTHER |= {"discriminator", "readOnly", "x-fastmcp-wrap-result"}
 
 
 def check_schema(root: Any) -> None:
