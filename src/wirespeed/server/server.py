@@ -623,7 +623,8 @@ class Server:
         anything is decoded (`wirespeed.types.InboundRequest`), and the result after it was encoded
         (`wirespeed.types.Reply`). A middleware may answer without the handler, with
         ``Reply.result(…)`` or by raising `wirespeed.errors.ProtocolError`; may replace the
-        handler's reply; may call ``call_next`` again after it ended. ``call_next`` raises
+        request, with ``call_next(request.replace(…))``, and the handler's reply; may call
+        ``call_next`` again after it ended. ``call_next`` raises
         ProtocolError when the answer is an error; a tool that fails is not an error, but a reply
         with ``is_error``. Any other exception is logged, and the client gets -32603 "Internal
         error".

@@ -9,6 +9,7 @@ cdef class Chain(Pipeline):
 
 cdef class Served(AnswerSink):
     cdef ChainCall chain_call
+    cdef Message message               # in place of the client's, or None
     cdef Call call                     # the handler's, from the first step on
     cdef object work                   # coroutine: what is left to do; or None
     cdef object waiter                 # future: the answer of a run in a task of its own; or None

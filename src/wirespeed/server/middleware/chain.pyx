@@ -89,11 +89,24 @@ cdef class Step:
         """
         cdef ChainCall chain_call = self.chain_call
         cdef tuple links = chain_call.chain.links
+        cdef Message message = None
         if request is not chain_call.request:
-            raise TypeError("call_next takes the request that the middleware was given")
+            message = replacement(chain_call, request)
         if self.at == len(links):
-            return served(chain_call)
+            return served(chain_call, message)
         return links[self.at](request, step(chain_call, self.at + 1))
+
+
+cdef Message replacement(ChainCall chain_call, object request):
+    """The message of a request that replaces the client's."""
+    cdef InboundRequest root = chain_call.request
+    if (
+        root is not None
+        and isinstance(request, InboundRequest)
+        and (<InboundRequest> request).replaced is root
+    ):
+        return (<InboundRequest> request).message
+    raise TypeError("call_next takes the request that the middleware was given, or its replace(…)")
 
 
 cdef Step step(ChainCall chain_call, Py_ssize_t at):
@@ -166,7 +179,9 @@ cdef class Served(AnswerSink):
         call.connection = chain_call.connection
         call.ref = chain_call.ref
         call.sink = self
-        return (<ServerConnection> call.connection).dispatch_c(call, chain_call.message)
+        return (<ServerConnection> call.connection).dispatch_c(
+            call, chain_call.message if self.message is None else self.message
+        )
 
     cdef dict state_c(self):
         cdef InboundRequest request = self.chain_call.request
@@ -288,9 +303,10 @@ cdef object served_step_c(object awaitable, object value, PySendResult *status):
 ws_enable_send(Served, served_step_c)
 
 
-cdef Served served(ChainCall chain_call):
+cdef Served served(ChainCall chain_call, Message message):
     cdef Served served = Served.__new__(Served)
     served.chain_call = chain_call
+    served.message = message
     return served
 
 

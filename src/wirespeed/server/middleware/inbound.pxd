@@ -11,6 +11,7 @@ cdef class InboundRequest:
     cdef Serving connection
     cdef Message message
     cdef dict shared                   # what the request's middleware and handler share, or None
+    cdef InboundRequest replaced       # the client's request, which this one replaces; or None
 
     cdef object _told(self, int which, object legacy)
 

@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from typing import Any, Never, TypeVar, final, overload
 
 from wirespeed._core.slab import Lease
@@ -34,6 +35,20 @@ class InboundRequest:
     def params(self) -> Lease | None: ...
     @property
     def name(self) -> str | None: ...
+    @property
+    def arguments(self) -> dict[str, Any]: ...
+    @overload
+    def decode(self) -> dict[str, Any]: ...
+    @overload
+    def decode(self, type: type[_T]) -> _T: ...
+    def replace(
+        self,
+        *,
+        name: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        params: Any = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> InboundRequest: ...
     @property
     def meta(self) -> dict[str, Any]: ...
     @property

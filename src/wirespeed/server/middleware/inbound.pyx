@@ -6,17 +6,23 @@ from cpython.object cimport PyTypeObject
 import msgspec
 
 from wirespeed._core._simd cimport (
+    WS_ARGUMENTS,
     WS_META,
     WS_META_CLIENT_CAPABILITIES,
     WS_META_CLIENT_INFO,
     WS_META_PROTOCOL_VERSION,
     WS_PARAMS,
 )
-from wirespeed._core.envelope cimport Message
+from wirespeed._core.envelope cimport REQUEST, Message
 from wirespeed.server.requests.params cimport is_modern, name_of
 from wirespeed.server.tools.encode cimport object_line_c
 
+from wirespeed._core.envelope import parse
 from wirespeed.server.requests.reply import COMPLETE
+from wirespeed.server.tools.results import to_json
+
+cdef enum:
+    MAX_DEPTH = 1024           # of params that middleware replaces
 
 cdef object encode = msgspec.json.Encoder().encode
 cdef object decode_any = msgspec.json.Decoder().decode
@@ -109,6 +115,80 @@ cdef class InboundRequest:
         """The target of the request, or None: ``params.uri`` for methods of resources, else
         ``params.name`` (of the tool or prompt)."""
         return name_of(self.message)
+
+    @property
+    def arguments(self):
+        """The arguments of tools/call or prompts/get, decoded into a new dict; empty if there are
+        none."""
+        cdef object lease = self.message.lease_c(WS_ARGUMENTS)
+        found = None if lease is None else decode_any(lease)
+        return found if isinstance(found, dict) else {}
+
+    def decode(self, type=dict):
+        """The params as a dict, or as another type that msgspec knows.
+
+        msgspec.DecodeError: they do not fit.
+        """
+        cdef object lease = self.message.lease_c(WS_PARAMS)
+        return msgspec.json.decode(b"{}" if lease is None else lease, type=type)
+
+    def replace(self, *, name=None, arguments=None, params=None, meta=None):
+        """The same request with other params, for ``call_next``. The method and the id stay, and
+        so do members of the params that are not given::
+
+            return await call_next(request.replace(arguments={**request.arguments, "limit": 10}))
+
+        Args:
+            name: The target: of the tool or prompt the name, of a resource the URI.
+            arguments: The arguments of tools/call or prompts/get, a dict.
+            params: All params, as a dict, another object that encodes to one, or the JSON text of
+                one. Their ``_meta`` is added to that of the request.
+            meta: Members to add to ``_meta``.
+
+        Raises:
+            ValueError: The method has no name or no arguments, or the params are nested too deeply.
+            TypeError, ResultError, msgspec.DecodeError: The params are not a JSON object.
+        """
+        cdef Message m = self.message, other
+        cdef InboundRequest request
+        cdef str method = m.method
+        cdef object lease = m.lease_c(WS_PARAMS)
+        cdef dict members = {} if lease is None else decode_members(lease), own
+        lease = m.lease_c(WS_META)
+        try:
+            own = {} if lease is None else decode_members(lease)
+        except msgspec.ValidationError:  # of a legacy client, where it is not checked
+            own = {}
+        if params is not None:
+            text = params if isinstance(params, (bytes, bytearray, memoryview)) else to_json(params)
+            members = decode_members(text)
+            own |= decode_members(members.get("_meta", b"{}"))
+        if name is not None:
+            if name_of(m) is None:
+                raise ValueError(f"{method} has no name to replace: use params")
+            members["uri" if method.startswith("resources/") else "name"] = name
+        if arguments is not None:
+            if method not in ("tools/call", "prompts/get"):
+                raise ValueError(f"{method} has no arguments to replace: use params")
+            members["arguments"] = arguments
+        if meta is not None:
+            own |= meta
+        if own:
+            members["_meta"] = own
+        other = parse(
+            b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":%b}'
+            % (m.raw_id, encode(method), to_json(members)),
+            max_depth=MAX_DEPTH,
+        )
+        if other.kind_c != REQUEST:
+            raise ValueError(f"the params cannot be sent: {other.reason}")
+        other.ref = m.ref
+        request = InboundRequest.__new__(InboundRequest)
+        request.connection = self.connection
+        request.message = other
+        request.shared = self.state
+        request.replaced = self if self.replaced is None else self.replaced
+        return request
 
     @property
     def meta(self):
