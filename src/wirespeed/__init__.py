@@ -15,7 +15,7 @@ from __future__ import annotations
 from wirespeed._exports import TYPE_CHECKING, exports
 
 if TYPE_CHECKING:  # isort: off
-    from wirespeed import core as core, types as types
+    from wirespeed import core as core, transport as transport, types as types
     from wirespeed.client.answering.progress import report_progress as report_progress
     from wirespeed.client.client import Client as Client
     from wirespeed.client.sync import SyncClient as SyncClient
@@ -41,7 +41,7 @@ __version__ = "0.1.0"
 
 
 _names, __getattr__ = exports(__name__)
-__all__ = [*_names, "__version__", "core", "get_include", "types"]
+__all__ = [*_names, "__version__", "core", "get_include", "transport", "types"]
 
 
 def get_include() -> str:

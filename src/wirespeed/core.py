@@ -17,10 +17,15 @@ behind the opening handshake)::
     for chunk in stream.data_to_send():     # to the socket; close it once stream.over
         ...
 
-None of these classes does I/O or reads a clock. The ``.pxd`` files of `wirespeed._core` ship with
-the package, so that other Cython code can ``cimport`` it.
+None of these classes does I/O or reads a clock.
+
+``from wirespeed.core cimport Session`` works in Cython code: ``wirespeed/core.pxd`` says what there
+is. An extension calls ``import_wirespeed()`` once, which raises ImportError if the extension was
+compiled for another `ABI`, a number that grows with every change of a compiled class. The ABI is
+provisional before 1.0.
 """
 
+from wirespeed._core._simd import ABI
 from wirespeed._core._simd import level as simd_level
 from wirespeed._core.envelope import POINTS, Message, parse
 from wirespeed._core.frames import FrameStream
@@ -32,6 +37,7 @@ from wirespeed._core.slab import Lease
 from wirespeed.limits import Limits
 
 __all__ = [
+    "ABI",
     "POINTS",
     "FrameStream",
     "Lease",

@@ -27,6 +27,7 @@ MODULES = (
     "wirespeed.ext.prometheus",
     "wirespeed.litemcp",
     "wirespeed.tasks",
+    "wirespeed.transport",
     "wirespeed.types",
 )
 # Choices of strings, which the reference shows where they are taken, and the version.

@@ -15,10 +15,11 @@ import zipfile
 from email.parser import Parser
 from pathlib import Path
 
+import extension
 import pytest
 
 import wirespeed
-from wirespeed import Client, Stdio
+from wirespeed import Client, Stdio, core
 
 pytestmark = pytest.mark.own_environment
 
@@ -198,15 +199,14 @@ def test_a_build_setting_that_does_not_exist_is_refused(
     assert message in done.stderr.splitlines()[-1]
 
 
-THIRD_PARTY = {
-    "third.pyx": '''
-from wirespeed._core._simd cimport WS_METHOD, kernels
-from wirespeed._core.envelope cimport REQUEST, Message, span_of
-from wirespeed._core.span cimport Span, span_byte
+READER = """
+from wirespeed.core cimport (
+    REQUEST, WS_METHOD, Message, MessageReader, Span, kernels, span_byte, span_of
+)
 
 
 def method_of(Message message not None):
-    """The raw method of a request, read through the C structs; None of anything else."""
+    # The raw method of a request, read through the C structs; None of anything else.
     cdef Span s
     if message.kind_c != REQUEST:
         return None
@@ -216,34 +216,88 @@ def method_of(Message message not None):
 
 
 def newline_in(bytes data not None):
-    """Offset of the first newline, by the kernel of this machine."""
+    # The offset of the first newline, by the kernel of this machine.
     return kernels.find_newline(data, len(data))
-''',
-    "setup.py": """
-import wirespeed
-from Cython.Build import cythonize
-from setuptools import Extension, setup
 
-third = Extension("third", ["third.pyx"], include_dirs=[wirespeed.get_include()])
-setup(name="third", py_modules=[], ext_modules=cythonize([third], language_level=3))
-""",
-    "use.py": r"""
-import third
+
+def requests_in(data):
+    cdef MessageReader reader = MessageReader()
+    cdef Message m
+    cdef int n = 0
+    reader.receive_data(data)
+    while True:
+        m = reader.next_c()
+        if m is None:
+            return n
+        n += m.kind_c == REQUEST
+"""
+USE = r"""
+import asyncio, socket
+import echo, reader
 from wirespeed.core import parse
+from wirespeed.transport import FdLink
 
 request = parse(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}')
 answer = parse(b'{"jsonrpc":"2.0","id":1,"result":{}}')
-print(third.method_of(request), third.method_of(answer), third.newline_in(b"ab\ncd"))
-""",
-}
+print(reader.method_of(request), reader.method_of(answer), reader.newline_in(b"ab\ncd"))
+print(reader.requests_in(b'{"jsonrpc":"2.0","id":1,"method":"a"}\n{"jsonrpc":"2.0","method":"b"}\n'))
+
+
+async def main():
+    ours, theirs = socket.socketpair()
+    for end in (ours, theirs):
+        end.setblocking(False)
+    loop = asyncio.get_running_loop()
+    link = FdLink(loop, echo.Echo(), theirs.fileno(), theirs.fileno())
+    link.start()
+    for n in (1, 2):
+        text = b'{"jsonrpc":"2.0","id":%d,"method":"x","params":{"n":[%d]}}' % (n, n)
+        await loop.sock_sendall(ours, len(text).to_bytes(2, "big") + text)
+        print(await loop.sock_recv(ours, 1000))
+    link.close()
+
+
+asyncio.run(main())
+"""
+SAID = r"""b'"tools/call"' None 2
+1
+b'\x00+{"jsonrpc":"2.0","id":1,"result":{"n":[1]}}'
+b'\x00+{"jsonrpc":"2.0","id":2,"result":{"n":[2]}}'
+"""
+
+
+def example(title: str) -> str:
+    """A block of the page about the core."""
+    page = (ROOT / "docs" / "how-to" / "sdk.md").read_text()
+    (block,) = re.findall(rf'^```\w+ title="{title}"\n(.*?)^```$', page, re.MULTILINE | re.DOTALL)
+    return str(block)
 
 
 def test_another_project_can_cimport_the_core(tmp_path: Path) -> None:
-    for name, text in THIRD_PARTY.items():
-        (tmp_path / name).write_text(text)
+    """By public names alone: messages and kernels, and the page's framing and endpoint."""
+    extension.build(tmp_path, "reader", READER)
+    (tmp_path / "echo.pyx").write_text(example("echo.pyx"))
+    (tmp_path / "setup.py").write_text(example("setup.py"))
     run(sys.executable, "setup.py", "-q", "build_ext", "--inplace", cwd=tmp_path)
-    said = run(sys.executable, "use.py", cwd=tmp_path)
-    assert said == "b'\"tools/call\"' None 2\n"
+    (tmp_path / "use.py").write_text(USE)
+    assert run(sys.executable, "use.py", cwd=tmp_path) == SAID
+
+
+def test_an_extension_for_another_abi_is_refused(tmp_path: Path) -> None:
+    """It was compiled beside declarations with another number."""
+    for name in sources("*.pxd"):
+        target = tmp_path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        text = (ROOT / "src" / name).read_text()
+        target.write_text(text.replace("WIRESPEED_ABI = ", "WIRESPEED_ABI = 99"))
+    extension.build(tmp_path, "echo", example("echo.pyx"))
+    shutil.rmtree(tmp_path / "wirespeed")
+    with pytest.raises(ImportError) as caught:
+        extension.load(tmp_path, "echo")
+    assert str(caught.value) == (
+        f"this extension was compiled for ABI 99{core.ABI} of wirespeed, and the"
+        f" installed wirespeed has ABI {core.ABI}: compile the extension again"
+    )
 
 
 BARE = '''

@@ -2,6 +2,11 @@
 
 from libc.stdint cimport uint8_t, uint32_t
 
+cdef enum:
+    # The layout of all classes that can be cimported: another number for each version that changes
+    # a field, a method or its signature.
+    WIRESPEED_ABI = 1
+
 
 cdef extern from "scan.h" nogil:
     ctypedef struct ws_span:

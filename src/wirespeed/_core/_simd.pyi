@@ -4,6 +4,7 @@ from typing_extensions import Buffer
 
 _Level: TypeAlias = Literal["scalar", "sse2", "avx2", "avx512", "neon"]
 
+ABI: int
 POINTS: tuple[str, ...]
 
 class Scan(NamedTuple):

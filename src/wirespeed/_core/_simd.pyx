@@ -17,6 +17,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport SIZE_MAX, UINT32_MAX
 from libc.stdlib cimport free, malloc
 
+ABI = <int> WIRESPEED_ABI      # that this wirespeed was compiled with
 cdef uint32_t MAX_DEPTH = 1024
 
 _LEVELS = ("scalar", "sse2", "avx2", "avx512", "neon")

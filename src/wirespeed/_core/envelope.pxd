@@ -24,17 +24,22 @@ cdef enum Fault:
     FAULT_NOTIFICATION = 4    # a broken notification: never answered
 
 
+# One message, read in place. All fields are read only. A message that `MessageReader.next_c` or
+# `Session.next_c` returned is used again once no other reference is left: hold it (a local
+# variable), not only its spans.
 cdef class Message:
     cdef Slab slab                # pinned while the message is alive
     cdef const uint8_t *p         # first byte of the text
     cdef size_t n
-    cdef ws_scan scan
+    cdef ws_scan scan             # where its members are: see `span_of`
     cdef Kind kind_c
     cdef Fault fault_c
     cdef readonly str reason      # of a fault, for people
     cdef readonly uint64_t ref    # of an inbound request: its place in the in-flight table
     cdef readonly object token    # of a response: its caller's token; see Session
 
+    # An empty message for `read_c`, which reads the text [p, p+n) of a slab and pins it. It may be
+    # read into again. `drop_c` ends the pin.
     @staticmethod
     cdef Message new()
     cdef int lost_c(self, Span begin, uint32_t max_id, str reason) except -1
@@ -48,6 +53,7 @@ cdef class Message:
     cdef int invalid_c(self, Fault fault, str reason) except -1
     cdef int classify_c(self) except -1
     cdef int drop_c(self) noexcept
+    # The raw JSON text of a point of interest (WS_…), or None; its string, decoded, or None.
     cdef Lease lease_c(self, int which)
     cdef str text_c(self, int which)
 

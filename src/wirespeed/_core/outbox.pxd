@@ -34,10 +34,14 @@ cdef class Payload:
     cdef Py_buffer view          # the caller's bytes, exported until they are sent
 
 
+# bytes or a Payload of any bytes-like object, which the `data` of the methods below must be
 cdef object payload_of(object data)
+# the same; ValueError for text that is empty or holds a raw newline
 cdef object json_line(object data)
 
 
+# Outgoing bytes. Frames are written between `open_c` and `close_c` of the FrameWriter, and nothing
+# is sent meanwhile.
 cdef class Outbox:
     cdef Segment *segments
     cdef size_t first            # oldest segment not sent
@@ -47,14 +51,21 @@ cdef class Outbox:
     cdef size_t open_at          # first byte of `block` that is in no segment
     cdef readonly size_t size    # bytes queued
     cdef readonly long long bytes_copied  # payload bytes that were copied in
-    cdef size_t copy_below       # payloads shorter than this are copied, others are referenced
+    # May be written: payloads shorter than this are copied, others are referenced.
+    cdef size_t copy_below
 
+    # Room for n bytes in one piece, valid until the next call; `commit_c` says how many were
+    # written.
     cdef uint8_t *reserve_c(self, size_t n) except NULL
     cdef int commit_c(self, size_t n) noexcept
+    # Copy n bytes; copy a short text; copy or reference bytes or a Payload.
     cdef int write_c(self, const void *p, size_t n) except -1
     cdef int text_c(self, bytes text) except -1
     cdef int write_object_c(self, object data) except -1
+    # Copy or reference n bytes at p. They stay valid and do not change while `data` lives, which
+    # can be any object: it is held until they are sent.
     cdef int write_part_c(self, object data, const uint8_t *p, size_t n) except -1
+    # For framings and links.
     cdef int ensure_segments_c(self, size_t wanted) except -1
     cdef int push_c(self, const uint8_t *p, size_t n, object owner) except -1
     cdef int close_segment_c(self) except -1

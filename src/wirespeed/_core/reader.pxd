@@ -14,5 +14,7 @@ cdef class MessageReader:
     cdef uint32_t max_depth
     cdef size_t max_values
 
+    # The next frame as a message, or None until more bytes arrive. Of kind BATCH only when
+    # `elements` has its messages, the last first: take them before the next call.
     cdef Message next_c(self)
     cdef str excess_c(self, Span frame)

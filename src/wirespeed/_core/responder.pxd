@@ -18,6 +18,8 @@ cdef class Responder(Wire):
 
     cdef bint batch_is_full_c(self, BatchReply batch) noexcept
     cdef int settle_batch_c(self, BatchReply batch, Py_ssize_t n_done) except -1
+    # Write an answer: `"result":…` or `"error":…` between open and close; `abort_reply_c` if
+    # anything fails between. None: the request was cancelled or answered.
     cdef Outbox open_reply_c(self, uint64_t ref)
     cdef Outbox begin_reply_c(self, InFlightSlot *slot, const char *member, size_t n_member)
     cdef int close_reply_c(self, uint64_t ref) except -1
@@ -26,6 +28,7 @@ cdef class Responder(Wire):
     cdef int reply_c(
         self, uint64_t ref, const char *member, size_t n_member, object payload
     ) except -1
+    # Answer with JSON text, or with an error. 0: the request was cancelled or answered.
     cdef int result_c(self, uint64_t ref, object body) except -1
     cdef int error_c(self, uint64_t ref, int code, str message, object data) except -1
     cdef int write_error_c(

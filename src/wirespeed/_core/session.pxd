@@ -25,6 +25,7 @@ cdef class Session(Responder):
     cdef readonly long long messages_in
     cdef readonly long long faults, late_responses, duplicate_ids, refused, cancelled_in
 
+    # The next event, or None until more bytes arrive. A request is answered by its `ref`.
     cdef Message next_c(self)
     cdef bint must_stop_c(self) noexcept
     cdef bint is_flooded_c(self) noexcept
@@ -35,6 +36,8 @@ cdef class Session(Responder):
     cdef int notice_c(self, Message m) except -1
     cdef int fault_c(self, Message m) except -1
     cdef int refuse_request_c(self, uint64_t ref, BatchReply batch) except -1
+    # Write a request whose id is `pending.add_c(token, deadline)`: `"method":…` and what follows,
+    # but for the closing brace, between open and close; `abort_request_c` if anything fails.
     cdef Outbox open_request_c(self, int64_t id)
     cdef int close_request_c(self) except -1
     cdef int abort_request_c(self, int64_t id) except -1

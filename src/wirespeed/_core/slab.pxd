@@ -5,6 +5,8 @@ cdef enum:
     SLAB_SIZE = 262144            # the common size; memory of it is used again
 
 
+# A block of input memory. All fields are read only for others; who keeps a pointer into a slab
+# counts itself in `n_leases`, or has a Lease, which does that.
 cdef class Slab:
     cdef uint8_t *base            # first byte; NULL once released
     cdef size_t capacity          # bytes at base
@@ -21,11 +23,18 @@ cdef class Slab:
     cdef int grow_c(self, size_t capacity) except -1
 
 
+# A part of a slab, which stays where it is while the lease, or any view of it, lives. Its fields
+# are read only.
+#  * `msgspec.json.decode(lease, type=T)` reads it in place. A `msgspec.Raw` in T keeps the lease,
+#    and so the slab, alive; `msgspec.Raw.copy()` does not.
+#  * `orjson.loads` takes bytes, bytearray, memoryview and str only: give it `memoryview(lease)`.
+#  * A slab has 256 KiB or more: to keep a few bytes for long, `copy()` them.
 cdef class Lease:
     cdef Slab slab                # pinned owner
     cdef const uint8_t *p
     cdef Py_ssize_t n
 
+    # A lease of the n bytes at p, which lie in the slab.
     @staticmethod
     cdef Lease of(Slab slab, const uint8_t *p, size_t n)
 

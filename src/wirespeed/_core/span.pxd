@@ -1,4 +1,8 @@
-"""{pointer, length} with checked inline readers; valid only while its owner is pinned."""
+"""{pointer, length} with checked inline readers; valid only while its owner is pinned.
+
+A span into a frame is valid until the next call of any method of the framer or of what reads from
+it. To keep the bytes longer, make a Lease of them, or hold the Message.
+"""
 
 from libc.stdint cimport uint8_t
 from libc.string cimport memcmp

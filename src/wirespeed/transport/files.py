@@ -13,6 +13,7 @@ import select
 import threading
 from typing import Any
 
+from wirespeed._exports import set_public_home
 from wirespeed.transport.link import Endpoint, Link
 
 READ_SIZE = 128 * 1024
@@ -150,3 +151,6 @@ class FileLink(Link):
         closed. A write that blocks longer than this is left behind."""
         if self._writer.is_alive():
             self._writer.join(seconds)
+
+
+set_public_home(globals())

@@ -1,6 +1,7 @@
 from wirespeed._core.wire cimport Wire
 
 
+# Override the four events. They are called on the loop's thread; any of them may close the link.
 cdef class Endpoint:
     cdef public Wire wire               # set before the link is made, and never replaced
     cdef readonly Link link             # None before the link is made, and after it is lost
@@ -11,6 +12,11 @@ cdef class Endpoint:
     cpdef object on_drained(self)
 
 
+# A link of one's own overrides `start`, `flush`, `update_reading`, `close` and `lose`, and calls
+# `deliver_c` after input, `ended_c` at the end of its input, `check_drained_c` after output, and
+# `released_c` when it is closed, before `Endpoint.on_lost`. Others call `wrote_c` after they have
+# queued output. Every method may be called through the endpoint's field: ``endpoint.link.flush()``.
+# Afterwards look at that field, for the link may be lost.
 cdef class Link:
     cdef readonly object loop
     cdef readonly Endpoint endpoint

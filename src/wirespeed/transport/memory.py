@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from typing import Any
 
+from wirespeed._exports import set_public_home
 from wirespeed.transport.link import Endpoint, Link
 
 
@@ -82,3 +83,6 @@ def pair(
     first, second = MemoryLink(loop, one), MemoryLink(loop, other)
     first.peer, second.peer = second, first
     return first, second
+
+
+set_public_home(globals())

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from wirespeed._exports import set_public_home
 from wirespeed.transport.options import Headers
 
 if TYPE_CHECKING:
@@ -135,3 +136,6 @@ async def alive(services: Iterable[Service]) -> AsyncIterator[None]:
             if hasattr(kept, "hold"):
                 stack.push_async_callback(kept.release, await kept.hold())
         yield
+
+
+set_public_home(globals())

@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from wirespeed._exports import set_public_home
 from wirespeed.errors import TransportError
 from wirespeed.transport.fd import FdLink
 from wirespeed.transport.files import FileLink
@@ -187,3 +188,6 @@ def write_rest(fd: int, chunks: list[Chunk], seconds: float) -> None:
                 except BlockingIOError:
                     if not select.select([], [fd], [], max(0.0, end - time.monotonic()))[1]:
                         return
+
+
+set_public_home(globals())

@@ -16,6 +16,7 @@ import sysconfig
 import threading
 from typing import Any
 
+from wirespeed._exports import set_public_home
 from wirespeed.transport.taskpool import TaskPool
 
 logger = logging.getLogger("wirespeed.transport")
@@ -138,3 +139,6 @@ async def close_pool(pool: TaskPool) -> None:
         closing.cancel()
         await asyncio.wait([closing])
         logger.warning("%d handlers ignore their cancellation and are left behind", pool.abandon())
+
+
+set_public_home(globals())

@@ -1,8 +1,7 @@
 """Calls of another project's compiled code, which holds no reference to what it calls."""
 
-from wirespeed._core.session cimport Session
-from wirespeed.transport.link cimport Endpoint
-from wirespeed.transport.taskpool cimport Completion, TaskPool
+from wirespeed.core cimport Session
+from wirespeed.transport cimport Completion, Endpoint, TaskPool
 
 
 cdef class Closer(Endpoint):

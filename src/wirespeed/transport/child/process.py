@@ -24,6 +24,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from wirespeed._exports import set_public_home
 from wirespeed.errors import ChildExited, LaunchError
 from wirespeed.transport.child.diagnose import describe_status, launch_reason
 from wirespeed.transport.child.group import ProcessGroup
@@ -384,3 +385,6 @@ def _enlarge(fd: int) -> None:
     if hasattr(fcntl, "F_SETPIPE_SZ"):
         with contextlib.suppress(OSError):
             fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
+
+
+set_public_home(globals())
