@@ -366,8 +366,8 @@ class Client:
         **options: Unpack[ToolCallOptions],
     ) -> Coroutine[Any, Any, Any]:
         """Call a tool (server/tools). Cancelling the asyncio task cancels the call on the server.
-        A tool that was listed as one that only runs as a task is run as a task; the call returns
-        the task's result.
+        A tool that only runs as a task is run as a task, and the call returns the task's result;
+        for servers of 2026-07-28 the client has to declare the extension (``extensions=[TASKS]``).
 
         Args:
             name: The tool.

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from pathlib import Path
 from typing import Any
 
 import pytest
+from peer_lab import LEGACY_PEER, LinePeer, Talk
 from task_lab import MakeStore, Workshop, book_of, kept
+from task_peer_lab import legacy as legacy_rules
+from task_peer_lab import modern as modern_rules
 
-from wirespeed import Client, Server, SyncClient
+from wirespeed import Client, Context, Server, SyncClient
 from wirespeed.client.tasks.calls import TASKS
 from wirespeed.client.tasks.messages import TaskState
 from wirespeed.errors import (
@@ -186,9 +190,47 @@ async def test_a_plain_call_that_is_given_up_cancels_its_task() -> None:
             await asyncio.sleep(0.001)
 
 
+@pytest.mark.parametrize("listed", [False, True])
+async def test_a_call_that_runs_as_a_task_reports_progress(listed: bool) -> None:
+    server = Server("lab")
+    seen: list[Any] = []
+
+    @server.tool(task="required")
+    async def crawl(ctx: Context) -> int:
+        await ctx.progress(1, 2, "half")
+        await ctx.progress(2, 2)
+        return 7
+
+    async with client_of(server, "legacy") as client:
+        if listed:
+            await client.list_tools()
+        result = await client.call_tool("crawl", on_progress=lambda *report: seen.append(report))
+        assert result.text == "7"
+        assert seen == [(1.0, 2.0, "half"), (2.0, 2.0, None)]
+
+
+async def test_any_other_refusal_is_raised_as_it_is(tmp_path: Path) -> None:
+    async def refuse(talk: Talk, message: dict[str, Any]) -> None:
+        text = "no task" if "task" in message["params"] else "no such tool"
+        await talk.send(id=message["id"], error={"code": -32601, "message": text})
+
+    for rules, calls in ((legacy_rules(), 2), (LEGACY_PEER, 1), (modern_rules(), 1)):
+        async with (
+            LinePeer({**rules, "tools/call": refuse}, tmp_path) as peer,
+            Client(peer.url, extensions=[TASKS]) as client,
+        ):
+            with pytest.raises(RemoteError, match="no such tool"):
+                await client.call_tool("t")
+            assert len(peer.sent("tools/call")) == calls
+
+
 @pytest.mark.parametrize("middleware", [False, True])
-async def test_a_tool_that_only_runs_as_a_task_is_called_as_one(middleware: bool) -> None:
-    """2025-11-25 basic/utilities/tasks, "Tool-Level Negotiation": once it was listed so."""
+@pytest.mark.parametrize("listed", [False, True])
+async def test_a_tool_that_only_runs_as_a_task_is_called_as_one(
+    middleware: bool, listed: bool
+) -> None:
+    """2025-11-25 basic/utilities/tasks, "Tool-Level Negotiation": a listed tool at once, any other
+    when the server refuses the plain call."""
     shop = Workshop(poll_interval=0.02)
 
     async def through(request: Any, call_next: Any) -> Any:
@@ -196,16 +238,18 @@ async def test_a_tool_that_only_runs_as_a_task_is_called_as_one(middleware: bool
 
     options: dict[str, Any] = {"middleware": [through]} if middleware else {}
     async with client_of(shop, "legacy", **options) as client:
-        with pytest.raises(RemoteError, match="only runs as a task"):
-            await client.call_tool("must", {"n": 3})
-        await client.list_tools()
-        with pytest.raises(CallTimeout):
+        if listed:
+            await client.list_tools()
+        with pytest.raises(CallTimeout, match=r"^tool must: no answer within 0\.1 s$"):
             await client.call_tool("must", {"n": 3}, timeout=0.1)
         while shop.cancelled != ["must"]:
             await asyncio.sleep(0.001)
         shop.gate.set()
+        before = client.counters["messages_out"]
         result = await client.call_tool("must", {"n": 3})
         assert result.structured_content == {"result": 3}
+        assert client.counters["messages_out"] == before + 2  # tools/call and tasks/result
+        assert await client.call_tool("must", {"n": 4}, type=int) == 4
         assert (await client.call_tool("plain")).text == "plain"
         assert {state.status for state in await client.list_tasks()} == {
             "cancelled",

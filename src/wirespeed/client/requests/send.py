@@ -15,7 +15,7 @@ from wirespeed.client.requests.middleware import OutboundRequest
 from wirespeed.client.results.decode import Unfinished, decode_call_result
 from wirespeed.client.results.listed_tools import ListedTools
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, seconds_of, shown, timed_out
-from wirespeed.errors import CallTimeout, ConnectionClosed, InvalidResponse
+from wirespeed.errors import CallTimeout, ConnectionClosed, InvalidResponse, RemoteError
 from wirespeed.protocol.meta import check_json
 from wirespeed.protocol.results import CallToolResult
 from wirespeed.protocol.revisions import (
@@ -135,6 +135,19 @@ class Continuation(Protocol):
 
     async def finish(self, request: Request, answer: Unfinished) -> Any:
         """The result. InvalidResponse: the answer was not negotiated."""
+
+    async def after_refusal(
+        self,
+        refusal: RemoteError,
+        name: str,
+        arguments: Any,
+        until: float,
+        limit: float,
+        on_progress: OnProgress | None,
+        meta: Meta | None,
+    ) -> CallToolResult:
+        """The result of a tools/call that the server refused. Raises the refusal if nothing else
+        can be tried."""
 
     def unwanted(self, answer: asyncio.Future[Any]) -> None:
         """The answer to a tools/call arrived while its caller was being cancelled."""
@@ -262,6 +275,7 @@ class Sender:
         """Send tools/call past the middleware, and wait for its result."""
         limit = self.limit if timeout is CLIENT_DEFAULT else self.seconds(timeout)
         members = None if meta is None else meta_text(meta)
+        callback = on_progress
         if on_progress is not None:
             on_progress = CallbackQueue(on_progress, PROGRESS, self.life.spawn)
         checks, check = self.checks, None
@@ -291,6 +305,10 @@ class Sender:
             else:
                 self.continuation.unwanted(waiter.future)
             raise
+        except RemoteError as exc:
+            return await self.continuation.after_refusal(
+                exc, name, arguments, waiter.deadline, self.seconds(timeout), callback, meta
+            )
         self.life.crashes = 0
         if type(result) is Unfinished:
             params = tool_params(name, waiter.arguments)

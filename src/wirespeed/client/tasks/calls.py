@@ -162,8 +162,11 @@ class TaskCalls:
         timeout: Timeout,
         on_progress: OnProgress | None,
         meta: Meta | None,
+        *,
+        plain_next: bool = True,
     ) -> ToolTask:
-        """`start` without the middleware."""
+        """`start` without the middleware. ``plain_next``: call the tool without a task if the
+        server of 2025-11-25 refuses the task."""
         from wirespeed.client.tasks.task import ProgressSink, ToolTask
 
         sender = self.sender
@@ -205,7 +208,8 @@ class TaskCalls:
             answer = await self._start_once(asked)
         except BaseException as exc:
             sink = None  # else the traceback would keep the sink alive
-            if not isinstance(exc, RemoteError) or exc.code != codes.METHOD_NOT_FOUND:
+            refused = isinstance(exc, RemoteError) and exc.code == codes.METHOD_NOT_FOUND
+            if not refused or not plain_next:
                 raise
             # the server refused to run the tool as a task, so the tool has not run
             answer = await self._start_once(plain)
@@ -225,6 +229,37 @@ class TaskCalls:
         task = await self._start_past(
             name, arguments, None, self.sender.rest(until), on_progress, meta
         )
+        task._private = True
+        return await self.wait_for(task, until, limit)
+
+    async def after_refusal(
+        self,
+        refusal: RemoteError,
+        name: str,
+        arguments: Any,
+        until: float,
+        limit: float,
+        on_progress: OnProgress | None,
+        meta: Meta | None,
+    ) -> CallToolResult:
+        """The result of a tool that was not listed, and only runs as a task: a server of 2025-11-25
+        refuses a plain call of it with -32601 (basic/utilities/tasks, "Tool-Level Negotiation").
+        Raises the refusal if it has another reason."""
+        agreed = self.sender.agreed
+        if (
+            refusal.code != codes.METHOD_NOT_FOUND
+            or agreed.revision.modern
+            or not _runs_tasks(agreed.capabilities)
+        ):
+            raise refusal
+        left = self.sender.rest(until)
+        try:
+            task = await self._start_past(
+                name, arguments, None, left, on_progress, meta, plain_next=False
+            )
+        except RemoteError as exc:
+            raise (refusal if exc.code == codes.METHOD_NOT_FOUND else exc) from None
+        self.sender.listed.task_only.add(name)
         task._private = True
         return await self.wait_for(task, until, limit)
 
