@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from typing import Any
 
@@ -196,9 +195,11 @@ async def test_opening_is_given_up() -> None:
 
 async def test_what_answers_is_no_websocket_server() -> None:
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"220 mail.example ESMTP\r\n\r\n")
-        await reader.read()
-        writer.close()
+        try:
+            writer.write(b"220 mail.example ESMTP\r\n\r\n")
+            await reader.read()
+        finally:  # the loop may end first
+            writer.close()
 
     server = await asyncio.start_server(greet, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
@@ -382,11 +383,14 @@ async def test_a_refusal_with_a_long_body(long: str) -> None:
         body = b"1e8480\r\n" + body + b"\r\n0\r\n\r\n"
 
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
+        try:
             await reader.readuntil(b"\r\n\r\n")
             writer.write(head + b"\r\n" + body)
             await writer.drain()
-        writer.close()
+        except OSError:
+            pass
+        finally:  # the loop may end first
+            writer.close()
 
     server = await asyncio.start_server(refuse, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]

@@ -62,13 +62,16 @@ async def answering(answer: bytes, *, close: bool = True) -> AsyncIterator[Addre
         task = asyncio.current_task()
         assert task is not None
         tasks.append(task)
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+        try:
             head = await reader.readuntil(b"\r\n\r\n")
             key = head.partition(b"Sec-WebSocket-Key: ")[2].partition(b"\r\n")[0]
             writer.write(answer.replace(b"KEY", accept_key(key.decode()).encode()))
             if not close:
                 await reader.read()
-        writer.close()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:  # the loop may end first
+            writer.close()
         with contextlib.suppress(ConnectionError):
             await writer.wait_closed()
 
