@@ -7,8 +7,20 @@ from typing import Any, Literal, assert_type
 import msgspec
 
 import wirespeed
-from wirespeed import Client, Context, Depends, Limits, Server, Stdio, SyncClient, core, types
+from wirespeed import (
+    Client,
+    Context,
+    Depends,
+    Limits,
+    Server,
+    Stdio,
+    SyncClient,
+    User,
+    core,
+    types,
+)
 from wirespeed.config import ServerConfig, load
+from wirespeed.errors import ToolError
 from wirespeed.litemcp import LiteClient, LiteServer, SyncLiteClient
 from wirespeed.types import (
     Accept,
@@ -19,14 +31,19 @@ from wirespeed.types import (
     Elicited,
     ElicitRequest,
     Event,
+    GetPromptResult,
+    InboundRequest,
     InputRequired,
     ListResourcesResult,
     Prompt,
+    PromptEntry,
     PromptInfo,
     PromptMessage,
     PromptRef,
     ReadResourceResult,
+    Reply,
     Resource,
+    ResourceEntry,
     ResourceInfo,
     ResourceTemplate,
     ResourceUpdated,
@@ -37,7 +54,9 @@ from wirespeed.types import (
     SampleParams,
     SampleResult,
     SubscriptionFilter,
+    TemplateEntry,
     Tool,
+    ToolEntry,
     ToolInfo,
     ToolsChanged,
 )
@@ -56,7 +75,51 @@ def shout(text: str, ctx: Context) -> str:
     assert_type(ctx.protocol_version, str)
     assert_type(ctx.client_info, dict[str, Any] | None)
     assert_type(ctx.cancelled, bool)
+    assert_type(ctx.user, User | None)
+    assert_type(ctx.peer, str | None)
+    assert_type(ctx.headers["X-Tea"], str)
+    assert_type(ctx.state, dict[str, Any])
+    assert_type(ctx.session_state, dict[str, Any])
+    assert_type(ctx.session_id, str)
+    assert_type(ctx.server, Server)
     return text.upper()
+
+
+@server.tool
+async def own_features(ctx: Context) -> str:
+    assert_type(await ctx.read_resource("a://b"), ReadResourceResult)
+    assert_type(await ctx.get_prompt("p", {"n": 1}), GetPromptResult)
+    raise ToolError("no such thing")
+
+
+@server.add_middleware
+async def replacing(request: InboundRequest, call_next: Any) -> Reply | None:
+    assert_type(request.replace(arguments={"a": 1}, name="x", meta={"x/y": 1}), InboundRequest)
+    assert_type(request.decode(), dict[str, Any])
+    assert_type(request.decode(Row), Row)
+    assert_type(request.arguments, dict[str, Any])
+    assert_type(request.user, User | None)
+    assert_type(request.state, dict[str, Any])
+    request.replace(method="x")  # type: ignore[call-arg]
+    reply: Reply | None = await call_next(request)
+    return reply
+
+
+class Row(msgspec.Struct):
+    n: int
+
+
+def sees(user: User | None, entry: ToolEntry | PromptEntry | ResourceEntry | TemplateEntry) -> bool:
+    return user is not None and "read" in user.scopes
+
+
+async def sees_later(user: User | None, entry: Any) -> bool:
+    return True
+
+
+Server("typing", filter=sees, mask_errors=True)
+Server("typing", filter=sees_later)  # type: ignore[arg-type]
+Server("typing", mask_errors="yes")  # type: ignore[arg-type]
 
 
 @server.tool("double", inline=True)
