@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import enum
+import json
 import re
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
@@ -163,6 +164,42 @@ def test_where_there_is_an_integer_a_whole_number_gets_digits(
 )
 def test_elsewhere_a_float_stays_what_it_is(tp: Any, text: str) -> None:
     assert rewritten(tp, text) is None
+
+
+NUMBERS = st.from_regex(r"-?(0|[1-9][0-9]{0,4})(\.[0-9]{1,3})?([eE][+-]?[0-9])?", fullmatch=True)
+TEXTS = st.text(alphabet='ab"\\\n1.0eE é💥').map(json.dumps)
+DOCUMENTS = st.recursive(
+    NUMBERS | TEXTS | st.sampled_from(["true", "null", " 1.0 "]),
+    lambda inner: (
+        st.lists(inner, max_size=5).map(lambda items: f"[{' ,'.join(items)}]")
+        | st.dictionaries(TEXTS, inner, max_size=5).map(
+            lambda items: f"{{{', '.join(f'{key} : {value}' for key, value in items.items())}}}"
+        )
+    ),
+    max_leaves=20,
+)
+ALL_INTEGERS = {
+    "anyOf": [
+        {"type": ["integer", "string", "boolean", "null"]},
+        {"type": "array", "items": {"$ref": "#/$defs/All"}},
+        {"type": "object", "additionalProperties": {"$ref": "#/$defs/All"}},
+    ]
+}
+
+
+@given(DOCUMENTS)
+def test_only_whole_numbers_change_wherever_they_stand(text: str) -> None:
+    found = WholeNumbers(ALL_INTEGERS, {"All": ALL_INTEGERS}).in_digits(text.encode())
+
+    def as_digits(literal: str) -> Any:
+        digits = digits_of(literal)
+        return ("float", literal) if digits is None else int(digits)
+
+    expected = json.loads(text, parse_float=as_digits)
+    if found is None:
+        assert expected == json.loads(text, parse_float=lambda literal: ("float", literal))
+    else:
+        assert json.loads(found, parse_float=lambda literal: ("float", literal)) == expected
 
 
 def test_a_text_with_too_many_floats_is_left_alone() -> None:
