@@ -79,6 +79,7 @@ from wirespeed._core.framing.line cimport LineFramer
 from wirespeed._core.framing.websocket cimport WebSocketFramer
 from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.inflight cimport InFlight, InFlightSlot, inflight_id
+from wirespeed._core.message_stream cimport MessageStream
 from wirespeed._core.outbox cimport Mark, Outbox, Payload, json_line, payload_of
 from wirespeed._core.pending cimport Pending
 from wirespeed._core.reader cimport MessageReader

@@ -1,11 +1,12 @@
 """The sans-I/O engine, for authors of SDKs and proxies.
 
 `Session` is one JSON-RPC peer over one byte stream: bytes in, events out; calls in, bytes out.
-`MessageReader` is its first half: messages out of a byte stream, for code with its own
-multiplexing. `FrameStream` is for protocols that are not JSON-RPC: frames in, frames out.
+`MessageStream` is a connection without the state of requests, for code with its own multiplexing:
+messages in, messages out; `MessageReader` is its reading half. `FrameStream` is for protocols that
+are not JSON-RPC: frames in, frames out.
 
-A framer separates the messages in the stream. Each of the three classes takes one as `framer`:
-`LineFramer` (one message a line, the default of the first two) or `WebSocketFramer` (RFC 6455, from
+A framer separates the messages in the stream. Each of these classes takes one as `framer`:
+`LineFramer` (one message a line, the default for messages) or `WebSocketFramer` (RFC 6455, from
 behind the opening handshake)::
 
     framer = WebSocketFramer("server", max_message=2**20, binary=True)
@@ -31,6 +32,7 @@ from wirespeed._core.envelope import POINTS, Message, parse
 from wirespeed._core.frames import FrameStream
 from wirespeed._core.framing.line import LineFramer
 from wirespeed._core.framing.websocket import WebSocketFramer
+from wirespeed._core.message_stream import MessageStream
 from wirespeed._core.reader import MessageReader
 from wirespeed._core.session import Session
 from wirespeed._core.slab import Lease
@@ -45,6 +47,7 @@ __all__ = [
     "LineFramer",
     "Message",
     "MessageReader",
+    "MessageStream",
     "Session",
     "WebSocketFramer",
     "parse",

@@ -59,7 +59,7 @@ INSIDE = {
         batch
         pending inflight
         reader
-        responder
+        message_stream responder
         session
     """,
     "transport": """

@@ -9,3 +9,6 @@ cdef class FrameStream(Wire):
 
     cdef int next_c(self, Span *frame) except -1
     cdef int send_c(self, object data) except -1
+
+
+cdef int send_frame_c(Wire wire, object data) except -1

@@ -72,22 +72,28 @@ cdef class FrameStream(Wire):
         self.send_c(payload_of(data))
 
     cdef int send_c(self, object data) except -1:
-        # all but the last character, which the framing may write together with its delimiter
-        cdef const uint8_t *p
-        cdef size_t n
-        if type(data) is bytes:
-            p = <const uint8_t *> PyBytes_AS_STRING(data)
-            n = <size_t> PyBytes_GET_SIZE(data)
-        else:
-            p = <const uint8_t *> (<Payload> data).view.buf
-            n = <size_t> (<Payload> data).view.len
-        if n == 0:
-            raise ValueError("an empty frame")
-        try:
-            self.writer.open_c()
-            self.outbox.write_part_c(data, p, n - 1)
-            self.writer.close_c(<char> p[n - 1])
-        finally:
-            self.writer.abort_c()      # of a frame that could not be finished
+        send_frame_c(self, data)
         self.frames_out += 1
         return 0
+
+
+cdef int send_frame_c(Wire wire, object data) except -1:
+    """Write a frame, bytes or a Payload: all of it or nothing."""
+    # all but the last character, which the framing may write together with its delimiter
+    cdef const uint8_t *p
+    cdef size_t n
+    if type(data) is bytes:
+        p = <const uint8_t *> PyBytes_AS_STRING(data)
+        n = <size_t> PyBytes_GET_SIZE(data)
+    else:
+        p = <const uint8_t *> (<Payload> data).view.buf
+        n = <size_t> (<Payload> data).view.len
+    if n == 0:
+        raise ValueError("an empty frame")
+    try:
+        wire.writer.open_c()
+        wire.outbox.write_part_c(data, p, n - 1)
+        wire.writer.close_c(<char> p[n - 1])
+    finally:
+        wire.writer.abort_c()      # of a frame that could not be finished
+    return 0

@@ -1,7 +1,8 @@
 # cython: nonecheck=True
 """One end of a byte stream: bytes in, bytes out, and when to pause. Links move its bytes.
 
-Subclasses give the bytes a meaning: `wirespeed._core.session.Session` (JSON-RPC messages) and
+Subclasses give the bytes a meaning: `wirespeed._core.session.Session` (JSON-RPC messages),
+`wirespeed._core.message_stream.MessageStream` (messages without a state of requests),
 `wirespeed._core.frames.FrameStream` (frames without envelopes).
 """
 
@@ -45,7 +46,7 @@ cdef class Wire:
         while base.__flags__ & HEAP_TYPE:
             base = base.__base__
         if base is cls:
-            raise TypeError(f"{cls.__name__} is abstract: use Session or FrameStream")
+            raise TypeError(f"{cls.__name__} is abstract: use Session, MessageStream or FrameStream")
         return 0
 
     cdef int join_c(self, object limits, Framer framer) except -1:
