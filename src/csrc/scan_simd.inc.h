@@ -74,42 +74,47 @@ static WS_TARGET int V(utf8_valid)(const uint8_t *p, size_t n)
     return 1;
 }
 
+/* Copy a run of the `left` bytes at p. dst has room for 6 bytes for each of them, so that a short run
+ * may be one copy of fixed size. */
+WS_INLINE void V(copy_run)(uint8_t *dst, const uint8_t *p, size_t run, size_t left)
+{
+    if (run <= 16 && left >= 16)
+        memcpy(dst, p, 16);
+    else
+        memcpy(dst, p, run);
+}
+
 static WS_TARGET size_t V(json_escape)(uint8_t *dst, const uint8_t *p, size_t n)
 {
-    size_t i = 0, o = 0;
-    while (n - i >= 64) {
-        /* dst has room for 6 bytes for each of the 64 or more that are left */
-        const V(block) b = V(load)(p + i);
+    size_t o = 0;
+    for (size_t i = 0; i < n; i += 64) {
+        const size_t left = n - i, size = left < 64 ? left : 64;
+        const V(block) b = left < 64 ? V(load_part)(p + i, left) : V(load)(p + i);
         uint64_t hits = V(control)(b) | V(eq)(b, '"') | V(eq)(b, '\\');
-        V(store)(dst + o, b);
-        if (hits == 0) {
-            i += 64;
+        size_t done = 0;
+        if (hits == 0 && size == 64) {
+            V(store)(dst + o, b);
             o += 64;
             continue;
         }
-        size_t done = 0;
-        do {
+        for (; hits != 0; hits &= hits - 1) {
             const size_t at = (size_t)__builtin_ctzll(hits);
-            if (done != 0) {
-                memcpy(dst + o, p + i + done, at - done);
-                o += at - done;
-            } else {
-                o += at;
-            }
-            o += ws_escape_byte(dst + o, p[i + at]);
+            const uint8_t c = p[i + at];
+            V(copy_run)(dst + o, p + i + done, at - done, left - done);
+            o += at - done;
             done = at + 1;
-            hits &= hits - 1;
-        } while (hits != 0);
-        memcpy(dst + o, p + i + done, 64 - done);
-        o += 64 - done;
-        i += 64;
+            if (c == '"' || c == '\\') {
+                dst[o] = '\\';
+                dst[o + 1] = c;
+                o += 2;
+            } else {
+                o += ws_escape_byte(dst + o, c);
+            }
+        }
+        V(copy_run)(dst + o, p + i + done, size - done, left - done);
+        o += size - done;
     }
-    const V(block) b = V(load_part)(p + i, n - i);
-    if ((V(control)(b) | V(eq)(b, '"') | V(eq)(b, '\\')) == 0) {
-        memcpy(dst + o, p + i, n - i);
-        return o + n - i;
-    }
-    return o + ws_scalar_json_escape(dst + o, p + i, n - i);
+    return o;
 }
 
 static WS_TARGET size_t V(json_plain)(const uint8_t *p, size_t n, int *ascii)

@@ -1,1 +1,6 @@
+from typing import Any
+
 __pyx_capi__: dict[str, object]  # what other compiled modules cimport
+
+def text_content(data: bytes) -> bytes: ...
+def fast_json(value: Any) -> bytes | None: ...

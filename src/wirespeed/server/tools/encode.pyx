@@ -18,6 +18,9 @@ cdef enum:
     ESCAPE_STEP = 4096
     MAX_DEPTH = 1024           # of results that tools and middleware encode
 
+cdef object dumps = None       # of orjson; False where it is not installed
+cdef object options = None     # leave to msgspec the types that orjson writes in another way
+
 
 cdef int answer_text_c(
     Session session, uint64_t ref, str text, const uint8_t *utf8, size_t n, bytes tail
@@ -113,5 +116,69 @@ cdef bytes object_line_c(object data):
         or scan.root != WS_ROOT_OBJECT
     ):
         raise ValueError("a result must be the JSON text of an object")
+    return one_line_c(text)
+
+
+cdef bytes one_line_c(bytes text):
     # raw newlines are between tokens only
     return text.replace(b"\n", b" ") if b"\n" in text else text
+
+
+def text_content(bytes data not None):
+    """The ``content`` of a result that is one text: this JSON text, or the string that it is."""
+    cdef size_t n = <size_t> len(data), used
+    cdef const uint8_t *text = <const uint8_t *> <const char *> data
+    cdef uint8_t *p
+    if n and text[0] == b'"':
+        return b'[{"type":"text","text":' + data + b"}]"
+    p = <uint8_t *> PyMem_Malloc(24 + 6 * n + 3)
+    if p is NULL:
+        raise MemoryError
+    memcpy(p, b'[{"type":"text","text":"', 24)
+    used = 24 + kernels.json_escape(p + 24, text, n)
+    memcpy(p + used, b'"}]', 3)
+    try:
+        return (<const char *> p)[:used + 3]
+    finally:
+        PyMem_Free(p)
+
+
+cdef int load_orjson() except -1:
+    """Called by the first result that needs it, for few servers do."""
+    global dumps, options
+    try:
+        import orjson
+    except ImportError:
+        dumps = False
+        return 0
+    dumps = orjson.dumps
+    options = (
+        orjson.OPT_PASSTHROUGH_DATACLASS
+        | orjson.OPT_PASSTHROUGH_DATETIME
+        | orjson.OPT_PASSTHROUGH_SUBCLASS
+    )
+    return 0
+
+
+def fast_json(object value):
+    """A dictionary or list as JSON on one line, by orjson.
+
+    None: msgspec has to write it. It has an integer beyond 64 bits, a key that is not a string, or
+    a value of another type than JSON's; or orjson is not installed. Fragments (`orjson.Fragment`)
+    are written as they are. ValueError: a fragment has several lines and is not JSON.
+    """
+    cdef bytes text
+    cdef ws_scan scan
+    if dumps is None:
+        load_orjson()
+    if dumps is False:
+        return None
+    try:
+        text = dumps(value, None, options)
+    except TypeError:
+        return None
+    if b"\n" not in text:              # orjson itself writes none
+        return text
+    if kernels.json(<const uint8_t *> <const char *> text, len(text), MAX_DEPTH, &scan) != WS_OK:
+        raise ValueError("a fragment is not JSON")
+    return one_line_c(text)

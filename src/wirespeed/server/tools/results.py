@@ -24,6 +24,7 @@ none, or ``Any``                  by run-time type      objects only            
   says before it leaves (`wirespeed.server.tools.output_schema`); one that does not fit is a
   `ResultError`, never a false promise.  Classes with code of their own (``__post_init__``, attrs,
   pydantic) are checked by class, or by pydantic.
+* In dictionaries and lists an ``orjson.Fragment`` is JSON text that is sent as it is.
 * JSON has no NaN and no Infinity.  Where the annotation promises a number they are a `ResultError`;
   in untyped results they become ``null``.
 * Top-level ``bytes`` are refused: they have no media type.  Return `Image`, `Audio` or
@@ -51,6 +52,7 @@ from wirespeed.protocol.blocks import Block, ContentBlock, Text, UnknownContent,
 from wirespeed.protocol.meta import passed_on
 from wirespeed.protocol.results import CallToolResult
 from wirespeed.schema.json_schema import enc_hook, one_line
+from wirespeed.server.tools.encode import fast_json, text_content
 from wirespeed.server.tools.output_schema import Output, ResultError, output_for
 
 __all__ = [
@@ -78,6 +80,7 @@ EMPTY_CONTENT = b"[]"
 Encoded = tuple[bytes, bytes | None, bool, bytes | None]
 
 _encode = msgspec.json.Encoder(enc_hook=enc_hook).encode
+_DYNAMIC = (dict, list)
 _BYTES = (bytes, bytearray, memoryview)
 _BLOCKS = (ContentBlock, UnknownContent)
 _PLAIN = frozenset({str, int, float, bool, dict})  # known at once to be none of these
@@ -131,7 +134,10 @@ def _failure(exc: BaseException, value: Any) -> ResultError:
 
 def _dumps(value: Any, dump: Callable[[Any], Any] | None = None) -> bytes:
     try:
-        return _encode(value if dump is None else dump(value))
+        if dump is not None:
+            value = dump(value)
+        data = fast_json(value) if type(value) in _DYNAMIC else None
+        return _encode(value) if data is None else data
     except Exception as exc:  # the author's classes may raise anything when they are read
         raise _failure(exc, value) from exc
 
@@ -139,15 +145,6 @@ def _dumps(value: Any, dump: Callable[[Any], Any] | None = None) -> bytes:
 def to_json(value: Any) -> bytes:
     """Anything as JSON; `ResultError` for what has no JSON form."""
     return _dumps(value)
-
-
-def _as_text(data: bytes) -> bytes:
-    """JSON -> the JSON of a string that shows it."""
-    return data if data[0] == 0x22 else _encode(data.decode())
-
-
-def _text_block(data: bytes) -> bytes:
-    return b"%b%b%b" % (TEXT_HEAD, _as_text(data), TEXT_TAIL)
 
 
 def error_content(message: str) -> bytes:
@@ -196,7 +193,7 @@ def _encode_whole(
         output.check_content(structured, result.structured_content)
     content = result.content
     if content is None:
-        encoded = EMPTY_CONTENT if structured is None else _text_block(structured)
+        encoded = EMPTY_CONTENT if structured is None else text_content(structured)
     elif isinstance(content, (str, *_BLOCKS)):
         encoded = _blocks((content,), revision)
     else:
@@ -279,7 +276,7 @@ def _dynamic_encoder(plan: ResultPlan) -> Callable[..., Encoded]:
         structured = data if data[0] == 0x7B and plan.kind is ResultKind.DYNAMIC else None
         if revision < STRUCTURED_SINCE:
             structured = None
-        return _text_block(data), structured, False, None
+        return text_content(data), structured, False, None
 
     return encode
 
@@ -324,7 +321,7 @@ def _structured_encoder(plan: ResultPlan) -> Callable[..., Encoded]:
             check_class(value)
         data = _dumps(value, dump)
         check_value(data, value)
-        content = _text_block(data)
+        content = text_content(data)
         if revision < STRUCTURED_SINCE:
             return content, None, False, None
         return content, b'{"result":%b}' % data if wrapped else data, False, None

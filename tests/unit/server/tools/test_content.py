@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple, Never, NewType, TypedDict
 
 import msgspec
+import orjson
 import pydantic
 import pytest
 from hypothesis import given
@@ -532,6 +533,32 @@ def test_structured_content_from_2025_06_18(annotation: Any) -> None:
     assert encode({"a": 1}, annotation, "2025-06-18")[1] == {"a": 1}
     old = encode(ToolResult(structured_content={"a": 1}), msgspec.UNSET, "2025-03-26")
     assert old == (texts('{"a":1}'), msgspec.UNSET)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ({"n": 1 << 64, "m": -(1 << 70)}, '{"n":18446744073709551616,"m":-1180591620717411303424}'),
+        ({"n": (1 << 64) - 1, "m": -(1 << 63)}, None),
+        ({"z": -0.0, "f": 5e-324, "e": 1e300}, None),
+        ({1: "one"}, '{"1":"one"}'),
+        ({"at": dt.datetime(2026, 1, 2, tzinfo=dt.UTC)}, '{"at":"2026-01-02T00:00:00Z"}'),
+        ({"in": [Point(1, 2)]}, '{"in":[{"x":1,"y":2}]}'),
+        ({"raw": orjson.Fragment(b'{"a": 1}')}, '{"raw":{"a": 1}}'),
+        ([orjson.Fragment(b"[1,\n2]")], "[[1, 2]]"),
+    ],
+)
+def test_values_without_a_declared_type(value: Any, shown: str | None) -> None:
+    (block,), _ = encode(value)
+    if shown is None:
+        assert repr(json.loads(block["text"])) == repr(value)
+    else:
+        assert block["text"] == shown
+
+
+def test_a_fragment_cannot_end_the_line() -> None:
+    with pytest.raises(ResultError, match="a fragment is not JSON"):
+        encode([orjson.Fragment(b'1]}\n{"jsonrpc":"2.0"}')])
 
 
 # -- properties -----------------------------------------------------------------------------------
