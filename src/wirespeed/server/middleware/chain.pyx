@@ -89,11 +89,14 @@ cdef class Step:
         """
         cdef ChainCall chain_call = self.chain_call
         cdef tuple links = chain_call.chain.links
-        cdef Message message = None
-        if request is not chain_call.request:
-            message = replacement(chain_call, request)
+        cdef Served last
         if self.at == len(links):
-            return served(chain_call, message)
+            last = served(chain_call)
+            if request is not chain_call.request:
+                last.message = replacement(chain_call, request)
+            return last
+        if request is not chain_call.request:
+            replacement(chain_call, request)
         return links[self.at](request, step(chain_call, self.at + 1))
 
 
@@ -303,10 +306,9 @@ cdef object served_step_c(object awaitable, object value, PySendResult *status):
 ws_enable_send(Served, served_step_c)
 
 
-cdef Served served(ChainCall chain_call, Message message):
+cdef Served served(ChainCall chain_call):
     cdef Served served = Served.__new__(Served)
     served.chain_call = chain_call
-    served.message = message
     return served
 
 
