@@ -12,8 +12,8 @@ import pytest
 from client_lab import text_result
 from peer_lab import MODERN_PEER, Rules, with_client
 
-from wirespeed import Client, Server
-from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError, ToolError
+from wirespeed import TASKS, Client, Context, Server
+from wirespeed.errors import CallTimeout, InputNeeded, InvalidResponse, RemoteError, ToolError
 from wirespeed.types import CallToolResult, Image, Text
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -82,6 +82,37 @@ async def test_the_data_of_a_listed_tool_is_its_value(era: Any) -> None:
         assert added.wrapped
         assert (await client.call_tool("report")).data == {"result": 5}
         assert (await client.call_tool("where", {"name": "Bonn"})).data == "7"
+
+
+@ERAS
+async def test_the_data_of_a_task_is_the_value(era: Any) -> None:
+    working = Server("tasks")
+
+    @working.tool(task="required")
+    async def count() -> int:
+        return 7
+
+    async with Client(working, era=era, extensions=[TASKS]) as client:
+        await client.list_tools()
+        assert (await (await client.start_tool("count")).result()).data == 7
+        assert (await client.call_tool("count")).data == 7
+
+
+async def test_the_data_of_a_resumed_call_is_the_value() -> None:
+    asking = Server("asks")
+
+    @asking.tool
+    async def seats(ctx: Context) -> int:
+        answer = await ctx.elicit("How many?", int)
+        return answer.content or 0
+
+    form: dict[str, dict[str, object]] = {"elicitation": {"form": {}}}
+    async with Client(asking, capabilities=form) as client:
+        await client.list_tools()
+        with pytest.raises(InputNeeded) as caught:
+            await client.call_tool("seats")
+        [key] = caught.value.requests
+        assert (await client.resume(caught.value, {key: {"value": 3}})).data == 3
 
 
 async def test_only_a_marker_unwraps(tmp_path: Path) -> None:
