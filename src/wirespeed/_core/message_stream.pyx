@@ -1,4 +1,4 @@
-"""Messages without the state of a session: for bridges and proxies that do their own multiplexing."""
+"""Messages without the state of a session: for bridges that do their own multiplexing."""
 
 cimport cython
 
@@ -17,8 +17,8 @@ from wirespeed.limits import Limits
 cdef class MessageStream(Wire):
     """One connection whose owner matches requests and answers by itself.
 
-    Iterate over it for the messages that are there now. Nothing is answered, counted as in flight or
-    refused here: invalid messages are shown like others, and ids are the owner's.
+    Iterate over it for the messages that are there now. Nothing is answered, counted as in flight
+    or refused here: invalid messages are shown like others, and ids are the owner's.
 
     Args:
         limits: The limits of `MessageReader` apply, and `output_high`, at which reading stops.
@@ -75,9 +75,9 @@ cdef class MessageStream(Wire):
         return m
 
     def send(self, data, /):
-        """Send a message: JSON text on one line, as a bytes-like object (ValueError for text that is
-        empty or holds a raw newline). A text of 4 KiB or more may not be copied, and must not change
-        until it is sent."""
+        """Send a message: JSON text on one line, as a bytes-like object (ValueError for text that
+        is empty or holds a raw newline). A text of 4 KiB or more may not be copied, and must not
+        change until it is sent."""
         self.send_c(json_line(data))
 
     cdef int send_c(self, object data) except -1:

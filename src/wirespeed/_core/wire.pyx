@@ -46,7 +46,9 @@ cdef class Wire:
         while base.__flags__ & HEAP_TYPE:
             base = base.__base__
         if base is cls:
-            raise TypeError(f"{cls.__name__} is abstract: use Session, MessageStream or FrameStream")
+            raise TypeError(
+                f"{cls.__name__} is abstract: use Session, MessageStream or FrameStream"
+            )
         return 0
 
     cdef int join_c(self, object limits, Framer framer) except -1:
