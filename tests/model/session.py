@@ -262,7 +262,7 @@ class ModelSession:
         return Event(message, token=self.outstanding.pop(our_id(message.id)))
 
     def faulty(self, message: Envelope, batch: Batch | None) -> Event:
-        is_call = "method" in message.points or message.begins == "params"
+        is_call = message.points.keys() & {"method", "params"} or message.begins == "params"
         answers_nothing = message.fault == "response" or (
             message.fault == "request" and not is_call
         )
