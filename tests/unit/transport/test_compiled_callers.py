@@ -68,27 +68,11 @@ async def test_a_write_that_fails(caller: Any, sockets: tuple[socket.socket, ...
     assert endpoint.link is None
 
 
+@pytest.mark.parametrize(("messages", "size"), [(1, 5_000), (100, 50_000)])
 async def test_output_whose_owner_closes_the_link(
-    caller: Any, sockets: tuple[socket.socket, ...]
+    caller: Any, sockets: tuple[socket.socket, ...], messages: int, size: int
 ) -> None:
-    """The owner of bytes is freed when they are sent."""
-    ours, _ = sockets
-    endpoint = caller.Closer()
-
-    class Text(bytearray):
-        def __del__(self) -> None:
-            endpoint.link.close()
-
-    FdLink(asyncio.get_running_loop(), endpoint, ours.fileno(), ours.fileno()).start()
-    endpoint.session.send_notification("x", Text(b'"%s"' % (b"x" * 5000)))
-    caller.flush(endpoint)
-    assert endpoint.told == ["lost"]
-
-
-async def test_memory_that_is_freed_closes_the_link(
-    caller: Any, sockets: tuple[socket.socket, ...]
-) -> None:
-    """The same where the socket takes a part of the output, and more is queued."""
+    """The owner of bytes is freed when they are sent, with or without more output behind them."""
     ours, _ = sockets
     endpoint = caller.Closer()
 
@@ -98,8 +82,8 @@ async def test_memory_that_is_freed_closes_the_link(
                 endpoint.link.close()
 
     FdLink(asyncio.get_running_loop(), endpoint, ours.fileno(), ours.fileno()).start()
-    for _i in range(100):
-        endpoint.session.send_notification("x", Text(b'"%s"' % (b"x" * 50_000)))
+    for _i in range(messages):
+        endpoint.session.send_notification("x", Text(b'"%s"' % (b"x" * size)))
     caller.flush(endpoint)
     assert endpoint.told == ["lost"]
 

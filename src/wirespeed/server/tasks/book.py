@@ -349,7 +349,7 @@ class TaskBook:
         self, connection: ServerConnection, task_id: str
     ) -> AsyncGenerator[Task, None]:
         """Yield the task now, and after each change until it has ended. ProtocolError: the task is
-        unknown. If the store fails after the first look, it is asked again."""
+        unknown. A store that fails after the first task is read again."""
         begun = False
         while True:
             with self.listeners.waiting(task_id) as waiter:
