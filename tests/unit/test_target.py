@@ -25,7 +25,7 @@ async def _coroutine(_line: str) -> None:
         (lambda: Stdio(""), ValueError, "command is empty"),
         (lambda: Stdio(5), TypeError, "command must be a string or a path, not int"),
         (lambda: Stdio("a\0b"), ValueError, "command contains a null character"),
-        (lambda: Stdio("a", "bc"), TypeError, "args must be a sequence of strings, not one str"),
+        (lambda: Stdio("a", "bc"), TypeError, "strings, not one str: write a list"),
         (lambda: Stdio("a", ["b", 5]), TypeError, r"args\[1\] must be a string or a path, not int"),
         (lambda: Stdio("a", env=["A=b"]), TypeError, "env must be a mapping"),
         (lambda: Stdio("a", env={"A": 5}), TypeError, r"env\['A'\] must be a string, not int"),

@@ -25,11 +25,13 @@ _ELSEWHERE = "; its stderr was inherited, so look for its messages there"
 
 
 _PREFIX = "wirespeed:"
-# Remedies on this command line for some errors of the library.
-_REMEDIES = (
-    ("its certificate is not accepted: ", "; --ca FILE trusts a private authority"),
-    ("refused the WebSocket: 401 ", "; set WIRESPEED_TOKEN or give --token-file"),
-)
+# Remedies of the library, and what stands for them on this command line.
+_REMEDIES = {
+    "; WebSocket(ssl=…) takes a context that trusts its authority": (
+        "; --ca FILE trusts a private authority"
+    ),
+    "; WebSocket(token=…) takes the server's token": "; set WIRESPEED_TOKEN or give --token-file",
+}
 
 
 # Packages that a server on stdio works without.
@@ -136,7 +138,8 @@ def describe(exc: BaseException) -> tuple[str, list[str]]:
         text = f"the server answered with error {exc.code}: {exc.message}"
     else:
         text = str(exc) or type(exc).__name__
-    text += next((remedy for words, remedy in _REMEDIES if words in text), "")
+    for library, here in _REMEDIES.items():
+        text = text.replace(library, here)
     first, *rest = text.split("\n    ")
     # The peer's message is shown on one line, so that it cannot look like lines of stderr.
     if rest and first.endswith(_STDERR_ENDS):

@@ -21,7 +21,7 @@ from wirespeed.litemcp.contents import ResultError, encode_text, response_of
 from wirespeed.litemcp.envelope import BadMessage, id_of
 from wirespeed.litemcp.ids import SeenIds
 from wirespeed.litemcp.messages import Content, IOBasic, Response, ToolCall, refuse_version
-from wirespeed.server.requests.failure import describe, report
+from wirespeed.server.requests.failure import describe, report, report_end
 from wirespeed.transport.link import Endpoint
 from wirespeed.transport.taskpool_choice import LAST_WAIT
 
@@ -313,7 +313,7 @@ class LiteConnection(Endpoint):
             text = f"tool {name} was cancelled"
         elif isinstance(exc, (KeyboardInterrupt, SystemExit)):
             text = f"tool {name} ended the server"
-            logger.error("tool %s ended the server: %r", name, exc)
+            report_end(name, exc, log=logger)
         elif isinstance(exc, ToolError):
             text = describe(exc)
             logger.info("tool %s: %s", name, text)

@@ -109,7 +109,10 @@ def json_content(value: Any) -> Content:
     try:
         text = _encode(value).decode()
     except Exception as exc:  # the user's classes may raise any exception
-        raise ResultError(f"the result cannot be sent as JSON: {_reason(exc)}") from exc
+        raise ResultError(
+            f"the result cannot be sent as JSON: {_reason(exc)}; "
+            "return JSON values, dataclasses or content"
+        ) from exc
     first = text[0]
     if first == '"':
         return Content("text", msgspec.json.decode(text, type=str))

@@ -45,8 +45,8 @@ def check_options(where: str, given: Mapping[str, Any], known: type) -> None:
             import difflib
 
             near = difflib.get_close_matches(name, names, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise TypeError(f"{where} got an unexpected keyword argument {name!r}{hint}")
+            hint = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(names)}"
+            raise TypeError(f"{where} got an unexpected keyword argument {name!r}; {hint}")
 
 
 class Catalog(Generic[T]):
@@ -113,9 +113,10 @@ class Catalog(Generic[T]):
             check_json(f"{self._kind} {key!r}", msgspec.structs.asdict(entry))
             raise
         if self.items.setdefault(key, item) is not item:
+            noun = self._kind.partition(" ")[0]
             raise ValueError(
-                f"there is a {self._kind} {key!r} already: "
-                f"remove_{self._kind.partition(' ')[0]}({key!r}) first, or choose another"
+                f"there is a {self._kind} {key!r} already: remove_{noun}({key!r}) first, "
+                f"or give this one another {'URI' if noun == 'resource' else 'name'}"
             )
         self._entries[key] = entry
         try:

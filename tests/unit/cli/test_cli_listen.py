@@ -173,9 +173,9 @@ def test_wss(server_file: Path) -> None:
         assert name_at(url, "--ca", str(CERTIFICATE)) == "lab"
         done = wirespeed("list", url)
         assert done.returncode == 3
-        assert one_line(done).startswith(
-            f"cannot connect to {url}: its certificate is not accepted: self"
-        )
+        text = one_line(done)
+        assert text.startswith(f"cannot connect to {url}: its certificate is not accepted: self")
+        assert text.endswith("certificate; --ca FILE trusts a private authority")
         done = wirespeed("list", url.replace("wss", "ws"), "--timeout", "5")
         assert done.returncode == 3
         assert one_line(done).startswith("cannot connect to ws://localhost:")
@@ -249,7 +249,8 @@ def test_a_token_is_wanted_and_never_told(server_file: Path, tmp_path: Path) -> 
             done = wirespeed("list", url, *words)
             assert done.returncode == 3
             said = error_of(done)["message"] if "--json" in words else done.stderr.splitlines()[-1]
-            assert f"{url} refused the WebSocket: 401" in said
+            assert f"{url} refused the WebSocket: 401 " in said
+            assert said.endswith("; set WIRESPEED_TOKEN or give --token-file")
             assert SECRET not in done.stdout + done.stderr
         assert running.end() == 0
         assert SECRET not in running.said
@@ -402,6 +403,7 @@ def test_nobody_listens(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
     for url in (f"ws://127.0.0.1:{port}/x", f"tcp://127.0.0.1:{port}", f"unix:{tmp_path}/none"):
         reason = "no such file or directory" if url.startswith("unix") else "connection refused"
+        reason += "; start a server there, or correct the URL"
         done = wirespeed("list", f"{url}?key={SECRET}" if "ws" in url else url)
         assert (done.returncode, one_line(done)) == (3, f"cannot connect to {url}: {reason}")
         error = error_of(wirespeed("call", "--json", url, "add"))

@@ -123,7 +123,8 @@ def test_frames_of_libraries_are_not_shown(file: Path) -> None:
         lines = done.stderr.splitlines()
         assert lines[-1] == (
             f"wirespeed: {file} cannot be imported: line 3: tool 'f' (f): parameter 'x': "
-            "cannot resolve annotation 'Foo': name 'Foo' is not defined"
+            "cannot resolve annotation 'Foo': name 'Foo' is not defined; "
+            "import or define Foo first, and not for type checkers alone"
         )
         files = {line for line in lines if line.startswith("  File ")}
         assert files == {f'  File "{file}", line 3, in <module>'}

@@ -112,7 +112,11 @@ async def test_trap_92_a_failing_tool_keeps_the_shape(once: Run, caplog: Any) ->
         for how, said in (
             ("loud", "these words"),
             ("silent", "KeyError"),
-            ("unsendable", "the result cannot be sent as JSON: object has no JSON form"),
+            (
+                "unsendable",
+                "the result cannot be sent as JSON: object has no JSON form; "
+                "return JSON values, dataclasses or content",
+            ),
             ("surrogate", "the result cannot be sent: it holds a lone surrogate"),
             ("told", "told"),
         ):

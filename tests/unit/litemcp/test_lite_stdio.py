@@ -141,7 +141,7 @@ def test_a_tool_that_leaves_is_answered() -> None:
     answers, errors, status = converse("leaves", encode(call(1, "leaves", ["7"])))
     assert failure(answers[0]) == "tool leaves ended the server"
     assert status == 7
-    assert b"ended the server" in errors
+    assert b"ended the server: SystemExit(7); to fail the call alone, raise ToolError" in errors
 
 
 def test_over_a_file_and_a_socket() -> None:

@@ -806,7 +806,7 @@ def test_output_schema_describes_the_encoded_value(tp: Any, value: Any, wrapped:
     assert conforms(json.loads(data), output.schema, output.schema)
     assert not conforms({"result": object()} if wrapped else [], output.schema, output.schema)
     output.check_content(data, value)
-    with pytest.raises(ResultError, match="does not fit its output schema"):
+    with pytest.raises(ResultError, match="does not fit the tool's return annotation"):
         output.check_content(b"[]", [])
 
 

@@ -463,6 +463,9 @@ def test_sys_exit_in_a_tool_ends_the_server_after_its_answer(tool: str) -> None:
         assert got[3]["result"]["isError"] is True
         assert text_of(got[3]) == f"Tool {tool} ended the server"
         assert peer.wait() == 7
+        log = peer.stderr()
+        assert f"tool {tool} ended the server: SystemExit(7); to fail the call alone, raise" in log
+        assert log.count("Traceback") == log.count("SystemExit: 7") == 1
 
 
 def test_keyboard_interrupt_in_a_tool_ends_the_server_as_in_any_program() -> None:

@@ -189,7 +189,13 @@ class Life:
                 if not isinstance(exc, asyncio.CancelledError):
                     logger.error("the end of %r failed", self.service, exc_info=exc)
             else:
-                logger.error("the lifespan of %r ended early", self.service, exc_info=exc)
+                cancelled = isinstance(exc, asyncio.CancelledError)  # the loop is ending
+                logger.error(
+                    "the lifespan of %r ended early%s",
+                    self.service,
+                    ": its task was cancelled" if cancelled else "",
+                    exc_info=None if cancelled else exc,
+                )
             return True
         self.closing = True
         if isinstance(exc, StartupError):

@@ -57,3 +57,9 @@ def report(
         return f"{what} failed with {kind}; reference {reference} in the server's log"
     log.error("%s failed", what, exc_info=exc)
     return describe(exc) if mask is False or default is None else default
+
+
+def report_end(tool: str, exc: BaseException, *, log: logging.Logger = logger) -> None:
+    """Log that a tool ended its server, by `SystemExit` or `KeyboardInterrupt`."""
+    hint = "; to fail the call alone, raise ToolError" if isinstance(exc, SystemExit) else ""
+    log.error("tool %s ended the server: %r%s", tool, exc, hint, exc_info=exc)

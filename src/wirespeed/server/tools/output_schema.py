@@ -117,7 +117,7 @@ def _check(decode: Callable[[bytes], Any], data: bytes, value: Any, what: str) -
 
 
 def _mismatch(reason: str) -> ResultError:
-    return ResultError(f"the tool's result does not fit its output schema: {reason}")
+    return ResultError(f"the result does not fit the tool's return annotation: {reason}")
 
 
 def output_for(tp: Any, where: str) -> Output:

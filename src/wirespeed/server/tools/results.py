@@ -128,8 +128,12 @@ def _failure(exc: BaseException, value: Any) -> ResultError:
         return ResultError("the result is nested too deeply, or contains itself")
     problems = getattr(exc, "errors", None)
     if problems is not None and type(exc).__module__.startswith("pydantic"):
-        exc = ValueError(f"{type(value).__name__} does not fit the declared type")
-    return ResultError(f"the result cannot be sent as JSON: {one_line(str(exc))}")
+        kind = type(value).__name__
+        return ResultError(f"the result does not fit the tool's return annotation: it is a {kind}")
+    return ResultError(
+        f"the result cannot be sent as JSON: {one_line(str(exc))}; "
+        "return JSON values, dataclasses or content"
+    )
 
 
 def _dumps(value: Any, dump: Callable[[Any], Any] | None = None) -> bytes:

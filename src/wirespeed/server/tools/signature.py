@@ -248,7 +248,11 @@ class _Scope:
             if self._names_context(annotation):
                 return self.context_class
             text = annotation if isinstance(annotation, str) else repr(annotation)
-            raise SignatureError(f"{where}: cannot resolve annotation {text!r}: {exc}") from exc
+            hint = ""
+            if isinstance(exc, NameError):
+                hint = f"; import or define {exc.name} first, and not for type checkers alone"
+            reason = f"cannot resolve annotation {text!r}: {exc}{hint}"
+            raise SignatureError(f"{where}: {reason}") from exc
         return hints["it"]
 
     def _names_context(self, annotation: Any) -> bool:
@@ -501,7 +505,10 @@ def _read_parameters(
                 parameter.name,
             )
         elif index == 0 and parameter.name in ("self", "cls") and scope.in_class:
-            raise SignatureError(f"{where}: not bound; register the method of an instance")
+            raise SignatureError(
+                f"{where}: not bound; register the method of an instance, "
+                "as in server.add_tool(instance.method)"
+            )
         if parameter.kind is parameter.KEYWORD_ONLY:
             kwnames.append(parameter.name)
         if scope.is_context(tp):
@@ -520,7 +527,8 @@ def _read_parameters(
             if not isinstance(_bare_class(tp), type):
                 raise
             raise SignatureError(
-                f"{exc}, and nothing provides it: for a dependency, register its provider first "
+                f"{exc}, and nothing provides it: an argument takes a JSON type, such as str, a "
+                "list or a dataclass; for a dependency, register its provider first "
                 "(@server.provide), or give it the default Depends(…)"
             ) from exc.__cause__
         if any(item.wire == other.wire for other in found):

@@ -29,7 +29,7 @@ from wirespeed.server.tools.long_texts cimport LongTexts
 from wirespeed.errors import MissingCapability, ProtocolError, ToolError
 from wirespeed.protocol import codes
 from wirespeed.server.requests import launchers
-from wirespeed.server.requests.failure import describe, masks_errors, report
+from wirespeed.server.requests.failure import describe, masks_errors, report, report_end
 from wirespeed.server.tools.results import RawResult, ResultKind, error_content
 from wirespeed.server.requests.reply import Whole, merged_meta
 from wirespeed.schema.json_schema import describe_validation_error
@@ -238,7 +238,7 @@ cdef class Tool(Operation):
             text = f"Tool {self.name} was cancelled"
         elif isinstance(exc, (KeyboardInterrupt, SystemExit)):
             text = f"Tool {self.name} ended the server"
-            logger.error("tool %s ended the server: %r", self.name, exc)
+            report_end(self.name, exc)
         elif isinstance(exc, (MissingCapability, ToolError)):
             text = describe(exc)
             logger.info("tool %s: %s", self.name, text)

@@ -102,7 +102,8 @@ class Stdio(_Options, frozen=True):
     def __post_init__(self) -> None:
         if isinstance(self.args, (str, bytes, os.PathLike)):
             raise TypeError(
-                f"args must be a sequence of strings, not one {type(self.args).__name__}"
+                f"args must be a sequence of strings, not one {type(self.args).__name__}: "
+                "write a list, as in ['-m', 'package']"
             )
         restart, grace = self.restart, self.shutdown_grace
         if not isinstance(restart, int) or restart < 0:

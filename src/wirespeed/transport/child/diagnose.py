@@ -60,9 +60,11 @@ def _command_fault(target: Stdio, cwd: str, environ: dict[str, str], code: int) 
         found = _on_path(command, cwd, environ)
         if found is None:
             hint = ""
-            first = command.partition(" ")[0]
-            if first != command and _on_path(first, cwd, environ):
+            first, *args = command.split(" ")
+            if args and _on_path(first, cwd, environ):
                 hint = "; give the arguments apart from the command"
+                if target.shown is None:
+                    hint += f": Stdio({first!r}, {[*args, *target.argv[1:]]!r})"
             return f"{shown} was not found on the server's PATH{hint}"
         path, where = found, f" (that is {found})"
     if target.shown is not None:

@@ -136,6 +136,13 @@ async def connect_websocket(
     return await _explained(connect, address, open_timeout)
 
 
+# What to do about a status of HTTP.
+_REMEDIES = {
+    401: "; WebSocket(token=…) takes the server's token",
+    404: "; correct the path of the URL",
+}
+
+
 async def _open(stream: Stream, handshake: ClientHandshake, address: Address) -> ConnectedWebSocket:
     from wirespeed.transport.websocket.upgrade import (
         END,
@@ -190,6 +197,8 @@ async def _open(stream: Stream, handshake: ClientHandshake, address: Address) ->
     text = f"{address} refused the WebSocket: {status} {reason}".rstrip()
     if 300 <= status < 400:
         text += " (redirects are not followed)"
+    else:
+        text += _REMEDIES.get(status, "")
     raise UpgradeRefused(text, status, reason)
 
 
@@ -253,7 +262,12 @@ async def _explained(
     except _Failure as exc:
         raise TransportError(f"cannot connect to {address}: {exc}") from None
     except OSError as exc:
-        raise TransportError(f"cannot connect to {address}: {reason_of(exc)}") from exc
+        text = f"cannot connect to {address}: {reason_of(exc)}"
+        if isinstance(exc, ssl_.SSLCertVerificationError):
+            text += "; WebSocket(ssl=…) takes a context that trusts its authority"
+        elif isinstance(exc, ConnectionRefusedError | FileNotFoundError):
+            text += "; start a server there, or correct the URL"
+        raise TransportError(text) from exc
     except UnicodeError:
         raise TransportError(f"cannot connect to {address}: its host is not a host name") from None
 

@@ -143,7 +143,10 @@ async def test_an_upgrade_that_is_refused(status: int) -> None:
         with pytest.raises(UpgradeRefused, match=f"refused the WebSocket: {status}") as caught:
             await client.open()
         assert caught.value.status == status
-        assert "you know why" in str(caught.value) and "s3cret" not in str(caught.value)
+        remedy = {401: "WebSocket(token=…) takes the server's token", 404: "correct the path"}
+        assert f"{status} you know why" in str(caught.value)
+        assert remedy.get(status, "") in str(caught.value)
+        assert "s3cret" not in str(caught.value)
         assert peer.asked == 1
         with pytest.raises(ConnectionClosed, match="not open"):
             await client.call_tool("echo")

@@ -57,7 +57,10 @@ def test_a_missing_provider_is_said_at_registration(server: Server) -> None:
 
 def test_a_type_that_is_no_argument_and_that_nothing_provides(server: Server) -> None:
     server.provide(make_coroutine)
-    with pytest.raises(SignatureError, match="`Session` has no JSON form, and nothing provides it"):
+    with pytest.raises(
+        SignatureError,
+        match="`Session` has no JSON form, and nothing provides it: an argument takes a JSON type",
+    ):
         server.add_tool(takes_session)
 
 

@@ -82,7 +82,7 @@ def test_a_result_that_breaks_the_tools_own_promise(caller: Any, server: Server)
 
     result = caller().result("tools/call", name="number")
     assert result["isError"] is True
-    assert "does not fit its output schema" in result["content"][0]["text"]
+    assert "does not fit the tool's return annotation" in result["content"][0]["text"]
 
 
 def test_a_result_that_is_not_an_object(caller: Any, server: Server, version: str) -> None:

@@ -371,7 +371,7 @@ def test_error_content_never_fails() -> None:
 def test_values_without_a_json_form() -> None:
     with pytest.raises(ResultError, match=r"cannot be sent as JSON: Opaque has no JSON form"):
         plan().encode([Opaque()])
-    with pytest.raises(ResultError, match="cannot be sent as JSON"):
+    with pytest.raises(ResultError, match=r"as JSON: .*; return JSON values, dataclasses or con"):
         plan().encode({(1, 2): 3})
     loop: list[Any] = []
     loop.append(loop)
@@ -406,9 +406,9 @@ def test_values_that_break_the_output_schema(annotation: Any, value: Any, reason
     with pytest.raises(ResultError) as info:
         plan(annotation).encode(value)
     if reason is None:
-        assert str(info.value).endswith("dict does not fit the declared type")
+        assert str(info.value).endswith("fit the tool's return annotation: it is a dict")
     else:
-        assert str(info.value).startswith("the tool's result does not fit its output schema: ")
+        assert str(info.value).startswith("the result does not fit the tool's return annotation: ")
         assert str(info.value).endswith(reason)
 
 
@@ -451,7 +451,7 @@ def test_classes_with_validating_code_are_checked_by_class_only() -> None:
     assert encode({"it": Checked(1)}, Holder)[1] == {"it": {"n": 1}}
     with pytest.raises(ResultError, match="expected dict, got list"):
         plan(Holder).encode([])
-    with pytest.raises(ResultError, match="output schema: not an object"):
+    with pytest.raises(ResultError, match="return annotation: not an object"):
         plan(dict[str, Checked]).encode([Checked(1)])
     del globals()["Checked"]
 

@@ -398,7 +398,10 @@ def test_unbound_methods_are_refused() -> None:
             return a
 
     for function in (Adder.method, Local.method):
-        with pytest.raises(SignatureError, match="'self': not bound"):
+        with pytest.raises(
+            SignatureError,
+            match=r"'self': not bound; register .* as in server\.add_tool\(instance\.method\)",
+        ):
             tool(function)
 
     def free(self: int) -> int:
@@ -571,7 +574,8 @@ def test_string_annotations() -> None:
 
     with pytest.raises(
         SignatureError,
-        match=r"parameter 'a': cannot resolve annotation 'OnlyForCheckers': name 'OnlyForCheckers'",
+        match=r"parameter 'a': cannot resolve annotation 'OnlyForCheckers': name 'OnlyForCheckers' "
+        r"is not defined; import or define OnlyForCheckers first, and not for type checkers alone$",
     ):
         tool(hidden)
     assert tool(hidden, localns={"OnlyForCheckers": int}).input_schema["properties"]["a"] == {

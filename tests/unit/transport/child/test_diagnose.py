@@ -69,7 +69,11 @@ async def test_launch_errors(tmp_path: Path) -> None:
     garbage = _script(tmp_path / "garbage", "\x7fELF nonsense\n")
     cases: list[tuple[Stdio, str]] = [
         (Stdio("no-such-command"), "'no-such-command' was not found on the server's PATH"),
-        (Stdio("sh -c true"), "give the arguments apart from the command"),
+        (
+            Stdio("sh -c true", ["x"]),
+            "give the arguments apart from the command: Stdio('sh', ['-c', 'true', 'x']): ",
+        ),
+        (Stdio("sh -c s3cret", shown=["sh"]), "; give the arguments apart from the command: com"),
         (Stdio("sh", env={"PATH": "/no/such"}), "'sh' was not found on the server's PATH"),
         (Stdio("./nope", cwd=tmp_path), f"'./nope' (that is {tmp_path}/./nope) does not exist"),
         (Stdio(f"{plain}/x"), "does not exist"),

@@ -211,7 +211,8 @@ async def test_nobody_there(tmp_path: Path) -> None:
         ):
             with pytest.raises(TransportError) as caught:
                 await connect_stream(parse(url))
-            assert str(caught.value) == f"cannot connect to {url}: {words}"
+            text = f"cannot connect to {url}: {words}; start a server there, or correct the URL"
+            assert str(caught.value) == text
 
 
 async def test_a_server_that_says_nothing() -> None:
