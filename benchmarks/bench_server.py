@@ -1,7 +1,8 @@
 """How many tools/call a second does a stdio server answer, and how soon one?
 
-wirespeed's typed echo tool (async and inline) against mcp 2.3.0 and two bare uvloop + msgspec
-loops, each a child of the same C load generator, which checks every answer.
+wirespeed's typed echo tool (async and inline, in both eras) against mcp 2.3.0, two bare uvloop +
+msgspec loops and an echo server in C, each a child of the same C load generator, which checks every
+answer.
 """
 
 import sys
@@ -28,13 +29,16 @@ from harness import (
 # busiest; mcp is faster when the generator leaves the second core to its threads.
 BUSY = ("--spin", "yes", "--burst", "8")
 
-# contender -> (script, tool, in the rivals' environment?, calls of one round, how to load it)
+# contender -> (script or program, tool, in the rivals' environment?, calls of one round, how to load
+# it)
 SERVERS: dict[str, tuple[str, str, bool, int, tuple[str, ...]]] = {
     "wirespeed": ("ws_server.py", "echo", False, 300_000, BUSY),
     "wirespeed inline": ("ws_server.py", "echo_inline", False, 300_000, BUSY),
     "bare, a Task a request": ("bare_tasks.py", "echo", False, 300_000, BUSY),
     "bare, inline": ("bare_inline.py", "echo", False, 300_000, BUSY),
     "mcp 2.3.0": ("mcp2_server.py", "echo", True, 3_000, ()),
+    "wirespeed, 2026-07-28": ("ws_server.py", "echo", False, 300_000, (*BUSY, "--era", "modern")),
+    "echo in C": ("echo_child", "echo", False, 300_000, BUSY),
 }
 SIZE = 64
 
@@ -44,13 +48,14 @@ def load_command(
 ) -> list[str]:
     script, echo, rival, _, _ = SERVERS[name]
     python = settings.rivals_python if rival else sys.executable
+    server = [python, str(RIVALS / script)] if script.endswith(".py") else [tool(script)]
     count = settings.calls(calls)
     return [
         tool("stdio_load"),
         *("--calls", str(count), "--warmup", str(min(5_000, count // 5))),
         *("--window", str(window), "--size", str(SIZE), "--tool", echo, "--timeout", "120"),
         *options,
-        *("--", python, str(RIVALS / script)),
+        *("--", *server),
     ]
 
 
@@ -79,11 +84,11 @@ def latency(settings: Settings, names: list[str], spin: str) -> Samples:
 
 
 def run(settings: Settings) -> tuple[dict[str, Samples], list[Target]]:
-    ours, inline, tasks, bare, mcp = SERVERS
+    ours, inline, tasks, bare, mcp, modern, in_c = SERVERS
     settings.say("server: 64 in flight")
     flight = throughput(settings, list(SERVERS))
     settings.say("server: one in flight, client sleeps")
-    asleep = latency(settings, list(SERVERS), "no")
+    asleep = latency(settings, [ours, inline, tasks, bare, mcp], "no")
     settings.say("server: one in flight, client spins")
     awake = latency(settings, [ours, inline, tasks, bare], "yes")
 
@@ -92,6 +97,8 @@ def run(settings: Settings) -> tuple[dict[str, Samples], list[Target]]:
         ("server.mcp2", ours, mcp, 200, "stdio server, async echo, 64 in flight: mcp 2.3.0"),
         ("server.tasks", ours, tasks, 2, "the same: a bare uvloop + msgspec loop with Tasks"),
         ("server.inline", inline, bare, 1.2, "inline echo, 64 in flight: the bare loop, inline"),
+        ("server.c", ours, in_c, 0.8, "async echo, 64 in flight: an echo server in C"),
+        ("server.modern", modern, ours, 0.85, "the same in 2026-07-28: in 2025-06-18"),
     ):
         targets.append(
             Target(

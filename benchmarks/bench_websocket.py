@@ -38,7 +38,7 @@ RAW = "raw uvloop echo"
 # The faster of the two counts.  picows itself writes each answer by a system call of its own; the
 # second joins the answers of a tick by hand.
 PICOWS = ("picows, a Task a request", "picows, the same, joined writes")
-PICOWS_INLINE = "picows, inline"
+PICOWS_INLINE = ("picows, inline", "picows, inline, joined writes")
 CEILING = "echo in C"
 
 # contender -> (environment, script or program, tool, calls of one round)
@@ -47,7 +47,8 @@ SERVERS: dict[str, tuple[str, str, str, int]] = {
     INLINE: ("", "websocket_server.py", "echo_inline", 600_000),
     PICOWS[0]: ("websocket", "picows_tasks.py", "echo", 150_000),
     PICOWS[1]: ("websocket", "picows_joined.py", "echo", 150_000),
-    PICOWS_INLINE: ("websocket", "picows_inline.py", "echo", 150_000),
+    PICOWS_INLINE[0]: ("websocket", "picows_inline.py", "echo", 150_000),
+    PICOWS_INLINE[1]: ("websocket", "picows_inline_joined.py", "echo", 300_000),
     MCP: ("mcp1", "mcp1_websocket.py", "echo", 3_000),
     RAW: ("websocket", "raw_echo.py", "echo", 150_000),
     CEILING: ("", "echo_ws", "echo", 500_000),
@@ -136,20 +137,24 @@ def run(settings: Settings) -> tuple[dict[str, Samples], list[Target]]:
     settings.say("websocket: one connection, 64 in flight")
     flight = loads(settings, [n for n in SERVERS if n != RAW], 1, 64)
     settings.say("websocket: 100 connections, 4 in flight on each")
-    many = loads(settings, [OURS, INLINE, *PICOWS, PICOWS_INLINE, CEILING], 100, 4, share=0.7)
+    many = loads(settings, [OURS, INLINE, *PICOWS, *PICOWS_INLINE, CEILING], 100, 4, share=0.7)
     settings.say("websocket: messages of 64 KiB, 8 in flight")
     large = loads(settings, [OURS, INLINE, PICOWS[1], RAW, CEILING], 1, 8, LARGE, share=0.1)
     settings.say("websocket: client, 64 in flight")
     clients = interleave(settings, {name: partial(client_load, settings, name) for name in CLIENTS})
 
-    rest = (INLINE, PICOWS_INLINE, CEILING)
+    rest = (INLINE, CEILING)
     targets = [
         target("websocket.picows", "WebSocket server, async echo, 64 in flight: "
                "a bare picows + msgspec loop with Tasks", 2, flight, OURS, PICOWS, beside=rest),
+        target("websocket.inline", "the same: picows + msgspec, a plain function in the frame "
+               "callback", 1.8, flight, OURS, PICOWS_INLINE),
         target("websocket.mcp1", "the same: mcp 1.30.0's WebSocket server", 150, flight, OURS,
                [MCP]),
         target("websocket.many", "the same, 100 connections with 4 in flight: picows with Tasks",
                1.5, many, OURS, PICOWS, beside=rest),
+        target("websocket.many_inline", "the same: picows, a plain function", 2.2, many, OURS,
+               PICOWS_INLINE),
         target("websocket.large", "messages of 64 KiB, MB/s: a raw uvloop socket echo of the same "
                "bytes", 0.7, large, OURS, [RAW], "mb_per_s", beside=(INLINE, PICOWS[1], CEILING)),
         target("websocket.client", "WebSocket client, 64 in flight: websockets + msgspec", 2,
