@@ -346,7 +346,7 @@ async def test_a_server_on_stdio_needs_msgspec_alone(tmp_path: Path) -> None:
     done = bare.run("-c", "import wirespeed; wirespeed.Client, wirespeed.SyncClient")
     assert (done.returncode, done.stderr) == (0, "")
     done = bare.run("-m", "wirespeed", "serve", file)
-    text = "wirespeed: this needs the package click: pip install click\n"
+    text = "wirespeed: this needs the package click: pip install 'wirespeed[cli]'\n"
     assert (done.returncode, done.stdout, done.stderr) == (3, "", text)
 
 
@@ -362,7 +362,8 @@ async def test_serve_needs_no_rich(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (3, "", text)
     done = bare.run("-m", "wirespeed", "list", file)
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.endswith("wirespeed: this needs the package rich: pip install rich\n")
+    text = "wirespeed: this needs the package rich: pip install 'wirespeed[cli]'\n"
+    assert done.stderr.endswith(text)
 
 
 def test_wheels_are_built_for_the_pythons_of_the_classifiers() -> None:
@@ -373,8 +374,17 @@ def test_wheels_are_built_for_the_pythons_of_the_classifiers() -> None:
 
 
 def test_the_extra_all_has_every_extra_for_users() -> None:
-    extras = set(PYPROJECT["project"]["optional-dependencies"])
-    assert PYPROJECT["project"]["optional-dependencies"]["all"] == [
-        "wirespeed[validate,prometheus,otel]"
-    ]
-    assert extras == {"validate", "prometheus", "otel", "all", "test", "lint", "docs"}
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    assert extras["all"] == ["wirespeed[cli,validate,prometheus,otel]"]
+    assert set(extras) == {"cli", "validate", "prometheus", "otel", "all", "test", "lint", "docs"}
+
+
+def test_a_server_is_installed_without_the_packages_of_the_command_line() -> None:
+    def names(requirements: list[str]) -> set[str]:
+        return {re.split(r"\W", one)[0] for one in requirements}
+
+    project = PYPROJECT["project"]
+    extras = project["optional-dependencies"]
+    assert names(project["dependencies"]) == {"msgspec", "orjson", "uvloop", "websockets"}
+    assert names(extras["cli"]) == {"click", "rich"}
+    assert set(extras["cli"]) < set(extras["test"])

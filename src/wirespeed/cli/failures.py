@@ -34,8 +34,13 @@ _REMEDIES = {
 }
 
 
-# Packages that a server on stdio works without.
-_PACKAGES = ("click", "rich", "orjson", "websockets")
+# Packages that a server on stdio works without, and what installs them.
+_PACKAGES = {
+    "click": "'wirespeed[cli]'",
+    "rich": "'wirespeed[cli]'",
+    "orjson": "orjson",
+    "websockets": "websockets",
+}
 
 
 class Exit(IntEnum):
@@ -129,8 +134,8 @@ def _escaped(char: str) -> str:
 
 def describe(exc: BaseException) -> tuple[str, list[str]]:
     """Return one line for people, and the end of the server's stderr if it was kept."""
-    if isinstance(exc, ModuleNotFoundError) and _lacks_package(exc):
-        return f"this needs the package {exc.name}: pip install {exc.name}", []
+    if isinstance(exc, ModuleNotFoundError) and exc.name in _PACKAGES:
+        return f"this needs the package {exc.name}: pip install {_PACKAGES[exc.name]}", []
     if not isinstance(exc, WirespeedError):
         kind = type(exc).__name__
         return f"a fault of wirespeed itself: {kind}: {exc}; --debug shows where", []
