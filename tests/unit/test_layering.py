@@ -7,6 +7,7 @@ Imports inside functions count; imports under ``if TYPE_CHECKING:`` do not. No i
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -315,3 +316,71 @@ def test_the_core_loads_no_event_loop() -> None:
     extra = loaded_by("import wirespeed.core") - loaded_by("import msgspec, os, json, collections")
     assert "wirespeed._core.session" in extra
     assert not {module.partition(".")[0] for module in extra} & (FORBIDDEN - {"io"})
+
+
+def strangers(modules: set[str]) -> set[str]:
+    """What is neither of wirespeed nor of Cython."""
+    return {name for name in modules if not name.startswith(("wirespeed", "_cython", "cython"))}
+
+
+def loaded_from(modules: set[str], *rooms: str) -> set[str]:
+    ours = {name.removeprefix("wirespeed.") for name in modules}
+    return {name for name in ours for room in rooms if f"{name}.".startswith(f"{room}.")}
+
+
+def test_a_server_loads_what_it_starts_with() -> None:
+    """`benchmarks/bench_footprint.py` measures the import. Each of these modules has its use."""
+    extra = loaded_by("from wirespeed import Server; Server('s')")
+    extra -= loaded_by("import asyncio, msgspec")
+    assert strangers(extra) <= {"concurrent.futures.thread", "queue", "_queue", "annotationlib"}
+    assert "wirespeed.server.connection" in extra
+    assert not loaded_from(extra, "client", "config", "core", "litemcp", "ext", "cli", "tasks")
+    assert not loaded_from(extra, "server.dependencies", "server.lifespan")
+    assert not loaded_from(extra, "server.mounting", "transport.fd", "transport.net")
+
+
+STDIO_SERVER = """
+import sys
+import asyncio, msgspec, uvloop
+before = set(sys.modules)
+from wirespeed import Server
+server = Server("s")
+
+@server.tool
+def add(a: int, b: int) -> int:
+    return a + b
+
+server.run()
+print(*sorted(set(sys.modules) - before), file=sys.stderr)
+"""
+
+
+def test_a_stdio_server_answers_without_sockets_and_clients() -> None:
+    client = {"name": "probe", "version": "1"}
+    handshake = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
+    requests = [
+        ("initialize", handshake),
+        ("tools/list", {}),
+        ("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}),
+    ]
+    lines = [
+        json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        for number, (method, params) in enumerate(requests)
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", STDIO_SERVER],
+        env={**os.environ, "PYTHONPATH": str(Path(wirespeed.__file__).parents[1])},
+        input="\n".join(lines) + "\n",
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert sorted(answer["id"] for answer in answers) == [0, 1, 2]
+    assert all("result" in answer for answer in answers)
+    extra = set(done.stderr.split())
+    assert "wirespeed.transport.stdio" in extra
+    assert strangers(extra) <= {"annotationlib"}
+    assert not loaded_from(extra, "client", "transport.net", "transport.child", "tasks")
+    assert not loaded_from(extra, "server.prompts.prompt", "server.resources.resource")
