@@ -12,15 +12,28 @@ cdef class Endpoint:
     cpdef object on_drained(self)
 
 
+# What the links of one loop share. While one of them delivers events, the others that are written
+# to are noted; the outermost delivery flushes them at its end, without another turn of the loop.
+cdef class _Turn:
+    cdef int phase
+    cdef list written                  # links to flush; `flush_scheduled` is set in each
+
+    cdef int end_c(self) except -1
+
+
 # A link of one's own overrides `start`, `flush`, `update_reading`, `close` and `lose`, and calls
 # `deliver_c` after input, `ended_c` at the end of its input, `check_drained_c` after output, and
 # `released_c` when it is closed, before `Endpoint.on_lost`. Others call `wrote_c` after they have
-# queued output. Every method may be called through the endpoint's field: ``endpoint.link.flush()``.
-# Afterwards look at that field, for the link may be lost.
+# queued output: it leaves at the end of the delivery that runs on the loop, else in the next turn.
+# `flush_now` does at once what `wrote_c` schedules: it also delivers requests that waited for
+# room, which `flush` does not. Inside the link's own `on_data` it only flushes. Every method may
+# be called through the endpoint's field: ``endpoint.link.flush()``. Afterwards look at that field,
+# for the link may be lost.
 cdef class Link:
     cdef readonly object loop
     cdef readonly Endpoint endpoint
     cdef readonly Wire wire            # the endpoint's
+    cdef _Turn turn
     cdef bint flush_scheduled
     cdef bint corked                   # events are being delivered: `deliver_c` flushes after them
     cdef bint was_full                 # the outbox reached its high mark: `on_drained` is owed
@@ -32,11 +45,14 @@ cdef class Link:
     cdef object flush_callback
 
     cdef int wrote_c(self) except -1
+    cdef int flush_later_c(self) except -1
     cdef int deliver_c(self) except -1
+    cdef int take_events_c(self) except -1
     cdef int check_drained_c(self) except -1
     cdef int ended_c(self) except -1
     cdef int check_over_c(self) except -1
     cdef int released_c(self) except -1
     cdef int arm_c(self, double seconds) except -1
     cpdef object flush(self)
+    cpdef object flush_now(self)
     cpdef object update_reading(self)

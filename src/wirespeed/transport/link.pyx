@@ -7,10 +7,33 @@ the bytes between the wire and a stream. Links report events of the stream to en
 endpoints report to links that output is queued.
 """
 
+cimport cython
+
 from wirespeed._core.framing.close_codes cimport GOING_AWAY
+
+from weakref import WeakKeyDictionary
 
 cdef enum:
     LINGER = 2        # seconds that the peer has for closing after both sides said goodbye
+
+cdef enum:            # of a _Turn
+    QUIET
+    DELIVERING        # links that are written to are noted
+    FLUSHING          # links that are written to wait for the next turn
+
+cdef object turns = WeakKeyDictionary()      # by loop
+
+
+cdef _Turn turn_of(loop):
+    """The turn of a loop. A loop that cannot be referred to weakly has one for each link."""
+    cdef _Turn turn
+    try:
+        turn = turns.get(loop)
+        if turn is None:
+            turn = turns[loop] = _Turn()
+    except TypeError:
+        turn = _Turn()
+    return turn
 
 
 cdef class Endpoint:
@@ -30,6 +53,43 @@ cdef class Endpoint:
         """The outbox fell to its low mark after it had reached the high mark."""
 
 
+@cython.final
+cdef class _Turn:
+
+    def __cinit__(self):
+        self.written = []
+
+    cdef int end_c(self) except -1:
+        """The outermost delivery is over: flush the links that were written to meanwhile. What
+        these flushes write to other links leaves in the next turn of the loop, so that the work of
+        one turn is bounded."""
+        cdef Link link
+        cdef list written = self.written
+        if not written:
+            self.phase = QUIET
+            return 0
+        self.written = []
+        self.phase = FLUSHING
+        written.reverse()
+        try:
+            while written:
+                link = written.pop()
+                link.flush_scheduled = False
+                try:
+                    link.flush_now()
+                except Exception as exc:
+                    link.loop.call_exception_handler(
+                        {"message": "the output of a link was not sent", "exception": exc}
+                    )
+        finally:
+            self.phase = QUIET
+            while written:             # the program ends (KeyboardInterrupt, SystemExit)
+                link = written.pop()
+                link.flush_scheduled = False
+                link.wrote_c()
+        return 0
+
+
 cdef class Link:
     """A byte stream joined to an endpoint. Abstract; see `fd`, `files` and `memory`.
 
@@ -42,6 +102,7 @@ cdef class Link:
         self.loop = loop
         self.endpoint = endpoint
         self.wire = endpoint.wire
+        self.turn = turn_of(loop)
         endpoint.link = self
         self.close_timeout = 5.0
         self.flush_callback = self._flush_soon
@@ -125,29 +186,59 @@ cdef class Link:
         return 0
 
     cdef int wrote_c(self) except -1:
-        """Output was queued: send it at the end of this turn of the loop, in one write."""
+        """Output was queued. It leaves in one write: at the end of the delivery that runs on this
+        loop, or else in the next turn of the loop."""
         if self.wire.outbox.size >= self.wire.output_high:
             self.was_full = True
         if not self.flush_scheduled and not self.corked and self.flush_callback is not None:
-            self.flush_scheduled = True
-            self.loop.call_soon(self.flush_callback)
+            if self.turn.phase == DELIVERING:
+                self.flush_scheduled = True
+                self.turn.written.append(self)
+            else:
+                self.flush_later_c()
+        return 0
+
+    cdef int flush_later_c(self) except -1:
+        """Flush in the next turn of the loop."""
+        self.flush_scheduled = True
+        self.loop.call_soon(self.flush_callback)
         return 0
 
     def wrote(self):
-        """Output was queued: send it at the end of this turn of the loop, in one write."""
+        """Output was queued. It leaves in one write: at the end of the delivery that runs on this
+        loop, or else in the next turn of the loop."""
         self.wrote_c()
 
     def _flush_soon(self):
         self.flush_scheduled = False
+        self.flush_now()
+
+    cpdef object flush_now(self):
+        """Send queued output at once, as `flush` does, and deliver requests that waited for room.
+
+        Without effect on a link that is lost. Inside `Endpoint.on_data` of this link it only
+        flushes."""
         if self.endpoint.link is not self:
             return                 # lost meanwhile: a request that waited must not start now
-        if self.wire.wants_turn_c():
+        if self.wire.wants_turn_c() and not self.corked:
             self.deliver_c()       # an answer made room for a request that waited
         else:
             self.flush()
 
     cdef int deliver_c(self) except -1:
-        """Let the endpoint take its events; the output of all of them leaves in one write."""
+        """Let the endpoint take its events; the output of all of them leaves in one write of each
+        link."""
+        cdef _Turn turn = self.turn
+        if turn.phase != QUIET:
+            return self.take_events_c()
+        turn.phase = DELIVERING
+        try:
+            self.take_events_c()
+        finally:
+            turn.end_c()
+        return 0
+
+    cdef int take_events_c(self) except -1:
         cdef Link me = self            # an event may close the link
         self.corked = True
         try:
@@ -155,9 +246,12 @@ cdef class Link:
         finally:
             self.corked = False
         self.flush()
-        if self.endpoint.link is self and self.wire.wants_turn_c() and self.wire.has_room_c():
+        if (
+            self.endpoint.link is self and not self.flush_scheduled
+            and self.wire.wants_turn_c() and self.wire.has_room_c()
+        ):
             # All output has left already: go on, but let the loop serve others first.
-            self.wrote_c()
+            self.flush_later_c()
         self.update_reading()
         return me.check_over_c()
 
@@ -171,7 +265,8 @@ cdef class Link:
         return 0
 
     def deliver(self):
-        """Let the endpoint take its events; the output of all of them leaves in one write."""
+        """Let the endpoint take its events; the output of all of them leaves in one write of each
+        link."""
         self.deliver_c()
 
     def check_drained(self):

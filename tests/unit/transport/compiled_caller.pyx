@@ -10,8 +10,10 @@ cdef class Closer(Endpoint):
     cdef public Session session
     cdef public str closes_at
     cdef public list told
+    cdef public list others            # what it writes to when data come
 
     def __init__(self, closes_at=None):
+        self.others = []
         self.wire = self.session = Session()
         self.closes_at = closes_at
         self.told = []
@@ -25,6 +27,8 @@ cdef class Closer(Endpoint):
     cpdef object on_data(self):
         for _ in self.session:
             pass
+        for other in self.others:
+            write_c(other)
         self.note_c("data")
 
     cpdef object on_eof(self):
@@ -37,8 +41,18 @@ cdef class Closer(Endpoint):
         self.told.append("lost")
 
 
+cdef int write_c(Closer other) except -1:
+    other.session.send_notification("x")
+    other.link.wrote_c()
+    return 0
+
+
 def flush(Endpoint endpoint not None):
     endpoint.link.flush()
+
+
+def flush_now(Endpoint endpoint not None):
+    endpoint.link.flush_now()
 
 
 def update_reading(Endpoint endpoint not None):

@@ -6,6 +6,7 @@ What a call drops must live until the call returns. A sanitizer sees it where th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import socket
 from collections.abc import Callable, Iterator
@@ -57,15 +58,39 @@ class Shut(Link):
         self.close()
 
 
-async def test_a_write_that_fails(caller: Any, sockets: tuple[socket.socket, ...]) -> None:
+@pytest.mark.parametrize("flush", ["flush", "flush_now"])
+async def test_a_write_that_fails(
+    caller: Any, sockets: tuple[socket.socket, ...], flush: str
+) -> None:
     ours, theirs = sockets
     endpoint = caller.Closer()
     FdLink(asyncio.get_running_loop(), endpoint, ours.fileno(), ours.fileno()).start()
     endpoint.session.send_notification("x")
     theirs.close()
-    caller.flush(endpoint)
+    getattr(caller, flush)(endpoint)
     assert endpoint.told == ["lost"]
     assert endpoint.link is None
+
+
+@pytest.mark.parametrize("closes_at", [None, "data"])
+async def test_links_that_end_when_they_are_flushed_after_another(
+    caller: Any, sockets: tuple[socket.socket, ...], closes_at: str | None
+) -> None:
+    """The endpoints have the only references, and the one that delivers may close its link."""
+    loop = asyncio.get_running_loop()
+    ours, _ = sockets
+    endpoint = caller.Closer(closes_at)
+    FdLink(loop, endpoint, ours.fileno(), ours.fileno()).start()
+    with contextlib.ExitStack() as stack:
+        for _i in range(3):
+            near, far = (stack.enter_context(end) for end in socket.socketpair())
+            near.setblocking(False)
+            endpoint.others.append(caller.Closer())
+            FdLink(loop, endpoint.others[-1], near.fileno(), near.fileno()).start()
+            far.close()
+        caller.deliver(endpoint)
+    assert [other.told for other in endpoint.others] == [["lost"]] * 3
+    assert endpoint.told == ["data", "lost"][: 1 + (closes_at is not None)]
 
 
 @pytest.mark.parametrize(("messages", "size"), [(1, 5_000), (100, 50_000)])

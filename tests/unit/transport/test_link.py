@@ -62,6 +62,231 @@ async def test_a_request_that_waited_does_not_start_after_a_loss(
     assert endpoint.session.counters["requests_waiting"] == 1
 
 
+# -- when output leaves ---------------------------------------------------------------------------
+
+
+class Noting(Link):
+    """Notes in a list, which several links may share, what each of them sends."""
+
+    def __init__(self, endpoint: Endpoint, sent: list[Any], loop: Any = None) -> None:
+        super().__init__(loop or asyncio.get_running_loop(), endpoint)
+        self.sent = sent
+        self.fault: BaseException | None = None
+
+    def flush(self) -> None:
+        if self.fault is not None:
+            raise self.fault
+        if data := b"".join(self.wire.data_to_send()):
+            self.sent.append((self.endpoint, data.count(b"\n")))
+
+    def update_reading(self) -> None:
+        pass
+
+    def lose(self, exc: BaseException | None) -> None:
+        self.detach()
+        self.endpoint.on_lost(exc)
+
+
+class Relay(Recorder):
+    """Answers its requests, and writes a notification to other endpoints for each."""
+
+    def __init__(self, **limits: int) -> None:
+        super().__init__(**limits)
+        self.others: list[Relay] = []
+
+    def on_data(self) -> None:
+        for message in self.session:
+            self.told.append(message.id)
+            self.session.send_result(message, b"{}")
+            for other in self.others:
+                other.tell()
+
+    def tell(self) -> None:
+        self.session.send_notification("x")
+        if self.link is not None:
+            self.link.wrote()
+
+
+def requests(*ids: int) -> bytes:
+    return b"".join(b'{"jsonrpc":"2.0","id":%d,"method":"x"}\n' % i for i in ids)
+
+
+def relays(n: int, loop: Any = None) -> tuple[list[Relay], list[Noting], list[Any]]:
+    sent: list[Any] = []
+    endpoints = [Relay() for _ in range(n)]
+    return endpoints, [Noting(endpoint, sent, loop) for endpoint in endpoints], sent
+
+
+def deliver(endpoint: Relay, *ids: int) -> None:
+    endpoint.session.receive_data(requests(*ids))
+    assert endpoint.link is not None
+    endpoint.link.deliver()
+
+
+async def test_what_other_links_are_given_leaves_with_the_delivery() -> None:
+    (one, *others), _, sent = relays(3)
+    one.others = others
+    deliver(one, 1, 2, 3)
+    assert sent == [(one, 3), (others[0], 3), (others[1], 3)]
+    await asyncio.sleep(0)
+    assert len(sent) == 3
+
+
+async def test_output_outside_a_delivery_leaves_in_the_next_turn() -> None:
+    (one, _), _, sent = relays(2)
+    one.tell()
+    one.tell()
+    assert not sent
+    await asyncio.sleep(0)
+    assert sent == [(one, 2)]
+
+
+async def test_a_link_that_is_lost_before_its_flush() -> None:
+    (one, two, three), links, sent = relays(3)
+    one.others = [two, three]
+    two.on_data()
+    three.tell = lambda: (Relay.tell(three), links[1].lose(None))  # type: ignore[method-assign]
+    deliver(one, 1)
+    assert sent == [(one, 1), (three, 1)]
+    assert two.told == ["lost"]
+
+
+async def test_a_flush_that_fails_does_not_stop_the_others() -> None:
+    loop = asyncio.get_running_loop()
+    (one, *others), links, sent = relays(4)
+    one.others = others
+    reports: list[Any] = []
+    loop.set_exception_handler(lambda _, context: reports.append(context["exception"]))
+    links[2].fault = OSError("full")
+    deliver(one, 1)
+    assert sent == [(one, 1), (others[0], 1), (others[2], 1)]
+    assert reports == [links[2].fault]
+    links[2].fault = None
+    others[1].tell()
+    await asyncio.sleep(0)
+    assert sent[3:] == [(others[1], 2)]
+
+
+async def test_events_that_fail_do_not_stop_other_links() -> None:
+    (one, two), _, sent = relays(2)
+    one.others = [two]
+    two.tell = lambda: (Relay.tell(two), 1 / 0)  # type: ignore[method-assign]
+    with pytest.raises(ZeroDivisionError):
+        deliver(one, 1)
+    assert sent == [(two, 1)]
+    deliver(two, 1)
+    assert sent[1:] == [(two, 1)]
+
+
+async def test_an_interrupt_leaves_the_rest_to_the_next_turn() -> None:
+    (one, *others), links, sent = relays(4)
+    one.others = others
+    links[1].fault = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        deliver(one, 1)
+    assert sent == [(one, 1)]
+    await asyncio.sleep(0)
+    assert sorted(map(str, sent[1:])) == sorted(map(str, [(others[1], 1), (others[2], 1)]))
+
+
+class Partner(Recorder):
+    """Answers the other's request when one of its own comes."""
+
+    other: Partner
+
+    def on_data(self) -> None:
+        for message in self.session:
+            self.told.append(message.id)
+            self.requests.append(message)
+            if self.other.requests and self.other.link is not None:
+                self.other.session.send_result(self.other.requests.pop(), b"{}")
+                self.other.link.wrote()
+
+
+async def test_links_that_make_room_for_each_other_let_the_loop_go_on() -> None:
+    """What a flush at the end of a delivery writes elsewhere leaves in the next turn."""
+    one, two = Partner(max_in_flight=1), Partner(max_in_flight=1)
+    one.other, two.other = two, one
+    for endpoint in (two, one):
+        link = Noting(endpoint, [])
+        endpoint.session.receive_data(requests(1, 2, 3))
+        link.deliver()
+    assert (one.told, two.told) == ([1], [1, 2])
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert (one.told, two.told) == ([1, 2, 3], [1, 2, 3])
+
+
+async def test_requests_that_waited_for_the_output_let_the_loop_go_on() -> None:
+    class Talker(Recorder):
+        def on_data(self) -> None:
+            for message in self.session:
+                self.told.append(message.id)
+                self.session.send_result(message, b'"%s"' % (b"x" * Limits().output_high))
+
+    endpoint = Talker()
+    link = Noting(endpoint, [])
+    endpoint.session.receive_data(requests(1, 2))
+    link.deliver()
+    assert endpoint.told == [1]
+    await asyncio.sleep(0)
+    assert endpoint.told == [1, 2]
+
+
+async def test_a_loop_without_weak_references() -> None:
+    class Bare:
+        __slots__ = ("calls",)
+
+        def __init__(self) -> None:
+            self.calls: list[Any] = []
+
+        def call_soon(self, callback: Any) -> None:
+            self.calls.append(callback)
+
+    loop = Bare()
+    (one, two), _, sent = relays(2, loop)
+    one.others = [two]
+    deliver(one, 1)
+    assert sent == [(one, 1)]
+    (callback,) = loop.calls
+    callback()
+    assert sent[1:] == [(two, 1)]
+
+
+async def test_flush_now_goes_on_with_requests_that_waited() -> None:
+    sent: list[Any] = []
+    endpoint = Recorder(max_in_flight=1)
+    link = Noting(endpoint, sent)
+    endpoint.session.receive_data(requests(1, 2))
+    link.deliver()
+    assert endpoint.told == [1]
+    endpoint.session.send_result(endpoint.requests[0], b"{}")
+    link.flush_now()
+    assert (endpoint.told, sent) == ([1, 2], [(endpoint, 1)])
+    link.lose(None)
+    endpoint.session.send_result(endpoint.requests[1], b"{}")
+    link.flush_now()
+    assert len(sent) == 1
+
+
+async def test_flush_now_in_an_event_only_flushes() -> None:
+    class Eager(Recorder):
+        def on_data(self) -> None:
+            for message in self.session:
+                self.told.append(message.id)
+                self.session.send_result(message, b"{}")
+                assert self.link is not None
+                self.link.flush_now()
+
+    sent: list[Any] = []
+    endpoint = Eager(max_in_flight=1)
+    link = Noting(endpoint, sent)
+    endpoint.session.receive_data(requests(1, 2, 3))
+    link.deliver()
+    assert endpoint.told == [1, 2, 3]
+    assert sent == [(endpoint, 1)] * 3
+
+
 # -- mistakes of who writes a link or an endpoint: an exception, never a crash ----------------
 
 
@@ -104,7 +329,7 @@ async def test_a_link_that_was_never_set_up() -> None:
             pass
 
     link = Hasty()
-    for use in (link.wrote, link.deliver, link.check_drained, link.pump, link.end, link.ended):
+    for use in (link.wrote, link.deliver, link.check_drained, link.flush_now, link.pump, link.end):
         with pytest.raises(AttributeError):
             use()
     with pytest.raises(AttributeError):
