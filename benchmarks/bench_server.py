@@ -29,8 +29,7 @@ from harness import (
 # busiest; mcp is faster when the generator leaves the second core to its threads.
 BUSY = ("--spin", "yes", "--burst", "8")
 
-# contender -> (script or program, tool, in the rivals' environment?, calls of one round, how to load
-# it)
+# contender -> (script or program, tool, in the rivals' environment?, calls a round, how to load it)
 SERVERS: dict[str, tuple[str, str, bool, int, tuple[str, ...]]] = {
     "wirespeed": ("ws_server.py", "echo", False, 300_000, BUSY),
     "wirespeed inline": ("ws_server.py", "echo_inline", False, 300_000, BUSY),
