@@ -49,7 +49,7 @@ HOMES = {
     },
     "wirespeed.types": {
         "wirespeed.client.answering.types": "Accept ElicitParams SampleResult",
-        "wirespeed.client.requests.middleware": "ClientMiddleware OutboundRequest",
+        "wirespeed.client.requests.middleware": "ClientMiddleware OutboundNext OutboundRequest",
         "wirespeed.client.results.features": (
             "Discovery ListPromptsResult ListResourceTemplatesResult ListResourcesResult "
             "PromptArgument PromptInfo PromptRef ResourceInfo ResourceRef ResourceTemplateInfo"
@@ -65,8 +65,8 @@ HOMES = {
         "wirespeed.client.tasks.sync": "BlockingTask",
         "wirespeed.client.tasks.task": "ToolTask",
         "wirespeed.protocol.asking": (
-            "ModelHint ModelPreferences Root SampleParams SamplingMessage ToolChoice "
-            "ToolResultContent ToolUseContent"
+            "ListRootsParams ModelHint ModelPreferences Root SampleParams SamplingMessage "
+            "ToolChoice ToolResultContent ToolUseContent"
         ),
         "wirespeed.protocol.blocks": (
             "Annotations Audio EmbeddedResource Icon Image ResourceContents ResourceLink Text "
@@ -83,9 +83,11 @@ HOMES = {
         "wirespeed.server.asking.roots": "RootsRequest",
         "wirespeed.server.asking.roots_changes": "RootsChange",
         "wirespeed.server.asking.sampling": "SampleRequest Sampled",
-        "wirespeed.server.entries": "PromptEntry ResourceEntry TemplateEntry ToolEntry",
+        "wirespeed.server.entries": "Entry PromptEntry ResourceEntry TemplateEntry ToolEntry",
         "wirespeed.server.extensions": "ExtensionResult",
+        "wirespeed.server.middleware.functions": "AskMiddleware AskNext CallNext Middleware",
         "wirespeed.server.middleware.inbound": "InboundRequest Reply",
+        "wirespeed.server.middleware.stack": "ServerRequest",
         "wirespeed.server.prompts.prompt": "Prompt PromptResult",
         "wirespeed.server.resources.contents": "ResourceResult",
         "wirespeed.server.resources.resource": "Resource ResourceTemplate",

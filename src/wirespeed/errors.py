@@ -14,7 +14,16 @@ The base class of an exception tells which side refused or failed:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from wirespeed.types import (
+        CallToolResult,
+        ElicitParams,
+        ListRootsParams,
+        SampleParams,
+        ToolTask,
+    )
 
 __all__ = [
     "CallTimeout",
@@ -91,20 +100,25 @@ class InputNeeded(LocalError):
     """A server asks for input (2026-07-28 basic/patterns/mrtr), and the client has no handler for
     the request, or the call took ``max_rounds`` rounds already.
 
-    ``requests`` has the questions by their keys: `ElicitParams`, `SampleParams`, or
-    `ListRootsParams`. ``state`` is the server's request state, or None. `Client.resume` continues.
+    ``requests`` has the questions by their keys: ``ElicitParams``, ``SampleParams`` or
+    ``ListRootsParams`` of `wirespeed.types`. ``state`` is the server's request state, or None.
+    `Client.resume` continues.
 
     ``task`` is the `ToolTask` that asks, or None if the call did not become a task. The task waits
     for the answers until its time to live is over: ``cancel()`` it if you do not continue.
     """
 
     def __init__(
-        self, message: str, requests: dict[str, Any], state: str | None, call: Any = None
+        self,
+        message: str,
+        requests: dict[str, ElicitParams | SampleParams | ListRootsParams],
+        state: str | None,
+        call: Any = None,
     ) -> None:
         super().__init__(message, requests, state, call)
         self.requests = requests
         self.state = state
-        self.task: Any = getattr(call, "task", None)
+        self.task: ToolTask | None = getattr(call, "task", None)
         self._call = call
 
     def __str__(self) -> str:
@@ -192,7 +206,7 @@ class ToolError(WirespeedError):
     with ``isError``. ``result`` is that result; None where a tool raised the exception.
     """
 
-    def __init__(self, *args: object, result: Any = None) -> None:
+    def __init__(self, *args: object, result: CallToolResult | None = None) -> None:
         super().__init__(*args)
         self.result = result
 

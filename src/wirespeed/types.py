@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # isort: off
     )
     from wirespeed.client.requests.middleware import (
         ClientMiddleware as ClientMiddleware,
+        OutboundNext as OutboundNext,
         OutboundRequest as OutboundRequest,
     )
     from wirespeed.client.results.features import (
@@ -52,6 +53,7 @@ if TYPE_CHECKING:  # isort: off
     from wirespeed.client.tasks.sync import BlockingTask as BlockingTask
     from wirespeed.client.tasks.task import ToolTask as ToolTask
     from wirespeed.protocol.asking import (
+        ListRootsParams as ListRootsParams,
         ModelHint as ModelHint,
         ModelPreferences as ModelPreferences,
         Root as Root,
@@ -92,16 +94,24 @@ if TYPE_CHECKING:  # isort: off
     from wirespeed.server.asking.roots_changes import RootsChange as RootsChange
     from wirespeed.server.asking.sampling import SampleRequest as SampleRequest, Sampled as Sampled
     from wirespeed.server.entries import (
+        Entry as Entry,
         PromptEntry as PromptEntry,
         ResourceEntry as ResourceEntry,
         TemplateEntry as TemplateEntry,
         ToolEntry as ToolEntry,
     )
     from wirespeed.server.extensions import ExtensionResult as ExtensionResult
+    from wirespeed.server.middleware.functions import (
+        AskMiddleware as AskMiddleware,
+        AskNext as AskNext,
+        CallNext as CallNext,
+        Middleware as Middleware,
+    )
     from wirespeed.server.middleware.inbound import (
         InboundRequest as InboundRequest,
         Reply as Reply,
     )
+    from wirespeed.server.middleware.stack import ServerRequest as ServerRequest
     from wirespeed.server.prompts.prompt import Prompt as Prompt, PromptResult as PromptResult
     from wirespeed.server.resources.contents import ResourceResult as ResourceResult
     from wirespeed.server.resources.resource import (

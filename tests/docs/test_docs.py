@@ -13,40 +13,26 @@ import ast
 import asyncio
 import inspect
 import os
-import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
 import pytest
+from guide import ROOT, Block, blocks
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = ROOT / "docs"
 PAGES = sorted(
     path.relative_to(DOCS).as_posix()
     for path in (DOCS / "tutorial.md", *DOCS.glob("how-to/*.md"), *DOCS.glob("explanation/*.md"))
 )
-BLOCK = re.compile(
-    r"(?P<above><!-- not run: [^\n]+ -->\n)?^```(?P<language>python|console)(?P<options>[^\n]*)\n"
-    r"(?P<code>.*?)^```$",
-    re.DOTALL | re.MULTILINE,
-)
-TITLE = re.compile(r'title="([\w./-]+)"')
 FOREVER = 60.0
 
 
-def blocks(page: str) -> Iterator[tuple[str, str | None, str, int]]:
-    """Language, title, code and line of each block that is to be run."""
-    text = (DOCS / page).read_text(encoding="utf-8")
-    for found in BLOCK.finditer(text):
-        if found["above"]:
-            continue
-        title = TITLE.search(found["options"])
-        line = text.count("\n", 0, found.start("code"))
-        yield found["language"], title and title[1], found["code"], line
+def blocks_to_run(page: str) -> list[Block]:
+    return [block for block in blocks(f"docs/{page}") if block.runs]
 
 
 def command(line: str) -> list[str]:
@@ -86,7 +72,7 @@ def compiled(code: str, page: str, line: int) -> CodeType:
 
 async def run_page(page: str, folder: Path) -> None:
     namespace: dict[str, Any] = {"__name__": "guide"}
-    for language, title, code, line in blocks(page):
+    for language, title, code, line, _ in blocks_to_run(page):
         if title is not None:
             place = folder / title
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -125,7 +111,7 @@ def test_the_examples_of_the_guide(
 def test_every_page_has_examples_that_run() -> None:
     for page in PAGES:
         if not page.startswith("explanation/"):
-            assert list(blocks(page)), page
+            assert blocks_to_run(page), page
 
 
 def test_a_wrong_example_is_found(tmp_path: Path) -> None:

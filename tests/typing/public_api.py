@@ -35,16 +35,20 @@ from wirespeed.types import (
     InboundRequest,
     InputRequired,
     ListResourcesResult,
+    Notice,
+    Overflowed,
     Prompt,
     PromptEntry,
     PromptInfo,
     PromptMessage,
     PromptRef,
+    PromptsChanged,
     ReadResourceResult,
     Reply,
     Resource,
     ResourceEntry,
     ResourceInfo,
+    ResourcesChanged,
     ResourceTemplate,
     ResourceUpdated,
     Resumed,
@@ -295,7 +299,8 @@ def asking_without_a_loop() -> None:
 
 async def answering() -> None:
     async def on_elicit(request: types.ElicitParams) -> Accept:
-        assert_type(request.schema, dict[str, Any] | None)
+        assert_type(request.schema, dict[str, Any])
+        assert_type(request.url, str)
         return Accept({"name": "x"})
 
     def on_sample(request: SampleParams) -> SampleResult:
@@ -334,6 +339,8 @@ async def features() -> None:
                         assert_type(uri, str)
                     case ToolsChanged() | Resumed():
                         pass
+                    case _:
+                        assert_type(event, PromptsChanged | ResourcesChanged | Overflowed | Notice)
 
 
 def configuring() -> None:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wirespeed.client.requests.middleware import OutboundNext, OutboundRequest
-    from wirespeed.server.middleware.stack import AskNext, ServerRequest
+    from wirespeed.server.middleware.functions import AskNext
+    from wirespeed.server.middleware.stack import ServerRequest
     from wirespeed.server.server import Server
 
 

@@ -75,6 +75,7 @@ class TemplateEntry(msgspec.Struct, omit_defaults=True, rename="camel"):
 
 
 Entry: TypeAlias = ToolEntry | PromptEntry | ResourceEntry | TemplateEntry
+"""What `Server(filter=…)` judges."""
 
 
 set_public_home(globals())

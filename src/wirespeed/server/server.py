@@ -17,12 +17,14 @@ from wirespeed.transport.workers import DEFAULT_SIZE
 if TYPE_CHECKING:
     import os
 
+    from wirespeed._core.slab import Lease
     from wirespeed.server.asking.roots_changes import RootsChange
     from wirespeed.server.catalog import LimitOptions
+    from wirespeed.server.context import Context
     from wirespeed.server.dependencies.registry import ProviderOptions
     from wirespeed.server.extensions import Extension
     from wirespeed.server.lifespan.lifespan import Lifespan
-    from wirespeed.server.middleware.stack import AskMiddleware, Middleware
+    from wirespeed.server.middleware.functions import AskMiddleware, Middleware
     from wirespeed.server.prompts.catalog import PromptOptions
     from wirespeed.server.prompts.prompt import Prompt
     from wirespeed.server.requests.observer import Observer
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 OnRoots = TypeVar("OnRoots", bound="Callable[[RootsChange], Any]")
+OnRequest = TypeVar("OnRequest", bound="Middleware")
+OnQuestion = TypeVar("OnQuestion", bound="AskMiddleware")
 
 
 class Server:
@@ -255,7 +259,7 @@ class Server:
         self,
         name: str,
         schema: Mapping[str, Any],
-        handler: Callable[..., Any],
+        handler: Callable[[Lease], Any] | Callable[[Lease, Context], Any],
         **options: Unpack[RawToolOptions],
     ) -> Tool:
         """Register a handler that gets its arguments undecoded.
@@ -608,11 +612,11 @@ class Server:
 
     # -- middleware ------------------------------------------------------------------------------
 
-    def add_middleware(self, middleware: Middleware) -> Middleware:
+    def add_middleware(self, middleware: OnRequest) -> OnRequest:
         """Put a coroutine function around every request of every client that connects from now on::
 
             @server.add_middleware
-            async def timed(request, call_next):
+            async def timed(request: InboundRequest, call_next: CallNext) -> Reply | None:
                 began = time.perf_counter()
                 try:
                     return await call_next(request)
@@ -636,10 +640,10 @@ class Server:
         """
         return self._service.middleware.add(middleware)
 
-    def add_ask_middleware(self, middleware: AskMiddleware) -> AskMiddleware:
+    def add_ask_middleware(self, middleware: OnQuestion) -> OnQuestion:
         """Put a coroutine function around every request of the server to its clients (legacy):
         ``async def mw(question, call_next) -> bytes``, the JSON text of the client's result. See
-        `wirespeed.server.middleware.stack.ServerRequest`. A refusal of the client is raised as
+        `wirespeed.types.ServerRequest`. A refusal of the client is raised as
         `wirespeed.errors.RemoteError`."""
         return self._service.middleware.add_ask(middleware)
 

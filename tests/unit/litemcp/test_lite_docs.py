@@ -15,9 +15,10 @@ from lite_lab import FOREVER
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "litemcp.md"
 PORT = "8765"
-BLOCK = re.compile(r"```python\n# (?P<name>\w+\.py)\n(?P<code>.*?)```", re.DOTALL)
+BLOCK = re.compile(r'```python title="(?P<name>\w+\.py)"\n(?P<code>.*?)```', re.DOTALL)
 PRINTS = re.compile(
-    r"```python\n# (?P<name>\w+\.py)\n[^`]*```\n\nprints\n\n```text\n(?P<text>.*?)```", re.DOTALL
+    r'```python title="(?P<name>\w+\.py)"\n[^`]*```\n\nprints\n\n```text\n(?P<text>.*?)```',
+    re.DOTALL,
 )
 
 

@@ -40,18 +40,18 @@ class ElicitParams(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         message: The text to show.
         mode: "form", or "url" (2025-11-25 on).
-        schema: The form, a flat JSON Schema (client/elicitation, "Requested Schema"); None for a
+        schema: The form, a flat JSON Schema (client/elicitation, "Requested Schema"); empty for a
             URL.
-        url: The link to open, or None for a form. Show the whole URL, open it only after the user
-            has agreed, and do not fetch it before (client/elicitation, "Safe URL Handling").
+        url: The link to open; empty for a form. Show the whole URL, open it only after the user has
+            agreed, and do not fetch it before (client/elicitation, "Safe URL Handling").
         elicitation_id: The id in ``notifications/elicitation/complete`` (2025-11-25).
         meta: ``_meta`` of the request, or None.
     """
 
     message: str
     mode: Literal["form", "url"] = "form"
-    schema: dict[str, Any] | None = None
-    url: str | None = None
+    schema: dict[str, Any] = {}
+    url: str = ""
     elicitation_id: str | None = None
     meta: dict[str, Any] | None = None
 
@@ -61,8 +61,8 @@ class ElicitParams(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             message=params.message,
             mode=params.mode,
-            schema=params.requested_schema,
-            url=params.url,
+            schema=params.requested_schema or {},
+            url=params.url or "",
             elicitation_id=params.elicitation_id,
             meta=params.meta,
         )
@@ -70,7 +70,7 @@ class ElicitParams(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def defaults(self) -> dict[str, Any]:
         """The defaults of the form, for the fields that an accepted answer leaves out."""
-        return {} if self.schema is None else defaults(self.schema)
+        return defaults(self.schema)
 
 
 class Accept(msgspec.Struct, frozen=True):
@@ -128,7 +128,6 @@ def elicit_result(answer: Any, request: ElicitParams) -> ElicitResult:
         if content is not None:
             raise ValueError("a URL is accepted without content")
         return ElicitResult("accept")
-    assert request.schema is not None
     return ElicitResult("accept", fill(request.schema, _members(content)))
 
 

@@ -1,8 +1,8 @@
 from collections.abc import Awaitable, Iterable
 from typing import Any, Never, Self, TypeVar, final
 
+from wirespeed.server.middleware.functions import Middleware
 from wirespeed.server.middleware.inbound import InboundRequest, Reply
-from wirespeed.server.middleware.stack import Middleware
 from wirespeed.server.requests.call import AnswerSink, Call, Operation, Pipeline
 
 _T = TypeVar("_T")

@@ -2,7 +2,7 @@
 
 The chain and the handler run in one task and one context: what a middleware sets in context
 variables its handler sees, ``asyncio.timeout`` around ``call_next`` works, and a chain whose parts
-never suspend ends in the step in which it began. `wirespeed.server.middleware.stack` has the
+never suspend ends in the step in which it began. `wirespeed.server.middleware.functions` has the
 interface for users.
 """
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from wirespeed._exports import set_public_home
 
 if TYPE_CHECKING:
     from asyncio import Future
 
     from wirespeed.server.middleware.chain import Chain
-    from wirespeed.server.middleware.inbound import InboundRequest, Reply
+    from wirespeed.server.middleware.functions import AskMiddleware, AskNext, Middleware
     from wirespeed.server.requests.observer import Observer
     from wirespeed.server.requests.serving import Serving
     from wirespeed.server.service import McpService
 
-__all__ = ["AskMiddleware", "AskNext", "CallNext", "Middleware", "MiddlewareStack", "ServerRequest"]
+__all__ = ["MiddlewareStack", "ServerRequest"]
 
-CallNext: TypeAlias = "Callable[[InboundRequest], Awaitable[Reply | None]]"
-Middleware: TypeAlias = "Callable[[InboundRequest, CallNext], Awaitable[Reply | None]]"
+Function = TypeVar("Function", bound="Middleware")
+AskFunction = TypeVar("AskFunction", bound="AskMiddleware")
 
 
 class ServerRequest:
@@ -47,10 +49,6 @@ class ServerRequest:
     def connection_id(self) -> int:
         """A number that no other connection of this process has or had."""
         return self._connection.serial
-
-
-AskNext: TypeAlias = Callable[[ServerRequest], Awaitable[bytes]]
-AskMiddleware: TypeAlias = Callable[[ServerRequest, AskNext], Awaitable[bytes]]
 
 
 class MiddlewareStack:
@@ -83,7 +81,7 @@ class MiddlewareStack:
             self.observer = Observer(**options)
         return self.observer
 
-    def add(self, middleware: Middleware) -> Middleware:
+    def add(self, middleware: Function) -> Function:
         """See `Server.add_middleware`."""
         if not callable(middleware):
             raise TypeError(f"a middleware must be callable, not {type(middleware).__name__}")
@@ -91,7 +89,7 @@ class MiddlewareStack:
         self.chain_changed()
         return middleware
 
-    def add_ask(self, middleware: AskMiddleware) -> AskMiddleware:
+    def add_ask(self, middleware: AskFunction) -> AskFunction:
         """See `Server.add_ask_middleware`."""
         if not callable(middleware):
             raise TypeError(f"a middleware must be callable, not {type(middleware).__name__}")
@@ -151,3 +149,6 @@ async def _ask(request: ServerRequest) -> bytes:
     return await request._connection.questions.send(
         request.method, request.params, request._timeout
     )
+
+
+set_public_home(globals())

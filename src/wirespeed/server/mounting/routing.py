@@ -10,8 +10,8 @@ import msgspec
 from wirespeed.protocol.messages import CompleteParams, PromptReference
 
 if TYPE_CHECKING:
+    from wirespeed.server.middleware.functions import CallNext, Middleware
     from wirespeed.server.middleware.inbound import InboundRequest, Reply
-    from wirespeed.server.middleware.stack import CallNext, Middleware
     from wirespeed.server.service import McpService
 
 # Methods whose ``params.name`` or ``params.uri`` say what they are for.

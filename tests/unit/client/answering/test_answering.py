@@ -140,7 +140,7 @@ def test_a_form_is_shown_and_answered(run: Run, tmp_path: Path) -> None:
     assert got["result"] == {"action": "accept", "content": {"name": "octocat"}}
     assert seen == [ElicitParams(message="Your name?", schema=FORM, meta={"a": 1})]
     assert seen[0].mode == "form"
-    assert seen[0].url is None
+    assert seen[0].url == ""
 
 
 class Person(msgspec.Struct):

@@ -18,7 +18,7 @@ from wirespeed import Context, Server
 from wirespeed.errors import ProtocolError
 from wirespeed.limits import Limits
 from wirespeed.server.middleware.inbound import InboundRequest, Reply
-from wirespeed.server.middleware.stack import ServerRequest
+from wirespeed.types import ServerRequest
 
 pytestmark = pytest.mark.compiled
 
