@@ -5,6 +5,10 @@
 messages in, messages out; `MessageReader` is its reading half. `FrameStream` is for protocols that
 are not JSON-RPC: frames in, frames out.
 
+A message that comes whole, such as the body of an HTTP request, is given to
+`Session.receive_message` with a `ReplyRoute`, which gets its answer; `MemoryReply` is one for
+Python.
+
 A framer separates the messages in the stream. Each of these classes takes one as `framer`:
 `LineFramer` (one message a line, the default for messages) or `WebSocketFramer` (RFC 6455, from
 behind the opening handshake)::
@@ -32,8 +36,10 @@ from wirespeed._core.envelope import POINTS, Message, parse
 from wirespeed._core.frames import FrameStream
 from wirespeed._core.framing.line import LineFramer
 from wirespeed._core.framing.websocket import WebSocketFramer
+from wirespeed._core.memory_reply import MemoryReply
 from wirespeed._core.message_stream import MessageStream
 from wirespeed._core.reader import MessageReader
+from wirespeed._core.reply_route import ReplyRoute
 from wirespeed._core.session import Session
 from wirespeed._core.slab import Lease
 from wirespeed.limits import Limits
@@ -45,9 +51,11 @@ __all__ = [
     "Lease",
     "Limits",
     "LineFramer",
+    "MemoryReply",
     "Message",
     "MessageReader",
     "MessageStream",
+    "ReplyRoute",
     "Session",
     "WebSocketFramer",
     "parse",

@@ -11,7 +11,7 @@ from model import streams as wire
 from model.session import Event, ModelSession, Request, error
 from msgspec import structs
 
-from wirespeed.core import Limits, Message, Session
+from wirespeed.core import Limits, MemoryReply, Message, Session
 
 limits = st.builds(
     Limits,
@@ -281,3 +281,35 @@ def test_what_went_out_answers_each_request_once(stream: bytes, data: st.DataObj
     assert counters["cancelled"] == cancelled
     assert counters["requests_in_flight"] == counters["requests_waiting"] == 0
     assert sent.count(b'{"jsonrpc":') == counters["messages_out"]
+
+
+@settings(max_examples=150)
+@given(texts=st.lists(wire.texts, max_size=12), batches=st.booleans())
+def test_a_message_that_comes_whole_is_as_one_of_the_stream(
+    texts: list[bytes], batches: bool
+) -> None:
+    limits = Limits(max_message=300, max_depth=6, max_batch=3)
+    streamed, whole = Session(limits=limits), Session(limits=limits)
+    streamed.batches = whole.batches = batches
+
+    def events(session: Session) -> list[object]:
+        found: list[object] = []
+        for message in session:
+            found.append((message.kind, message.fault, message.raw_id, message.reason))
+            if message.kind == "request":
+                session.send_result(message, b"{}")
+        return found
+
+    for text in texts:
+        text = text.strip().replace(b"\n", b" ")
+        if not text or text.startswith(b"\xef"):  # no message, and a byte order mark, of a stream
+            continue
+        streamed.receive_data(text + b"\n")
+        expected = events(streamed)
+        reply = MemoryReply()
+        whole.receive_message(text, reply)
+        assert events(whole) == expected
+        assert reply.done
+        answer = b"" if reply.data is None else reply.data + b"\n"
+        assert answer == b"".join(map(bytes, streamed.data_to_send()))
+    assert whole.data_to_send() == []

@@ -20,8 +20,9 @@ pytestmark = pytest.mark.smoke
 PUBLIC = [*HOMES, "wirespeed.config", "wirespeed.errors", "wirespeed.core"]
 # Extension types keep the compiled module that Cython code cimports them from.
 CIMPORTED = {
-    "FrameStream", "Lease", "LineFramer", "Message", "MessageReader", "MessageStream", "Session",
-    "WebSocketFramer", "Endpoint", "FdLink", "Link", "Running", "TaskPool",
+    "FrameStream", "Lease", "LineFramer", "MemoryReply", "Message", "MessageReader",
+    "MessageStream", "ReplyRoute", "Session", "WebSocketFramer", "Endpoint", "FdLink", "Link",
+    "Running", "TaskPool",
 }  # fmt: skip
 # The annotations of these name a class of `ssl`, which is loaded when there is TLS, or one of a
 # package that loads each name at its first use.

@@ -49,6 +49,8 @@ INSIDE = {
         outbox
         framing.rfc6455 framing.close_codes
         framing.writer
+        reply_route
+        memory_reply
         framing.websocket_writer
         framing.inlet
         framing.base

@@ -7,53 +7,44 @@ from wirespeed._core._simd cimport WS_OK, kernels, ws_status
 from wirespeed._core.envelope cimport FAULT_PARSE, FAULT_REQUEST, Message
 from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.outbox cimport Outbox
+from wirespeed._core.reply_route cimport ReplyRoute
 
 
 @cython.final
-@cython.no_gc
-cdef class BatchReply:
+cdef class BatchReply(ReplyRoute):
     """Collects the answers to one batch; they leave as one array when the last is there."""
 
     @staticmethod
-    cdef BatchReply new():
+    cdef BatchReply new(FrameWriter writer, ReplyRoute parent):
+        """The array goes to the parent, or where there is none, to the writer of the wire."""
         cdef BatchReply reply = BatchReply.__new__(BatchReply)
         reply.out = Outbox.__new__(Outbox)
+        reply.joined = writer if parent is None else parent
+        reply.parent = parent
+        reply.holds = True
+        reply.n_open = 1           # until all elements were taken
         return reply
 
-    cdef int begin_answer_c(self) except -1:
-        self.size_before = self.out.size
-        self.n_answers += 1
-        return self.out.text_c(b"[" if self.n_answers == 1 else b",")
+    cdef int begin_c(self) except -1:
+        return self.out.text_c(b"," if self.out.size else b"[")
 
-    cdef int answer_c(self, bytes text) except -1:
-        """Add a whole answer."""
-        cdef bint done = False
-        try:
-            self.begin_answer_c()
-            self.out.text_c(text)
-            done = True
-        finally:
-            if not done:
-                self.abort_answer_c()
-        return 0
+    cdef int finish_c(self, char last) except -1:
+        return self.out.write_c(&last, 1)
 
-    cdef int abort_answer_c(self) except -1:
-        """Remove the answer that was begun last."""
-        self.n_answers -= 1
-        return self.out.truncate_c(self.size_before)
+    cdef FrameWriter notices_c(self):
+        return None if self.parent is None else self.parent.notices_c()
 
-    cdef int finish_c(self, FrameWriter writer) except -1:
-        """Send the array, once nothing is open; a batch without answers sends nothing."""
-        if self.n_open == 0 and self.n_answers:
+    cdef int ended_c(self) except -1:
+        """Send the array; a batch without answers sends nothing."""
+        cdef FrameWriter joined = self.joined
+        if self.out.size:
             try:
-                writer.open_c()
-                writer.out.absorb_c(self.out)
-                self.n_answers = 0
-                writer.close_c(c']')
+                joined.open_c()
+                joined.out.absorb_c(self.out)
+                joined.close_c(c']')
             finally:
-                writer.abort_c()
-            return 1
-        return 0
+                joined.abort_c()
+        return 0 if self.parent is None else self.parent.release_c(1)
 
 
 cdef inline size_t skip_blank(const uint8_t *p, size_t i, size_t n) noexcept:

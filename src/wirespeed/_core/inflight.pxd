@@ -1,6 +1,7 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.span cimport Span
 
 cdef enum:
@@ -9,7 +10,7 @@ cdef enum:
 
 cdef struct InFlightSlot:
     uint64_t hash
-    void *batch                  # strong reference to the BatchReply it belongs to, or NULL
+    void *route                  # its ReplyRoute, which `routes` holds; NULL: the wire's stream
     uint32_t id_len              # 0: the slot is free
     uint32_t generation
     uint32_t next_free
@@ -19,7 +20,7 @@ cdef struct InFlightSlot:
 
 cdef class InFlight:
     cdef InFlightSlot *slots
-    cdef list tokens             # by slot; a list, for the cycle collector
+    cdef list tokens, routes     # by slot; lists, for the cycle collector
     cdef uint32_t room
     cdef uint32_t used
     cdef uint32_t free_head      # slot + 1; 0: none
@@ -37,6 +38,8 @@ cdef class InFlight:
     cdef int remove_slot_c(self, InFlightSlot *slot) except -1
     cdef int set_token_c(self, uint64_t ref, object token) except -1
     cdef object token_c(self, uint64_t ref)
+    cdef int set_route_c(self, uint64_t ref, ReplyRoute route) except -1
+    cdef list routed_c(self, ReplyRoute route)
     cdef int rehash_c(self, uint32_t size) except -1
 
 

@@ -6,10 +6,10 @@ an unanswered request pins no input memory.
 
 cimport cython
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
-from cpython.ref cimport Py_DECREF
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
+from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.span cimport Span
 
 import os
@@ -53,6 +53,7 @@ cdef class InFlight:
 
     def __cinit__(self):
         self.tokens = []
+        self.routes = []
         self.rehash_c(64)
 
     def __dealloc__(self):
@@ -60,8 +61,6 @@ cdef class InFlight:
         for i in range(self.used):
             if self.slots[i].id_len:
                 free_id(&self.slots[i])
-                if self.slots[i].batch is not NULL:
-                    Py_DECREF(<object> self.slots[i].batch)
         PyMem_RawFree(self.slots)
         PyMem_RawFree(self.table)
 
@@ -160,7 +159,7 @@ cdef class InFlight:
             self.free_head = slot.next_free
         slot.id_len = <uint32_t> id.n
         slot.hash = h
-        slot.batch = NULL
+        slot.route = NULL
         slot.n_bytes = <uint32_t> n_bytes
         self.table[at] = table_entry(h, i)
         self.live += 1
@@ -183,7 +182,7 @@ cdef class InFlight:
         """Forget the request of a slot that is in use. Returns 1."""
         cdef uint32_t i = <uint32_t> ((<size_t> slot - <size_t> self.slots) // sizeof(InFlightSlot))
         cdef uint32_t at, hole, ideal
-        cdef void *batch = slot.batch
+        cdef bint routed = slot.route is not NULL
         at = <uint32_t> slot.hash & self.mask
         while <uint32_t> self.table[at] != i + 1:
             at = (at + 1) & self.mask
@@ -206,12 +205,13 @@ cdef class InFlight:
         self.live -= 1
         self.n_bytes -= slot.n_bytes
         slot.n_bytes = 0
-        slot.batch = NULL
+        slot.route = NULL
         # Last, because a destructor may run any code, which may add a request in this slot.
+        # (The caller holds the route.)
+        if routed:
+            self.routes[<Py_ssize_t> i] = None
         if i < len(self.tokens):
             self.tokens[<Py_ssize_t> i] = None
-        if batch is not NULL:
-            Py_DECREF(<object> batch)
         return 1
 
     cdef int set_token_c(self, uint64_t ref, object token) except -1:
@@ -230,6 +230,27 @@ cdef class InFlight:
         if self.slot_c(ref) is NULL or i >= len(self.tokens):
             return None
         return self.tokens[i]
+
+    cdef int set_route_c(self, uint64_t ref, ReplyRoute route) except -1:
+        """Set the reply route of a request that is in flight and has none."""
+        cdef Py_ssize_t i = <Py_ssize_t> (ref & 0xFFFFFFFF) - 1
+        while len(self.routes) <= i:
+            self.routes.append(None)
+        self.routes[i] = route
+        self.slot_c(ref).route = <void *> route
+        return 0
+
+    cdef list routed_c(self, ReplyRoute route):
+        """The refs of the requests with this reply route, or one that is a part of it."""
+        cdef uint32_t i
+        cdef list refs = []
+        cdef ReplyRoute found
+        for i in range(self.used):
+            if self.slots[i].id_len and self.slots[i].route is not NULL:
+                found = <ReplyRoute> self.slots[i].route
+                if found is route or found.parent is route:
+                    refs.append((<uint64_t> self.slots[i].generation << 32) | (i + 1))
+        return refs
 
     # -- for Python ----------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from wirespeed._core.envelope cimport (
 )
 from wirespeed._core.framing.base cimport FRAME_MORE, FRAME_OVERSIZE, Framer
 from wirespeed._core.framing.line cimport LineFramer
+from wirespeed._core.slab cimport Slab
 from wirespeed._core.span cimport Span
 
 from wirespeed.limits import Limits
@@ -38,6 +39,7 @@ cdef class MessageReader:
         limits = Limits() if limits is None else limits
         self.limits = limits
         self.max_depth = limits.max_depth
+        self.max_message = limits.max_message
         self.max_values = limits.max_values
         self.framer = LineFramer(limits.max_message) if framer is None else framer
         self.batches = batches
@@ -76,7 +78,6 @@ cdef class MessageReader:
         """
         cdef MessageReader me = self   # input memory is freed, which may run any code
         cdef Span frame = Span(NULL, 0)
-        cdef str excess = None
         cdef int got
         cdef Message m = self.spare
         # two in turn: while an iteration still holds one, the other is free
@@ -95,35 +96,59 @@ cdef class MessageReader:
                 self.spare = None
             return None
         if got == FRAME_OVERSIZE:
-            m.lost_c(
-                frame, self.limits.max_id,
-                f"longer than the limit of {self.limits.max_message} bytes",
-            )
+            self.too_long_c(m, frame)
         elif frame.p[0] == c'[' and self.batches:
-            # a value takes a byte at least: only a long text is counted
-            if <size_t> frame.n > self.max_values:
-                excess = self.excess_c(frame)
-            if excess is not None:
-                m.lost_c(frame, self.limits.max_id, excess)
-                return m
-            m.hold_c(self.framer.slab, frame.p, frame.n)
-            m.kind_c = BATCH
-            self.elements = split_c(m, self.limits.max_batch, self.max_depth)
-            if self.elements is not None:
-                self.elements.reverse()
+            self.read_batch_c(m, self.framer.slab, frame)
         else:
             m.read_c(self.framer.slab, frame.p, frame.n, self.max_depth)
-            if m.kind_c == BATCH:
-                m.invalid_c(FAULT_REQUEST, "batches are not part of this protocol revision")
-            if <size_t> frame.n > self.max_values and m.kind_c != INVALID:
-                excess = self.excess_c(frame)
-                if excess is not None:
-                    m.invalid_c(FAULT_REQUEST if m.is_call_c() else FAULT_RESPONSE, excess)
+            if m.kind_c == BATCH or <size_t> frame.n > self.max_values:
+                self.check_c(m, frame)
         if m.kind_c == INVALID and m.fault_c == FAULT_PARSE and m.slab is not None:
             if me.framer.refuse_c(m.p, m.n):
                 m.drop_c()
                 return None
         return m
+
+    cdef int read_c(self, Message m, Slab slab, Span text) except -1:
+        """Read a text that came whole; of kind BATCH as in `next_c`."""
+        if <size_t> text.n > self.max_message:
+            return self.too_long_c(m, text)
+        if text.n and text.p[0] == c'[' and self.batches:
+            return self.read_batch_c(m, slab, text)
+        m.read_c(slab, text.p, text.n, self.max_depth)
+        return self.check_c(m, text)
+
+    cdef int read_batch_c(self, Message m, Slab slab, Span text) except -1:
+        """Read an array. It is invalid where its elements are not in `self.elements`."""
+        cdef str excess = None
+        # a value takes a byte at least: only a long text is counted
+        if <size_t> text.n > self.max_values:
+            excess = self.excess_c(text)
+        if excess is not None:
+            return m.lost_c(text, self.limits.max_id, excess)
+        m.hold_c(slab, text.p, text.n)
+        m.kind_c = BATCH
+        self.elements = split_c(m, self.limits.max_batch, self.max_depth)
+        if self.elements is not None:
+            self.elements.reverse()
+        return 0
+
+    cdef int check_c(self, Message m, Span text) except -1:
+        """What makes a message invalid besides its text."""
+        cdef str excess
+        if m.kind_c == BATCH:
+            m.invalid_c(FAULT_REQUEST, "batches are not part of this protocol revision")
+        if <size_t> text.n > self.max_values and m.kind_c != INVALID:
+            excess = self.excess_c(text)
+            if excess is not None:
+                m.invalid_c(FAULT_REQUEST if m.is_call_c() else FAULT_RESPONSE, excess)
+        return 0
+
+    cdef int too_long_c(self, Message m, Span begin) except -1:
+        return m.lost_c(
+            begin, self.limits.max_id,
+            f"longer than the limit of {self.limits.max_message} bytes",
+        )
 
     cdef str excess_c(self, Span frame):
         """The text of the error if a frame has too many values; None if it has not."""

@@ -1,8 +1,9 @@
 from libc.stdint cimport uint64_t
 
-from wirespeed._core.batch cimport BatchReply
+from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.inflight cimport InFlight, InFlightSlot
 from wirespeed._core.outbox cimport Outbox
+from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.span cimport Span
 from wirespeed._core.wire cimport Wire
 
@@ -16,8 +17,11 @@ cdef class Responder(Wire):
     cdef size_t max_in_flight_bytes
     cdef readonly long long messages_out
 
-    cdef bint batch_is_full_c(self, BatchReply batch) noexcept
-    cdef int settle_batch_c(self, BatchReply batch, Py_ssize_t n_done) except -1
+    cdef bint is_full_c(self, ReplyRoute route) noexcept
+    cdef int settle_c(self, ReplyRoute route, Py_ssize_t n_done) except -1
+    # Where messages about a request are written before its answer: by its route, if that carries
+    # them, else the stream of the wire (also for 0, and for a request that is no longer in flight).
+    cdef FrameWriter writer_about_c(self, uint64_t ref)
     # Write an answer: `"result":…` or `"error":…` between open and close; `abort_reply_c` if
     # anything fails between. None: the request was cancelled or answered.
     cdef Outbox open_reply_c(self, uint64_t ref)
@@ -32,10 +36,13 @@ cdef class Responder(Wire):
     cdef int result_c(self, uint64_t ref, object body) except -1
     cdef int error_c(self, uint64_t ref, int code, str message, object data) except -1
     cdef int write_error_c(
-        self, BatchReply batch, Span id, int code, str message, object data
+        self, ReplyRoute route, Span id, int code, str message, object data
     ) except -1
     cdef int drop_inbound_c(self, uint64_t ref) except -1
     cdef int drop_slot_c(self, InFlightSlot *slot) except -1
     cdef int set_token_c(self, uint64_t ref, object token) except -1
     cdef int cancelled_done_c(self) except -1
-    cdef int write_c(self, bytes head, object payload) except -1
+    cdef int write_c(self, FrameWriter writer, bytes head, object payload) except -1
+
+
+cdef uint64_t ref_of(object request) except? 0

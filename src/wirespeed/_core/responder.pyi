@@ -4,6 +4,8 @@ from wirespeed._core.envelope import Message
 from wirespeed._core.inflight import InFlight
 from wirespeed._core.wire import Wire
 
+__pyx_capi__: dict[str, object]  # what other compiled modules cimport
+
 @disjoint_base
 class Responder(Wire):
     null_ids: bool

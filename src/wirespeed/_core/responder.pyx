@@ -1,7 +1,8 @@
 """The answering half of a session: the requests of the peer, and the answers to them.
 
 A request is in flight from when it is registered until it is answered or cancelled. An answer is
-written all or not at all. The answers to the requests of a batch are held until the last of them.
+written all or not at all, by the route that the request came with (`reply_route`), or else on the
+stream of the wire.
 """
 
 from libc.stdint cimport uint8_t, uint64_t
@@ -9,10 +10,11 @@ from libc.string cimport memcpy
 
 import msgspec
 
-from wirespeed._core.batch cimport BatchReply
 from wirespeed._core.envelope cimport Message
+from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.inflight cimport InFlight, InFlightSlot, inflight_id
 from wirespeed._core.outbox cimport Outbox, json_line, payload_of
+from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.span cimport Span
 from wirespeed._core.wire cimport Wire
 
@@ -33,19 +35,29 @@ cdef class Responder(Wire):
         self.null_ids = True
         self.inflight = InFlight()
 
-    cdef bint batch_is_full_c(self, BatchReply batch) noexcept:
-        """Whether no more requests of a batch may start. They cannot wait: held answers leave only
+    cdef bint is_full_c(self, ReplyRoute route) noexcept:
+        """Whether no more requests of a route may start. They cannot wait: held answers leave only
         when the last request of their batch is answered."""
-        return batch is not None and self.n_batch_bytes >= self.max_in_flight_bytes
+        return (
+            route is not None and route.holds and self.n_batch_bytes >= self.max_in_flight_bytes
+        )
 
-    cdef int settle_batch_c(self, BatchReply batch, Py_ssize_t n_done) except -1:
-        """`n_done` requests of a batch are done: send its answers when none is open, and count the
-        held bytes."""
-        batch.n_open -= n_done
-        batch.finish_c(self.writer)
-        self.n_batch_bytes = self.n_batch_bytes - batch.n_counted + batch.out.size
-        batch.n_counted = batch.out.size
+    cdef int settle_c(self, ReplyRoute route, Py_ssize_t n_done) except -1:
+        """`n_done` requests or bodies of a route are done. Count the bytes that it holds."""
+        cdef Responder me = self       # the route may run any code
+        if n_done:
+            route.release_c(n_done)
+        if route.holds:
+            me.n_batch_bytes = me.n_batch_bytes - route.n_counted + route.out.size
+            route.n_counted = route.out.size
         return 0
+
+    cdef FrameWriter writer_about_c(self, uint64_t ref):
+        cdef InFlightSlot *slot = self.inflight.slot_c(ref)
+        cdef FrameWriter writer = None
+        if slot is not NULL and slot.route is not NULL:
+            writer = (<ReplyRoute> slot.route).notices_c()
+        return self.writer if writer is None else writer
 
     cdef int drop_inbound_c(self, uint64_t ref) except -1:
         """Take a request out of flight without an answer."""
@@ -53,12 +65,12 @@ cdef class Responder(Wire):
 
     cdef int drop_slot_c(self, InFlightSlot *slot) except -1:
         cdef Responder me = self       # the token is freed, which may run any code
-        cdef BatchReply batch = None
-        if slot.batch is not NULL:
-            batch = <BatchReply> slot.batch
+        cdef ReplyRoute route = None
+        if slot.route is not NULL:
+            route = <ReplyRoute> slot.route
         self.inflight.remove_slot_c(slot)
-        if batch is not None:
-            me.settle_batch_c(batch, 1)
+        if route is not None:
+            me.settle_c(route, 1)
         return 0
 
     cdef Outbox open_reply_c(self, uint64_t ref):
@@ -70,13 +82,10 @@ cdef class Responder(Wire):
         return None if slot is NULL else self.begin_reply_c(slot, b"", 0)
 
     cdef Outbox begin_reply_c(self, InFlightSlot *slot, const char *member, size_t n_member):
-        cdef Outbox out = self.outbox
+        cdef FrameWriter writer = reply_writer(self, slot)
+        cdef Outbox out = writer.out
         cdef uint8_t *p
-        if slot.batch is not NULL:
-            (<BatchReply> slot.batch).begin_answer_c()
-            out = (<BatchReply> slot.batch).out
-        else:
-            self.writer.open_c()
+        writer.open_c()
         p = out.reserve_c(HEAD_LEN + slot.id_len + 1 + n_member)
         memcpy(p, HEAD, HEAD_LEN)
         p += HEAD_LEN
@@ -93,21 +102,19 @@ cdef class Responder(Wire):
 
     cdef int end_reply_c(self, InFlightSlot *slot) except -1:
         self.messages_out += 1
-        if slot.batch is not NULL:
-            (<BatchReply> slot.batch).out.text_c(b"}")
-            return self.drop_slot_c(slot)
         try:
-            self.writer.close_c(c'}')
+            reply_writer(self, slot).close_c(c'}')
         finally:
-            self.inflight.remove_slot_c(slot)
+            if slot.route is NULL:
+                self.inflight.remove_slot_c(slot)
+            else:
+                self.drop_slot_c(slot)
         return 0
 
     cdef int abort_reply_c(self, uint64_t ref) except -1:
         """Remove an answer that could not be finished. The request stays in flight."""
         cdef InFlightSlot *slot = self.inflight.slot_c(ref)
-        if slot is not NULL and slot.batch is not NULL:
-            return (<BatchReply> slot.batch).abort_answer_c()
-        return self.writer.abort_c()
+        return (self.writer if slot is NULL else reply_writer(self, slot)).abort_c()
 
     cdef int reply_c(
         self, uint64_t ref, const char *member, size_t n_member, object payload
@@ -137,20 +144,18 @@ cdef class Responder(Wire):
         return me.reply_c(ref, b'"error":', 8, error_body(code, message, data))
 
     cdef int write_error_c(
-        self, BatchReply batch, Span id, int code, str message, object data
+        self, ReplyRoute route, Span id, int code, str message, object data
     ) except -1:
-        """An error that answers no request in flight."""
+        """An error that answers no request in flight. The route is that of its body, or None."""
+        cdef FrameWriter writer = self.writer if route is None else route
         cdef bytes head = b'{"jsonrpc":"2.0",'
         if id.n:
             head += b'"id":%b,' % (<const char *> id.p)[:id.n]
         elif self.null_ids:
             head += b'"id":null,'
         head += b'"error":'
-        if batch is None:
-            return self.write_c(head, error_body(code, message, data))
-        batch.answer_c(head + error_body(code, message, data) + b"}")
-        self.messages_out += 1
-        return self.settle_batch_c(batch, 0)
+        self.write_c(writer, head, error_body(code, message, data))
+        return 0 if route is None else self.settle_c(route, 0)
 
     cdef int set_token_c(self, uint64_t ref, object token) except -1:
         """Set the token that a cancellation of the request will show."""
@@ -187,18 +192,23 @@ cdef class Responder(Wire):
         """The handler of a cancelled request that had a token has ended."""
         self.cancelled_done_c()
 
-    cdef int write_c(self, bytes head, object payload) except -1:
+    cdef int write_c(self, FrameWriter writer, bytes head, object payload) except -1:
         """Send a message, all of it or nothing: the beginning of a JSON object and the value of its
         last member, bytes or a Payload."""
         try:
-            self.writer.open_c()
-            self.outbox.text_c(head)
-            self.outbox.write_object_c(payload)
-            self.writer.close_c(c'}')
+            writer.open_c()
+            writer.out.text_c(head)
+            writer.out.write_object_c(payload)
+            writer.close_c(c'}')
         finally:
-            self.writer.abort_c()      # of a frame that could not be finished
+            writer.abort_c()           # of a frame that could not be finished
         self.messages_out += 1
         return 0
+
+
+cdef inline FrameWriter reply_writer(Responder responder, InFlightSlot *slot):
+    """Where the answer of a request is written."""
+    return responder.writer if slot.route is NULL else <FrameWriter> slot.route
 
 
 cdef uint64_t ref_of(object request) except? 0:

@@ -1,11 +1,13 @@
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from wirespeed._core.batch cimport BatchReply
 from wirespeed._core.envelope cimport Message
+from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.pending cimport Pending
 from wirespeed._core.reader cimport MessageReader
+from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.responder cimport Responder
+from wirespeed._core.slab cimport Slab
 
 
 cdef class Session(Responder):
@@ -15,7 +17,9 @@ cdef class Session(Responder):
     cdef size_t n_waiting                # their number
     cdef size_t n_waiting_bytes
     cdef size_t n_gone                   # of these: no longer in flight, or faults
-    cdef BatchReply batch                # whose elements are being taken; or None
+    cdef object whole                    # deque: texts that came whole, not read yet
+    cdef size_t n_whole                  # their number
+    cdef ReplyRoute route                # of the body that is being read; None: of no body
     cdef readonly bint answers_faults    # a server answers bad input, a client only reports it
     cdef public object refusal           # (code, message) for all further requests, or None
     cdef public bint pauses_requests      # requests wait, except for ping
@@ -27,6 +31,13 @@ cdef class Session(Responder):
 
     # The next event, or None until more bytes arrive. A request is answered by its `ref`.
     cdef Message next_c(self)
+    # Take in a message, or a batch, that came whole: n bytes at p, which lie in the slab and are
+    # not copied. Answers to it go to the route; None: to the stream of the wire.
+    cdef int receive_message_c(
+        self, Slab slab, const uint8_t *p, size_t n, ReplyRoute route
+    ) except -1
+    cdef Message take_whole_c(self)
+    cdef object cancel_inbound_c(self, uint64_t ref)
     cdef bint must_stop_c(self) noexcept
     cdef bint is_flooded_c(self) noexcept
     cdef int register_c(self, Message m) except -1
@@ -35,10 +46,10 @@ cdef class Session(Responder):
     cdef int respond_c(self, Message m) except -1
     cdef int notice_c(self, Message m) except -1
     cdef int fault_c(self, Message m) except -1
-    cdef int refuse_request_c(self, uint64_t ref, BatchReply batch) except -1
+    cdef int refuse_request_c(self, uint64_t ref, ReplyRoute route) except -1
     # Write a request whose id is `pending.add_c(token, deadline)`: `"method":…` and what follows,
     # but for the closing brace, between open and close; `abort_request_c` if anything fails.
     cdef Outbox open_request_c(self, int64_t id)
     cdef int close_request_c(self) except -1
     cdef int abort_request_c(self, int64_t id) except -1
-    cdef int call_c(self, bytes head, object params) except -1
+    cdef int call_c(self, FrameWriter writer, bytes head, object params) except -1

@@ -24,13 +24,14 @@ What a session does by itself, and what it leaves to its owner:
   for each other.
 * With a ``refusal``, a pair of code and message, further requests are answered by this error and
   not shown. Earlier requests, and all other messages, are not affected.
+* A message may also come whole, beside the stream (``receive_message``): the body of an HTTP
+  request. All of the above holds for it. What answers it goes to its reply route, which is full or
+  closed without effect on the others, so errors never wait for a peer that does not read.
 """
 
 cimport cython
 from libc.math cimport INFINITY
-from libc.stdint cimport int64_t, uint64_t
-
-from cpython.ref cimport Py_INCREF
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from collections import deque
 
@@ -58,12 +59,14 @@ from wirespeed._core.envelope cimport (
 )
 from wirespeed._core.framing.base cimport Framer
 from wirespeed._core.framing.line cimport LineFramer
+from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.inflight cimport InFlightSlot
 from wirespeed._core.outbox cimport Outbox, json_line
 from wirespeed._core.pending cimport Pending
 from wirespeed._core.reader cimport MessageReader
-from wirespeed._core.responder cimport Responder
-from wirespeed._core.slab cimport slabs_live
+from wirespeed._core.reply_route cimport ReplyRoute
+from wirespeed._core.responder cimport Responder, ref_of
+from wirespeed._core.slab cimport Slab, slabs_live
 from wirespeed._core.span cimport Span
 
 from wirespeed.limits import Limits
@@ -74,6 +77,10 @@ cdef enum:
     PARSE_ERROR = -32700
     INVALID_REQUEST = -32600
     OVERLOADED = -31000       # ours: outside the ranges that JSON-RPC and MCP reserve
+
+cdef inline bint is_blank(uint8_t c) noexcept:
+    return c == 0x20 or c == 0x0A or c == 0x0D or c == 0x09
+
 
 cdef object WAITS = object()      # the token of a request that waits
 
@@ -103,6 +110,7 @@ cdef class Session(Responder):
         self.reader = MessageReader(limits=limits, framer=self.framer)
         self.pending = Pending(limits.max_outstanding)
         self.waiting = deque()
+        self.whole = deque()
 
     @property
     def batches(self):
@@ -144,7 +152,7 @@ cdef class Session(Responder):
 
     cdef bint is_flooded_c(self) noexcept:
         """Whether even short errors must wait, because the peer reads nothing."""
-        return self.outbox.size >= 2 * self.output_high and self.batch is None
+        return self.outbox.size >= 2 * self.output_high and self.route is None
 
     cdef bint must_stop_c(self) noexcept:
         """Whether no further request may wait."""
@@ -165,18 +173,18 @@ cdef class Session(Responder):
         return self.pending.live != 0
 
     cdef bint wants_turn_c(self) noexcept:
-        return self.n_waiting != 0
+        return self.n_waiting != 0 or self.n_whole != 0
 
     cdef Message next_c(self):
         """The next event, or None."""
         cdef Session me = self     # tokens and input memory are freed, which may run any code
         cdef Message m
-        cdef BatchReply batch
+        cdef ReplyRoute route
         while True:
-            if self.batch is not None and not self.reader.elements:
-                batch = self.batch
-                self.batch = None
-                self.settle_batch_c(batch, 1)
+            if self.route is not None and not self.reader.elements:
+                route = self.route
+                self.route = None
+                self.settle_c(route, 1)
             if self.reader.elements and self.want_read_c():
                 m = <Message> self.reader.elements.pop()
             elif self.n_waiting and self.has_room_c():
@@ -191,12 +199,11 @@ cdef class Session(Responder):
             else:
                 if not self.want_read_c():
                     return None
-                m = me.reader.next_c()
+                m = me.take_whole_c() if self.n_whole else me.reader.next_c()
                 if m is None:
                     return None
                 if m.kind_c == BATCH:
-                    self.batch = BatchReply.new()
-                    self.batch.n_open = 1      # until all elements were taken
+                    self.route = BatchReply.new(self.writer, self.route)
                     continue
             self.messages_in += 1
             if m.kind_c == REQUEST and m.scan.poi[WS_ID].len > self.max_id:
@@ -217,10 +224,70 @@ cdef class Session(Responder):
             elif self.respond_c(m):
                 return m
 
-    cdef int refuse_request_c(self, uint64_t ref, BatchReply batch) except -1:
+    def receive_message(self, data, ReplyRoute route=None, /):
+        """Take in a message, or a batch, that came whole: JSON text in a contiguous bytes-like
+        object, which is read in place and must not change.
+
+        Its events follow those of the bytes that `next_event` has read. Its answers go to the
+        route (`MemoryReply`, for one), which is done when they are all there and the next event was
+        asked for; without a route, to the stream of the wire. While `want_read` is False the text
+        waits, whatever its length.
+        """
+        cdef Slab slab = Slab.borrow(data)
+        self.receive_message_c(slab, slab.base, slab.capacity, route)
+
+    cdef int receive_message_c(
+        self, Slab slab, const uint8_t *p, size_t n, ReplyRoute route
+    ) except -1:
+        cdef Message m = Message.new()
+        if route is not None and route.out is None:
+            raise TypeError(f"{type(route).__name__} is not a reply route: it has no outbox")
+        while n and is_blank(p[n - 1]):
+            n -= 1
+        while n and is_blank(p[0]):
+            p += 1
+            n -= 1
+        m.hold_c(slab, p, n)
+        m.token = route
+        self.whole.append(m)
+        self.n_whole += 1
+        self.bytes_in += <long long> n
+        if route is not None:
+            route.n_open += 1
+        return 0
+
+    cdef Message take_whole_c(self):
+        """Read the oldest text that came whole."""
+        cdef Message m = <Message> self.whole.popleft()
+        cdef Slab slab = m.slab        # which `m` pins only while it has the text
+        self.n_whole -= 1
+        self.route = <ReplyRoute> m.token
+        self.reader.read_c(m, slab, Span(m.p, m.n))
+        return m
+
+    def cancel_route(self, ReplyRoute route not None, /):
+        """Cancel the requests of a route, as ``notifications/cancelled`` does: its client is gone.
+        Returns a list of the tokens that they have. The route is done when the next event was asked
+        for."""
+        cdef list tokens = []
+        kept = deque([m for m in self.whole if (<Message> m).token is not route])
+        cdef Py_ssize_t n_dropped = len(self.whole) - len(kept)
+        if self.route is not None and (self.route is route or self.route.parent is route):
+            self.reader.elements = None
+        self.whole = kept
+        self.n_whole = <size_t> len(kept)
+        for ref in self.inflight.routed_c(route):
+            token = self.cancel_inbound_c(ref)
+            if token is not None:
+                tokens.append(token)
+        if n_dropped:
+            self.settle_c(route, n_dropped)
+        return tokens
+
+    cdef int refuse_request_c(self, uint64_t ref, ReplyRoute route) except -1:
         """Answer a registered request with -31000."""
         self.refused += 1
-        if self.batch_is_full_c(batch):
+        if self.is_full_c(route):
             text = f"the answers of open batches have {self.max_in_flight_bytes} bytes or more"
         else:
             text = (
@@ -235,11 +302,10 @@ cdef class Session(Responder):
         cdef uint64_t ref
         cdef bint can_start
         cdef Span id = span_of(m, WS_ID)
-        cdef InFlightSlot *slot
-        if self.batch is not None and method_is(m, b'"initialize"', "initialize"):
+        if type(self.route) is BatchReply and method_is(m, b'"initialize"', "initialize"):
             self.faults += 1
             self.write_error_c(
-                self.batch, id, INVALID_REQUEST, "initialize cannot be part of a batch", None
+                self.route, id, INVALID_REQUEST, "initialize cannot be part of a batch", None
             )
             return 0
         can_start = self.n_waiting == 0 and self.has_room_c()
@@ -251,18 +317,16 @@ cdef class Session(Responder):
         if ref == 0:
             self.duplicate_ids += 1
             self.write_error_c(
-                self.batch, id, INVALID_REQUEST, "a request with this id is in flight already",
+                self.route, id, INVALID_REQUEST, "a request with this id is in flight already",
                 None,
             )
             return 0
         m.ref = ref
-        if self.batch is not None:
-            slot = self.inflight.slot_c(ref)
-            slot.batch = <void *> self.batch
-            Py_INCREF(self.batch)
-            self.batch.n_open += 1
-            if self.refusal is None and self.batch_is_full_c(self.batch):
-                return self.refuse_request_c(ref, self.batch)
+        if self.route is not None:
+            self.inflight.set_route_c(ref, self.route)
+            self.route.n_open += 1
+            if self.refusal is None and self.is_full_c(self.route):
+                return self.refuse_request_c(ref, self.route)
         if self.refusal is not None:
             self.refused += 1
             self.error_c(ref, self.refusal[0], self.refusal[1], None)
@@ -280,30 +344,30 @@ cdef class Session(Responder):
 
     cdef bint leave_queue_c(self, Message m) except -1:
         """Handle a message that waited. False: it is not an event."""
-        cdef BatchReply batch = None
+        cdef ReplyRoute route = None
         cdef InFlightSlot *slot = self.inflight.slot_c(m.ref)
         if slot is not NULL:
             self.inflight.set_token_c(m.ref, None)
-            if slot.batch is not NULL:
-                batch = <BatchReply> slot.batch
-            if self.batch_is_full_c(batch):
-                self.refuse_request_c(m.ref, batch)
+            if slot.route is not NULL:
+                route = <ReplyRoute> slot.route
+            if self.is_full_c(route):
+                self.refuse_request_c(m.ref, route)
                 return False
             self.inflight.start_c(slot, m.n)
             return True
         self.n_gone -= 1
         if m.ref:
             return False           # cancelled meanwhile
-        # it belongs to no batch, and another batch may be open
-        batch = self.batch
-        self.batch = None
+        # it has no route, and a body may be open
+        route = self.route
+        self.route = None
         try:
             if m.kind_c == INVALID:
                 self.fault_c(m)
                 return True
             return self.register_c(m)      # its id was in flight when it arrived
         finally:
-            self.batch = batch
+            self.route = route
 
     cdef int wait_c(self, Message m) except -1:
         """Hold a message back until there is room."""
@@ -331,23 +395,14 @@ cdef class Session(Responder):
         cdef uint64_t ref
         cdef int64_t id
         cdef Span raw
-        cdef object token
         if method_is(m, b'"notifications/cancelled"', "notifications/cancelled"):
             raw = span_of(m, WS_REQUEST_ID)
             if raw.n == 0:
                 return 0
             ref = self.inflight.find_c(raw)
             if ref:
-                self.cancelled_in += 1
-                token = self.inflight.token_c(ref)
                 m.ref = ref
-                if token is WAITS:
-                    self.n_gone += 1
-                elif token is not None:
-                    m.token = token
-                    self.n_cancelled += 1
-                    self.n_cancelled_bytes += self.inflight.slot_c(ref).n_bytes
-                self.drop_inbound_c(ref)
+                m.token = self.cancel_inbound_c(ref)
             else:
                 # a server ends a subscription of ours
                 m.token = self.pending.peek_c(self.pending.find_c(raw))
@@ -356,6 +411,19 @@ cdef class Session(Responder):
             if id:
                 m.token = self.pending.peek_c(id)
         return 0
+
+    cdef object cancel_inbound_c(self, uint64_t ref):
+        """Take a request out of flight: the peer wants no answer. Returns its token, or None."""
+        cdef object token = self.inflight.token_c(ref)
+        self.cancelled_in += 1
+        if token is WAITS:
+            self.n_gone += 1
+            token = None
+        elif token is not None:
+            self.n_cancelled += 1
+            self.n_cancelled_bytes += self.inflight.slot_c(ref).n_bytes
+        self.drop_inbound_c(ref)
+        return token
 
     cdef int fault_c(self, Message m) except -1:
         """Handle an invalid message: answer it where an answer is due."""
@@ -376,10 +444,10 @@ cdef class Session(Responder):
             return 0
         if m.fault_c == FAULT_PARSE:
             raw.n = 0
-            self.write_error_c(self.batch, raw, PARSE_ERROR, "Parse error: " + m.reason, None)
+            self.write_error_c(self.route, raw, PARSE_ERROR, "Parse error: " + m.reason, None)
         elif m.fault_c == FAULT_REQUEST:
             self.write_error_c(
-                self.batch, raw, INVALID_REQUEST, "Invalid request: " + m.reason, None
+                self.route, raw, INVALID_REQUEST, "Invalid request: " + m.reason, None
             )
         return 0
 
@@ -390,9 +458,13 @@ cdef class Session(Responder):
         the progress token. OverflowError when `max_outstanding` requests are outstanding."""
         return self.pending.add_c(token, deadline)
 
-    def send_reserved(self, int64_t id, str method not None, params=None, /):
-        """Send the request that an id was reserved for. `params`: JSON text, or None."""
-        self.call_c(b'{"jsonrpc":"2.0","id":%d,"method":%b' % (id, encode(method)), params)
+    def send_reserved(self, int64_t id, str method not None, params=None, /, *, about=0):
+        """Send the request that an id was reserved for. `params`: JSON text, or None. `about`: see
+        `send_notification`."""
+        self.call_c(
+            self.writer_about_c(ref_of(about)),
+            b'{"jsonrpc":"2.0","id":%d,"method":%b' % (id, encode(method)), params,
+        )
 
     cdef Outbox open_request_c(self, int64_t id):
         """Begin a request, up to and including its id. The caller writes ``"method":...`` and the
@@ -424,33 +496,41 @@ cdef class Session(Responder):
         self.pending.take_c(id)
         return me.writer.abort_c()
 
-    def send_request(self, str method not None, params=None, /, *, token, double deadline=INFINITY):
-        """Send a request; returns its id. Its response becomes an event with this token."""
+    def send_request(
+        self, str method not None, params=None, /, *, token, double deadline=INFINITY, about=0
+    ):
+        """Send a request; returns its id. Its response becomes an event with this token. `about`:
+        see `send_notification`."""
         cdef int64_t id = self.reserve(token, deadline)
         try:
-            self.send_reserved(id, method, params)
+            self.send_reserved(id, method, params, about=about)
         except BaseException:
             self.pending.take_c(id)
             raise
         return id
 
-    def send_notification(self, str method not None, params=None, /):
-        """Send a notification. `params`: JSON text, or None."""
-        self.call_c(b'{"jsonrpc":"2.0","method":' + encode(method), params)
+    def send_notification(self, str method not None, params=None, /, *, about=0):
+        """Send a notification. `params`: JSON text, or None. `about`: the request of the peer (its
+        message, or its `ref`) that this is about; a reply route that carries notifications gets it,
+        before the answer."""
+        self.call_c(
+            self.writer_about_c(ref_of(about)),
+            b'{"jsonrpc":"2.0","method":' + encode(method), params,
+        )
 
-    cdef int call_c(self, bytes head, object params) except -1:
+    cdef int call_c(self, FrameWriter writer, bytes head, object params) except -1:
         cdef Session me = self     # a buffer's owner may run any code
         if params is None:
-            return self.write_c(head, b"")
-        return me.write_c(head + b',"params":', json_line(params))
+            return self.write_c(writer, head, b"")
+        return me.write_c(writer, head + b',"params":', json_line(params))
 
-    def cancel(self, int64_t id, str reason=None, /):
+    def cancel(self, int64_t id, str reason=None, /, *, about=0):
         """Cancel a request of ours and notify the peer. Returns its token; None when it was not
-        outstanding, and then nothing is sent."""
+        outstanding, and then nothing is sent. `about`: what the request had."""
         token = self.pending.take_c(id)
         if token is not None:
             params = {"requestId": id} if reason is None else {"requestId": id, "reason": reason}
-            self.send_notification("notifications/cancelled", encode(params))
+            self.send_notification("notifications/cancelled", encode(params), about=about)
         return token
 
     def forget(self, int64_t id, /):

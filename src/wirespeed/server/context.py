@@ -493,7 +493,7 @@ class Context:
     def _say(self, method: str, params: bytes) -> None:
         connection = self._call.connection
         if connection.link is not None:
-            connection.session.send_notification(method, params)
+            connection.session.send_notification(method, params, about=self._call.ref)
             connection.wrote()
 
     async def sample(
@@ -548,7 +548,8 @@ class Context:
         nothing in 2026-07-28, where a server sends no requests. Errors as of `elicit`."""
         self._check_thread()
         if "ping" in self._call.revision.server_requests:
-            await self._call.connection.questions.ask("ping", None, timeout=timeout)
+            call = self._call
+            await call.connection.questions.ask("ping", None, timeout=timeout, about=call.ref)
 
     @property
     def input_responses(self) -> Mapping[str, Any]:

@@ -31,7 +31,7 @@ class ServerRequest:
         connection_id: See `wirespeed.types.InboundRequest`.
     """
 
-    __slots__ = ("_connection", "_timeout", "method", "params")
+    __slots__ = ("_about", "_connection", "_timeout", "method", "params")
 
     def __init__(
         self,
@@ -39,7 +39,9 @@ class ServerRequest:
         method: str,
         params: bytes | None,
         timeout: float | None,
+        about: int,
     ) -> None:
+        self._about = about
         self._connection = connection
         self._timeout = timeout
         self.method = method
@@ -62,7 +64,7 @@ class MiddlewareStack:
     """
 
     chain: Chain | None
-    asks: Callable[[Any, str, bytes | None, float | None], Future[bytes]] | None
+    asks: Callable[[Any, str, bytes | None, float | None, int], Future[bytes]] | None
     observer: Observer | None
 
     def __init__(self, service: McpService) -> None:
@@ -125,8 +127,9 @@ class _Asking:
         method: str,
         params: bytes | None,
         timeout: float | None,
+        about: int,
     ) -> Future[bytes]:
-        request = ServerRequest(connection, method, params, timeout)
+        request = ServerRequest(connection, method, params, timeout, about)
         return cast("Future[bytes]", connection.loop.create_task(self._run(request)))
 
     async def _run(self, request: ServerRequest) -> bytes:
@@ -147,7 +150,7 @@ class _Asking:
 
 async def _ask(request: ServerRequest) -> bytes:
     return await request._connection.questions.send(
-        request.method, request.params, request._timeout
+        request.method, request.params, request._timeout, request._about
     )
 
 

@@ -48,7 +48,7 @@ cdef class Call(Completion):
     cdef readonly object input         # CallInput: what the request brought of earlier rounds
     cdef public object asker           # asks the client in place of this request, or None
     cdef AnswerSink sink               # gets the answer instead of the client, or None
-    cdef uint64_t ref                  # of the request; 0: the request is not this call's any more
+    cdef readonly uint64_t ref         # of the request; 0: the request is not this call's any more
     cdef bint modern                   # the request is of the era without a handshake
     cdef Phase phase
     cdef StopReason reason

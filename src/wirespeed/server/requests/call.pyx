@@ -263,7 +263,7 @@ cdef class Call(Completion):
             params = self.sink.tagged(method, params)
             if params is None:
                 return
-        self.connection.notify_c(method, params)
+        self.connection.notify_c(method, params, self.ref)
 
     cdef int reply_c(self, object body) except -1:
         """Answer with a result (see `wirespeed.server.requests.reply`)."""

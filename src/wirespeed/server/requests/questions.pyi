@@ -12,7 +12,7 @@ class Questions:
         connection: Endpoint,
         session: Session,
         loop: AbstractEventLoop,
-        middleware: Callable[[Any, str, bytes | None, float | None], Future[bytes]] | None,
+        middleware: Callable[[Any, str, bytes | None, float | None, int], Future[bytes]] | None,
     ) -> None: ...
     def ask(
         self,
@@ -20,5 +20,8 @@ class Questions:
         params: bytes | None,
         *,
         timeout: float | None = None,
+        about: int = 0,
     ) -> Future[bytes]: ...
-    def send(self, method: str, params: bytes | None, timeout: float | None) -> Future[bytes]: ...
+    def send(
+        self, method: str, params: bytes | None, timeout: float | None, about: int
+    ) -> Future[bytes]: ...

@@ -35,49 +35,52 @@ cdef class Questions:
         self.loop = loop
         self.middleware = middleware
 
-    def ask(self, str method not None, bytes params, *, timeout=None):
+    def ask(self, str method not None, bytes params, *, timeout=None, about=0):
         """Send a request to the client: a future of the JSON text of its result.
 
         The future fails with RemoteError, InvalidResponse, CallTimeout (after ``timeout`` seconds;
         the client is told to cancel), ConnectionClosed, or LimitExceeded (`Limits.max_outstanding`
         questions have no answer yet). Cancelling the future cancels the request on the wire.
+        ``about``: the `ref` of the client's request that it is about.
         """
         if self.middleware is not None:
-            return self.middleware(self.connection, method, params, timeout)
-        return self.send(method, params, timeout)
+            return self.middleware(self.connection, method, params, timeout, about)
+        return self.send(method, params, timeout, about)
 
-    def send(self, str method not None, bytes params, timeout):
+    def send(self, str method not None, bytes params, timeout, about):
         """`ask`, behind all middleware."""
         future = self.loop.create_future()
         if self.connection.link is None or self.session.framer.eof:   # no answer can come
             future.set_exception(gone())
             return future
         try:
-            id = self.session.send_request(method, params, token=future, deadline=INFINITY)
+            id = self.session.send_request(
+                method, params, token=future, deadline=INFINITY, about=about
+            )
         except OverflowError as exc:
             future.set_exception(LimitExceeded(str(exc)))
             return future
         timer = None
         if timeout is not None:
-            timer = self.loop.call_later(timeout, self._expired, id, future, method)
-        future.add_done_callback(lambda done: self._done(id, done, timer))
+            timer = self.loop.call_later(timeout, self._expired, id, future, method, about)
+        future.add_done_callback(lambda done: self._done(id, done, timer, about))
         self.connection.link.wrote_c()
         return future
 
-    def _expired(self, id, future, method):
+    def _expired(self, id, future, method, about):
         if not future.done():
-            self._cancel(id, "timed out")
+            self._cancel(id, "timed out", about)
             future.set_exception(CallTimeout(f"no answer to {method} within its time limit"))
 
-    def _done(self, id, future, timer):
+    def _done(self, id, future, timer, about):
         if timer is not None:
             timer.cancel()
         if future.cancelled():
-            self._cancel(id, None)
+            self._cancel(id, None, about)
 
-    def _cancel(self, id, reason):
+    def _cancel(self, id, reason, about):
         if self.connection.link is not None:
-            self.session.cancel(id, reason)
+            self.session.cancel(id, reason, about=about)
             self.connection.link.wrote_c()
 
     cdef int answered_c(self, Message m) except -1:

@@ -1,3 +1,5 @@
+from libc.stdint cimport uint64_t
+
 from wirespeed._core.envelope cimport Message
 from wirespeed._core.session cimport Session
 from wirespeed.server.requests.observer cimport Observer
@@ -26,6 +28,6 @@ cdef class Serving(Endpoint):
     cdef public object principal       # digest of the client's credential, or None
     cdef public object peer            # what the transport knows of the client (Peer), or None
 
-    cdef int notify_c(self, str method, bytes params) except -1
+    cdef int notify_c(self, str method, bytes params, uint64_t about) except -1
     cdef int check_drained_c(self) except -1
     cdef int cancelled_ended_c(self, Completion call) except -1

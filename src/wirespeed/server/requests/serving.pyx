@@ -7,6 +7,8 @@ import itertools
 import logging
 import threading
 
+from libc.stdint cimport uint64_t
+
 from wirespeed._core.session cimport Session
 from wirespeed.server.requests.questions cimport Questions
 from wirespeed.transport.link cimport Endpoint
@@ -50,16 +52,16 @@ cdef class Serving(Endpoint):
         if self.link is not None:
             self.link.wrote_c()
 
-    cdef int notify_c(self, str method, bytes params) except -1:
-        """Send a notification, unless the client does not read: nothing awaits that notifications
-        leave, so without a bound they would fill the memory."""
-        if self.session.outbox.size >= 4 * self.session.output_high:
+    cdef int notify_c(self, str method, bytes params, uint64_t about) except -1:
+        """Send a notification about a request, unless the client does not read: nothing awaits that
+        notifications leave, so without a bound they would fill the memory."""
+        if self.session.writer_about_c(about).out.size >= 4 * self.session.output_high:
             self.n_dropped += 1
             if not self.dropping:
                 self.dropping = True
                 logger.warning("the client does not read: notifications are dropped")
             return 0
-        self.session.send_notification(method, params)
+        self.session.send_notification(method, params, about=about)
         self.link.wrote_c()
         return 0
 

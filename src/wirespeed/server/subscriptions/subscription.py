@@ -209,7 +209,7 @@ class ListenStream:
         """Send a notification of this subscription; ``params`` is a JSON object without _meta."""
         tail = b'"_meta":%b}' % self.meta()
         tail = tail if params == b"{}" else b"," + tail
-        self.connection.session.send_notification(method, params[:-1] + tail)
+        self.connection.session.send_notification(method, params[:-1] + tail, about=self.ref)
         self.connection.wrote()
 
     @property
@@ -233,7 +233,8 @@ class ListenStream:
         stdio."""
         self._over()
         session = self.connection.session
-        session.send_notification("notifications/cancelled", b'{"requestId":%b}' % self.raw_id)
+        params = b'{"requestId":%b}' % self.raw_id
+        session.send_notification("notifications/cancelled", params, about=self.ref)
         end = self.connection.service.discovery.modern_end
         session.send_result(self.ref, finished((b"{}", self.meta()), end))
         self.connection.wrote()
