@@ -98,8 +98,8 @@ async def _until_signal(main: Coroutine[Any, Any, T]) -> T:
 
 
 @contextlib.asynccontextmanager
-async def connected(options: Options, extensions: Sequence[str] = ()) -> AsyncIterator[Client]:
-    """Open a client of the target. The client declares ``extensions``."""
+async def connected(options: Options) -> AsyncIterator[Client]:
+    """Open a client of the target."""
     from wirespeed import Client
 
     show_warnings()
@@ -114,7 +114,6 @@ async def connected(options: Options, extensions: Sequence[str] = ()) -> AsyncIt
         probe_timeout=min(_PROBE, timeout or _PROBE),
         name="wirespeed-cli",
         on_log=show_log,
-        extensions=extensions,
     ) as client:
         if options.log_level is not None:
             if "logging" in client.server_capabilities:

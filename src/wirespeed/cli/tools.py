@@ -13,7 +13,6 @@ from wirespeed.cli.failures import Exit, complain, print_json, printable, usage
 from wirespeed.cli.session import Options, connected, run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from types import TracebackType
 
     from wirespeed.types import CallToolResult
@@ -48,18 +47,14 @@ def call(options: Options, tool: str, text: str | None, *, as_json: bool) -> int
 
 
 async def _call(options: Options, tool: str, arguments: bytes, as_json: bool) -> int:
-    from wirespeed import TASKS
-    from wirespeed.errors import RemoteError
-    from wirespeed.protocol import codes
-
-    try:
-        result = await _result(options, tool, arguments)
-    except RemoteError as exc:
-        if exc.code != codes.MISSING_CLIENT_CAPABILITY or TASKS not in str(exc.data):
-            raise
-        # The tool only runs as a task, and has not run. Tasks are the second choice because only
-        # calls without a task show progress.
-        result = await _result(options, tool, arguments, extensions=[TASKS])
+    watched = sys.stderr.isatty()
+    with ProgressLine(tool) as progress:
+        async with connected(options) as client:
+            if "tasks" in client.server_capabilities:
+                await client.list_tools()  # shows which tools only run as tasks
+            result = await client.call_tool(
+                tool, arguments, on_progress=progress.update if watched else None
+            )
     if as_json:
         print_json(as_wire(result))
     elif result.is_error:
@@ -68,19 +63,6 @@ async def _call(options: Options, tool: str, arguments: bytes, as_json: bool) ->
     else:
         write(result)
     return Exit.TOOL_FAILED if result.is_error else Exit.OK
-
-
-async def _result(
-    options: Options, tool: str, arguments: bytes, extensions: Sequence[str] = ()
-) -> CallToolResult:
-    watched = sys.stderr.isatty()
-    with ProgressLine(tool) as progress:
-        async with connected(options, extensions) as client:
-            if "tasks" in client.server_capabilities:
-                await client.list_tools()  # shows which tools only run as tasks
-            return await client.call_tool(
-                tool, arguments, on_progress=progress.update if watched else None
-            )
 
 
 def as_wire(result: CallToolResult) -> dict[str, Any]:

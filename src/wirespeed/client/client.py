@@ -366,8 +366,7 @@ class Client:
         **options: Unpack[ToolCallOptions],
     ) -> Coroutine[Any, Any, Any]:
         """Call a tool (server/tools). Cancelling the asyncio task cancels the call on the server.
-        A tool that only runs as a task is run as a task, and the call returns the task's result;
-        for servers of 2026-07-28 the client has to declare the extension (``extensions=[TASKS]``).
+        A tool that only runs as a task is run as a task, and the call returns the task's result.
 
         Args:
             name: The tool.
@@ -463,9 +462,9 @@ class Client:
         ...     print(state.status, state.message)
         >>> result = await task.result()
 
-        A server of 2025-11-25 is requested to make a task. A server of 2026-07-28 decides itself,
-        and only for clients that declare the extension (``Client(..., extensions=[TASKS])``). If
-        the server answers with the result, the `ToolTask` has it from the start.
+        A server of 2025-11-25 is requested to make a task. A server of 2026-07-28 decides itself;
+        the request declares the tasks extension. If the server answers with the result, the
+        `ToolTask` has it from the start.
 
         Args:
             name, arguments, meta: As of `call_tool`.
@@ -757,7 +756,7 @@ class Client:
             raise Unsupported("the server has not declared logging, so it has no log level")
         self._identity.log_level = level
         if agreed.revision.modern:
-            connection.use(agreed.revision, self._identity.meta(agreed.revision.version))
+            self._identity.declare(connection, agreed.revision.version)
             return
         body = params_text(method, {"level": level})
         await sender.send(method, body, any_result, left, meta=meta)

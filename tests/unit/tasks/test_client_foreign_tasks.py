@@ -310,8 +310,6 @@ async def test_a_task_that_was_not_negotiated(tmp_path: Path) -> None:
     async with Client(fake.target) as client:
         with pytest.raises(InvalidResponse, match="'task', which was not negotiated"):
             await client.call_tool("crawl")
-        with pytest.raises(InvalidResponse, match="'task', which was not negotiated"):
-            await client.start_tool("crawl")
 
 
 async def test_the_server_forgets_it(tmp_path: Path) -> None:

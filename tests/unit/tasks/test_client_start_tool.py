@@ -17,7 +17,7 @@ from task_peer_lab import CREATED, DONE, FORM, OK, cancelled, legacy, modern, ne
 from wirespeed import TASKS, Client
 from wirespeed.client.requests.middleware import OutboundRequest
 from wirespeed.client.tasks.task import ProgressSink, TaskHandles
-from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError
+from wirespeed.errors import CallTimeout, InputNeeded, InvalidResponse, RemoteError
 from wirespeed.types import ToolTask
 
 pytestmark = pytest.mark.smoke
@@ -82,6 +82,61 @@ async def test_its_result_is_checked(tmp_path: Path, at_once: bool) -> None:
         for _ in range(2):
             with pytest.raises(InvalidResponse, match="breaks its outputSchema"):
                 await task.result()
+
+
+@pytest.mark.parametrize("method", ["call_tool", "start_tool"])
+async def test_all_of_a_task_declares_the_extension(tmp_path: Path, method: str) -> None:
+    """The client itself does not declare it, and no other request does. The caller answers the
+    question, and gets the result of the task."""
+
+    def declares(message: dict[str, Any]) -> bool:
+        meta = message["params"]["_meta"]
+        client = meta["io.modelcontextprotocol/clientCapabilities"]
+        return client.get("extensions", {}).get(TASKS) == {} and "elicitation" in client
+
+    async def call(talk: Talk, message: dict[str, Any]) -> None:
+        if declares(message):
+            await asks_first(talk, message)
+        else:
+            data = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+            error = {"code": -32021, "message": "tasks are needed", "data": data}
+            await talk.send(id=message["id"], error=error)
+
+    rules = modern(new(), DONE) | {"tools/call": call}
+    options: Any = {"era": "modern", "capabilities": {"elicitation": {}}}
+    async with LinePeer(rules, tmp_path) as peer, Client(peer.url, **options) as client:
+        with pytest.raises(InputNeeded) as caught:
+            await getattr(client, method)("crawl", {"n": 1}, meta={"com.example/x": 1})
+        result = await client.resume(caught.value, {"q": {"name": "Ada"}})
+        assert result.text == "done"
+        calls = peer.sent("tools/call")
+        assert [declares(one) for one in calls][-2:] == [True, True]
+        assert len(calls) == (3 if method == "call_tool" else 2)
+        assert {one["params"]["_meta"]["com.example/x"] for one in calls} == {1}
+        assert all(map(declares, peer.sent("tasks/get") + peer.sent("subscriptions/listen")))
+        assert peer.sent("tasks/get")
+        assert peer.sent("subscriptions/listen")
+        await client.list_tools()
+        assert not declares(peer.sent("tools/list")[0])
+
+
+async def test_another_missing_capability_is_an_error_at_once(tmp_path: Path) -> None:
+    refusal = {"code": -32021, "message": "no", "data": {"requiredCapabilities": {"roots": {}}}}
+
+    async def call(talk: Talk, message: dict[str, Any]) -> None:
+        await talk.send(id=message["id"], error=refusal)
+
+    rules = modern() | {"tools/call": call}
+    async with LinePeer(rules, tmp_path) as peer, Client(peer.url, era="modern") as client:
+        with pytest.raises(RemoteError) as caught:
+            await client.call_tool("crawl")
+        assert caught.value.code == -32021
+        assert len(peer.sent("tools/call")) == 1
+        refusal["data"] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+        with pytest.raises(RemoteError) as caught:
+            await client.call_tool("crawl")
+        assert caught.value.code == -32021
+        assert len(peer.sent("tools/call")) == 3
 
 
 # -- how long it waits -----------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from task_lab import MakeStore, Workshop, book_of, kept
 from task_peer_lab import legacy as legacy_rules
 from task_peer_lab import modern as modern_rules
 
-from wirespeed import Client, Context, Server, SyncClient
+from wirespeed import Client, Context, Server, Stdio, SyncClient
 from wirespeed.client.tasks.calls import TASKS
 from wirespeed.client.tasks.messages import TaskState
 from wirespeed.errors import (
@@ -260,13 +261,67 @@ async def test_a_tool_that_only_runs_as_a_task_is_called_as_one(
 async def test_trap_79_without_the_extension_nothing_is_a_task() -> None:
     shop = Workshop()
     async with Client(shop.server, era="modern") as client:
+        before = client.counters["messages_out"]
         assert (await client.call_tool("blocking", {"n": 1})).structured_content == {"result": 2}
-        task = await client.start_tool("blocking", {"n": 1})
-        assert task.id is None and task.state.over
-        assert (await task.result()).structured_content == {"result": 2}
+        assert client.counters["messages_out"] == before + 1
         with pytest.raises(RemoteError) as caught:
-            await client.start_tool("must")
+            await client.request("tools/call", {"name": "must", "arguments": {}})
         assert caught.value.code == -32021
+
+
+async def test_a_tool_that_only_runs_as_a_task_needs_no_declared_extension() -> None:
+    """2026-07-28: the server refuses the plain call, and gets one that declares the extension."""
+    shop = Workshop(poll_interval=0.02)
+    async with Client(shop.server, era="modern") as client:
+        with pytest.raises(CallTimeout, match=r"^tool must: no answer within 0\.1 s$"):
+            await client.call_tool("must", {"n": 3}, timeout=0.1)
+        while shop.cancelled != ["must"]:
+            await asyncio.sleep(0.001)
+        shop.gate.set()
+        assert await client.call_tool("must", {"n": 3}, type=int) == 3
+        with pytest.raises(RemoteError) as caught:
+            await client.call_tool("nothing")
+        assert caught.value.code == -32602
+
+
+CHILD = """
+from wirespeed import Context, Server
+
+server = Server("mill")
+
+@server.tool(task="required")
+async def grind(bags: int, ctx: Context) -> str:
+    answer = await ctx.elicit("How fine?", str)
+    return f"{bags} bags of {answer.content} flour"
+
+server.run()
+"""
+
+
+async def test_a_server_process_runs_a_tool_as_a_task(tmp_path: Path, era: Any) -> None:
+    """Its question reaches the client's handler."""
+    (tmp_path / "mill.py").write_text(CHILD)
+
+    async def on_elicit(request: Any) -> Any:
+        return {"value": "rye"}
+
+    target = Stdio(sys.executable, [tmp_path / "mill.py"])
+    async with Client(target, era=era, on_elicit=on_elicit) as client:
+        result = await client.call_tool("grind", {"bags": 2})
+        assert result.text == "2 bags of rye flour"
+
+
+async def test_a_started_tool_needs_no_declared_extension() -> None:
+    shop = Workshop(poll_interval=0.02)
+    async with Client(shop.server, era="modern") as client:
+        for tool in ("double", "must"):
+            shop.gate.clear()
+            task = await client.start_tool(tool, {"n": 4})
+            assert task.state.status == "working"
+            shop.gate.set()
+            assert (await task.result()).structured_content is not None
+            again = await client.get_task(task.id)
+            assert (await again.status()).status == "completed"
 
 
 async def test_servers_and_tools_without_tasks(era: Any) -> None:
@@ -318,8 +373,9 @@ async def test_listing() -> None:
         with pytest.raises(LocalError, match="has no tasks/list"):
             await client.list_tasks()
     async with Client(shop.server, era="modern") as client:
-        with pytest.raises(LocalError, match="has no tasks/get"):
+        with pytest.raises(RemoteError) as caught:
             await client.get_task("x")
+        assert caught.value.code == -32602
 
 
 async def test_arguments(era: Any) -> None:

@@ -27,6 +27,7 @@ cdef class ClientConnection(Endpoint):
     cdef public object revision        # settled by the handshake; None before
     cdef uint32_t max_depth
     cdef bytes meta                    # members of every modern request's `_meta`; empty in legacy
+    cdef bytes tasks_meta              # the same of requests that declare the tasks extension
     cdef dict names                    # JSON text of tool names
     cdef object timer                  # of the earliest deadline
     cdef double timer_at
@@ -48,4 +49,4 @@ cdef class ClientConnection(Endpoint):
     cdef int progress_c(self, Waiter waiter, Message m) except -1
     cdef int arm_c(self, double at) except -1
     cdef str note_c(self, Waiter waiter)
-    cdef int write_meta_c(self, Waiter waiter, bint first, bytes more) except -1
+    cdef int write_meta_c(self, Waiter waiter, bint first, bytes ours, bytes more) except -1

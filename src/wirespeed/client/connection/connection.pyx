@@ -98,7 +98,7 @@ cdef class ClientConnection(Endpoint):
         self.wire = self.session = Session(limits=limits, role="client", framer=framer)
         self.session.batches = True        # servers of 2025-03-26 may send batches
         self.max_depth = limits.max_depth
-        self.meta = b""
+        self.meta = self.tasks_meta = b""
         self.exit_note = ""
         self.names = {}
         self.timer_at = INFINITY
@@ -107,10 +107,12 @@ cdef class ClientConnection(Endpoint):
 
     # -- calls ---------------------------------------------------------------------------------
 
-    def use(self, revision, bytes meta not None):
-        """The handshake is done: set the revision, and the ``_meta`` members of every request."""
+    def use(self, revision, bytes meta not None=b"", bytes tasks_meta not None=b""):
+        """The handshake is done: set the revision, and the ``_meta`` members of every request, also
+        of those that declare the tasks extension."""
         self.revision = revision
         self.meta = meta
+        self.tasks_meta = tasks_meta
         self.session.batches = revision.batches
 
     cdef Waiter waiter_c(self, str method, object decode, object on_progress, bint cancellable,
@@ -141,21 +143,21 @@ cdef class ClientConnection(Endpoint):
             self.arm_c(deadline)
         return waiter
 
-    cdef int write_meta_c(self, Waiter waiter, bint first, bytes more) except -1:
+    cdef int write_meta_c(self, Waiter waiter, bint first, bytes ours, bytes more) except -1:
         """Write ``"_meta":{...}`` of a request's params, or nothing for an empty ``_meta``.
-        `more`: JSON text of the caller's own members."""
+        `ours`, `more`: JSON text of the client's and of the caller's members."""
         cdef Outbox out = self.session.outbox
         cdef bytes digits
-        if not self.meta and waiter.on_progress is None and not more:
+        if not ours and waiter.on_progress is None and not more:
             return 0
         out.text_c(b'"_meta":{' if first else b',"_meta":{')
-        out.text_c(self.meta)
+        out.text_c(ours)
         if more:
-            if self.meta:
+            if ours:
                 out.text_c(b",")
             out.write_object_c(more)
         if waiter.on_progress is not None:
-            digits = b'%b"progressToken":%d' % (b"," if self.meta or more else b"", waiter.id)
+            digits = b'%b"progressToken":%d' % (b"," if ours or more else b"", waiter.id)
             out.text_c(digits)
         out.text_c(b"}")
         return 0
@@ -199,7 +201,7 @@ cdef class ClientConnection(Endpoint):
             if body is not None:
                 out.text_c(b',"arguments":')
                 out.write_object_c(body)
-            self.write_meta_c(waiter, False, meta)
+            self.write_meta_c(waiter, False, self.meta, meta)
             out.text_c(b"}")
             self.session.close_request_c()
             sent = True
@@ -210,11 +212,12 @@ cdef class ClientConnection(Endpoint):
         return waiter
 
     def request(self, str method not None, bytes params, decode, *, double timeout=INFINITY,
-                on_progress=None, bint cancellable=True, bytes meta=None):
+                on_progress=None, bint cancellable=True, bytes meta=None, bint tasks=False):
         """Start any request. Returns a `Waiter` whose future becomes the decoded result.
 
         `params` is the JSON text of an object without ``_meta``, on one line, or None. `decode`
-        converts the JSON text of the result. `meta` and errors are those of `call_tool`.
+        converts the JSON text of the result. `tasks`: the request declares the tasks extension.
+        `meta` and errors are those of `call_tool`.
         """
         cdef bytes method_json = encode(method)
         cdef Waiter waiter = self.waiter_c(
@@ -232,7 +235,9 @@ cdef class ClientConnection(Endpoint):
                 params = b"{}" if params is None else params
                 out.text_c(b',"params":')
                 out.write_object_c(params[:len(params) - 1])
-                self.write_meta_c(waiter, len(params) == 2, meta)
+                self.write_meta_c(
+                    waiter, len(params) == 2, self.tasks_meta if tasks else self.meta, meta
+                )
                 out.text_c(b"}")
             self.session.close_request_c()
             sent = True

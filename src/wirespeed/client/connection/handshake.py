@@ -16,6 +16,7 @@ from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError, VersionM
 from wirespeed.protocol import codes
 from wirespeed.protocol.client_capabilities import ANSWERED, declared
 from wirespeed.protocol.messages import DiscoverResult, InitializeResult
+from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.protocol.revisions import (
     LATEST_LEGACY,
     LATEST_MODERN,
@@ -104,11 +105,22 @@ class Identity(msgspec.Struct):
                 full[name] = settings
         return declared(full, version)
 
-    def meta(self, version: str) -> bytes:
+    def declare(self, connection: ClientConnection, version: str) -> None:
+        """Have each request on a modern connection declare the client. Requests about tasks also
+        declare their extension."""
+        capabilities = self.declared(version)
+        extensions = {TASKS_EXTENSION: {}} | capabilities.get("extensions", {})
+        connection.use(
+            REVISIONS[version],
+            self._meta(version, capabilities),
+            self._meta(version, capabilities | {"extensions": extensions}),
+        )
+
+    def _meta(self, version: str, capabilities: dict[str, Any]) -> bytes:
         """The members that every modern request's ``_meta`` carries, without the braces."""
         members: dict[str, Any] = {
             META_PROTOCOL_VERSION: version,
-            META_CLIENT_CAPABILITIES: self.declared(version),
+            META_CLIENT_CAPABILITIES: capabilities,
             META_CLIENT_INFO: self.info,
         }
         if self.log_level is not None:
@@ -131,7 +143,7 @@ async def modern(
     version = LATEST_MODERN
     refused: set[str] = set()
     for _ in range(len(MODERN_VERSIONS) + 1):
-        connection.use(REVISIONS[version], identity.meta(version))
+        identity.declare(connection, version)
         connection.probing = True
         waiter = connection.request(
             "server/discover", None, _discovered, timeout=timeout, cancellable=not fall_back
@@ -180,7 +192,7 @@ async def modern(
                 raise FallBack
             supported = result.supportedVersions
             raise VersionMismatch(_speaks(supported, MODERN_VERSIONS), supported)
-        connection.use(REVISIONS[chosen], identity.meta(chosen))
+        identity.declare(connection, chosen)
         connection.session.answers_requests = False
         info = result.meta.get(META_SERVER_INFO)
         return Agreement(
@@ -222,7 +234,7 @@ async def legacy(
             [result.protocolVersion],
         )
     revision = REVISIONS[result.protocolVersion]
-    connection.use(revision, b"")
+    connection.use(revision)
     if identity.answering is not None:
         version = revision.version
         mine = identity.declared(version)
@@ -241,7 +253,7 @@ async def legacy(
 async def _initialize(
     connection: ClientConnection, identity: Identity, timeout: float, version: str
 ) -> InitializeResult:
-    connection.use(REVISIONS[version], b"")
+    connection.use(REVISIONS[version])
     connection.session.batches = True  # servers of 2025-03-26 may answer in a batch
     params = {
         "protocolVersion": version,

@@ -118,7 +118,8 @@ class _PausedCall(msgspec.Struct):
     async def go_on(self, by: Any, answers: Mapping[str, bytes], limit: float) -> Any:
         rounds: Rounds = by.rounds
         until = rounds.sender.until(limit)
-        request = msgspec.structs.replace(self.request, until=until, limit=limit)
+        members = msgspec.structs.asdict(self.request) | {"until": until, "limit": limit}
+        request = Request(**members)  # of `start_tool`, too: the caller wants the result
         return await rounds.within(request, rounds.again(request, self.asked, answers))
 
 
@@ -277,6 +278,7 @@ class Rounds:
             timeout=left,
             on_progress=None if request.on_progress is None else rising(request.on_progress),
             meta=request.meta,
+            tasks=request.tasks,
         )
         try:
             result = await waiter.future

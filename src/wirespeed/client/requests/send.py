@@ -80,6 +80,7 @@ class Request(msgspec.Struct, frozen=True):
         until: The loop's time at which the time limit of all rounds is over; infinity for no limit.
         limit: The time limit of all rounds, in seconds.
         what: The name of the request in errors.
+        tasks: Whether the request declares the tasks extension, also where the client does not.
     """
 
     method: str
@@ -90,6 +91,7 @@ class Request(msgspec.Struct, frozen=True):
     until: float
     limit: float
     what: str
+    tasks: bool = False
 
 
 class RequestOptions(TypedDict, total=False):
@@ -370,7 +372,13 @@ class Sender:
         connection, left = await self.ready(method, limit)
         progress = None if on_progress is None else rising(on_progress)
         waiter = connection.request(
-            method, params, decode, timeout=left, on_progress=progress, meta=members
+            method,
+            params,
+            decode,
+            timeout=left,
+            on_progress=progress,
+            meta=members,
+            tasks=method.startswith("tasks/"),
         )
         try:
             result: T | Unfinished = await waiter.future

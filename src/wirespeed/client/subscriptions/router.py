@@ -233,7 +233,11 @@ class SubscriptionRouter:
 
     def _listen(self, connection: ClientConnection, feed: Subscriber) -> None:
         waiter = connection.request(
-            LISTEN, encode({"notifications": feed.wanted.wire()}), any_result, meta=feed.members
+            LISTEN,
+            encode({"notifications": feed.wanted.wire()}),
+            any_result,
+            meta=feed.members,
+            tasks="taskIds" in feed.wanted.more,
         )
         route = feed.route = _Route(feed, connection, waiter)
         self._routes[waiter.id] = route

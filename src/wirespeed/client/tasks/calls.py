@@ -57,6 +57,11 @@ __all__ = ["TASKS", "TaskCalls", "declared_tasks"]
 TASKS = TASKS_EXTENSION
 """The extension for tasks of 2026-07-28."""
 
+# Where a server of 2025-11-25 declares that it runs tools/call as tasks, and where an error -32021
+# of 2026-07-28 names the extension.
+_TASKS_OF_TOOLS: tuple[str, ...] = ("tasks", "requests", "tools", "call")
+_MISSING_EXTENSION: tuple[str, ...] = ("requiredCapabilities", "extensions", TASKS)
+
 _tokens = itertools.count(1)
 
 
@@ -185,11 +190,12 @@ class TaskCalls:
             until,
             limit,
             f"tool {name}",
+            tasks=True,
         )
         check = None if sender.checks is None else await sender.checks.of(name, until)
         await sender.ready(f"tool {name}", sender.seconds_until(until))
         agreed = sender.agreed
-        if agreed.revision.modern or not _runs_tasks(agreed.capabilities):
+        if agreed.revision.modern or not _has(agreed.capabilities, _TASKS_OF_TOOLS):
             answer = await self._start_once(plain)
             return ToolTask(self, name, answer, modern=True, check=check)
         self.router.other = self._told_of_task
@@ -242,15 +248,19 @@ class TaskCalls:
         on_progress: OnProgress | None,
         meta: Meta | None,
     ) -> CallToolResult:
-        """The result of a tool that was not listed, and only runs as a task: a server of 2025-11-25
-        refuses a plain call of it with -32601 (basic/utilities/tasks, "Tool-Level Negotiation").
-        Raises the refusal if it has another reason."""
+        """The result of a tool that only runs as a task, after the server refused a plain call of
+        it. Raises the refusal if it has another reason.
+
+        2025-11-25: -32601 (basic/utilities/tasks, "Tool-Level Negotiation"). 2026-07-28: -32021,
+        which names the extension. Plain calls do not declare the extension by themselves, because a
+        call that becomes a task loses its progress.
+        """
         agreed = self.sender.agreed
-        if (
-            refusal.code != codes.METHOD_NOT_FOUND
-            or agreed.revision.modern
-            or not _runs_tasks(agreed.capabilities)
-        ):
+        if agreed.revision.modern:
+            code, where, path = codes.MISSING_CLIENT_CAPABILITY, refusal.data, _MISSING_EXTENSION
+        else:
+            code, where, path = codes.METHOD_NOT_FOUND, agreed.capabilities, _TASKS_OF_TOOLS
+        if refusal.code != code or not _has(where, path):
             raise refusal
         left = self.sender.rest(until)
         try:
@@ -258,7 +268,7 @@ class TaskCalls:
                 name, arguments, None, left, on_progress, meta, plain_next=False
             )
         except RemoteError as exc:
-            raise (refusal if exc.code == codes.METHOD_NOT_FOUND else exc) from None
+            raise (refusal if exc.code == code else exc) from None
         self.sender.listed.task_only.add(name)
         task._private = True
         return await self.wait_for(task, until, limit)
@@ -305,7 +315,7 @@ class TaskCalls:
     def _check_method(self, method: str) -> None:
         """LocalError: neither the revision nor an extension has this method."""
         agreed = self.sender.agreed
-        if method in agreed.revision.requests or (method == "tasks/get" and self._has_tasks()):
+        if method in agreed.revision.requests or (method == "tasks/get" and agreed.revision.modern):
             return
         raise LocalError(f"the server has no {method} in {agreed.revision.version}")
 
@@ -313,7 +323,8 @@ class TaskCalls:
 
     async def finish(self, request: Request, answer: Unfinished) -> Any:
         """The result of a call that became a task, or whose answer asks for input."""
-        if answer.result_type != "task" or request.method != "tools/call" or not self._has_tasks():
+        declared = request.tasks or self._declares_tasks()
+        if answer.result_type != "task" or request.method != "tools/call" or not declared:
             return await self.rounds.finish(request, answer)
         if isinstance(request, _Start):
             return answer
@@ -354,12 +365,12 @@ class TaskCalls:
         if isinstance(made, _Created):
             made = Unfinished("task", bytes(made.task))
         if isinstance(made, Unfinished) and made.result_type == "task":
-            with contextlib.suppress(WirespeedError):  # malformed, or not negotiated
-                if self._has_tasks() or not modern:
+            with contextlib.suppress(WirespeedError):  # malformed
+                if self.sender.agreed.revision.modern or not modern:
                     task = ToolTask(self, None, made, modern=modern)
                     self.sender.life.spawn(task._let_go())
 
-    def _has_tasks(self) -> bool:
+    def _declares_tasks(self) -> bool:
         agreed = self.sender.agreed
         declared = self.rounds.identity.declared(agreed.revision.version).get("extensions", {})
         return agreed.revision.modern and TASKS in declared
@@ -396,10 +407,9 @@ class TaskCalls:
                 sink.told(message)
 
 
-def _runs_tasks(capabilities: Mapping[str, Any]) -> bool:
-    """Whether a server of 2025-11-25 accepts tools/call as tasks."""
-    found: Any = capabilities
-    for member in ("tasks", "requests", "tools", "call"):
+def _has(found: Any, path: Iterable[str]) -> bool:
+    """Whether JSON has an object at a path of members."""
+    for member in path:
         found = found.get(member) if isinstance(found, dict) else None
     return isinstance(found, dict)
 
