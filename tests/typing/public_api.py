@@ -1,4 +1,4 @@
-"""What a type checker sees of the public API: read by mypy in .ci/run, never run."""
+"""A server and a client together, and what a type checker sees of each call: read, never run."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -17,6 +18,7 @@ from wirespeed._exports import HOMES
 
 pytestmark = pytest.mark.smoke
 
+TYPED = Path(__file__).resolve().parents[1] / "typing"
 PUBLIC = [*HOMES, "wirespeed.config", "wirespeed.errors", "wirespeed.core"]
 # Extension types keep the compiled module that Cython code cimports them from.
 CIMPORTED = {
@@ -118,3 +120,29 @@ def test_errors_are_pickled(error: Exception) -> None:
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is type(error)
     assert (copy.args, vars(copy), str(copy)) == (error.args, vars(error), str(error))
+
+
+def imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Package and name of each public name that the body of a program uses."""
+    names: dict[str, tuple[str, str]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            names |= {a.asname or a.name: (node.module, a.name) for a in node.names}
+        elif isinstance(node, ast.Import):
+            names |= {a.name: ("", a.name) for a in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in names:
+            yield names[node.id]
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            package, name = names.get(node.value.id, ("", ""))
+            yield f"{package}.{name}".strip("."), node.attr
+
+
+def test_the_typed_programs_use_every_public_name() -> None:
+    """mypy and pyright read the programs: a new name needs a use there."""
+    used: set[tuple[str, str]] = set()
+    for path in TYPED.glob("*.py"):
+        used |= set(imported(ast.parse(path.read_text(encoding="utf-8"))))
+    modules = ("wirespeed.ext.otel", "wirespeed.ext.prometheus", "wirespeed.litemcp.bridge")
+    public = {(package, name) for package in (*PUBLIC, *modules) for name in exported(package)}
+    assert sorted(public - used) == []

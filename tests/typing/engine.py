@@ -1,0 +1,160 @@
+"""The core and the transports, LiteMCP, metrics and traces: read by type checkers, never run."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal, assert_type
+
+import wirespeed
+from wirespeed import Client, Server, Stdio, core, transport
+from wirespeed.core import (
+    ABI,
+    POINTS,
+    FrameStream,
+    Lease,
+    Limits,
+    LineFramer,
+    Message,
+    MessageReader,
+    MessageStream,
+    Session,
+    WebSocketFramer,
+)
+from wirespeed.ext import otel, prometheus
+from wirespeed.litemcp import (
+    CallResult,
+    Content,
+    LiteClient,
+    LiteServer,
+    Parameter,
+    Response,
+    SyncLiteClient,
+    Tool,
+    VersionTuple,
+    bridge,
+)
+from wirespeed.litemcp import run as run_lite
+from wirespeed.litemcp import serve as serve_lite
+from wirespeed.transport import (
+    Child,
+    Connection,
+    Endpoint,
+    FdLink,
+    FileLink,
+    Link,
+    MemoryLink,
+    Peer,
+    Running,
+    Service,
+    TaskPool,
+    claimed,
+    close_pool,
+    non_blocking,
+    open_pool,
+    pair,
+    pollable,
+)
+
+
+def versions() -> None:
+    assert_type(wirespeed.__version__, str)
+    assert_type(ABI, int)
+    assert_type(POINTS, tuple[str, ...])
+    assert_type(core.simd_level(), Literal["scalar", "sse2", "avx2", "avx512", "neon"])
+
+
+def messages(data: bytes) -> None:
+    message = core.parse(data)
+    assert_type(message, Message)
+    assert_type(message.params, Lease | None)
+    assert_type(message.id, int | str | None)
+    reader = MessageReader(limits=Limits(), framer=LineFramer(2**20))
+    reader.receive_data(data)
+    for message in reader:
+        assert_type(
+            message.kind,
+            Literal["request", "notification", "result", "error", "batch", "invalid"],
+        )
+        if message.params is not None:
+            assert_type(bytes(message.params), bytes)
+            assert_type(message.params.copy(), bytes)
+            assert_type(memoryview(message.params), memoryview)
+    stream = MessageStream(reads_always=True)
+    stream.send(b'{"jsonrpc":"2.0","method":"a"}')
+    for chunk in stream.data_to_send():
+        reader.receive_data(chunk)
+    frames = FrameStream(WebSocketFramer("server", max_message=2**20))
+    for frame in frames:
+        assert_type(frame, Lease | None)
+
+
+class Answers(Endpoint):
+    def __init__(self) -> None:
+        self.wire = self.session = Session()
+
+    def on_data(self) -> None:
+        for message in self.session:
+            if message.kind == "request":
+                self.session.send_result(message, b"{}")
+
+    def on_lost(self, exc: BaseException | None) -> None:
+        assert_type(self.link, Link | None)
+
+
+async def links(service: Service) -> None:
+    loop = asyncio.get_running_loop()
+    one, other = pair(loop, Answers(), Answers())
+    assert_type(one, MemoryLink)
+    other.start()
+    with claimed() as (read_fd, write_fd), non_blocking(read_fd, write_fd):
+        kind = FdLink if pollable(read_fd) else FileLink
+        link: Link = kind(loop, Answers(), read_fd, write_fd)
+        link.start()
+        link.flush_now()
+    pool = open_pool(loop)
+    assert_type(pool, TaskPool)
+
+    def ended(result: Any, exc: BaseException | None) -> None: ...
+
+    assert_type(pool.start(asyncio.sleep(1), ended), Running | None)
+    connection: Connection = service.connect(
+        lambda endpoint: MemoryLink(loop, endpoint), loop=loop, pool=pool
+    )
+    assert_type(connection.peer, Peer | None)
+    connection.drain()
+    await close_pool(pool)
+    child = await Child.launch(Stdio("server"))
+    assert_type(child.returncode, int | None)
+    assert_type(transport.Child, type[Child])
+
+
+lite = LiteServer("Calculator")
+
+
+@lite.tool
+async def add(a: float, b: float = 1) -> Response:
+    return Response([Content("number", str(a + b))])
+
+
+async def lite_calls() -> None:
+    assert_type(lite.info, Tool)
+    async with LiteClient(lite) as client:
+        info = await client.info()
+        assert_type(info.parameters, list[Parameter])
+        assert_type(info.version, VersionTuple)
+        assert_type(await client.call(2, b=3), CallResult)
+        await bridge.as_mcp_tool(Server("bridge"), client, optional=["b"])
+    async with Client(Server("bridge")) as front:
+        assert_type(await bridge.as_lite_server(front, "area"), LiteServer)
+    with SyncLiteClient(lite) as blocking:
+        assert_type(blocking.call("1").content, list[Content])
+    await serve_lite("ws://127.0.0.1:0", {"/add": lite}, token="t")
+    run_lite("ws://127.0.0.1:0", lite, workers=2)
+
+
+def instrumented() -> None:
+    server = Server("metrics")
+    metrics = prometheus.instrument(server, peer="metrics")
+    assert_type(metrics, prometheus.Instrumentation)
+    metrics.remove()
+    otel.instrument(Client(server))

@@ -1,0 +1,237 @@
+"""A server, and the values that its functions take and return: read by type checkers, never run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, assert_type
+
+import msgspec
+
+from wirespeed import Context, Extension, ListenOptions, Refusal, Server, UpgradeRequest, User
+from wirespeed.core import Lease
+from wirespeed.tasks import (
+    MemoryTaskStore,
+    Page,
+    SQLiteTaskStore,
+    Task,
+    TaskLimit,
+    TaskStateError,
+    TaskStatus,
+    TaskStore,
+)
+from wirespeed.types import (
+    Annotations,
+    AskMiddleware,
+    AskNext,
+    Audio,
+    CallNext,
+    Completion,
+    Email,
+    EmbeddedResource,
+    Entry,
+    ExtensionResult,
+    Icon,
+    Image,
+    InboundRequest,
+    InputRequired,
+    Middleware,
+    ModelHint,
+    ModelPreferences,
+    PromptMessage,
+    PromptResult,
+    RawResult,
+    Reply,
+    ResourceContents,
+    ResourceLink,
+    ResourceResult,
+    Root,
+    RootsRequest,
+    Sampled,
+    SampleRequest,
+    SamplingMessage,
+    ServerRequest,
+    Text,
+    ToolChoice,
+    ToolEntry,
+    ToolResult,
+    ToolResultContent,
+    ToolUseContent,
+    UnknownContent,
+    Uri,
+    titles,
+)
+
+
+def readable(user: User | None, entry: Entry) -> bool:
+    assert_type(entry.meta, Mapping[str, Any] | None)
+    return user is not None or not isinstance(entry, ToolEntry)
+
+
+server = Server("office", filter=readable)
+
+
+# -- middleware ------------------------------------------------------------------------------------
+
+
+@server.add_middleware
+async def timed(request: InboundRequest, call_next: CallNext) -> Reply | None:
+    reply = await call_next(request)
+    assert_type(reply, Reply | None)
+    return reply
+
+
+@server.add_middleware
+async def never_none(request: InboundRequest, call_next: CallNext) -> Reply:
+    reply = await call_next(request)
+    assert reply is not None
+    assert_type(reply.data, bytes)
+    return Reply.result({"content": []})
+
+
+@server.add_ask_middleware
+async def questioned(question: ServerRequest, call_next: AskNext) -> bytes:
+    assert_type(question.params, bytes | None)
+    return await call_next(question)
+
+
+MIDDLEWARE: list[Middleware] = [timed, never_none]
+ASKED: list[AskMiddleware] = [questioned]
+
+
+async def decorated_middleware_keeps_its_type(request: InboundRequest, next: CallNext) -> None:
+    assert_type(await never_none(request, next), Reply)
+    server.add_middleware(questioned)  # type: ignore[type-var]
+
+
+# -- results ---------------------------------------------------------------------------------------
+
+
+@server.tool
+async def blocks() -> ToolResult:
+    seen = Annotations(audience=["user"], priority=0.5)
+    icon = Icon("https://office.example/icon.png", "image/png", ["48x48"], "dark")
+    return ToolResult(
+        content=[
+            "a text",
+            Text(text="another", annotations=seen),
+            Image(b"...", "image/png"),
+            Audio(b"...", "audio/wav"),
+            EmbeddedResource(resource=ResourceContents("office://plan", text="A plan")),
+            ResourceLink(uri="office://plan", name="plan", icons=[icon]),
+            UnknownContent({"type": "hologram"}),
+        ],
+        structured_content={"rooms": 4},
+        meta={"office.example/floor": 2},
+    )
+
+
+def raw(arguments: Lease, ctx: Context) -> RawResult:
+    assert_type(bytes(arguments), bytes)
+    assert_type(ctx.request_id, int | str)
+    return RawResult(b'{"content":[]}')
+
+
+server.tool_raw("raw", {"type": "object"}, raw, context=True)
+server.tool_raw("size", {"type": "object"}, lambda arguments: len(arguments))
+server.tool_raw("wrong", {"type": "object"}, server)  # type: ignore[arg-type]
+
+
+@server.resource("office://{room}")
+async def room(room: str) -> ResourceResult:
+    contents = [ResourceContents(f"office://{room}", blob=b"...")]
+    return ResourceResult(contents=contents, ttl_ms=1000, cache_scope="public")
+
+
+@server.prompt
+def welcome(name: str) -> PromptResult:
+    return PromptResult(messages=[PromptMessage("user", Text(text=f"Welcome {name}"))])
+
+
+@server.completion(welcome, "name")
+async def names(value: str) -> Completion:
+    return Completion([value], total=1, has_more=False)
+
+
+# -- questions -------------------------------------------------------------------------------------
+
+
+class Booking(msgspec.Struct):
+    mail: Email
+    site: Uri
+    size: Annotated[Literal["s", "m"], titles({"s": "Small", "m": "Medium"})] = "m"
+
+
+@server.tool
+async def samples(ctx: Context) -> str | InputRequired:
+    booking = await ctx.elicit("Which room?", Booking)
+    if booking:
+        assert_type(booking.content.mail, str)
+    conversation = [
+        SamplingMessage("user", Text(text="How many rooms?")),
+        SamplingMessage("assistant", [ToolUseContent("1", "rooms", {})]),
+        SamplingMessage("user", [ToolResultContent("1", [Text(text="4")])]),
+    ]
+    wishes = ModelPreferences([ModelHint("small")], speed_priority=0.9)
+    said = await ctx.sample(conversation, max_tokens=9, model_preferences=wishes)
+    assert_type(said, Sampled)
+    assert_type(said.text, str)
+    for block in said.blocks:
+        if isinstance(block, ToolUseContent):
+            assert_type(block.input, dict[str, Any])
+    assert_type(ToolChoice("auto").mode, Literal["auto", "required", "none"] | None)
+    assert_type((await ctx.roots())[0], Root)
+    return InputRequired(
+        {"roots": RootsRequest(), "greeting": SampleRequest("Greet me", max_tokens=9)}
+    )
+
+
+# -- extensions, tasks -----------------------------------------------------------------------------
+
+
+async def weigh(params: dict[str, Any], ctx: Context) -> ExtensionResult:
+    return ExtensionResult("office.example/weight", {"grams": params["grams"]})
+
+
+scales = Extension("office.example/scales", requests={"scales/weigh": weigh})
+assert_type(server.add_extension(scales), Extension)
+
+
+@server.tool
+async def settings(ctx: Context) -> str:
+    assert_type(scales.settings_of(ctx), dict[str, Any] | None)
+    return ""
+
+
+async def stores(store: TaskStore) -> None:
+    server.use_tasks(MemoryTaskStore(max_tasks=10))
+    server.use_tasks(SQLiteTaskStore("tasks.db", max_bytes=1_000_000))
+    server.use_tasks("tasks.db")  # type: ignore[arg-type]
+    page = await store.page(b"owner")
+    assert_type(page, Page)
+    for task in page.tasks:
+        assert_type(task, Task)
+        assert_type(task.status, TaskStatus)
+    assert_type(await store.get("id"), Task | None)
+    try:
+        await store.update("id", lambda task: task.cancelled("done", 0))
+    except TaskStateError:
+        pass
+    except TaskLimit as full:
+        raise SystemExit(1) from full
+
+
+# -- listening -------------------------------------------------------------------------------------
+
+
+async def authenticate(request: UpgradeRequest) -> User | Refusal:
+    assert_type(request.token, str | None)
+    assert_type(request.headers["Origin"], str)
+    if request.token is None:
+        return Refusal(401, "no token")
+    return User("ann", scopes=["read"], data={"team": 1})
+
+
+async def listening() -> None:
+    options = ListenOptions(authenticate=authenticate, hosts=["office.example"])
+    await server.serve("ws://127.0.0.1:0/mcp", options=options, on_listening=print)
+    await server.serve("ws://127.0.0.1:0/mcp", authenticate=listening)  # type: ignore[arg-type]
