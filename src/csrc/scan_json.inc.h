@@ -15,6 +15,7 @@ WS_INLINE ws_status V(scan)(const uint8_t *p, size_t n, uint32_t max_depth, cons
     uint32_t member[4];           /* by object: the point of interest being read */
     size_t start[4];              /* by object: where its value starts */
     uint32_t poi = WS_MEMBER_NONE;
+    size_t from;                  /* where the value being read starts */
 
     if (!prefix)
         while (last > 0 && ws_is_space(p[last - 1]))
@@ -52,11 +53,19 @@ open:
     if (p[i] == '}')
         goto close;
 key:
-    if (p[i] != '"' || (i = V(key)(p, last, i, object, &poi)) == 0)
+    if (p[i] != '"') {
+        i = ws_skip_space(p, i);
+        if (p[i] != '"')
+            goto slow;
+    }
+    i = V(key)(p, last, i, object, &poi);
+    if (i == 0)
         goto slow;
-    i = ws_skip_space(p, i);
-    if (p[i] != ':')
-        goto slow;
+    if (p[i] != ':') {
+        i = ws_skip_space(p, i);
+        if (p[i] != ':')
+            goto slow;
+    }
     i = ws_skip_space(p, i + 1);
     if (poi != WS_MEMBER_NONE) {
         const uint32_t bit = UINT32_C(1) << poi;
@@ -66,62 +75,58 @@ key:
         }
         seen |= bit;
     }
-    start[object] = i;
+    from = i;
     ws_id_kind kind = WS_ID_INVALID;
-    switch (p[i]) {
-    case '"':
-        i = V(string)(p, last, i + 1, last);
+    if (p[i] == '"') {
+        if (poi == WS_JSONRPC && last - i >= 8
+            && ws_eight(p + i) << 24 == WS_EIGHT(0, 0, 0, '"', '2', '.', '0', '"'))
+            i += 5; /* known at once, like the keys: see ws_behind_key */
+        else
+            i = V(string)(p, last, i + 1, last);
         kind = WS_ID_STRING;
-        break;
-    case '{':
-        if (poi == ws_entered_by[object]) {
+    } else if (p[i] <= '9') {
+        int integer;
+        i = V(number)(p, i, &integer);
+        kind = integer ? WS_ID_INTEGER : WS_ID_INVALID;
+    } else if ((p[i] | 0x20) == '{') {
+        if (p[i] == '{' && poi == ws_entered_by[object]) {
             member[object] = poi;
+            start[object] = from;
             goto open;
         }
-        /* fall through */
-    case '[': {
-        size_t end = V(short_container)(p, last, i, max_depth - object);
-        if (end == 0)
-            end = V(container)(p, last, i, max_depth - object);
-        i = end;
-        break;
-    }
-    case 't':
-    case 'f':
-    case 'n':
+        i = V(short_container)(p, last, from, max_depth - object);
+        if (i == 0)
+            i = V(container)(p, last, from, max_depth - object);
+        if (i == last)
+            goto slow;
+    } else {
         kind = p[i] == 'n' ? WS_ID_NULL : WS_ID_INVALID;
         i = ws_word_end(p, last, i);
-        break;
-    default: {
-        int integer;
-        i = V(number)(p, last, i, &integer);
-        kind = integer ? WS_ID_INTEGER : WS_ID_INVALID;
-        break;
-    }
     }
     if (i == 0)
         goto slow;
     if (poi == WS_ID)
         out->id_kind = (uint8_t)kind;
-    for (;;) {
-        if (poi != WS_MEMBER_NONE) {
-            out->poi[poi].off = (uint32_t)start[object];
-            out->poi[poi].len = (uint32_t)(i - start[object]);
-        }
+note:
+    if (poi != WS_MEMBER_NONE)
+        out->poi[poi] = (ws_span){(uint32_t)from, (uint32_t)(i - from)};
+    if (p[i] != ',') {
+        i = ws_skip_space(p, i);
+        if (p[i] != ',')
+            goto close;
+    }
+    i++;
+    goto key;
+close:
+    if (p[i] != '}')
+        goto slow;
+    i++;
+    if (--object != WS_IN_NONE) {
         if (i == last)
             goto slow;
-        i = ws_skip_space(p, i);
-        if (p[i] == ',') {
-            i = ws_skip_space(p, i + 1);
-            goto key;
-        }
-    close:
-        if (p[i] != '}')
-            goto slow;
-        i++;
-        if (--object == WS_IN_NONE)
-            break;
         poi = member[object];
+        from = start[object];
+        goto note;
     }
 end:
     out->end = (uint32_t)i;

@@ -188,11 +188,6 @@ NEON size_t neon_special16(const uint8_t *p)
     return neon_leading(neon_specials(vld1q_u8(p)));
 }
 
-NEON size_t neon_digits16(const uint8_t *p)
-{
-    return neon_leading(vmvnq_u8(neon_range(vld1q_u8(p), '0', 9)));
-}
-
 /* Faults that end in y. earlier: the vector before it. */
 NEON uint8x16_t neon_utf8_faults(uint8x16_t y, uint8x16_t earlier)
 {

@@ -55,7 +55,7 @@ WS_INLINE size_t V(indexed_scalar)(const uint8_t *p, size_t n, size_t i, ws_id_k
         i = ws_word_end(p, n, i);
     } else {
         int integer = 0;
-        i = V(number)(p, n, i, &integer);
+        i = V(number)(p, i, &integer);
         *kind = integer ? WS_ID_INTEGER : WS_ID_INVALID;
     }
     return i != 0 && ws_is_edge(p[i]) ? i : 0;

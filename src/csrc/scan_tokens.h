@@ -73,7 +73,7 @@ enum { WS_MEMBER_NONE = WS_POI_COUNT };
 static const uint32_t ws_entered_by[4] = {WS_POI_COUNT + 1, WS_PARAMS, WS_META, WS_POI_COUNT + 1};
 
 /* The known keys of an object by the low 4 bits of their first byte, which differ: their first 8
- * bytes with the quotes, or all of them. */
+ * bytes with the quotes, or all of them. An empty slot has no name. */
 typedef struct {
     uint64_t mask;
     uint64_t value;
@@ -123,23 +123,64 @@ static const struct {
     {"subscriptionId\"", 15, WS_META_SUBSCRIPTION_ID},
 };
 
+static inline uint64_t ws_eight(const void *p)
+{
+    uint64_t eight;
+    memcpy(&eight, p, 8);
+    return eight;
+}
+
+/* Whether two texts of len bytes, 8 to 24, are the same. */
+static inline int ws_same(const uint8_t *text, const char *other, size_t len)
+{
+    return ws_eight(text) == ws_eight(other)
+           && ws_eight(text + len - 8) == ws_eight(other + len - 8)
+           && (len <= 16 || ws_eight(text + 8) == ws_eight(other + 8));
+}
+
+/* i + len, where len is the length of a known key. What follows a key would wait until the key is
+ * looked up. The switch lets the processor predict the length instead; the empty asm keeps the
+ * compiler from making one addition of it again. */
+static inline size_t ws_behind_key(size_t i, uint32_t len)
+{
+#define WS_LENGTH(n)                           \
+    case n:                                    \
+        i += n;                                \
+        __asm__("" : "+r"(i) : "i"(n));        \
+        return i;
+    switch (len) {
+        WS_LENGTH(4)
+        WS_LENGTH(5)
+        WS_LENGTH(6)
+        WS_LENGTH(7)
+        WS_LENGTH(8)
+        WS_LENGTH(9)
+        WS_LENGTH(11)
+        WS_LENGTH(15)
+    default:
+        return i + len;
+    }
+#undef WS_LENGTH
+}
+
 /* The key at `key`, whose first 8 bytes are the slot's and which may go on up to n bytes. Returns
  * its length, or 0 for another key. */
 static inline size_t ws_long_key(const ws_key_slot *slot, const uint8_t *key, size_t n,
                                  uint32_t *poi)
 {
     if (slot->poi != WS_META_PROTOCOL_VERSION) {
+        const size_t rest = slot->len - 8; /* up to 8 */
         *poi = slot->poi;
-        if (slot->len > n || memcmp(key + 8, slot->name + 8, slot->len - 8) != 0)
+        if (slot->len > n || ws_eight(key + rest) != ws_eight(slot->name + rest))
             return 0;
         return slot->len;
     }
     const size_t prefix = sizeof WS_META_PREFIX; /* the quote counts for the NUL */
-    if (n < prefix || memcmp(key + 8, slot->name + 8, prefix - 8) != 0)
+    if (n < prefix || !ws_same(key + 8, slot->name + 8, prefix - 8))
         return 0;
     for (size_t k = 0; k < sizeof ws_meta_keys / sizeof *ws_meta_keys; k++) {
         const size_t len = ws_meta_keys[k].len;
-        if (len <= n - prefix && memcmp(key + prefix, ws_meta_keys[k].name, len) == 0) {
+        if (len <= n - prefix && ws_same(key + prefix, ws_meta_keys[k].name, len)) {
             *poi = ws_meta_keys[k].poi;
             return prefix + len;
         }

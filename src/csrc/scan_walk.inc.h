@@ -1,8 +1,7 @@
-/* Values token by token; included behind scan_simd.inc.h, with two more primitives:
+/* Values token by token; included behind scan_simd.inc.h, with one more primitive:
  *
  *   V(special16)(p)   how many of the 16 bytes at p come before the first that is '"', '\\', below
  *                     0x20 or from 0x80
- *   V(digits16)(p)    how many of the 16 bytes at p come before the first non-digit
  *
  * The walk relies on a closing bracket as the last byte: skipped bytes (space, digits) end there at
  * the latest, so the end of the text is checked behind values only. All functions return the offset
@@ -53,12 +52,10 @@ WS_INLINE size_t V(string)(const uint8_t *p, size_t n, size_t i, size_t budget)
 }
 
 /* The number at p[i]. *integer: whether it has no fraction and no exponent. */
-WS_INLINE size_t V(number)(const uint8_t *p, size_t n, size_t i, int *integer)
+WS_INLINE size_t V(number)(const uint8_t *p, size_t i, int *integer)
 {
     i += p[i] == '-';
     const size_t first = i;
-    if (n - i >= 16)
-        i += V(digits16)(p + i);
     while (ws_is_digit(p[i]))
         i++;
     if (i == first || (p[first] == '0' && i > first + 1))
@@ -138,7 +135,7 @@ value:
         i = ws_word_end(p, n, i);
         break;
     default:
-        i = V(number)(p, n, i, &integer);
+        i = V(number)(p, i, &integer);
         break;
     }
     if (i == 0)
@@ -173,11 +170,11 @@ WS_INLINE size_t V(key)(const uint8_t *p, size_t n, size_t i, uint32_t object, u
         if (WS_LIKELY((eight & slot->mask) == slot->value && slot->len != 0)) {
             if (slot->len <= 8) {
                 *poi = slot->poi;
-                return i + slot->len;
+                return ws_behind_key(i, slot->len);
             }
             const size_t end = ws_long_key(slot, p + i, n - i, poi);
             if (end != 0)
-                return i + end;
+                return ws_behind_key(i, (uint32_t)end);
         }
     }
     const size_t end = V(string)(p, n, i + 1, n);

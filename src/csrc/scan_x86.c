@@ -181,13 +181,6 @@ SSE2 size_t sse2_special16(const uint8_t *p)
     return (size_t)__builtin_ctz(hits | 0x10000);
 }
 
-SSE2 size_t sse2_digits16(const uint8_t *p)
-{
-    const __m128i y = _mm_loadu_si128((const __m128i *)(const void *)p);
-    const unsigned hits = (unsigned)_mm_movemask_epi8(sse2_range(y, '0', 9)) ^ 0xFFFF;
-    return (size_t)__builtin_ctz(hits | 0x10000);
-}
-
 /* There is no byte shuffle in SSE2: go sequence by sequence through the two blocks at text, from
  * the one that reaches into the second. One that goes on behind it is checked with the next block,
  * but the bytes that exist must be tails: the block may be padded. */
@@ -394,11 +387,6 @@ AVX2 size_t avx2_special16(const uint8_t *p)
     return sse2_special16(p);
 }
 
-AVX2 size_t avx2_digits16(const uint8_t *p)
-{
-    return sse2_digits16(p);
-}
-
 AVX2 int avx2_special(avx2_block x)
 {
     const __m256i quote = _mm256_set1_epi8('"'), backslash = _mm256_set1_epi8('\\');
@@ -599,11 +587,6 @@ AVX512 uint64_t avx512_prefix_xor(uint64_t m)
 AVX512 size_t avx512_special16(const uint8_t *p)
 {
     return sse2_special16(p);
-}
-
-AVX512 size_t avx512_digits16(const uint8_t *p)
-{
-    return sse2_digits16(p);
 }
 
 AVX512 int avx512_special(avx512_block x)

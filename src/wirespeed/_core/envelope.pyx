@@ -8,7 +8,7 @@ the table in docs/architecture.md.
 cimport cython
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint32_t
-from libc.string cimport memchr, memset
+from libc.string cimport memchr, memcmp, memset
 
 import msgspec
 
@@ -89,8 +89,10 @@ cdef class Message:
             self.slab.n_leases -= 1
             self.slab = None
         self.ref = 0
-        self.token = None
-        self.reason = None
+        if self.token is not None:
+            self.token = None
+        if self.reason is not None:
+            self.reason = None
         return 0
 
     cdef int invalid_c(self, Fault fault, str reason) except -1:
@@ -144,7 +146,8 @@ cdef class Message:
     cdef int read_c(self, Slab slab, const uint8_t *p, size_t n, uint32_t max_depth) except -1:
         """Read the text [p, p+n) of the slab as one message."""
         cdef ws_status status
-        self.drop_c()
+        if self.slab is not None:
+            self.drop_c()
         self.slab = slab
         slab.n_leases += 1
         self.p = p
@@ -275,7 +278,7 @@ cdef class Message:
 
     cdef bint version_c(self) except -1:
         cdef Span s = span_of(self, WS_JSONRPC)
-        if s.n == 5 and s.p[1] == b'2' and s.p[2] == b'.' and s.p[3] == b'0' and s.p[0] == b'"':
+        if s.n == 5 and memcmp(s.p, b'"2.0"', 5) == 0:
             return True
         return self.text_c(WS_JSONRPC) == "2.0"
 

@@ -131,7 +131,7 @@ cdef class LineFramer(Framer):
                 self.start = self.scanned = at + 1
                 continue
             n = at - self.start
-            last = self.eof and not self.chunks
+            last = at == self.end and self.eof and not self.chunks
             if n > self.max_frame:
                 # a line within the limit may end in a '\r', which does not count
                 if n > self.max_frame + 1 or self.slab.base[at - 1] != 0x0D:
