@@ -14,9 +14,11 @@ from wirespeed.core import (
     Lease,
     Limits,
     LineFramer,
+    MemoryReply,
     Message,
     MessageReader,
     MessageStream,
+    ReplyRoute,
     Session,
     WebSocketFramer,
 )
@@ -86,6 +88,18 @@ def messages(data: bytes) -> None:
     frames = FrameStream(WebSocketFramer("server", max_message=2**20))
     for frame in frames:
         assert_type(frame, Lease | None)
+
+
+def bodies(session: Session, body: bytes) -> None:
+    def answered(reply: MemoryReply) -> None:
+        assert_type(reply.data, bytes | None)
+
+    reply = MemoryReply(on_done=answered)
+    route: ReplyRoute = reply
+    session.receive_message(body, route)
+    for message in session:
+        session.send_notification("notifications/message", b"{}", about=message)
+    session.cancel_route(reply)
 
 
 class Answers(Endpoint):
