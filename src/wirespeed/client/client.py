@@ -224,6 +224,8 @@ class Client:
             probe_timeout=probe_timeout,
         )
         self._sender.life = self._consumers.life = self._life
+        self._sender.listed.fetch = self.list_tools
+        self._sender.listed.spawn = self._life.spawn
         self._sender.continuation = self._tasks
 
     def _learn(self, tools: Iterable[ToolInfo]) -> None:
@@ -393,9 +395,7 @@ class Client:
 
             wanted = ResultType(options.pop("type"))
             call = self.call_tool(name, arguments, **options)
-            return self._features.value_of(
-                name, call, wanted, options.get("timeout", CLIENT_DEFAULT)
-            )
+            return wanted.of(name, call)
         rest: Any = options
         if through is None:
             return by.call_tool(name, arguments, **rest)

@@ -29,18 +29,16 @@ from wirespeed.client.results.features import (
 )
 from wirespeed.client.results.tools import ListToolsResult, ToolInfo
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout
-from wirespeed.errors import RemoteError, Unsupported, WirespeedError
+from wirespeed.errors import RemoteError, Unsupported
 from wirespeed.protocol import shapes
 from wirespeed.protocol.results import (
-    CallToolResult,
     Completion,
     GetPromptResult,
     ReadResourceResult,
-    is_wrap,
 )
 
 if TYPE_CHECKING:
-    from wirespeed.client.results.typed import ResultType
+    pass
 
 __all__ = ["FeatureRequests"]
 
@@ -83,33 +81,6 @@ class FeatureRequests:
             return self.page(listing, cursor, sender.rest(until), meta)
 
         return await lists.whole(listing, fetch)
-
-    async def value_of(
-        self,
-        tool: str,
-        call: Awaitable[CallToolResult],
-        wanted: ResultType,
-        timeout: Timeout,
-    ) -> Any:
-        """Wait for a call of a tool, and return its value as a type. See `Client.call_tool`.
-
-        The tools are listed, within the time limit, if the result may be a wrapped value and the
-        tool's output schema is not known.
-        """
-        sender = self._sender
-        began = sender.until(0.0)
-        result = (await call).raise_for_error()
-        listed = sender.listed
-        if tool not in listed.known and is_wrap(result.structured_content):
-            try:
-                until = began + sender.seconds(timeout)
-                await self.whole(lists.TOOLS, sender.rest(until))
-            except WirespeedError as exc:  # the call succeeded: its result is read as it is
-                logger.warning("whether %s wraps values is not known: %s", tool, exc)
-            else:
-                listed.known.add(tool)
-                listed.mark(tool, result)
-        return wanted.read(tool, result)
 
     async def tools_again(self, until: float) -> list[ToolInfo]:
         """All tools, requested again without the cache."""

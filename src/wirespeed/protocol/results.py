@@ -49,8 +49,9 @@ class CallToolResult(msgspec.Struct, rename="camel"):
         is_error: Whether the tool failed; the content is the reason.
         meta: ``_meta`` of the result.
         wrapped: Whether the structured content is ``{"result": value}``, a value that is not an
-            object: the ``outputSchema`` of the tool, which the client has listed, says so by
-            ``"x-fastmcp-wrap-result": true``.
+            object: the ``outputSchema`` of the tool says so by ``"x-fastmcp-wrap-result": true``. A
+            client that has not listed the tool lists the tools once to know, within the time limit
+            of the call.
     """
 
     content: list[Block] = msgspec.field(default_factory=list)

@@ -165,7 +165,7 @@ class Rounds:
             check = await checks.of(name, until)
             if check is not None:
                 await checks.verify(name, check, result, until)
-        return result if name is None else self.sender.listed.mark(name, result)
+        return result if name is None else await self.sender.listed.mark(name, result, until)
 
     async def finish(self, request: Request, answer: Unfinished) -> Any:
         """The result of a call whose answer asks for input."""

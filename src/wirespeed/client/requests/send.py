@@ -17,7 +17,7 @@ from wirespeed.client.results.listed_tools import ListedTools
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, seconds_of, shown, timed_out
 from wirespeed.errors import CallTimeout, ConnectionClosed, InvalidResponse, RemoteError
 from wirespeed.protocol.meta import check_json
-from wirespeed.protocol.results import CallToolResult
+from wirespeed.protocol.results import CallToolResult, is_wrap
 from wirespeed.protocol.revisions import (
     META_CLIENT_CAPABILITIES,
     META_CLIENT_INFO,
@@ -125,8 +125,7 @@ class ToolCallOptions(CallOptions, total=False):
     Attributes:
         type: The type of the tool's value: whatever msgspec decodes, pydantic models, paths. The
             call then returns the value of this type (`CallToolResult.data`, decoded) instead of a
-            `CallToolResult`, and raises `ToolError` if the tool failed. The client lists the tools
-            once if it has to know whether the value is wrapped.
+            `CallToolResult`, and raises `ToolError` if the tool failed.
     """
 
     type: Any
@@ -182,7 +181,7 @@ class Sender:
         self.middleware = middleware
         self.checks: OutputChecks | None = None
         self.listed = ListedTools()
-        self._wrapped = self.listed.wrapped
+        self._known, self._wrapped = self.listed.known, self.listed.wrapped
         self.start_at_use = False
         self._open = open_client
         self._opening: asyncio.Task[None] | None = None
@@ -328,8 +327,11 @@ class Sender:
             result = finished
         if check is not None:
             await checks.verify(name, check, result, until)  # type: ignore[union-attr, arg-type]
-        if name in self._wrapped:
-            result.wrapped = True  # type: ignore[union-attr]
+        if type(result) is CallToolResult:  # middleware may return anything
+            if name in self._wrapped:
+                result.wrapped = True
+            elif name not in self._known and is_wrap(result.structured_content):
+                await self.listed.mark(name, result, waiter.deadline)
         return result  # type: ignore[return-value]
 
     async def send(

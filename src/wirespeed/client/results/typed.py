@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Awaitable
 from typing import Any
 
 import msgspec
@@ -32,7 +33,11 @@ class ResultType:
         self._name = type_name(tp)
         self._type = prepare_type(tp, "the type of the result")
 
-    def read(self, tool: str, result: CallToolResult) -> Any:
+    async def of(self, tool: str, call: Awaitable[CallToolResult]) -> Any:
+        """Wait for a call of a tool, and return its value. See `Client.call_tool`."""
+        return self._read(tool, (await call).raise_for_error())
+
+    def _read(self, tool: str, result: CallToolResult) -> Any:
         """The value of a result. InvalidResponse: the value does not fit the type; the text names
         the tool and the place.
 

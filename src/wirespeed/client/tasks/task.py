@@ -195,20 +195,21 @@ class ToolTask:
             HandlerFailed, Declined: A handler failed or declined.
             WirespeedError: As of `Client.call_tool`.
         """
-        limit = self._tasks.sender.seconds(timeout)
+        sender, check = self._tasks.sender, self._check
+        limit = sender.seconds(timeout)
         if limit <= 0 and self._result is None:
             raise timed_out("task" if self.tool is None else f"tool {self.tool}", limit)
+        until = sender.until(limit)
         try:
             async with asyncio.timeout(None if limit == math.inf else limit):
                 result = await (self._follow() if self._modern else self._fetch())
-                sender, check = self._tasks.sender, self._check
                 if sender.checks is not None and check is not None and self.tool is not None:
                     await sender.checks.verify(self.tool, check, result)
-                return sender.listed.mark(self.tool, result)
         except TimeoutError as exc:
             if isinstance(exc, CallTimeout):
                 raise
             raise CallTimeout(f"the task has not ended within {shown(limit)}") from None
+        return await sender.listed.mark(self.tool, result, until)
 
     async def cancel(self, *, timeout: Timeout = CLIENT_DEFAULT) -> TaskState:
         """Request the cancellation, and return the state after that. In 2026-07-28 the server may

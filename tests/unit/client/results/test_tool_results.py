@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import msgspec
 import pydantic
 import pytest
 from client_lab import text_result
-from peer_lab import MODERN_PEER, Rules, with_client
+from peer_lab import MODERN_PEER, Rules, Talk, with_client
 
 from wirespeed import TASKS, Client, Context, Server
 from wirespeed.errors import CallTimeout, InputNeeded, InvalidResponse, RemoteError, ToolError
@@ -73,10 +74,11 @@ def rules(content: Any, **schema: Any) -> Rules:
 
 
 @ERAS
-async def test_the_data_of_a_listed_tool_is_its_value(era: Any) -> None:
+@pytest.mark.parametrize("listed", [False, True])
+async def test_the_data_of_a_tool_is_its_value(era: Any, listed: bool) -> None:
     async with Client(server, era=era) as client:
-        assert (await client.call_tool("add", {"a": 1, "b": 2})).data == {"result": 3}  # unknown
-        await client.list_tools()
+        if listed:
+            await client.list_tools()
         added = await client.call_tool("add", {"a": 1, "b": 2})
         assert (added.data, added.structured_content) == (3, {"result": 3})
         assert added.wrapped
@@ -93,7 +95,6 @@ async def test_the_data_of_a_task_is_the_value(era: Any) -> None:
         return 7
 
     async with Client(working, era=era, extensions=[TASKS]) as client:
-        await client.list_tools()
         assert (await (await client.start_tool("count")).result()).data == 7
         assert (await client.call_tool("count")).data == 7
 
@@ -108,7 +109,6 @@ async def test_the_data_of_a_resumed_call_is_the_value() -> None:
 
     form: dict[str, dict[str, object]] = {"elicitation": {"form": {}}}
     async with Client(asking, capabilities=form) as client:
-        await client.list_tools()
         with pytest.raises(InputNeeded) as caught:
             await client.call_tool("seats")
         [key] = caught.value.requests
@@ -184,12 +184,34 @@ async def test_the_tools_are_listed_once_where_the_value_may_be_wrapped() -> Non
 
     async with Client(server, middleware=[watch]) as client:
         await client.call_tool("where", {"name": "Bonn"}, type=str)
-        assert methods == ["tools/call"]
-        await client.call_tool("add", {"a": 1, "b": 2})
-        assert methods == ["tools/call"] * 2  # without a type nothing is listed
-        for _ in range(2):
-            await client.call_tool("add", {"a": 1, "b": 2}, type=int)
-        assert methods == ["tools/call"] * 3 + ["tools/list", "tools/call"]
+        await client.call_tool("where", {"name": "Bonn"})
+        assert methods == ["tools/call"] * 2
+        calls = [client.call_tool("add", {"a": n, "b": 2}) for n in range(20)]
+        assert [result.data for result in await asyncio.gather(*calls)] == list(range(2, 22))
+        assert await client.call_tool("add", {"a": 1, "b": 2}, type=int) == 3
+        assert sorted(methods) == ["tools/call"] * 23 + ["tools/list"]
+
+
+async def test_a_list_that_is_late_leaves_the_result_as_it_is(tmp_path: Path) -> None:
+    may, waiting = asyncio.Event(), []
+
+    async def listed(talk: Talk, message: dict[str, Any]) -> None:
+        waiting.append(asyncio.ensure_future(late(talk, message)))
+
+    async def late(talk: Talk, message: dict[str, Any]) -> None:
+        await may.wait()
+        schema = {"type": "object", "x-fastmcp-wrap-result": True}
+        tool = {"name": "t", "inputSchema": {"type": "object"}, "outputSchema": schema}
+        await talk.result(message, {"tools": [tool], "resultType": "complete"})
+
+    late_rules = rules({"result": 1}) | {"tools/list": listed}
+    async with with_client(tmp_path, late_rules) as (client, peer):
+        assert (await client.call_tool("t", timeout=0.1)).data == {"result": 1}
+        calls = [asyncio.ensure_future(client.call_tool("t")) for _ in range(2)]
+        calls[0].cancel()
+        may.set()
+        assert (await calls[1]).data == 1
+        assert len(peer.sent("tools/list")) == 1
 
 
 async def test_an_unlisted_tool_is_looked_for_once(tmp_path: Path) -> None:
@@ -207,7 +229,9 @@ async def test_a_list_that_fails_leaves_the_result_as_it_is(
     async with with_client(tmp_path, rules({"result": 1})) as (client, peer):
         peer.rules["tools/list"] = (-32603, "broken")
         assert await client.call_tool("t", type=dict) == {"result": 1}
-        assert "whether t wraps values is not known: broken" in caplog.text
+        assert (await client.call_tool("t")).data == {"result": 1}
+        assert caplog.text.count("which tools wrap their values is not known: broken") == 1
+        assert len(peer.sent("tools/list")) == 1
 
 
 async def test_a_wrapped_value_without_a_marker_fits_too(tmp_path: Path) -> None:
