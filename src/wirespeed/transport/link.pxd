@@ -17,6 +17,7 @@ cdef class Endpoint:
 cdef class _Turn:
     cdef int phase
     cdef list written                  # links to flush; `flush_scheduled` is set in each
+    cdef object ready                  # what the loop runs next; None where that is not known
 
     cdef int end_c(self) except -1
 
@@ -28,7 +29,8 @@ cdef class _Turn:
 # `flush_now` does at once what `wrote_c` schedules: it also delivers requests that waited for
 # room, which `flush` does not. Inside the link's own `on_data` it only flushes. Every method may
 # be called through the endpoint's field: ``endpoint.link.flush()``. Afterwards look at that field,
-# for the link may be lost.
+# for the link may be lost. `wrote_last_c` is a `wrote_c` for output that nothing follows soon (the
+# only outstanding request): it is sent at once if the loop has nothing else to run.
 cdef class Link:
     cdef readonly object loop
     cdef readonly Endpoint endpoint
@@ -45,7 +47,9 @@ cdef class Link:
     cdef object flush_callback
 
     cdef int wrote_c(self) except -1
+    cdef int wrote_last_c(self) except -1
     cdef int flush_later_c(self) except -1
+    cdef int flush_for_c(self) except -1
     cdef int deliver_c(self) except -1
     cdef int take_events_c(self) except -1
     cdef int check_drained_c(self) except -1

@@ -11,6 +11,7 @@ cimport cython
 
 from wirespeed._core.framing.close_codes cimport GOING_AWAY
 
+from collections import deque
 from weakref import WeakKeyDictionary
 
 cdef enum:
@@ -31,9 +32,27 @@ cdef _Turn turn_of(loop):
         turn = turns.get(loop)
         if turn is None:
             turn = turns[loop] = _Turn()
+            turn.ready = ready_queue(loop)
     except TypeError:
         turn = _Turn()
     return turn
+
+
+cdef object ready_queue(loop):
+    """The deque of callbacks that a loop runs next; None for a loop that has no such deque.
+
+    asyncio's loop has it as an attribute. The fields of uvloop's are not visible to Python, only to
+    the collector. A callback must appear in the deque before it is believed."""
+    cdef object queue = getattr(loop, "_ready", None)
+    cdef object handle
+    if queue is None:
+        from gc import get_referents
+        found = [item for item in get_referents(loop) if type(item) is deque]
+        queue = found[0] if len(found) == 1 else None
+    if type(queue) is not deque:
+        return None
+    handle = loop.call_soon(int)
+    return queue if handle in queue else None
 
 
 cdef class Endpoint:
@@ -75,12 +94,7 @@ cdef class _Turn:
             while written:
                 link = written.pop()
                 link.flush_scheduled = False
-                try:
-                    link.flush_now()
-                except Exception as exc:
-                    link.loop.call_exception_handler(
-                        {"message": "the output of a link was not sent", "exception": exc}
-                    )
+                link.flush_for_c()
         finally:
             self.phase = QUIET
             while written:             # the program ends (KeyboardInterrupt, SystemExit)
@@ -196,6 +210,28 @@ cdef class Link:
                 self.turn.written.append(self)
             else:
                 self.flush_later_c()
+        return 0
+
+    cdef int wrote_last_c(self) except -1:
+        """Output was queued that nothing will follow soon. It leaves at once if the loop has
+        nothing else to run, which could add output; otherwise as after `wrote_c`."""
+        cdef _Turn turn = self.turn
+        if (
+            turn.phase != QUIET or turn.ready is None or turn.ready or self.corked
+            or self.flush_scheduled or self.wire.wants_turn_c()
+        ):
+            return self.wrote_c()
+        return self.flush_for_c()
+
+    cdef int flush_for_c(self) except -1:
+        """As `flush_now`, for a caller who has nothing to do with errors of this link."""
+        cdef Link me = self            # the endpoint may drop it
+        try:
+            self.flush_now()
+        except Exception as exc:
+            me.loop.call_exception_handler(
+                {"message": "the output of a link was not sent", "exception": exc}
+            )
         return 0
 
     cdef int flush_later_c(self) except -1:

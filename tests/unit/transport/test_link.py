@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import raw
 
+from wirespeed import Server
 from wirespeed._core.wire import Wire
+from wirespeed.client.connection.connection import ClientConnection
 from wirespeed.core import FrameStream, Limits, LineFramer, Session
 from wirespeed.transport.fd import FdLink
 from wirespeed.transport.link import Endpoint, Link
+from wirespeed.transport.taskpool_choice import open_pool
 
 
 class Recorder(Endpoint):
@@ -285,6 +291,101 @@ async def test_flush_now_in_an_event_only_flushes() -> None:
     link.deliver()
     assert endpoint.told == [1, 2, 3]
     assert sent == [(endpoint, 1)] * 3
+
+
+class Watched:
+    """A loop that counts the callbacks that its links schedule."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        found = [item for item in gc.get_referents(loop) if type(item) is deque]
+        self._ready = getattr(loop, "_ready", None) or found[0]
+        self.scheduled = 0
+
+    def call_soon(self, *arguments: Any, **options: Any) -> Any:
+        self.scheduled += 1
+        return self.loop.call_soon(*arguments, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loop, name)
+
+
+async def start(connection: ClientConnection, n: int) -> Any:
+    return connection.call_tool("x", {"n": n}, 5, None)
+
+
+async def quiet() -> None:
+    """Nothing but this task is ready to run afterwards."""
+    await asyncio.sleep(0.01)
+
+
+async def test_a_lone_call_leaves_at_once() -> None:
+    connection = ClientConnection(asyncio.get_running_loop(), Limits(), None)
+    sent: list[Any] = []
+    link = Noting(connection, sent)
+    await quiet()
+    await start(connection, 1)
+    assert sent == [(connection, 1)]
+    await start(connection, 2)
+    assert len(sent) == 1, "two calls are outstanding"
+    await quiet()
+    assert sent == [(connection, 1)] * 2
+    link.detach()
+
+
+async def test_calls_that_start_together_leave_in_one_write() -> None:
+    connection = ClientConnection(asyncio.get_running_loop(), Limits(), None)
+    sent: list[Any] = []
+    link = Noting(connection, sent)
+    await quiet()
+    await asyncio.gather(*(start(connection, n) for n in range(64)))
+    await quiet()
+    assert sent == [(connection, 64)]
+    link.detach()
+
+
+async def test_a_lone_call_over_a_link_that_fails() -> None:
+    loop = asyncio.get_running_loop()
+    connection = ClientConnection(loop, Limits(), None)
+    link = Noting(connection, [])
+    link.fault = OSError("full")
+    reports: list[Any] = []
+    loop.set_exception_handler(lambda _, context: reports.append(context["exception"]))
+    await quiet()
+    waiter = await start(connection, 1)
+    assert not waiter.future.done()
+    assert reports == [link.fault]
+    link.detach()
+
+
+@pytest.mark.parametrize(("calls", "scheduled"), [(1, 0), (3, 1)])
+async def test_the_answer_of_a_lone_call_leaves_at_once(calls: int, scheduled: int) -> None:
+    server = Server("slow")
+
+    @server.tool
+    async def nap() -> str:
+        await asyncio.sleep(0.02)
+        return "awake"
+
+    loop = asyncio.get_running_loop()
+    watched = Watched(loop)
+    sent: list[Any] = []
+    pool = open_pool(loop)
+    connection = server.service.connect(
+        lambda endpoint: Noting(endpoint, sent, watched), loop=loop, pool=pool
+    )
+    link = connection.link
+    naps = [raw.call(n, "nap") for n in range(1, calls + 1)]
+    await quiet()
+    link.wire.receive_data(b"".join(map(raw.encode, [raw.initialize(0), *naps])))
+    link.deliver()
+    await quiet()
+    before = watched.scheduled
+    await asyncio.sleep(0.05)
+    assert sent == [(connection, 1), (connection, calls)]
+    assert watched.scheduled - before == scheduled
+    link.lose(None)
+    await pool.aclose()
 
 
 # -- mistakes of who writes a link or an endpoint: an exception, never a crash ----------------

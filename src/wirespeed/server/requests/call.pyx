@@ -167,10 +167,12 @@ cdef class Call(Completion):
         else:
             self.operation.fail_c(self, exc)
         self.end_c(None)
-        if connection.link is not None:
-            connection.link.wrote_c()
-        else:
+        if connection.link is None:
             connection.session.set_token_c(self.ref, None)    # the token may hold other objects
+        elif connection.session.inflight.live == 0:
+            connection.link.wrote_last_c()
+        else:
+            connection.link.wrote_c()
         if connection.draining:
             connection.check_drained_c()
         return 0
