@@ -80,7 +80,9 @@ key:
     if (p[i] == '"') {
         if (poi == WS_JSONRPC && last - i >= 8
             && ws_eight(p + i) << 24 == WS_EIGHT(0, 0, 0, '"', '2', '.', '0', '"'))
-            i += 5; /* known at once, like the keys: see ws_behind_key */
+            i += 5; /* predicted, as in ws_behind_name */
+        else if (poi == WS_METHOD)
+            i = V(name)(p, last, i, last);
         else
             i = V(string)(p, last, i + 1, last);
         kind = WS_ID_STRING;

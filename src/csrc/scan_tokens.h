@@ -138,25 +138,20 @@ static inline int ws_same(const uint8_t *text, const char *other, size_t len)
            && (len <= 16 || ws_eight(text + 8) == ws_eight(other + 8));
 }
 
-/* i + len, where len is the length of a known key. What follows a key would wait until the key is
- * looked up. The switch lets the processor predict the length instead; the empty asm keeps the
- * compiler from making one addition of it again. */
-static inline size_t ws_behind_key(size_t i, uint32_t len)
+/* i + len, where len is the length of a key or name that other messages have, too. What follows it
+ * would wait until the length is looked up. The switch lets the processor predict the length
+ * instead; the empty asm keeps the compiler from making one addition of it again. */
+static inline size_t ws_behind_name(size_t i, size_t len)
 {
-#define WS_LENGTH(n)                           \
-    case n:                                    \
-        i += n;                                \
-        __asm__("" : "+r"(i) : "i"(n));        \
+#define WS_LENGTH(n)                    \
+    case n:                             \
+        i += n;                         \
+        __asm__("" : "+r"(i) : "i"(n)); \
         return i;
     switch (len) {
-        WS_LENGTH(4)
-        WS_LENGTH(5)
-        WS_LENGTH(6)
-        WS_LENGTH(7)
-        WS_LENGTH(8)
-        WS_LENGTH(9)
-        WS_LENGTH(11)
-        WS_LENGTH(15)
+        WS_LENGTH(2) WS_LENGTH(3) WS_LENGTH(4) WS_LENGTH(5) WS_LENGTH(6) WS_LENGTH(7)
+        WS_LENGTH(8) WS_LENGTH(9) WS_LENGTH(10) WS_LENGTH(11) WS_LENGTH(12) WS_LENGTH(13)
+        WS_LENGTH(14) WS_LENGTH(15) WS_LENGTH(16) WS_LENGTH(17)
     default:
         return i + len;
     }

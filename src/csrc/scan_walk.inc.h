@@ -51,6 +51,18 @@ WS_INLINE size_t V(string)(const uint8_t *p, size_t n, size_t i, size_t budget)
     }
 }
 
+/* The string at p[i], where others are likely as long: a key, a method. */
+WS_INLINE size_t V(name)(const uint8_t *p, size_t n, size_t i, size_t budget)
+{
+    i++;
+    if (WS_LIKELY(n - i >= 16)) {
+        const size_t plain = V(special16)(p + i);
+        if (WS_LIKELY(plain < 16 && p[i + plain] == '"'))
+            return ws_behind_name(i - 1, plain + 2);
+    }
+    return V(string)(p, n, i, budget);
+}
+
 /* The number at p[i]. *integer: whether it has no fraction and no exponent. */
 WS_INLINE size_t V(number)(const uint8_t *p, size_t i, int *integer)
 {
@@ -113,7 +125,7 @@ open:
     if (!(kinds & 1))
         goto value;
 key:
-    if (p[i] != '"' || i > budget || (i = V(string)(p, reach, i + 1, budget)) == 0)
+    if (p[i] != '"' || i > budget || (i = V(name)(p, reach, i, budget)) == 0)
         return 0;
     i = ws_skip_space(p, i);
     if (p[i] != ':')
@@ -170,14 +182,14 @@ WS_INLINE size_t V(key)(const uint8_t *p, size_t n, size_t i, uint32_t object, u
         if (WS_LIKELY((eight & slot->mask) == slot->value && slot->len != 0)) {
             if (slot->len <= 8) {
                 *poi = slot->poi;
-                return ws_behind_key(i, slot->len);
+                return ws_behind_name(i, slot->len);
             }
             const size_t end = ws_long_key(slot, p + i, n - i, poi);
             if (end != 0)
-                return ws_behind_key(i, (uint32_t)end);
+                return ws_behind_name(i, end);
         }
     }
-    const size_t end = V(string)(p, n, i + 1, n);
+    const size_t end = V(name)(p, n, i, n);
     if (end == 0)
         return 0;
     const int known = ws_key_poi((int)object, p + i + 1, end - i - 2);

@@ -226,7 +226,7 @@ cdef class Message:
             s = span_of(self, WS_METHOD)
             if not good_id and id_kind != WS_ID_ABSENT:
                 return self.invalid_c(FAULT_REQUEST, "id must be a string or an integer")
-            if not self.version_c():
+            if not plain_version(self) and not self.version_c():
                 return self.invalid_c(
                     FAULT_REQUEST if good_id else FAULT_NOTIFICATION, 'jsonrpc must be "2.0"'
                 )
@@ -249,7 +249,7 @@ cdef class Message:
             return self.invalid_c(
                 FAULT_REQUEST, "neither method, result nor error: not a message"
             )
-        if not self.version_c():
+        if not plain_version(self) and not self.version_c():
             return self.invalid_c(FAULT_RESPONSE, 'jsonrpc must be "2.0"')
         if has_result and has_error:
             return self.invalid_c(FAULT_RESPONSE, "both result and error")
@@ -277,10 +277,7 @@ cdef class Message:
         return self.invalid_c(fault, "a member of the message stands there twice")
 
     cdef bint version_c(self) except -1:
-        cdef Span s = span_of(self, WS_JSONRPC)
-        if s.n == 5 and memcmp(s.p, b'"2.0"', 5) == 0:
-            return True
-        return self.text_c(WS_JSONRPC) == "2.0"
+        return plain_version(self) or self.text_c(WS_JSONRPC) == "2.0"
 
     cdef Lease lease_c(self, int which):
         cdef Span s = span_of(self, which)
@@ -377,6 +374,12 @@ cdef class Message:
         if self.kind_c in (REQUEST, NOTIFICATION):
             parts.append(self.method[:80])
         return f"{' '.join(parts)}, {self.n} bytes>"
+
+
+cdef inline bint plain_version(Message m) noexcept:
+    """Whether the version is the right one, spelled without escapes."""
+    cdef Span s = span_of(m, WS_JSONRPC)
+    return s.n == 5 and memcmp(s.p, b'"2.0"', 5) == 0
 
 
 def parse(data, /, *, uint32_t max_depth=128):
