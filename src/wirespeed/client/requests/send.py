@@ -17,7 +17,7 @@ from wirespeed.client.results.listed_tools import ListedTools
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, seconds_of, shown, timed_out
 from wirespeed.errors import CallTimeout, ConnectionClosed, InvalidResponse, RemoteError
 from wirespeed.protocol.meta import check_json
-from wirespeed.protocol.results import CallToolResult, is_wrap
+from wirespeed.protocol.results import CallToolResult
 from wirespeed.protocol.revisions import (
     META_CLIENT_CAPABILITIES,
     META_CLIENT_INFO,
@@ -181,7 +181,7 @@ class Sender:
         self.middleware = middleware
         self.checks: OutputChecks | None = None
         self.listed = ListedTools()
-        self._known, self._wrapped = self.listed.known, self.listed.wrapped
+        self._wraps = self.listed.wraps
         self.start_at_use = False
         self._open = open_client
         self._opening: asyncio.Task[None] | None = None
@@ -327,10 +327,11 @@ class Sender:
             result = finished
         if check is not None:
             await checks.verify(name, check, result, until)  # type: ignore[union-attr, arg-type]
-        if type(result) is CallToolResult:  # middleware may return anything
-            if name in self._wrapped:
+        wraps = self._wraps.get(name)
+        if wraps is not False and type(result) is CallToolResult:  # middleware may return anything
+            if wraps:
                 result.wrapped = True
-            elif name not in self._known and is_wrap(result.structured_content):
+            else:
                 await self.listed.mark(name, result, waiter.deadline)
         return result  # type: ignore[return-value]
 

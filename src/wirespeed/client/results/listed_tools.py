@@ -26,35 +26,29 @@ class ListedTools:
 
     Attributes:
         task_only: Tools that only run as tasks (2025-11-25, ``taskSupport: "required"``).
-        wrapped: Tools whose structured content is ``{"result": value}``, as the output schema says
-            by `WRAP_MARKER`.
-        known: All tools, and those that a list did not have.
+        wraps: Whether the structured content of a tool is ``{"result": value}``, as the output
+            schema says by `WRAP_MARKER`; for listed tools, and for others that were called.
         fetch: Lists the tools.
         spawn: Starts a task that ends with the client.
     """
 
-    __slots__ = ("_fetching", "fetch", "known", "spawn", "task_only", "wrapped")
+    __slots__ = ("_fetching", "fetch", "spawn", "task_only", "wraps")
 
     fetch: Callable[[], Awaitable[object]]
     spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Future[None]]
 
     def __init__(self) -> None:
-        self._fetching: asyncio.Future[None] | None = None
-        self.known: set[str] = set()
         self.task_only: set[str] = set()
-        self.wrapped: set[str] = set()
+        self.wraps: dict[str, bool] = {}
+        self._fetching: asyncio.Future[None] | None = None
 
     def learn(self, tools: Iterable[ToolInfo]) -> None:
         """A page of tools arrived."""
-        if len(self.known) > MAX_TOOLS:
-            for names in (self.known, self.task_only, self.wrapped):
-                names.clear()
+        self._make_room()
         for tool in tools:
-            self.known.add(tool.name)
             task_only = (tool.execution or {}).get("taskSupport") == "required"
-            wrapped = (tool.output_schema or {}).get(WRAP_MARKER) is True
-            for names, belongs in ((self.task_only, task_only), (self.wrapped, wrapped)):
-                (names.add if belongs else names.discard)(tool.name)
+            (self.task_only.add if task_only else self.task_only.discard)(tool.name)
+            self.wraps[tool.name] = (tool.output_schema or {}).get(WRAP_MARKER) is True
 
     async def mark(
         self, name: str | None, result: CallToolResult, until: float = math.inf
@@ -64,17 +58,28 @@ class ListedTools:
         The tools are listed, up to the time *until* of the event loop, if the result may be a
         wrapped value and the tool is not known. All calls share one list.
         """
-        if name is not None and name not in self.known and is_wrap(result.structured_content):
-            if self._fetching is None:
-                self._fetching = self.spawn(self._fetch())
-            fetching = self._fetching
-            left = None if until == math.inf else until - asyncio.get_running_loop().time()
-            await asyncio.wait((fetching,), timeout=left)
-            if fetching.done():
-                self.known.add(name)
-        if name in self.wrapped:
+        if name is None:
+            return result
+        if name not in self.wraps and not result.is_error:
+            known = True
+            if is_wrap(result.structured_content):
+                if self._fetching is None:
+                    self._fetching = self.spawn(self._fetch())
+                fetching = self._fetching
+                left = None if until == math.inf else until - asyncio.get_running_loop().time()
+                await asyncio.wait((fetching,), timeout=left)
+                known = fetching.done()
+            if known:
+                self._make_room()
+                self.wraps.setdefault(name, False)
+        if self.wraps.get(name):
             result.wrapped = True
         return result
+
+    def _make_room(self) -> None:
+        if len(self.wraps) > MAX_TOOLS:
+            self.wraps.clear()
+            self.task_only.clear()
 
     async def _fetch(self) -> None:
         try:

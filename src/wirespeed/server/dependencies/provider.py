@@ -194,12 +194,12 @@ class Provider:
         what = "it has no annotation"
         if parameter.annotation is not parameter.empty:
             annotation = self._hints.resolve(parameter.annotation, where)
-            if self._hints.is_context(annotation):
-                return Given.CONTEXT
             what = f"nothing provides {type_name(annotation)}"
         source = find(annotation, parameter, where)
         if source is not None:
             return source
+        if self._hints.is_context(annotation):
+            return Given.CONTEXT
         if parameter.default is parameter.empty:
             raise DependencyError(f"{where}: {what}, and it has no default")
         return None

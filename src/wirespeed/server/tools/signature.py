@@ -511,16 +511,16 @@ def _read_parameters(
             )
         if parameter.kind is parameter.KEYWORD_ONLY:
             kwnames.append(parameter.name)
-        if scope.is_context(tp):
-            if spec.context_param is not None:
-                raise SignatureError(f"{where}: a second context")
-            spec.context_param, spec.context_index = parameter.name, index
-            continue
         if dependencies is not None:
             provider = dependencies.find(tp, parameter, where)
             if provider is not None:
                 injected[index] = provider
                 continue
+        if scope.is_context(tp):
+            if spec.context_param is not None:
+                raise SignatureError(f"{where}: a second context")
+            spec.context_param, spec.context_index = parameter.name, index
+            continue
         try:
             item = _Parameter(parameter, tp, where, taken)
         except SignatureError as exc:

@@ -194,6 +194,29 @@ def test_depends_as_a_default_is_depends_in_the_annotation(peer: Any, server: Se
     assert text_of(peer.result(call(7, "same", {"n": 3}))) == "3 True True for 7"
 
 
+def test_depends_comes_before_the_context(peer: Any, server: Server) -> None:
+    """A parameter gets the value of its `Depends`, also where its type is Context."""
+
+    class Fake:
+        request_id = "none"
+
+    def fake() -> Fake:
+        return Fake()
+
+    def label(real: Context, ctx: Context = Depends(fake)) -> str:  # noqa: B008
+        return f"{ctx.request_id} {real.request_id}"
+
+    @server.tool
+    async def both(
+        real: Context,
+        ctx: Context = Depends(fake),  # noqa: B008
+        said: str = Depends(label),
+    ) -> str:
+        return f"{ctx.request_id} {real.request_id} {said}"
+
+    assert text_of(peer.result(call(7, "both"))) == "none 7 none 7"
+
+
 def test_depends_of_a_registered_function_is_its_provider(peer: Any, server: Server) -> None:
     server.provide(scope="connection")(make_coroutine)
 
