@@ -47,15 +47,17 @@ INSIDE = {
         _simd span spares
         slab
         outbox
-        framing.rfc6455 framing.close_codes
+        framing.rfc6455 framing.rfc9112 framing.close_codes
+        framing.http_fields
+        framing.http_head framing.http_chunks
         framing.writer
         reply_route
         memory_reply
-        framing.websocket_writer
+        framing.websocket_writer framing.http_writer
         framing.inlet
         framing.base
         framing.line framing.blankline
-        framing.websocket
+        framing.websocket framing.http
         wire
         frames
         envelope

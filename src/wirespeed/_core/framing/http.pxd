@@ -1,0 +1,36 @@
+from wirespeed._core.framing.base cimport Framer
+from wirespeed._core.framing.http_chunks cimport Chunks
+from wirespeed._core.framing.http_head cimport HttpHead
+from wirespeed._core.framing.http_writer cimport HttpWriter
+from wirespeed._core.framing.rfc9112 cimport Fault
+
+
+cdef class HttpFramer(Framer):
+    # The head of the last frame, until the next call of any method; of the message that is
+    # arriving, once `has_head` is true.
+    cdef readonly HttpHead head
+    cdef HttpWriter output               # `writer` by its type
+    cdef readonly object failure         # status and sentence of what the peer did wrong, or None
+    cdef readonly bint ended             # no frame will come: what arrives is dropped
+    cdef int phase
+    cdef bint may_skip                   # nothing of the next request was looked at
+    cdef size_t body                     # where the body begins, behind `start`
+    cdef Chunks chunks                   # of a body in chunks; counted from `start`
+    cdef bint continued                  # the question of `awaits_continue_c` was answered
+
+    # The head has arrived and the body has not.
+    cdef bint has_head_c(self) noexcept
+    # The peer sends the body once it is told to: by `HttpWriter.send_continue_c`, or by the body's
+    # refusal. True until a byte of the body arrives or `continued` is set.
+    cdef bint awaits_continue_c(self) noexcept
+    # Take no further frame.
+    cdef int stop_c(self) except -1
+    # Close the connection once all is sent.
+    cdef int finish_c(self) except -1
+    # The bytes behind the last frame, which belong to another protocol. Ends this one.
+    cdef bytes take_rest_c(self)
+
+    cdef int take_head_c(self) except -1
+    cdef int fail_c(self, Fault fault, size_t limit) except -1
+    cdef int settle_c(self) except -1
+    cdef int check_joined_c(self) except -1

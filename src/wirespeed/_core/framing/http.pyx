@@ -1,0 +1,308 @@
+"""HTTP/1.1 (RFC 9112): the messages of a connection, each as a frame, in both roles.
+
+A frame is the body of a message, in one piece, and may be empty; the head lies before it in the
+same memory. A body in chunks is moved together where it is. A message that breaks a rule ends the
+connection: `failure` says what is to be answered.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport uint64_t, uint8_t
+
+from wirespeed._core.framing.base cimport FRAME_MORE, FRAME_READY, Framer
+from wirespeed._core.framing.http_chunks cimport (
+    CHUNKS_BAD,
+    CHUNKS_DONE,
+    begin_chunks,
+    take_chunks,
+)
+from wirespeed._core.framing.http_fields cimport HEAD
+from wirespeed._core.framing.http_head cimport HEAD_BAD, HEAD_READY, HttpHead
+from wirespeed._core.framing.http_writer cimport HttpWriter
+from wirespeed._core.framing.inlet cimport Inlet
+from wirespeed._core.framing.rfc9112 cimport CR, CUT_SHORT, LF, LONG_BODY, Fault, failure_of
+from wirespeed._core.span cimport Span
+
+from wirespeed._core.framing.http_writer import field_lines
+
+cdef enum:
+    IN_HEAD
+    IN_SIZED              # a body with Content-Length
+    IN_CHUNKS
+    UNTIL_END             # of the connection: a response without a length
+    TAKEN                 # the frame was returned
+
+
+@cython.final
+@cython.no_gc
+cdef class HttpFramer(Framer):
+    """The messages of one connection.
+
+    Args:
+        role: "server" or "client": which side we are. A server takes in requests.
+        max_body: Bytes of a body, its chunks moved together.
+        max_head: Bytes of a head; the same number limits the chunk extensions and trailers of a
+            body together.
+        max_target: Bytes of the target of a request.
+        max_fields: Header fields of a head.
+        line: The usual first line that we write; see `HttpWriter`.
+        fields: The usual fields that we write.
+    """
+
+    def __cinit__(
+        self,
+        str role not None="server",
+        *,
+        size_t max_body,
+        size_t max_head=16384,
+        size_t max_target=8192,
+        size_t max_fields=100,
+        bytes line not None=b"HTTP/1.1 200 OK\r\n",
+        bytes fields not None=b"Content-Type: application/json\r\n",
+    ):
+        if role not in ("server", "client"):
+            raise ValueError('role must be "server" or "client"')
+        self.output = HttpWriter(line, fields)
+        self.setup_c(max_body, self.output)
+        self.head = HttpHead(
+            role == "client", max_head=max_head, max_target=max_target, max_fields=max_fields
+        )
+        self.may_skip = role == "server"
+        self.chunks.max_body = max_body
+        self.chunks.max_lines = max_head
+
+    def __dealloc__(self):
+        if self.head is not None:
+            self.head.p = NULL    # it may outlive our memory
+
+    # -- bytes in ------------------------------------------------------------------------------
+
+    cdef int ensure_room_c(self, size_t wanted) except -1:
+        self.head.p = NULL        # bytes may move
+        return Inlet.ensure_room_c(self, wanted)
+
+    cdef int drop_slab_c(self) except -1:
+        self.head.p = NULL
+        return Inlet.drop_slab_c(self)
+
+    # -- messages out of them ------------------------------------------------------------------
+
+    cdef int next_frame_c(self, Span *frame) except -1:
+        """FRAME_READY with the next body, or FRAME_MORE."""
+        cdef size_t size, n
+        cdef int got
+        cdef uint8_t *p
+        if self.phase == TAKEN:
+            self.head.begin_c()
+            self.may_skip = not self.head.response
+            self.phase = IN_HEAD
+        if self.ended or self.slab is None:
+            return self.settle_c()
+        if self.phase == IN_HEAD and not self.take_head_c():
+            return self.settle_c()
+        p = self.slab.base + self.start
+        n = <size_t> self.head.length
+        size = self.body + n
+        if self.phase == IN_SIZED:
+            if self.end - self.start < size:
+                return self.settle_c()
+        elif self.phase == IN_CHUNKS:
+            self.chunks.moved = 0
+            got = take_chunks(&self.chunks, p, self.end - self.start)
+            self.bytes_moved += <long long> self.chunks.moved
+            if got == CHUNKS_BAD:
+                self.fail_c(
+                    self.chunks.fault,
+                    self.max_frame if self.chunks.fault == LONG_BODY else self.chunks.max_lines,
+                )
+            if got != CHUNKS_DONE:
+                return self.settle_c()
+            self.body = self.chunks.body
+            n = self.chunks.n_body
+            size = self.chunks.at
+        else:
+            n = self.end - self.start - self.body
+            size = self.body + n
+            if n > self.max_frame:
+                self.fail_c(LONG_BODY, self.max_frame)
+            if not self.eof or self.ended:
+                return self.settle_c()
+        self.head.p = p
+        frame.p = p + self.body
+        frame.n = n
+        self.start += size
+        self.phase = TAKEN
+        self.ended = not self.head.keeps_alive
+        return FRAME_READY
+
+    cdef int take_head_c(self) except -1:
+        """Take the next head. 1: it is whole, and its body is possible."""
+        cdef HttpHead head = self.head
+        cdef int got
+        if self.may_skip and self.start < self.end and self.slab.base[self.start] == CR:
+            # RFC 9112 section 2.2: one empty line before a request is skipped
+            if self.start + 1 == self.end:
+                return 0
+            if self.slab.base[self.start + 1] == LF:
+                self.start += 2
+                self.may_skip = False
+        if self.start == self.end:
+            return 0
+        self.may_skip = False
+        got = head.scan_c(self.slab.base + self.start, self.end - self.start)
+        if got != HEAD_READY:
+            if got == HEAD_BAD:
+                self.fail_c(head.fault, head.limit_c())
+            return 0
+        self.body = head.at
+        self.continued = False
+        if head.response and (head.status < 200 or head.status == 204 or head.status == 304):
+            head.length = 0
+            self.phase = IN_SIZED
+        elif head.chunked:
+            begin_chunks(&self.chunks, head.at)
+            self.phase = IN_CHUNKS
+        elif head.response and not head.has_length:
+            head.keeps_alive = False
+            self.phase = UNTIL_END
+        elif head.length > <uint64_t> self.max_frame:
+            self.fail_c(LONG_BODY, self.max_frame)
+            return 0
+        else:
+            self.phase = IN_SIZED
+        return 1
+
+    cdef int fail_c(self, Fault fault, size_t limit) except -1:
+        """End the connection because of a fault of the peer."""
+        self.failure = failure_of(fault, limit, self.head.response)
+        self.ended = True
+        return 0
+
+    cdef int settle_c(self) except -1:
+        """All input was looked at: keep as little of it as possible. Returns FRAME_MORE."""
+        if self.eof and not self.ended and self.start < self.end:
+            self.fail_c(CUT_SHORT, 0)
+        if self.slab is None:
+            return FRAME_MORE
+        if self.ended:
+            self.start = self.end
+        if self.lent is None:
+            if self.start == self.end:
+                self.drop_slab_c()     # an idle connection holds no memory
+                return FRAME_MORE
+            if self.phase == IN_CHUNKS:
+                # nothing behind the body so far is needed
+                self.chunks.at = self.chunks.body + self.chunks.n_body
+                self.end = self.start + self.chunks.at
+        self.head.p = self.slab.base + self.start
+        return FRAME_MORE
+
+    cdef bint has_head_c(self) noexcept:
+        return self.phase != IN_HEAD and self.phase != TAKEN and not self.ended
+
+    cdef bint awaits_continue_c(self) noexcept:
+        return (
+            self.has_head_c() and self.head.expects_continue and not self.continued
+            and self.end - self.start == self.head.at
+        )
+
+    cdef int stop_c(self) except -1:
+        self.ended = True
+        return 0
+
+    cdef int finish_c(self) except -1:
+        self.ended = self.over = True
+        return 0
+
+    cdef bytes take_rest_c(self):
+        cdef bytes rest = b""
+        if self.slab is not None:
+            rest = PyBytes_FromStringAndSize(
+                <const char *> self.slab.base + self.start,
+                <Py_ssize_t> self.end - <Py_ssize_t> self.start,
+            )
+        self.ended = True
+        self.settle_c()
+        return rest
+
+    # -- for Python ----------------------------------------------------------------------------
+
+    @property
+    def has_head(self):
+        """Whether the head of a message has arrived, which `head` shows, and its body has not."""
+        return self.has_head_c()
+
+    @property
+    def awaits_continue(self):
+        """Whether the client sends a body only when it is told to (RFC 9110 section 10.1.1): by
+        `send_continue`, or by a refusal."""
+        return self.awaits_continue_c()
+
+    def stop(self):
+        """Take no further message: what arrives is dropped."""
+        self.stop_c()
+
+    def finish(self):
+        """Close the connection once all is sent."""
+        self.finish_c()
+
+    def take_rest(self):
+        """Return the bytes behind the last message and stop: they belong to another protocol."""
+        return self.take_rest_c()
+
+    cdef int check_joined_c(self) except -1:
+        if self.output.out is None:
+            raise RuntimeError("this framer is not joined to a connection yet")
+        return 0
+
+    def answer(self, *, bint last=False):
+        """What follows answers the request that was returned last: HEAD gets no body, and the
+        connection ends where the client wants that, or because this answer is the `last` one.
+        RuntimeError: the head is gone."""
+        self.head.check_c()
+        self.output.answer_c(
+            self.head.minor, self.head.method_c == HEAD, last or self.ended
+        )
+
+    def respond(self, int status, body=b"", *, fields=None):
+        """Send a response. ``fields`` are pairs of name and value, by default the usual ones where
+        there is a body; Content-Length and Connection are written here."""
+        cdef HttpWriter output = self.output
+        cdef bytes lines = field_lines(fields or ())
+        self.check_joined_c()
+        output.status_c(status)
+        if fields is not None or not len(body):
+            output.fields = lines
+        try:
+            # RFC 9110 section 8.6: no Content-Length where there cannot be a body
+            output.send_c(body, status >= 200 and status != 204 and status != 304)
+        finally:
+            output.reset_c()
+
+    def send_continue(self):
+        """Tell the client to send the body."""
+        self.check_joined_c()
+        self.continued = True
+        self.output.send_continue_c()
+
+    def open_stream(self, *, fields):
+        """Send the head of a stream of events: each frame that follows is the data of one."""
+        cdef bytes lines = field_lines(fields)
+        self.check_joined_c()
+        self.output.check_idle_c()
+        self.output.fields = lines
+        self.output.open_stream_c()
+
+    def stream_text(self, bytes text not None, /):
+        """Send text of a stream that is not a message: whole lines, and an empty one."""
+        self.check_joined_c()
+        self.output.stream_text_c(text)
+
+    def next_event(self, bytes lines not None, /):
+        """Set the lines of the next event before its data, such as ``b"id: 7\\n"``."""
+        self.output.event = lines
+
+    def close_stream(self):
+        """End the stream."""
+        self.check_joined_c()
+        self.output.close_stream_c()
