@@ -289,6 +289,13 @@ def match(template: str, uri: str, **options: Any) -> dict[str, str] | None:
         ("a://b?l=en{&q}", "a://b?q=1", None),
         ("a://b?l=en{&q}", "a://b?l=de&q=1", None),
         ("a://{x}/?l=en&m{&q}", "a://1/?m&q=2&l=en", {"x": "1", "q": "2"}),
+        ("a://b{?q*,n}", "a://b?q=1&n=2&q=%263", {"q": ["1", "&3"], "n": "2"}),
+        ("a://b{?q*,n}", "a://b?q=1", {"q": ["1"]}),
+        ("a://b{?q*,n}", "a://b?q", {"q": [""]}),
+        ("a://b{?q*,n}", "a://b", {}),
+        ("a://b{?q*,n}", "a://b?n=1&n=2", None),
+        ("a://b{?q*,n}", "a://b?q=1&q=%", None),
+        ("a://b?l=en{&q*}", "a://b?q=1&l=en&q=2", {"q": ["1", "2"]}),
         ("a://é/{x}", "a://%C3%A9/1", {"x": "1"}),
         ("a://fixed", "a://fixed", {}),
         ("a://fixed", "a://fixedx", None),
@@ -297,7 +304,7 @@ def match(template: str, uri: str, **options: Any) -> dict[str, str] | None:
         ("a{x}a", "aba", {"x": "b"}),
     ],
 )
-def test_matching(template: str, uri: str, values: dict[str, str] | None) -> None:
+def test_matching(template: str, uri: str, values: dict[str, Any] | None) -> None:
     assert match(template, uri) == values
 
 
@@ -322,6 +329,7 @@ def test_matching(template: str, uri: str, values: dict[str, str] | None) -> Non
         ("f://{x}{?y}", "f://a?y=b/../c"),
         ("f://{x}{?y}", "f://a?y=/etc"),
         ("f://a?b{&y}", "f://a?b&y=%5C"),
+        ("f://a{?y*}", "f://a?y=b&y=.."),
     ],
 )
 def test_values_that_lead_out_of_a_folder_match_nothing(template: str, uri: str) -> None:
@@ -357,7 +365,10 @@ def test_path_escapes() -> None:
         ("a://{x*}", "cannot be matched with a modifier"),
         ("a://{x:3}", "cannot be matched with a modifier"),
         ("a://{?x:3}", "cannot be matched with a modifier"),
-        ("a://{?x,y*}", "cannot be matched with a modifier"),
+        ("a://{?x,y:2}", "cannot be matched with a modifier"),
+        ("a://{+x*}", "cannot be matched with a modifier"),
+        ("a://b{#x*}", "cannot be matched with a modifier"),
+        ("a://b{?x*,x}", "twice"),
         ("a://b?c{?x}", "two queries"),
         ("a://b?c/{x}?d{&y}", "two queries"),
         ("a://b{&x}", "{&x} stands behind a literal query"),
@@ -480,6 +491,17 @@ def test_matching_reverses_expansion(template: str, x: str, y: str, z: str) -> N
         assert found is not None and {k: v for k, v in found.items() if k != "z"} == expected
     else:
         assert Matcher(parsed, safe=False).match(uri) == expected
+
+
+@given(st.lists(st.text()), st.text())
+def test_matching_reverses_the_expansion_of_a_list(items: list[str], n: str) -> None:
+    template = UriTemplate("a://b{?items*,n}")
+    try:
+        uri = template.expand(items=items, n=n)
+    except UnicodeEncodeError:
+        return
+    expected = {"items": items, "n": n} if items else {"n": n}
+    assert Matcher(template, safe=False).match(uri) == expected
 
 
 @given(st.text(max_size=40))

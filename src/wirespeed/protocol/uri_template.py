@@ -255,24 +255,28 @@ class Matcher:
 
     * Templates of levels 1 and 2: ``{var}``, ``{+var}`` and, at the end, ``{#var}``; each variable
       once; between two of them some literal text. Before ``{#var}`` may stand a form-style query of
-      level 3: ``{?a,b}``, or ``{&a,b}`` behind a literal one (``?lang=en{&a,b}``). Anything else is
+      level 3: ``{?a,b*}``, or ``{&a,b*}`` behind a literal one (``?lang=en{&a}``). Anything else is
       a ValueError.
     * ``{var}`` takes characters other than ``/``, ``?`` and ``#``; ``{+var}`` takes any. Each takes
       at least one. Where a URI can be divided in several ways, the first variable takes as much as
       it can, then the second. ``{#var}`` takes what is behind the first ``#``, and may be missing.
     * A query is what is behind the first ``?``: its pairs stand in any order, and each variable may
       be missing. A name that is not in the template, or that stands there twice, matches nothing.
-      ``+`` is a plus sign.
+      ``{?var*}`` is a list: its name may stand there again. ``+`` is a plus sign.
     * Values are percent-decoded once, as UTF-8. A broken escape matches nothing.
     * Unless ``safe=False``, values that could lead a path out of its folder match nothing either:
       a segment ``..``, a NUL and, but for ``{+var}`` and ``{#var}``, a slash or backslash in front.
 
     The time is linear in the length of the URI, of which `MAX_URI` characters at most are read.
+
+    Attributes:
+        template: The template.
+        lists: The variables whose values are lists.
     """
 
     __slots__ = (
         "_fixed", "_fragment", "_head", "_pattern", "_query", "_safe", "_tail", "_variables",
-        "template",
+        "lists", "template",
     )  # fmt: skip
 
     def __init__(self, template: UriTemplate, *, safe: bool = True) -> None:
@@ -286,9 +290,11 @@ class Matcher:
             if any(isinstance(part, str) and "#" in part for part in parts):
                 raise template._error("two fragments")
         self._query: tuple[str, ...] = ()
+        self.lists: frozenset[str] = frozenset()
         self._fixed: list[str] = []  # the pairs of a literal query
         if parts and isinstance(last := parts[-1], _Expression) and last.operator in ("?", "&"):
-            self._query = tuple(map(self._plain, last.variables))
+            self.lists = frozenset(v.name for v in last.variables if v.explode)
+            self._query = tuple(self._plain(v._replace(explode=False)) for v in last.variables)
             del parts[-1]
             if last.operator == "&":
                 literal = parts.pop() if parts and isinstance(parts[-1], str) else ""
@@ -347,7 +353,8 @@ class Matcher:
     def _plain(self, variable: _Variable) -> str:
         if variable.explode or variable.length is not None:
             raise self.template._error(
-                f"variable {variable.name!r} cannot be matched with a modifier (* or :n)"
+                f"variable {variable.name!r} cannot be matched with a modifier (:n, or * but in a "
+                "query)"
             )
         return variable.name
 
@@ -363,7 +370,7 @@ class Matcher:
             pieces.append(f"([^{_DELIMITERS}]++)" if self._variables[-1][1] else "(.++)")
         return re.compile("".join(pieces), re.DOTALL)
 
-    def match(self, uri: str) -> dict[str, str] | None:
+    def match(self, uri: str) -> dict[str, str | list[str]] | None:
         """The decoded values by name, or None. What is missing of a query, and a missing
         ``{#var}``, is left out."""
         head, tail = self._head, self._tail
@@ -388,7 +395,7 @@ class Matcher:
             raw = self._divide(text)
         if raw is None:
             return None
-        values: dict[str, str] = {}
+        values: dict[str, str | list[str]] = {}
         for (name, simple, _), encoded in zip(self._variables, raw, strict=True):
             value = self._decode(encoded, simple)
             if value is None:
@@ -403,7 +410,7 @@ class Matcher:
             values[self._fragment] = value
         return values
 
-    def _read_query(self, query: str, values: dict[str, str]) -> bool:
+    def _read_query(self, query: str, values: dict[str, str | list[str]]) -> bool:
         """Add the values of a query. Returns whether it is one of this template."""
         pairs = query.split("&") if query else []
         for pair in self._fixed:
@@ -413,9 +420,16 @@ class Matcher:
         for pair in pairs:
             name, _, encoded = pair.partition("=")
             value = self._decode(encoded, True)
-            if value is None or name not in self._query or name in values:
+            if value is None or name not in self._query:
                 return False
-            values[name] = value
+            if name in self.lists:
+                items = values.setdefault(name, [])
+                assert type(items) is list
+                items.append(value)
+            elif name in values:
+                return False
+            else:
+                values[name] = value
         return True
 
     def _decode(self, encoded: str, simple: bool) -> str | None:

@@ -17,6 +17,7 @@ from wirespeed.schema.json_schema import (
     dec_hook,
     describe_validation_error,
     is_model,
+    lax_dec_hook,
     one_line,
 )
 
@@ -103,6 +104,18 @@ class Slot:
         assert fault is not None
         raise ArgumentError(self._complaint(text, fault)) from fault
 
+    @property
+    def is_list(self) -> bool:
+        """Whether the values are lists, or other collections of one type."""
+        return _is_list(msgspec.inspect.type_info(self.type))
+
+    def parse_list(self, texts: list[str]) -> Any:
+        """Return the collection of the values of strings. ArgumentError: it does not fit."""
+        try:
+            return msgspec.convert(texts, self.type, strict=False, dec_hook=lax_dec_hook)
+        except (msgspec.ValidationError, RecursionError, UnicodeEncodeError) as exc:
+            raise ArgumentError(self._complaint(str(texts), exc)) from exc
+
     def in_digits(self, text: str) -> str:
         """Return JSON with whole numbers as digits where the type has integers (see
         `wirespeed.schema.whole_numbers`); any other text unchanged."""
@@ -130,6 +143,14 @@ def _takes_text(info: msgspec.inspect.Type) -> bool:
     if isinstance(info, msgspec.inspect.Metadata):
         return _takes_text(info.type)
     return isinstance(info, (msgspec.inspect.StrType, msgspec.inspect.AnyType))
+
+
+def _is_list(info: msgspec.inspect.Type) -> bool:
+    if isinstance(info, msgspec.inspect.UnionType):
+        return any(_is_list(member) for member in info.types)
+    if isinstance(info, msgspec.inspect.Metadata):
+        return _is_list(info.type)
+    return isinstance(info, msgspec.inspect.CollectionType)
 
 
 def _is_json(info: msgspec.inspect.Type) -> bool:

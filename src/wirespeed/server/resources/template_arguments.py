@@ -58,9 +58,19 @@ class TemplateArguments:
                     f"resource {spec.name!r}: parameter {slot.name!r} is not a variable of "
                     f"{template}"
                 )
+        for name in self._matcher.lists:
+            if not parameters[name].is_list:
+                raise SignatureError(
+                    f"resource {spec.name!r}: {{{name}*}} of {template} is a list, so annotate "
+                    f"parameter {name!r} as one, such as list[str]"
+                )
         self.slots: dict[str, Slot] = {name: parameters[name] for name in template.names}
         self._others = [slot for slot in slots if slot.name not in self.slots]
-        self._paths = frozenset(name for name, slot in self.slots.items() if _is_path(slot.type))
+        self._paths = frozenset(
+            name
+            for name, slot in self.slots.items()
+            if _holds_path(msgspec.inspect.type_info(slot.type), name in self._matcher.lists)
+        )
 
     def behind(self, prefix: str) -> TemplateArguments:
         """The same for URIs with a prefix."""
@@ -79,30 +89,32 @@ class TemplateArguments:
             return None
         values = defaults(self._others)
         for name, slot in self.slots.items():
-            text = found.get(name)
+            text = found.get(name)  # of a list: the texts
             if text is None:  # a part of a query, or a fragment, that is not there
                 if slot.default is None:
                     return None
                 values[slot.attribute] = slot.default()
                 continue
             try:
+                texts = text if isinstance(text, list) else [text]
                 if name in self._paths:
-                    relative_path(text)
-                values[slot.attribute] = slot.parse(text)
+                    for one in texts:
+                        relative_path(one)
+                parse: Any = slot.parse_list if text is texts else slot.parse
+                values[slot.attribute] = parse(text)
             except ValueError:  # ArgumentError is one
                 return None
         return values
 
 
-def _is_path(tp: Any) -> bool:
-    return _holds_path(msgspec.inspect.type_info(tp))
-
-
-def _holds_path(info: msgspec.inspect.Type) -> bool:
+def _holds_path(info: msgspec.inspect.Type, in_list: bool) -> bool:
+    """Whether a value may be a path, or a list of paths if ``in_list``."""
     if isinstance(info, msgspec.inspect.Metadata):
-        return _holds_path(info.type)
+        return _holds_path(info.type, in_list)
     if isinstance(info, msgspec.inspect.UnionType):
-        return any(_holds_path(member) for member in info.types)
+        return any(_holds_path(member, in_list) for member in info.types)
+    if isinstance(info, msgspec.inspect.CollectionType):
+        return in_list and _holds_path(info.item_type, False)
     module = getattr(getattr(info, "cls", None), "__module__", "")
     return isinstance(info, msgspec.inspect.CustomType) and module.partition(".")[0] == "pathlib"
 

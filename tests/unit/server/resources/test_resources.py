@@ -474,6 +474,35 @@ def test_a_query_fills_parameters_and_the_others_have_their_defaults(
     assert listed[0]["uriTemplate"] == "a://{shelf}{?word,limit,tags}"
 
 
+def test_a_query_fills_a_list(caller: Any, server: Server) -> None:
+    @server.resource("a://x{?tags*,sizes*,files*}", safe=False)
+    def search(
+        tags: list[str],
+        sizes: Annotated[set[int], msgspec.Meta(max_length=2)] | None = None,
+        files: tuple[pathlib.PurePosixPath, ...] = (),
+    ) -> str:
+        return f"{tags} {sizes} {[str(file) for file in files]}"
+
+    client = caller()
+    assert text(client, "a://x?tags=1&sizes=1&tags=a,b&sizes=1") == "['1', 'a,b'] {1} []"
+    assert text(client, "a://x?tags=&files=b/c&files=d") == "[''] None ['b/c', 'd']"
+    for query in (
+        "", "?sizes=1", "?tags=a&sizes=b", "?tags=a&sizes=1&sizes=2&sizes=3", "?tags=a&files=../b",
+        "?tags=a&files=b&files=/etc",
+    ):  # fmt: skip
+        missing(client, f"a://x{query}")
+
+
+def test_a_list_in_a_query_needs_a_parameter_of_such_a_type(server: Server) -> None:
+    def some(tags: str = "") -> str:
+        return tags
+
+    with pytest.raises(
+        SignatureError, match=r"\{tags\*\} of .* annotate parameter 'tags' as one, su"
+    ):
+        server.add_resource("a://x{?tags*}", some)
+
+
 def test_unsafe_values_where_the_author_wants_them(caller: Any, server: Server) -> None:
     def echo(x: str) -> str:
         return x
