@@ -24,11 +24,18 @@ cdef class Pending:
     cdef Deadline *heap          # by deadline; answered ids stay until they are first
     cdef size_t n_heap
     cdef size_t heap_room
+    cdef dict texts              # id -> its chosen JSON text; None until one was chosen
+    cdef dict chosen             # what such a text says (str, or bytes of an integer) -> id
 
     cdef int64_t add_c(self, object token, double deadline) except -1
     cdef object take_c(self, int64_t id)
     cdef object peek_c(self, int64_t id)
-    cdef int64_t find_c(self, Span raw) noexcept
+    # Send this id, the JSON text of a string or an integer, in place of the number. ValueError.
+    cdef int choose_c(self, int64_t id, bytes text) except -1
+    cdef bytes text_c(self, int64_t id)
+    cdef int64_t find_c(self, Span raw) except -1
+    cdef int64_t find_chosen_c(self, Span raw) except -1
+    cdef int64_t find_minted_c(self, Span raw) noexcept
     cdef int push_deadline_c(self, double at, int64_t id) except -1
     cdef int sift_c(self, size_t i) noexcept
     cdef int pop_deadline_c(self) noexcept

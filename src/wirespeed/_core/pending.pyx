@@ -3,6 +3,9 @@
 ``id = generation << 20 | slot``. Ids stay below 2**52, so that every JSON parser reads them
 exactly. An id is used again after its slot was used 2**32 times (MCP up to 2025-11-25: a requestor
 must not use an id twice in a session).
+
+The caller may choose what stands in the message in its place. Then the number is only our own name
+of the request, and no answer to that number is ours.
 """
 
 cimport cython
@@ -10,7 +13,17 @@ from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
 from libc.math cimport INFINITY
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
+from wirespeed._core._simd cimport (
+    WS_ID,
+    WS_ID_INTEGER,
+    WS_ID_STRING,
+    WS_OK,
+    kernels,
+    ws_scan,
+)
 from wirespeed._core.span cimport Span
+
+import json
 
 cdef enum:
     SLOT_BITS = 20
@@ -61,6 +74,9 @@ cdef class Pending:
             self.slots[slot].generation = 0
             self.slots[slot].next_free = 0
         id = (<int64_t> self.slots[slot].generation << SLOT_BITS) | slot
+        while self.chosen is not None and b"%d" % id in self.chosen:
+            self.slots[slot].generation += 1
+            id = (<int64_t> self.slots[slot].generation << SLOT_BITS) | slot
         if deadline != INFINITY:
             self.push_deadline_c(deadline, id)
         if slot == self.used:
@@ -100,10 +116,50 @@ cdef class Pending:
         self.slots[slot].next_free = self.free_head
         self.free_head = slot
         self.live -= 1
+        if self.texts is not None and id in self.texts:
+            del self.chosen[meaning(self.texts.pop(id))]
         return token
 
-    cdef int64_t find_c(self, Span raw) noexcept:
+    cdef int choose_c(self, int64_t id, bytes text) except -1:
+        cdef bytes message = b'{"id":%b}' % text
+        cdef Span span
+        cdef ws_scan scan
+        span.p = <const uint8_t *> <const char *> text
+        span.n = <size_t> len(text)
+        if (
+            kernels.json(<const uint8_t *> <const char *> message, len(message), 1, &scan) != WS_OK
+            or scan.poi[WS_ID].len != span.n
+            or scan.id_kind not in (WS_ID_INTEGER, WS_ID_STRING)
+        ):
+            raise ValueError("an id is the JSON text of a string or an integer")
+        if self.find_c(span) not in (0, id):
+            raise ValueError(f"a request with the id {text.decode()} is outstanding")
+        if self.texts is None:
+            self.texts, self.chosen = {}, {}
+        self.texts[id] = text
+        self.chosen[meaning(text)] = id
+        return 0
+
+    cdef bytes text_c(self, int64_t id):
+        """The JSON text that stands for an id in messages."""
+        if self.texts is not None and id in self.texts:
+            return self.texts[id]
+        return b"%d" % id
+
+    cdef int64_t find_c(self, Span raw) except -1:
         """The outstanding id that this JSON text is, or 0. Exact: "5", 5.0 and 05 are not 5."""
+        return self.find_minted_c(raw) if self.texts is None else self.find_chosen_c(raw)
+
+    cdef int64_t find_chosen_c(self, Span raw) except -1:
+        """The same where ids were chosen. A string is found however it is spelled."""
+        cdef int64_t id = self.chosen.get(meaning((<const char *> raw.p)[:raw.n]), 0)
+        if id == 0:
+            id = self.find_minted_c(raw)
+            if id in self.texts:
+                return 0
+        return id
+
+    cdef int64_t find_minted_c(self, Span raw) noexcept:
         cdef int64_t id = 0
         cdef size_t i
         if not 1 <= raw.n <= 16 or raw.p[0] == c'0':
@@ -179,6 +235,11 @@ cdef class Pending:
         """Remove an outstanding id. Returns its token; None when it was not outstanding."""
         return self.take_c(id)
 
+    def text(self, int64_t id, /):
+        """The JSON text that stands for an outstanding id in messages; None when it is not
+        outstanding."""
+        return self.text_c(id) if self.is_live_c(id) else None
+
     def find(self, raw, /):
         """The token of the outstanding id with this exact JSON text, or None."""
         cdef bytes text = bytes(raw)
@@ -215,3 +276,10 @@ cdef class Pending:
                 all_of_them.append((id, self.take_c(id)))
         self.n_heap = 0
         return all_of_them
+
+
+cdef object meaning(bytes text):
+    """What an id says: two spellings of a string are one id, 5 and "5" are two."""
+    if not text.startswith(b'"'):
+        return text
+    return f'"{json.loads(text)}"' if b"\\" in text else text.decode()

@@ -47,8 +47,10 @@ cdef class Session(Responder):
     cdef int notice_c(self, Message m) except -1
     cdef int fault_c(self, Message m) except -1
     cdef int refuse_request_c(self, uint64_t ref, ReplyRoute route) except -1
-    # Write a request whose id is `pending.add_c(token, deadline)`: `"method":…` and what follows,
-    # but for the closing brace, between open and close; `abort_request_c` if anything fails.
+    # A new id for a request of ours. `text`: what stands in the message in its place, or None.
+    cdef int64_t reserve_c(self, object token, double deadline, object text) except -1
+    # Write a request with such an id: `"method":…` and what follows, but for the closing brace,
+    # between open and close; `abort_request_c` if anything fails.
     cdef Outbox open_request_c(self, int64_t id)
     cdef int close_request_c(self) except -1
     cdef int abort_request_c(self, int64_t id) except -1

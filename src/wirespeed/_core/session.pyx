@@ -453,17 +453,36 @@ cdef class Session(Responder):
 
     # -- asking the peer -----------------------------------------------------------------------
 
-    def reserve(self, token not None, /, double deadline=INFINITY):
+    def reserve(self, token not None, /, double deadline=INFINITY, *, id=None):
         """Reserve an id for a request of ours, to be sent by `send_reserved`. The id may serve as
-        the progress token. OverflowError when `max_outstanding` requests are outstanding."""
-        return self.pending.add_c(token, deadline)
+        the progress token. OverflowError when `max_outstanding` requests are outstanding.
+
+        `id`: what stands in the message, the JSON text (bytes) of a string or an integer. The
+        number that is returned is then this session's name for the request. ValueError for another
+        text, and for an id that is outstanding.
+        """
+        return self.reserve_c(token, deadline, id)
+
+    cdef int64_t reserve_c(self, object token, double deadline, object text) except -1:
+        cdef int64_t id = self.pending.add_c(token, deadline)
+        cdef bint done = False
+        if text is None:
+            return id
+        try:
+            self.pending.choose_c(id, bytes(text))
+            done = True
+        finally:
+            if not done:
+                self.pending.take_c(id)
+        return id
 
     def send_reserved(self, int64_t id, str method not None, params=None, /, *, about=0):
         """Send the request that an id was reserved for. `params`: JSON text, or None. `about`: see
         `send_notification`."""
         self.call_c(
             self.writer_about_c(ref_of(about)),
-            b'{"jsonrpc":"2.0","id":%d,"method":%b' % (id, encode(method)), params,
+            b'{"jsonrpc":"2.0","id":%b,"method":%b' % (self.pending.text_c(id), encode(method)),
+            params,
         )
 
     cdef Outbox open_request_c(self, int64_t id):
@@ -473,6 +492,11 @@ cdef class Session(Responder):
         cdef char digits[24]
         cdef char *p = digits + sizeof(digits)
         cdef Outbox out = self.outbox
+        if self.pending.texts is not None:
+            self.writer.open_c()
+            out.text_c(b'{"jsonrpc":"2.0","id":%b,' % self.pending.text_c(id))
+            self.messages_out += 1
+            return out
         p -= 1
         p[0] = c','
         while True:
@@ -497,17 +521,18 @@ cdef class Session(Responder):
         return me.writer.abort_c()
 
     def send_request(
-        self, str method not None, params=None, /, *, token, double deadline=INFINITY, about=0
+        self, str method not None, params=None, /, *, token not None, double deadline=INFINITY,
+        about=0, id=None
     ):
         """Send a request; returns its id. Its response becomes an event with this token. `about`:
-        see `send_notification`."""
-        cdef int64_t id = self.reserve(token, deadline)
+        see `send_notification`; `id`: see `reserve`."""
+        cdef int64_t number = self.reserve_c(token, deadline, id)
         try:
-            self.send_reserved(id, method, params, about=about)
+            self.send_reserved(number, method, params, about=about)
         except BaseException:
-            self.pending.take_c(id)
+            self.pending.take_c(number)
             raise
-        return id
+        return number
 
     def send_notification(self, str method not None, params=None, /, *, about=0):
         """Send a notification. `params`: JSON text, or None. `about`: the request of the peer (its
@@ -527,10 +552,12 @@ cdef class Session(Responder):
     def cancel(self, int64_t id, str reason=None, /, *, about=0):
         """Cancel a request of ours and notify the peer. Returns its token; None when it was not
         outstanding, and then nothing is sent. `about`: what the request had."""
+        cdef bytes params = b'{"requestId":' + self.pending.text_c(id)
         token = self.pending.take_c(id)
         if token is not None:
-            params = {"requestId": id} if reason is None else {"requestId": id, "reason": reason}
-            self.send_notification("notifications/cancelled", encode(params), about=about)
+            if reason is not None:
+                params += b',"reason":' + encode(reason)
+            self.send_notification("notifications/cancelled", params + b"}", about=about)
         return token
 
     def forget(self, int64_t id, /):
@@ -543,8 +570,9 @@ cdef class Session(Responder):
         return self.pending.next_deadline()
 
     def expire(self, double now, /):
-        """Drop the requests of ours whose deadline has passed. Returns a list of (id, token). The
-        owner notifies the peer, because it knows which requests may be cancelled."""
+        """Drop the requests of ours whose deadline has passed. Returns a list of (id, token), with
+        the ids that `reserve` returned. The owner notifies the peer, because it knows which
+        requests may be cancelled."""
         return self.pending.expire(now)
 
     def fail_all(self):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from core_lab import notification, outcome, result, sent, take
+from core_lab import notification, outcome, outcomes, result, sent, take
 
 from wirespeed.core import Limits, Session
 
@@ -217,6 +217,86 @@ def test_deadlines() -> None:
     assert session.forget(never) == "never"
     session.receive_data(result(early))
     assert take(session) == []
+
+
+@pytest.mark.parametrize("text", [b"7", b'"7"', b"-0", b'"a\\u0062"', b"1" * 5000, '"é"'.encode()])
+def test_an_id_that_the_caller_chose(text: bytes) -> None:
+    session = Session()
+    number = session.send_request("m", token="chosen", id=text)
+    assert sent(session) == b'{"jsonrpc":"2.0","id":%b,"method":"m"}\n' % text
+    other = call(session, "other")
+    session.receive_data(result(number) + result(text.decode()) + result(other))
+    assert [message.token for message in session] == ["chosen", "other"]
+    assert session.counters["late_responses"] == 1  # to the number, which was never sent
+    session.send_request("again", token="t", id=text)
+
+
+def test_a_chosen_string_is_found_in_any_spelling() -> None:
+    session = Session()
+    for text, spelled in (
+        (b'"ab"', r'"a\u0062"'), (rb'"a\u0062"', '"ab"'), (rb'"\/\ud800"', r'"/\uD800"'),
+        ('"é"'.encode(), r'"\u00e9"'),
+    ):  # fmt: skip
+        session.send_request("m", token=text, id=text)
+        session.receive_data(result(spelled))
+        assert [message.token for message in session] == [text]
+    session.send_request("m", token="t", id=b"5")
+    session.receive_data(result('"5"') + result("5.0") + result("05"))
+    assert outcomes(session) == ["invalid response", "invalid parse"]
+    assert session.pending.live == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"1.5", b"null", b"[1]", b" 1", b"1 ", b'"a', b'1,"method":"x"', b"\n1", b'"\xff"'],
+)
+def test_ids_that_cannot_be_chosen(text: bytes) -> None:
+    session = Session()
+    with pytest.raises(ValueError, match="an id is the JSON text of a string or an integer"):
+        session.send_request("m", token="t", id=text)
+    assert session.pending.live == 0
+    assert sent(session) == b""
+
+
+def test_an_id_is_outstanding_once() -> None:
+    session = Session()
+    minted = call(session)
+    session.send_request("m", token="t", id=b'"ab"')
+    for taken in (b"%d" % minted, b'"ab"', rb'"a\u0062"'):
+        with pytest.raises(ValueError, match="is outstanding"):
+            session.reserve("t", id=taken)
+    assert session.pending.live == 2
+    # ids of our own making keep clear of it
+    session.forget(minted)
+    upcoming = Session()
+    first, second = call(upcoming), call(upcoming)
+    upcoming.receive_data(result(second))
+    take(upcoming)
+    upcoming.send_request("m", token="chosen", id=b"%d" % (second + (1 << 20)))
+    later = [call(upcoming) for _ in range(3)]
+    assert second + (1 << 20) not in later
+    assert len({first, *later}) == 4
+
+
+def test_a_chosen_id_in_all_that_ends_a_request() -> None:
+    session = Session()
+    ids = [session.reserve(i, float(i), id=b'"%d"' % i) for i in range(5)]
+    assert session.pending.text(ids[2]) == b'"2"'
+    assert session.cancel(ids[1], "why") == 1
+    assert json.loads(sent(session))["params"] == {"requestId": "1", "reason": "why"}
+    assert session.forget(ids[2]) == 2
+    assert session.next_deadline() == 0
+    assert session.expire(3.0) == [(ids[0], 0), (ids[3], 3)]
+    session.receive_data(
+        notification("notifications/progress", '{"progressToken":"4"}')
+        + notification("notifications/cancelled", '{"requestId":"4"}')
+        + notification("notifications/progress", '{"progressToken":"3"}')
+    )
+    assert [message.token for message in session] == [4, 4, None]
+    assert session.fail_all() == [(ids[4], 4)]
+    for i in range(5):  # all may be chosen again
+        session.reserve("t", id=b'"%d"' % i)
+    assert session.pending.text(ids[0]) is None
 
 
 def test_a_lost_link_fails_every_call() -> None:
