@@ -65,6 +65,7 @@ INSIDE = {
         pending inflight
         reader
         message_stream responder
+        requester
         session
     """,
     "transport": """

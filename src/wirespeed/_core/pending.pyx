@@ -23,8 +23,6 @@ from wirespeed._core._simd cimport (
 )
 from wirespeed._core.span cimport Span
 
-import json
-
 cdef enum:
     SLOT_BITS = 20
     SLOT_MASK = 0xFFFFF
@@ -282,4 +280,8 @@ cdef object meaning(bytes text):
     """What an id says: two spellings of a string are one id, 5 and "5" are two."""
     if not text.startswith(b'"'):
         return text
-    return f'"{json.loads(text)}"' if b"\\" in text else text.decode()
+    if b"\\" not in text:
+        return text.decode()
+    import json
+
+    return f'"{json.loads(text)}"'

@@ -1,18 +1,14 @@
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport uint8_t, uint64_t
 
 from wirespeed._core.envelope cimport Message
-from wirespeed._core.framing.writer cimport FrameWriter
-from wirespeed._core.outbox cimport Outbox
-from wirespeed._core.pending cimport Pending
 from wirespeed._core.reader cimport MessageReader
 from wirespeed._core.reply_route cimport ReplyRoute
-from wirespeed._core.responder cimport Responder
+from wirespeed._core.requester cimport Requester
 from wirespeed._core.slab cimport Slab
 
 
-cdef class Session(Responder):
+cdef class Session(Requester):
     cdef MessageReader reader
-    cdef readonly Pending pending        # requests of ours
     cdef object waiting                  # deque: requests held back by flow control
     cdef size_t n_waiting                # their number
     cdef size_t n_waiting_bytes
@@ -47,11 +43,3 @@ cdef class Session(Responder):
     cdef int notice_c(self, Message m) except -1
     cdef int fault_c(self, Message m) except -1
     cdef int refuse_request_c(self, uint64_t ref, ReplyRoute route) except -1
-    # A new id for a request of ours. `text`: what stands in the message in its place, or None.
-    cdef int64_t reserve_c(self, object token, double deadline, object text) except -1
-    # Write a request with such an id: `"method":…` and what follows, but for the closing brace,
-    # between open and close; `abort_request_c` if anything fails.
-    cdef Outbox open_request_c(self, int64_t id)
-    cdef int close_request_c(self) except -1
-    cdef int abort_request_c(self, int64_t id) except -1
-    cdef int call_c(self, FrameWriter writer, bytes head, object params) except -1

@@ -1,0 +1,19 @@
+from libc.stdint cimport int64_t
+
+from wirespeed._core.framing.writer cimport FrameWriter
+from wirespeed._core.outbox cimport Outbox
+from wirespeed._core.pending cimport Pending
+from wirespeed._core.responder cimport Responder
+
+
+cdef class Requester(Responder):
+    cdef readonly Pending pending        # requests of ours
+
+    # A new id for a request of ours. `text`: what stands in the message in its place, or None.
+    cdef int64_t reserve_c(self, object token, double deadline, object text) except -1
+    # Write a request with such an id: `"method":…` and what follows, but for the closing brace,
+    # between open and close; `abort_request_c` if anything fails.
+    cdef Outbox open_request_c(self, int64_t id)
+    cdef int close_request_c(self) except -1
+    cdef int abort_request_c(self, int64_t id) except -1
+    cdef int call_c(self, FrameWriter writer, bytes head, object params) except -1

@@ -1,0 +1,145 @@
+"""The asking half of a session: requests to the peer, their ids and deadlines; notifications."""
+
+from libc.math cimport INFINITY
+from libc.stdint cimport int64_t
+
+import msgspec
+
+from wirespeed._core.framing.writer cimport FrameWriter
+from wirespeed._core.outbox cimport Outbox, json_line
+from wirespeed._core.responder cimport Responder, ref_of
+
+cdef object encode = msgspec.json.Encoder().encode
+
+
+cdef class Requester(Responder):
+    """What `wirespeed._core.session.Session` knows of its own requests. Abstract."""
+
+    def __cinit__(self, *args, **kwargs):
+        self.abstract_c(Requester)
+
+    def reserve(self, token not None, /, double deadline=INFINITY, *, id=None):
+        """Reserve an id for a request of ours, to be sent by `send_reserved`. The id may serve as
+        the progress token. OverflowError when `max_outstanding` requests are outstanding.
+
+        `id`: what stands in the message, the JSON text (bytes) of a string or an integer. The
+        number that is returned is then this session's name for the request. ValueError for another
+        text, and for an id that is outstanding.
+        """
+        return self.reserve_c(token, deadline, id)
+
+    cdef int64_t reserve_c(self, object token, double deadline, object text) except -1:
+        cdef int64_t id = self.pending.add_c(token, deadline)
+        cdef bint done = False
+        if text is None:
+            return id
+        try:
+            self.pending.choose_c(id, bytes(text))
+            done = True
+        finally:
+            if not done:
+                self.pending.take_c(id)
+        return id
+
+    def send_reserved(self, int64_t id, str method not None, params=None, /, *, about=0):
+        """Send the request that an id was reserved for. `params`: JSON text, or None. `about`: see
+        `send_notification`."""
+        self.call_c(
+            self.writer_about_c(ref_of(about)),
+            b'{"jsonrpc":"2.0","id":%b,"method":%b' % (self.pending.text_c(id), encode(method)),
+            params,
+        )
+
+    cdef Outbox open_request_c(self, int64_t id):
+        """Begin a request, up to and including its id. The caller writes ``"method":...`` and the
+        rest without the closing brace, then calls `close_request_c`, and runs no other code in
+        between; when anything fails, it calls `abort_request_c`."""
+        cdef char digits[24]
+        cdef char *p = digits + sizeof(digits)
+        cdef Outbox out = self.outbox
+        if self.pending.texts is not None:
+            self.writer.open_c()
+            out.text_c(b'{"jsonrpc":"2.0","id":%b,' % self.pending.text_c(id))
+            self.messages_out += 1
+            return out
+        p -= 1
+        p[0] = c','
+        while True:
+            p -= 1
+            p[0] = c'0' + <char> (id % 10)
+            id //= 10
+            if id == 0:
+                break
+        self.writer.open_c()
+        out.text_c(b'{"jsonrpc":"2.0","id":')
+        out.write_c(p, <size_t> (digits + sizeof(digits)) - <size_t> p)
+        self.messages_out += 1
+        return out
+
+    cdef int close_request_c(self) except -1:
+        return self.writer.close_c(c'}')
+
+    cdef int abort_request_c(self, int64_t id) except -1:
+        """Remove a request that could not be finished; its id is no longer outstanding."""
+        cdef Requester me = self     # the token is freed, which may run any code
+        self.pending.take_c(id)
+        return me.writer.abort_c()
+
+    def send_request(
+        self, str method not None, params=None, /, *, token not None, double deadline=INFINITY,
+        about=0, id=None
+    ):
+        """Send a request; returns its id. Its response becomes an event with this token. `about`:
+        see `send_notification`; `id`: see `reserve`."""
+        cdef int64_t number = self.reserve_c(token, deadline, id)
+        try:
+            self.send_reserved(number, method, params, about=about)
+        except BaseException:
+            self.pending.take_c(number)
+            raise
+        return number
+
+    def send_notification(self, str method not None, params=None, /, *, about=0):
+        """Send a notification. `params`: JSON text, or None. `about`: the request of the peer (its
+        message, or its `ref`) that this is about; a reply route that carries notifications gets it,
+        before the answer."""
+        self.call_c(
+            self.writer_about_c(ref_of(about)),
+            b'{"jsonrpc":"2.0","method":' + encode(method), params,
+        )
+
+    cdef int call_c(self, FrameWriter writer, bytes head, object params) except -1:
+        cdef Requester me = self     # a buffer's owner may run any code
+        if params is None:
+            return self.write_c(writer, head, b"")
+        return me.write_c(writer, head + b',"params":', json_line(params))
+
+    def cancel(self, int64_t id, str reason=None, /, *, about=0):
+        """Cancel a request of ours and notify the peer. Returns its token; None when it was not
+        outstanding, and then nothing is sent. `about`: what the request had."""
+        cdef bytes params = b'{"requestId":' + self.pending.text_c(id)
+        token = self.pending.take_c(id)
+        if token is not None:
+            if reason is not None:
+                params += b',"reason":' + encode(reason)
+            self.send_notification("notifications/cancelled", params + b"}", about=about)
+        return token
+
+    def forget(self, int64_t id, /):
+        """Drop a request of ours without notifying the peer (``initialize`` must not be
+        cancelled). Returns its token, or None."""
+        return self.pending.take_c(id)
+
+    def next_deadline(self):
+        """The earliest deadline, on the caller's clock, or None."""
+        return self.pending.next_deadline()
+
+    def expire(self, double now, /):
+        """Drop the requests of ours whose deadline has passed. Returns a list of (id, token), with
+        the ids that `reserve` returned. The owner notifies the peer, because it knows which
+        requests may be cancelled."""
+        return self.pending.expire(now)
+
+    def fail_all(self):
+        """Drop all requests of ours, because the link is lost. Returns a list of (id, token)."""
+        return self.pending.take_all()
