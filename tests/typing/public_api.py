@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, assert_type
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Literal, assert_type
 
 import msgspec
 
@@ -79,6 +81,7 @@ def shout(text: str, ctx: Context) -> str:
     assert_type(ctx.protocol_version, str)
     assert_type(ctx.client_info, dict[str, Any] | None)
     assert_type(ctx.cancelled, bool)
+    assert_type(ctx.progress(1, total=2), Awaitable[None])
     assert_type(ctx.user, User | None)
     assert_type(ctx.peer, str | None)
     assert_type(ctx.headers["X-Tea"], str)
@@ -161,8 +164,31 @@ def row_of(ctx: Context) -> int:
     return 1
 
 
+async def word_of() -> str:
+    return "word"
+
+
+async def seats() -> AsyncIterator[list[int]]:
+    yield [1]
+
+
+@asynccontextmanager
+async def hall() -> AsyncIterator[range]:
+    yield range(9)
+
+
+def what_depends_provides(wrong: str = Depends(row_of)) -> None:  # type: ignore[assignment]
+    assert_type(Depends(row_of), int)
+    assert_type(Depends(word_of, scope="server"), str)
+    assert_type(Depends(seats), list[int])
+    assert_type(Depends(hall), range)
+    assert_type(Depends(Limits), Limits)
+
+
 @server.tool
-async def dependent(word: str, row: int = Depends(row_of)) -> str:
+async def dependent(
+    word: str, row: int = Depends(row_of), text: Annotated[str, Depends(word_of)] = ""
+) -> str:
     return word * row
 
 
@@ -372,6 +398,8 @@ async def targets_and_urls() -> None:
     lite.run("ws://127.0.0.1:0/mcp", tokn="t")  # type: ignore[call-arg]
     SyncLiteClient(lite, timeout=1, strct=True)  # type: ignore[call-arg]
     await wirespeed.serve("ws://127.0.0.1:0", {"/mcp": server, "/convert": lite})
+    await wirespeed.serve("ws://127.0.0.1:0", {"/mcp": far})  # type: ignore[dict-item]
+    await wirespeed.serve("unix:a.sock", "server")  # type: ignore[arg-type]
 
 
 lite = LiteServer()

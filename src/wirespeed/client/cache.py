@@ -30,7 +30,7 @@ Key = tuple[str, bytes]
 READ = "resources/read"
 
 # The lists that a notification makes stale.
-STALE = {
+STALE: dict[str, tuple[str, ...]] = {
     "tools": ("tools/list",),
     "prompts": ("prompts/list",),
     "resources": ("resources/list", "resources/templates/list"),

@@ -11,16 +11,19 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from wirespeed import serve
+from wirespeed import Server, serve
 from wirespeed.demo import calculator, convert
+from wirespeed.litemcp import LiteServer
 from wirespeed.transport.loop import run
-
-SERVICES = {"/mcp": calculator.server, "/lite": convert.server}
 
 
 async def main() -> None:
     """Serve until stdin ends."""
-    serving = asyncio.ensure_future(serve("ws://127.0.0.1:0", SERVICES, on_listening=_tell))
+    services: dict[str, Server | LiteServer] = {
+        "/mcp": calculator.server,
+        "/lite": convert.server,
+    }
+    serving = asyncio.ensure_future(serve("ws://127.0.0.1:0", services, on_listening=_tell))
     parent = asyncio.ensure_future(asyncio.to_thread(sys.stdin.buffer.read))
     await asyncio.wait((serving, parent), return_when=asyncio.FIRST_COMPLETED)
     if serving.done():

@@ -6,7 +6,7 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import msgspec
@@ -296,7 +296,7 @@ class Context:
 
     def progress(
         self, progress: float, total: float | None = None, message: str | None = None
-    ) -> _Ready | Future[None]:
+    ) -> Awaitable[None]:
         """Report progress to the client (basic/utilities/progress).
 
         Sent only if the client requested progress, and only while the value rises. ``message`` is
@@ -319,7 +319,7 @@ class Context:
             self._progress = progress
             self._call.notify("notifications/progress", params)
 
-    def log(self, level: str, data: Any, logger: str | None = None) -> _Ready | Future[None]:
+    def log(self, level: str, data: Any, logger: str | None = None) -> Awaitable[None]:
         """Send a log message to the client (server/utilities/logging).
 
         ``level`` is one of debug, info, notice, warning, error, critical, alert, emergency;
@@ -341,19 +341,19 @@ class Context:
         params += b',"data":%b}' % _encode(data)
         return self._on_loop(self._call.notify, "notifications/message", params)
 
-    def debug(self, data: Any) -> _Ready | Future[None]:
+    def debug(self, data: Any) -> Awaitable[None]:
         """`log` at level debug."""
         return self.log("debug", data)
 
-    def info(self, data: Any) -> _Ready | Future[None]:
+    def info(self, data: Any) -> Awaitable[None]:
         """`log` at level info."""
         return self.log("info", data)
 
-    def warning(self, data: Any) -> _Ready | Future[None]:
+    def warning(self, data: Any) -> Awaitable[None]:
         """`log` at level warning."""
         return self.log("warning", data)
 
-    def error(self, data: Any) -> _Ready | Future[None]:
+    def error(self, data: Any) -> Awaitable[None]:
         """`log` at level error."""
         return self.log("error", data)
 
@@ -481,7 +481,7 @@ class Context:
 
         return links_required(links, self.client_capabilities, self.protocol_version)
 
-    def elicitation_complete(self, elicitation_id: str) -> _Ready | Future[None]:
+    def elicitation_complete(self, elicitation_id: str) -> Awaitable[None]:
         """Tell a client of 2025-11-25 that the user has finished with a link (client/elicitation,
         "Completion Notifications"), also after the end of the handler. In other revisions this does
         nothing."""

@@ -83,7 +83,7 @@ class Discovery:
         self._info = info
         self.info_json = _encode(info)
         self.modern_end = modern_end(self.info_json)
-        self.hints = {"ttlMs": list_ttl_ms, "cacheScope": cache_scope}
+        self.hints: dict[str, Any] = {"ttlMs": list_ttl_ms, "cacheScope": cache_scope}
         self.offers: dict[str, Callable[[], dict[str, Any] | None]] = {
             "logging": dict,
             "experimental": lambda: declared or None,

@@ -8,8 +8,8 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, Literal, TypeAlias
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, overload
 
 from wirespeed._exports import set_public_home
 from wirespeed.errors import DependencyError
@@ -20,6 +20,17 @@ from wirespeed.server.tools.signature import _code_flags, _label, _layers, _Scop
 ScopeName: TypeAlias = Literal["request", "connection", "server"]
 Source: TypeAlias = "Provider | Given"
 Find: TypeAlias = "Callable[[Any, inspect.Parameter, str], Source | None]"
+
+if TYPE_CHECKING:
+    T = TypeVar("T")
+    # What a function returns that provides a T, besides a T itself.
+    Providing: TypeAlias = (
+        Coroutine[Any, Any, T]
+        | AsyncIterator[T]
+        | Generator[T, Any, Any]
+        | contextlib._AsyncGeneratorContextManager[T]
+        | contextlib._GeneratorContextManager[T]
+    )
 
 _SCOPES = {scope.name.lower(): scope for scope in Scope}
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
@@ -40,6 +51,24 @@ class Dependency:
 
     def __repr__(self) -> str:
         return f"Depends({_label(self.function)})"
+
+
+@overload
+def Depends(
+    function: Callable[..., Providing[T]], *, scope: ScopeName | None = None, inline: bool = False
+) -> T: ...
+
+
+@overload  # a generator, or a value that is an iterator, such as an open file
+def Depends(
+    function: Callable[..., Iterator[Any]], *, scope: ScopeName | None = None, inline: bool = False
+) -> Any: ...
+
+
+@overload
+def Depends(
+    function: Callable[..., T], *, scope: ScopeName | None = None, inline: bool = False
+) -> T: ...
 
 
 def Depends(  # noqa: N802 - it stands in annotations

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 import msgspec
 
@@ -17,12 +17,17 @@ from wirespeed.transport.net.listener import serve_at
 from wirespeed.transport.options import ListenFields, ListenOptions, OnListening
 from wirespeed.transport.service import Service, service_of
 
+if TYPE_CHECKING:
+    from wirespeed.server.server import Server
+
+Servers: TypeAlias = "Server | Service | Mapping[str, Server | Service]"
+
 logger = logging.getLogger("wirespeed.server")
 
 
 async def serve(
     url: str,
-    services: Any,
+    services: Servers,
     *,
     on_listening: OnListening | None = None,
     options: ListenOptions | None = None,
@@ -58,7 +63,7 @@ async def serve(
 
 def run(
     url: str,
-    services: Any,
+    services: Servers,
     *,
     workers: int = 1,
     on_listening: OnListening | None = None,
