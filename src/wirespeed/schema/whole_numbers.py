@@ -11,7 +11,7 @@ a float.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -31,6 +31,10 @@ _PARTS = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?)0*([0-9]+))?")
 _TOKENS = re.compile(
     rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(-?[0-9]++(?:\.[0-9]++(?:[eE][+-]?[0-9]++)?|[eE][+-]?[0-9]++))',
     re.DOTALL,
+)
+# A text that is a number in float notation.
+_FLOAT_TEXT = re.compile(
+    r"[ \t\n\r]*(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)[ \t\n\r]*"
 )
 _ANY: Mapping[str, Any] = {}
 _KINDS = {int: "integer", float: "number"}
@@ -61,12 +65,14 @@ def digits_of(literal: str) -> str | None:
 
 
 class _Whole:
-    """Stands for a whole number in a decoded text: the ``index`` counts all floats."""
+    """Stands for a whole number in a decoded text: the ``index`` counts all floats. ``text``: it is
+    a string there."""
 
-    __slots__ = ("index",)
+    __slots__ = ("index", "text")
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, text: bool = False) -> None:
         self.index = index
+        self.text = text
 
 
 _LOOKED_AT = (_Whole, dict, list)
@@ -117,10 +123,47 @@ class WholeNumbers:
         parts.append(text[kept:])
         return b"".join(parts)
 
+    def in_digits_of_texts(self, text: bytes) -> bytes:
+        """The text with whole numbers as digits where the schema has an integer, also those that
+        are strings, where it has no string. The text itself where it cannot be decoded, or has more
+        than `MAX_NUMBERS` such numbers."""
+        known: list[tuple[str, Any]] = []  # the digits of each number, and what it is otherwise
+
+        def note(literal: str, otherwise: Any, text: bool) -> Any:
+            digits = digits_of(literal)
+            if digits is None:
+                return otherwise
+            if len(known) == MAX_NUMBERS:
+                raise msgspec.DecodeError("too many numbers")
+            known.append((digits, otherwise))
+            return _Whole(len(known) - 1, text)
+
+        def note_float(literal: str) -> Any:
+            return note(literal, msgspec.Raw(literal.encode()), False)
+
+        def note_text(item: Any) -> Any:
+            number = _FLOAT_TEXT.fullmatch(item) if type(item) is str else None
+            return item if number is None else note(number[1], item, True)
+
+        def written(item: Any) -> Any:
+            if type(item) is not _Whole:
+                return item
+            digits, otherwise = known[item.index]
+            return msgspec.Raw(digits.encode()) if item.index in found else otherwise
+
+        found: set[int] = set()
+        try:
+            value = msgspec.json.Decoder(float_hook=note_float).decode(text)
+            value = _mapped(value, note_text)
+            self._find(self._leaves(self._schema), value, found)
+            return msgspec.json.encode(_mapped(value, written)) if found else text
+        except (msgspec.DecodeError, RecursionError):
+            return text
+
     def _find(self, schemas: list[Mapping[str, Any]], value: Any, found: set[int]) -> None:
         """Note the numbers of a value that are integers by one of its schemas."""
         if type(value) is _Whole:
-            if _is_integer(schemas):
+            if _is_integer(schemas) and not (value.text and _has_strings(schemas)):
                 found.add(value.index)
         elif type(value) is dict:
             fitting = [schema for schema in schemas if _fits(schema, value)]
@@ -136,7 +179,7 @@ class WholeNumbers:
                 if index < lead:
                     self._find(self._all(_items(schemas, index)), item, found)
                 elif type(item) is _Whole:
-                    if integer:
+                    if integer and not (item.text and _has_strings(items)):
                         found.add(item.index)
                 elif type(item) in _LOOKED_AT:
                     self._find(items, item, found)
@@ -166,6 +209,27 @@ class WholeNumbers:
 def _is_integer(schemas: Iterable[Mapping[str, Any]]) -> bool:
     """Whether a number is an integer by all alternatives that have numbers."""
     return {kind for schema in schemas for kind in _kinds(schema)} == {"integer"}
+
+
+def _has_strings(schemas: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether an alternative has strings."""
+    for schema in schemas:
+        values = _values(schema)
+        if values is None:
+            if _may_be(schema, "string"):
+                return True
+        elif any(isinstance(value, str) for value in values):
+            return True
+    return False
+
+
+def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A JSON value with each item that is not an object or array changed."""
+    if type(value) is dict:
+        return {name: _mapped(item, change) for name, item in value.items()}
+    if type(value) is list:
+        return [_mapped(item, change) for item in value]
+    return change(value)
 
 
 def _kinds(schema: Mapping[str, Any]) -> Iterable[str]:

@@ -212,3 +212,51 @@ def test_a_definition_that_refers_to_itself_ends() -> None:
     loop = {"$ref": "#/$defs/A", "$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}]}}}
     assert WholeNumbers(loop).in_digits(b"1.0") is None
     assert WholeNumbers({"$ref": "#/$defs/missing"}).in_digits(b"1.0") is None
+
+
+# -- numbers that are strings ----------------------------------------------------------------------
+
+
+def texts_rewritten(tp: Any, text: str) -> str:
+    (schema,), defs = build_schemas([tp])
+    return WholeNumbers(schema, defs).in_digits_of_texts(text.encode()).decode()
+
+
+@pytest.mark.parametrize(
+    ("tp", "text", "expected"),
+    [
+        (int, '"9007199254740993.0"', "9007199254740993"),
+        (int, '" 1e2\\n"', "100"),
+        (int, '"7"', "7"),
+        (int, "1.0", "1"),
+        (int | None, '"-1.0"', "-1"),
+        (Literal[1, 2], '"2.0"', "2"),
+        (list[int], '["1.0",2.0,"x","1.5","",null]', '[1,2,"x","1.5","",null]'),
+        (dict[str, int], '{"1.0":"1.0"}', '{"1.0":1}'),
+        (tuple[int, str, float], '["1.0","1.0","1.0"]', '[1,"1.0","1.0"]'),
+        (Row, '{"id":"1e3","share":1.0e0}', '{"id":1000,"share":1.0e0}'),
+        (list[Model], '[{"id":"1.0","share":1.0}]', '[{"id":1,"share":1.0}]'),
+        (int, '"9007199254740993,0"', '"9007199254740993,0"'),
+        (int, '"٣.0"', '"٣.0"'),
+        (int, '"01.0"', '"01.0"'),
+        (int, f'"{"9" * MAX_DIGITS}1.0"', f'"{"9" * MAX_DIGITS}1.0"'),
+        (int | str, '"1.0"', '"1.0"'),
+        (list[int | str], '["1.0",1.0]', '["1.0",1]'),
+        (Literal[1, "1.0"], '"1.0"', '"1.0"'),
+        (float, '"1.0"', '"1.0"'),
+        (int | float, '"1.0"', '"1.0"'),
+        (Any, '"1.0"', '"1.0"'),
+        (decimal.Decimal, '"1.0"', '"1.0"'),
+        (int, '{"', '{"'),
+    ],
+)
+def test_texts_that_are_whole_numbers(tp: Any, text: str, expected: str) -> None:
+    assert texts_rewritten(tp, text) == expected
+
+
+def test_a_text_with_too_many_numbers_in_strings_is_left_alone() -> None:
+    numbers = ",".join(['"1.0"'] * MAX_NUMBERS)
+    assert texts_rewritten(list[int], f"[{numbers}]") == f"[{','.join(['1'] * MAX_NUMBERS)}]"
+    assert texts_rewritten(list[int], f"[{numbers},1.0]") == f"[{numbers},1.0]"
+    deep = "[" * 5000 + "1.0" + "]" * 5000
+    assert texts_rewritten(list[int], deep) == deep

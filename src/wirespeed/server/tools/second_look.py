@@ -25,7 +25,7 @@ class SecondLook:
         if spec.coerce:
             lax = msgspec.json.Decoder(spec.struct, strict=False, dec_hook=lax_dec_hook)
             self._decode_lax = lax.decode
-            self._slots = [slot for slot in slots_of(spec) if not slot.takes_text]
+            self._names = [s.name for s in slots_of(spec) if s.is_json and not s.takes_text]
 
     def decode(self, text: bytes, refusal: msgspec.ValidationError) -> msgspec.Struct:
         """The arguments; ``refusal`` is why the decoder did not take them. ValidationError: they do
@@ -39,20 +39,19 @@ class SecondLook:
                 refusal = exc
         if self._decode_lax is None:
             raise refusal
-        return self._decode_lax(self._unquoted(text))
+        return self._decode_lax(self._whole.in_digits_of_texts(self._unquoted(text)))
 
     def _unquoted(self, text: bytes) -> bytes:
-        """The text with the lists, objects and whole numbers that strings contain, where an
-        argument cannot be a string. msgspec reads other strings itself."""
+        """The text with the lists and objects that strings contain, where an argument cannot be a
+        string. msgspec reads other strings itself."""
         given = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-        for slot in self._slots:
-            raw = bytes(given.get(slot.name, b""))
+        for name in self._names:
+            raw = bytes(given.get(name, b""))
             if not raw.startswith(b'"'):
                 continue
             inner: str = msgspec.json.decode(raw)
-            as_json = slot.in_digits(inner)
-            if as_json != inner or (slot.is_json and _is_container(inner)):
-                given[slot.name] = msgspec.Raw(as_json.encode())
+            if _is_container(inner):
+                given[name] = msgspec.Raw(inner.encode())
         return msgspec.json.encode(given)
 
 
