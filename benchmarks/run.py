@@ -22,6 +22,7 @@ SECTIONS = (
     "server",
     "extras",
     "client",
+    "threads",
     "engine",
     "copy",
     "footprint",

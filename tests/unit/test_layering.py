@@ -69,7 +69,7 @@ INSIDE = {
         session
     """,
     "transport": """
-        quiet signals workers link address options _task_api
+        quiet signals workers pipes link address options _task_api
         loop fd files memory service
         taskpool
         pooled_tasks

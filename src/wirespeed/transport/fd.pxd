@@ -8,6 +8,7 @@ cdef class FdLink(Link):
     cdef bint writing                  # add_writer is in force
     cdef bint lost
     cdef bint saw_eof
+    cdef bint long_read                # the last read was long: the next may be, too
     cdef object broken                 # why writing failed, while the last input is read
     cdef bint peeks                    # the loop may miss a reset; see `peek_later_c`
     cdef object peek_timer

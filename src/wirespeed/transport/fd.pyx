@@ -34,6 +34,7 @@ cdef enum:
     LAST_TURNS = 16        # reads of bytes that a peer sent before it stopped reading
     MAX_VECTORS = 64
     PEEK_AFTER = 1         # seconds
+    LONG = 64 * 1024       # bytes whose copy takes longer than it takes to release the GIL
 
 
 @cython.final
@@ -71,9 +72,13 @@ cdef class FdLink(Link):
         cdef ssize_t n
         for _ in range(READS_A_TURN):
             wire.get_buffer_c(&p, &room)
-            with nogil:
+            if self.long_read:
+                with nogil:
+                    n = c_read(self.read_fd, p, room)
+            else:
                 n = c_read(self.read_fd, p, room)
             if n > 0:
+                self.long_read = n >= LONG
                 wire.commit_c(<size_t> n)
                 self.deliver_c()
                 if not self.reading:
@@ -142,7 +147,10 @@ cdef class FdLink(Link):
             return
         while wire.outbox.size:
             n_vectors = wire.outbox.gather_c(vectors, MAX_VECTORS)
-            with nogil:
+            if wire.outbox.size >= LONG:
+                with nogil:
+                    n = c_writev(self.write_fd, vectors, n_vectors)
+            else:
                 n = c_writev(self.write_fd, vectors, n_vectors)
             if n >= 0:
                 wire.sent_c(<size_t> n)

@@ -22,6 +22,7 @@ from wirespeed._exports import set_public_home
 from wirespeed.errors import TransportError
 from wirespeed.transport.fd import FdLink
 from wirespeed.transport.files import FileLink
+from wirespeed.transport.pipes import enlarge
 from wirespeed.transport.service import alive, service_of
 from wirespeed.transport.signals import signals_drain
 from wirespeed.transport.taskpool_choice import LAST_WAIT, close_pool, open_pool
@@ -29,6 +30,9 @@ from wirespeed.transport.taskpool_choice import LAST_WAIT, close_pool, open_pool
 if TYPE_CHECKING:
     from wirespeed._core.outbox import Chunk
     from wirespeed.transport.service import Service
+
+# Bytes. Linux lets the pipes of a user have 64 MiB in all, and a user may run many servers.
+PIPE_SIZE = 256 * 1024
 
 
 @contextlib.contextmanager
@@ -147,6 +151,8 @@ async def _serve(service: Service, read_fd: int, write_fd: int) -> None:
         polled = pollable(read_fd) and pollable(write_fd) and not shared
         if polled:
             stack.enter_context(non_blocking(read_fd, write_fd))
+            enlarge(read_fd, PIPE_SIZE)
+            enlarge(write_fd, PIPE_SIZE)
             connection = service.connect(
                 lambda endpoint: FdLink(loop, endpoint, read_fd, write_fd), loop=loop, pool=pool
             )

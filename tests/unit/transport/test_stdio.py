@@ -259,6 +259,20 @@ def test_a_pipe_stays_blocking_or_not(blocking: bool) -> None:
             os.close(fd)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux changes the size of pipes")
+def test_pipes_get_room_for_long_messages() -> None:
+    """A pipe that the client has made larger stays as it is."""
+    in_theirs, in_ours = os.pipe()
+    out_ours, out_theirs = os.pipe()
+    fcntl.fcntl(out_ours, fcntl.F_SETPIPE_SZ, 1 << 20)
+    with Raw(tool_server(), give=(in_theirs, out_theirs), take=(in_ours, out_ours)) as peer:
+        peer.handshake()
+        sizes = [fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ) for fd in (in_ours, out_ours)]
+        peer.end_input()
+        assert peer.wait() == 0
+    assert sizes == [256 * 1024, 1 << 20]
+
+
 # -- the end of input -----------------------------------------------------------------------------
 
 

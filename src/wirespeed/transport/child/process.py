@@ -30,6 +30,7 @@ from wirespeed.transport.child.diagnose import describe_status, launch_reason
 from wirespeed.transport.child.group import ProcessGroup
 from wirespeed.transport.child.guard import guard
 from wirespeed.transport.child.stderr import Drain, open_sink
+from wirespeed.transport.pipes import enlarge
 
 if TYPE_CHECKING:
     from wirespeed.transport.child.command import Stdio
@@ -161,8 +162,8 @@ class Child:
                 # Before the launch: the exit may be reported in the same turn of the loop.
                 self._stderr, sink = Drain(loop, ours, sink), None
             if len(_live) < _BIG_PIPES:
-                _enlarge(group.stdin_fd)
-                _enlarge(group.stdout_fd)
+                enlarge(group.stdin_fd, _PIPE_SIZE)
+                enlarge(group.stdout_fd, _PIPE_SIZE)
 
             # The thread closes the child's ends: after a cancellation it still needs them.
             fds = (stdin, stdout, stderr)
@@ -376,15 +377,6 @@ class Child:
             warnings.warn(
                 f"{self!r} was never shut down", ResourceWarning, stacklevel=2, source=self
             )
-
-
-def _enlarge(fd: int) -> None:
-    """Make a pipe bigger, for fewer switches between the two processes. Linux only."""
-    import fcntl
-
-    if hasattr(fcntl, "F_SETPIPE_SZ"):
-        with contextlib.suppress(OSError):
-            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
 
 
 set_public_home(globals())
