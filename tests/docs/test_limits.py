@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-import wirespeed
+import wirespeed.litemcp
 from wirespeed import Client, Limits, ListenOptions, Server, Socket, Stdio, WebSocket
 from wirespeed.server.requests.limiter import DEFAULT_QUEUE
 from wirespeed.tasks import store as stores

@@ -14,6 +14,8 @@ from wirespeed.limits import Limits
 from wirespeed.litemcp.connection import LiteConnection
 from wirespeed.litemcp.messages import VERSION, Parameter, Tool, VersionTuple
 from wirespeed.litemcp.tool import LiteTool, raw_tool, typed_tool
+from wirespeed.server.requests.launchers import Threads
+from wirespeed.transport.workers import DEFAULT_SIZE
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
@@ -40,6 +42,8 @@ class LiteServer:
             the line in the log has, too. The text of a `wirespeed.errors.ToolError` always passes.
         limits: The limits of a connection: ``max_message``, ``max_depth``, ``max_in_flight``,
             ``output_high`` and ``output_low``.
+        threads: The most worker threads, which run the tool if it is a plain function. Further
+            calls wait.
         shutdown_grace: Seconds that running calls have when the client leaves or the process is
             told to end.
         refusal_status: The HTTP status for a WebSocket client without a valid token: 403, the
@@ -59,6 +63,7 @@ class LiteServer:
         strict: bool = True,
         mask_errors: bool = False,
         limits: Limits | None = None,
+        threads: int = DEFAULT_SIZE,
         shutdown_grace: float = 5.0,
         refusal_status: Literal[401, 403] = 403,
     ) -> None:
@@ -77,6 +82,7 @@ class LiteServer:
         self.connections: set[LiteConnection] = set()  # those that are served now
         self.refusal_status: int = refusal_status
         self.info_json = b""
+        self._threads = Threads(threads)
         self._name = name
         self._description = description
         self._example = example
@@ -126,6 +132,7 @@ class LiteServer:
             self._check_free()
             made = typed_tool(
                 function,
+                self._threads,
                 name=self._name,
                 description=self._description,
                 example=self._example,

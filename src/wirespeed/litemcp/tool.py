@@ -74,6 +74,7 @@ class LiteTool:
 
 def typed_tool(
     function: Callable[..., Any],
+    threads: launchers.Threads,
     *,
     name: str | None = None,
     description: str | None = None,
@@ -81,7 +82,7 @@ def typed_tool(
     inline: bool = False,
     timeout: float | None = None,
 ) -> LiteTool:
-    """Return a tool with the parameters of a function.
+    """Return a tool with the parameters of a function, which runs in *threads* if it blocks.
 
     SignatureError: the function cannot be a tool. The text is the reason.
     """
@@ -105,11 +106,11 @@ def typed_tool(
     elif spec.wraps_async:
         run = launchers.awaitable
     elif spec.is_generator:
-        run = launchers.SHARED.generator
+        run = threads.generator
     elif inline:
         run = _here
     else:
-        run = launchers.SHARED.in_thread
+        run = threads.in_thread
 
     def start(arguments: list[str]) -> Any:
         return run(called, decode_arguments(slots, arguments), names)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -378,3 +381,37 @@ async def test_logs_are_warnings_of_the_package(once: Run, caplog: Any) -> None:
         await peer.nothing_for(b"x\n\n\n")
     (record,) = caplog.records
     assert (record.name, record.levelno) == ("wirespeed.litemcp", logging.WARNING)
+
+
+# -- threads --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["function", "generator"])
+async def test_as_many_calls_run_as_the_server_has_threads(kind: str) -> None:
+    release, inside = threading.Event(), threading.Semaphore(0)
+
+    def wait() -> str:
+        inside.release()
+        assert release.wait(20)
+        return "out"
+
+    def words() -> Iterator[str]:
+        yield wait()
+
+    server, other = LiteServer(threads=2), LiteServer(threads=1)
+    for one in (server, other):
+        one.tool(wait if kind == "function" else words)
+    async with served(server) as peer, served(other) as elsewhere:
+        try:
+            await peer.send(*(call(n, server.name) for n in range(4)))
+            for _ in range(2):
+                assert await asyncio.to_thread(inside.acquire, timeout=20)
+            await elsewhere.send(call(9, other.name))  # it has threads of its own
+            assert await asyncio.to_thread(inside.acquire, timeout=20)
+            assert not await asyncio.to_thread(inside.acquire, timeout=0.1)
+        finally:
+            release.set()
+        assert set(await peer.answers(4)) == {0, 1, 2, 3}
+        assert (await elsewhere.recv())["id"] == 9
+    with pytest.raises(ValueError, match="threads must be at least 1, not 0"):
+        LiteServer(threads=0)

@@ -19,6 +19,7 @@ from wirespeed.litemcp.arguments import ArgumentError, decode_arguments, slots_o
 from wirespeed.litemcp.contents import ResultError, contents_of, response_of
 from wirespeed.litemcp.tool import typed_tool
 from wirespeed.protocol.results import CallToolResult
+from wirespeed.server.requests.launchers import Threads
 from wirespeed.server.tools.signature import inspect_tool
 from wirespeed.types import Audio, EmbeddedResource, Image, ResourceContents, Text, ToolResult
 
@@ -165,7 +166,7 @@ def test_parameters_are_described_by_annotations_and_docstrings() -> None:
             in Ulm?
         """
 
-    made = typed_tool(tool)
+    made = typed_tool(tool, Threads(1))
     assert (made.name, made.description) == ("tool", "The weather.\n\nOf a place on earth.")
     assert made.example == "What is the weather in Ulm?"
     assert made.parameters == [
