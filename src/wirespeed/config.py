@@ -29,7 +29,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Never, TypeAlias
 
 import msgspec
 
@@ -177,7 +177,8 @@ class ServerConfig(msgspec.Struct, frozen=True):
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, ServerConfig]:
-    """Reads a file; its servers by name, in the file's order, those not enabled included.
+    """Reads a file; its servers by name, in the file's order, those not enabled included. The
+    KeyError of another name lists the names.
 
     Raises ConfigError, which names the file, the place in it and what is expected there.
     """
@@ -214,7 +215,7 @@ def loads(
         servers = document[key]
         if not isinstance(servers, dict):
             raise _Fault(key, "expected an object")
-        found = {}
+        found = _Servers(source)
         for name, raw in servers.items():
             reader = _Reader(_join(key, name), folder, os.environ if environ is None else environ)
             found[name] = reader.server(name, raw, source)
@@ -223,6 +224,17 @@ def loads(
         problem = str(exc)
     # Out of the handler: as a context, an error of the parser would carry the text and its secrets.
     raise ConfigError(f"{source}: {problem}")
+
+
+class _Servers(dict[str, ServerConfig]):
+    """The servers of one source."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self._source = source
+
+    def __missing__(self, name: object) -> Never:
+        raise KeyError(f'{self._source} has no server "{name}"; it has {", ".join(self) or "none"}')
 
 
 class _Fault(Exception):

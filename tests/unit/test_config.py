@@ -464,3 +464,14 @@ def test_import_is_cheap() -> None:
     assert "wirespeed.config" in loaded
     heavy = {"asyncio", "uvloop", "orjson", "click", "rich", "subprocess", "logging"}
     assert not loaded & heavy
+
+
+def test_a_name_that_the_file_does_not_have(tmp_path: Path) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_text('{"mcpServers": {"agent": {"command": "a"}, "calc": {"command": "b"}}}')
+    with pytest.raises(KeyError) as caught:
+        load(file)["agnt"]
+    assert caught.value.args == (f'{file} has no server "agnt"; it has agent, calc',)
+    assert load(file).get("agnt") is None
+    with pytest.raises(KeyError, match='<string> has no server "a"; it has none'):
+        loads('{"servers": {}}')["a"]

@@ -142,7 +142,10 @@ class _Password:
 def _why_tls(exc: Any, certfile: str, keyfile: str | None, asked: bool) -> str:
     """Return the fault of a certificate or key. OpenSSL reports most faults as the same error."""
     if exc.reason == "KEY_VALUES_MISMATCH":
-        return f"the key in {keyfile or certfile} does not belong to the certificate in {certfile}"
+        return (
+            f"the key in {keyfile or certfile} does not belong to the certificate in {certfile}; "
+            "--keyfile FILE is the key of this certificate"
+        )
     if not _has(certfile, b"-----BEGIN CERTIFICATE-----"):
         return f"{certfile} has no certificate (PEM)"
     if not _has(keyfile or certfile, b"PRIVATE KEY-----"):

@@ -216,13 +216,13 @@ def _configured(word: str, stderr: Any, access: Access) -> Target:
             names = ", ".join(server.name for server in enabled)
             raise cannot_start(f"{path} has {len(enabled)} servers, so add #name: {names}")
         server = enabled[0]
-    elif name in servers:
-        server = servers[name]
+    else:
+        try:
+            server = servers[name]
+        except KeyError as exc:
+            raise cannot_start(exc.args[0]) from None
         if not server.enabled:
             raise cannot_start(f'{path}: the server "{name}" is not enabled')
-    else:
-        names = ", ".join(servers) or "none"
-        raise cannot_start(f'{path} has no server "{name}"; it has {names}')
     return Target(_entry(server, path, stderr, access), server.timeout, server.era)
 
 

@@ -216,7 +216,8 @@ BAD_CERTIFICATES = [
     ),
     (
         ["--certfile", str(CERTIFICATE), "--keyfile", str(OTHER_KEY)],
-        f"the key in {OTHER_KEY} does not belong to the certificate in {CERTIFICATE}",
+        f"the key in {OTHER_KEY} does not belong to the certificate in {CERTIFICATE}; "
+        "--keyfile FILE is the key of this certificate",
     ),
 ]
 
