@@ -25,7 +25,9 @@ cdef class Responder(Wire):
     # Write an answer: `"result":…` or `"error":…` between open and close; `abort_reply_c` if
     # anything fails between. None: the request was cancelled or answered.
     cdef Outbox open_reply_c(self, uint64_t ref)
-    cdef Outbox begin_reply_c(self, InFlightSlot *slot, const char *member, size_t n_member)
+    cdef Outbox begin_reply_c(
+        self, InFlightSlot *slot, const char *member, size_t n_member, size_t room
+    )
     cdef int close_reply_c(self, uint64_t ref) except -1
     cdef int end_reply_c(self, InFlightSlot *slot) except -1
     cdef int abort_reply_c(self, uint64_t ref) except -1

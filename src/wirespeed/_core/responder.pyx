@@ -79,14 +79,17 @@ cdef class Responder(Wire):
         in between; when anything fails, it calls `abort_reply_c`. None when the request is no
         longer in flight."""
         cdef InFlightSlot *slot = self.inflight.slot_c(ref)
-        return None if slot is NULL else self.begin_reply_c(slot, b"", 0)
+        return None if slot is NULL else self.begin_reply_c(slot, b"", 0, 0)
 
-    cdef Outbox begin_reply_c(self, InFlightSlot *slot, const char *member, size_t n_member):
+    cdef Outbox begin_reply_c(
+        self, InFlightSlot *slot, const char *member, size_t n_member, size_t room
+    ):
+        """The same, and the beginning of the member that follows. There is `room` behind it."""
         cdef FrameWriter writer = reply_writer(self, slot)
         cdef Outbox out = writer.out
         cdef uint8_t *p
         writer.open_c()
-        p = out.reserve_c(HEAD_LEN + slot.id_len + 1 + n_member)
+        p = out.reserve_c(HEAD_LEN + slot.id_len + 1 + n_member + room)
         memcpy(p, HEAD, HEAD_LEN)
         p += HEAD_LEN
         memcpy(p, inflight_id(slot).p, slot.id_len)
@@ -125,7 +128,7 @@ cdef class Responder(Wire):
         if slot is NULL:
             return 0
         try:
-            self.begin_reply_c(slot, member, n_member).write_object_c(payload)
+            self.begin_reply_c(slot, member, n_member, 0).write_object_c(payload)
             self.end_reply_c(slot)
             done = True
         finally:

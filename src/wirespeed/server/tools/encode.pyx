@@ -4,20 +4,24 @@
 (2026-07-28 basic, "Responses"), or the brace alone.
 """
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from wirespeed._core._simd cimport WS_OK, WS_ROOT_OBJECT, kernels, ws_scan
+from wirespeed._core.inflight cimport InFlightSlot
 from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.session cimport Session
 
 cdef enum:
-    ESCAPE_IN_PLACE = 8192     # bytes; longer texts are not copied where they need no escapes
+    ESCAPE_IN_PLACE = 1024     # bytes; of longer texts the runs without escapes are found first
     WORTH_REFERENCE = 16384    # bytes in one run without escapes
     ESCAPE_STEP = 4096
     MAX_DEPTH = 1024           # of results that tools and middleware encode
+    TEXT_HEAD_LEN = 44
 
+cdef const char *TEXT_HEAD = b'"result":{"content":[{"type":"text","text":"'
 cdef object dumps = None       # of orjson; False where it is not installed
 cdef object options = None     # leave to msgspec the types that orjson writes in another way
 
@@ -26,36 +30,43 @@ cdef int answer_text_c(
     Session session, uint64_t ref, str text, const uint8_t *utf8, size_t n, bytes tail
 ) except -1:
     """The commonest result: one text, whose n bytes of UTF-8 lie at `utf8`, escaped in place."""
-    cdef Outbox out = session.open_reply_c(ref)
+    cdef InFlightSlot *slot = session.inflight.slot_c(ref)
+    cdef size_t n_tail = <size_t> PyBytes_GET_SIZE(tail), used
+    cdef bint in_place = n <= ESCAPE_IN_PLACE
+    cdef Outbox out
     cdef uint8_t *p
-    cdef size_t used
-    if out is None:
+    if slot is NULL:
         return 0
-    if n > ESCAPE_IN_PLACE:
-        out.text_c(b'"result":{"content":[{"type":"text","text":"')
-        long_text_c(out, text, utf8, n)
-        out.text_c(b'"}]')
-    else:
-        p = out.reserve_c(64 + 6 * n)
-        memcpy(p, b'"result":{"content":[{"type":"text","text":"', 44)
-        used = 44 + kernels.json_escape(p + 44, utf8, n)
+    out = session.begin_reply_c(
+        slot, TEXT_HEAD, TEXT_HEAD_LEN, 6 * n + 3 + n_tail if in_place else 0
+    )
+    if in_place:
+        p = out.block.base + out.block.used
+        used = kernels.json_escape(p, utf8, n)
         memcpy(p + used, b'"}]', 3)
-        out.commit_c(used + 3)
-    out.text_c(tail)
-    return session.close_reply_c(ref)
+        memcpy(p + used + 3, PyBytes_AS_STRING(tail), n_tail)
+        out.commit_c(used + 3 + n_tail)
+    else:
+        long_text_c(out, text, utf8, n)
+        out.write_c(b'"}]', 3)
+        out.text_c(tail)
+    return session.end_reply_c(slot)
 
 
 cdef int long_text_c(Outbox out, str text, const uint8_t *utf8, size_t n) except -1:
-    """A long text is sent from where it lies, as far as it needs no escapes."""
+    """A long text is sent from where it lies where it needs no escapes for long. Room for escapes
+    is reserved only where there are some."""
     cdef size_t done = 0, plain
     cdef int ascii = 0
     while done < n:
         plain = kernels.json_plain(utf8 + done, n - done, &ascii)
         if plain >= WORTH_REFERENCE:
             out.write_part_c(text, utf8 + done, plain)
+        elif plain >= ESCAPE_STEP or plain == n - done:
+            out.write_c(utf8 + done, plain)
         else:
             # escapes are near: what holds the next of them is written in one go
-            plain = min(n - done, max(plain, <size_t> ESCAPE_STEP))
+            plain = min(n - done, <size_t> ESCAPE_STEP)
             while done + plain < n and utf8[done + plain] & 0xC0 == 0x80:
                 plain += 1     # not within a character
             out.commit_c(kernels.json_escape(out.reserve_c(6 * plain), utf8 + done, plain))

@@ -61,6 +61,7 @@ cdef extern from "Python.h":
         object f, PyObject **args, size_t nargsf, PyObject *kwnames
     ) except NULL
     object PyObject_GetAttr(object o, object name)
+    size_t PY_VECTORCALL_ARGUMENTS_OFFSET
 
 
 @cython.final
@@ -170,7 +171,8 @@ cdef class Tool(Operation):
 
     cdef object invoke_c(self, object decoded, object context):
         """Call with decoded arguments: the value, or a coroutine to run."""
-        cdef PyObject *stack[MAX_STACK]
+        cdef PyObject *places[MAX_STACK + 1]
+        cdef PyObject **stack = &places[1]     # a bound method puts its object before them
         cdef list values = None
         cdef Py_ssize_t n = 0, i
         cdef object result
@@ -202,7 +204,8 @@ cdef class Tool(Operation):
             n += 1
         got = PyObject_Vectorcall(
             self.function, stack,
-            n - (0 if self.kwnames is None else len(self.kwnames)),
+            <size_t> (n - (0 if self.kwnames is None else len(self.kwnames)))
+            | PY_VECTORCALL_ARGUMENTS_OFFSET,
             NULL if self.kwnames is None else <PyObject *> self.kwnames,
         )
         result = <object> got

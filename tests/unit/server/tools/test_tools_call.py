@@ -443,15 +443,22 @@ def test_a_huge_result_arrives_whole(connect: Any, server: Server, version: str)
         assert text_of(answer["result"]) == "é\n" * (5 * 1024 * 1024 // 3)
 
 
-@pytest.mark.parametrize("n", [0, 1, 31, 32, 33, 8191, 8192, 8193, 70000])
-def test_texts_of_all_sizes_are_escaped(n: int, connect: Any, server: Server) -> None:
-    text = ('a"\\\n\x01é\U0001f600\x7f/' * (n // 8 + 1))[:n]
+@pytest.mark.parametrize(
+    "pattern", ['a"\\\n\x01é\U0001f600\x7f/', "plain", "é", "\n", "plain" * 900 + "\n☃"]
+)
+def test_texts_of_all_sizes_are_escaped(pattern: str, connect: Any, server: Server) -> None:
+    """Short texts, those with runs to copy and those that are sent from where they lie."""
+    sizes = [0, 1, 31, 32, 33, 4501, 4502, 70000]
+    sizes += [limit + more for limit in (1024, 4096, 8192, 16384) for more in (-1, 0, 1)]
 
-    @server.tool(inline=True)
-    def give() -> str:
-        return text
+    @server.tool
+    async def give(n: int) -> str:
+        return (pattern * (n // len(pattern) + 1))[:n]
 
-    assert text_of(connect("2025-06-18").result(call(1, "give"))) == text
+    peer = connect("2025-06-18")
+    peer.send(*(tool_call("2025-06-18", n, "give", {"n": n}) for n in sizes))
+    for n, answer in peer.answers(*sizes).items():
+        assert text_of(answer["result"]) == (pattern * (n // len(pattern) + 1))[:n]
 
 
 def endless() -> list[Any]:
