@@ -74,8 +74,20 @@ cdef extern from *:
     }
 
     static int ws_leave(PyObject *tasks, PyObject *loop, PyObject *task) {
-        if (PyDict_GetItemWithError(tasks, loop) == task && PyDict_DelItem(tasks, loop) == 0)
+        PyObject *found = NULL;
+    #if PY_VERSION_HEX >= 0x030D0000
+        PyDict_Pop(tasks, loop, &found);
+    #else
+        found = _PyDict_Pop(tasks, loop, NULL);
+    #endif
+        if (found == task) {
+            Py_DECREF(found);
             return 0;
+        }
+        if (found != NULL) {           /* another task is current, and stays so */
+            PyDict_SetItem(tasks, loop, found);
+            Py_DECREF(found);
+        }
         PyErr_Clear();
         return 1;
     }
