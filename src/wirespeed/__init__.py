@@ -15,7 +15,13 @@ from __future__ import annotations
 from wirespeed._exports import TYPE_CHECKING, exports
 
 if TYPE_CHECKING:  # isort: off
-    from wirespeed import core as core, transport as transport, types as types
+    from wirespeed import (
+        config as config,
+        core as core,
+        errors as errors,
+        transport as transport,
+        types as types,
+    )
     from wirespeed.client.answering.progress import report_progress as report_progress
     from wirespeed.client.client import Client as Client
     from wirespeed.client.sync import SyncClient as SyncClient
@@ -35,13 +41,15 @@ if TYPE_CHECKING:  # isort: off
         UpgradeRequest as UpgradeRequest,
         User as User,
     )
+else:  # type checkers would take any name
+    _names, __getattr__ = exports(__name__)
+    __all__ = [*_names, "__version__", "core", "get_include", "transport", "types"]
 
-# isort: on
+    def __dir__() -> list[str]:
+        return sorted(__all__)
+
+
 __version__ = "0.1.0"
-
-
-_names, __getattr__ = exports(__name__)
-__all__ = [*_names, "__version__", "core", "get_include", "transport", "types"]
 
 
 def get_include() -> str:
@@ -56,7 +64,3 @@ def get_include() -> str:
     if os.path.isdir(include):
         return include
     return os.path.join(os.path.dirname(package), "csrc")  # an editable install
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

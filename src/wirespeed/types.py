@@ -120,6 +120,5 @@ if TYPE_CHECKING:  # isort: off
     )
     from wirespeed.server.tools.results import RawResult as RawResult, ToolResult as ToolResult
     from wirespeed.server.tools.tool import Tool as Tool
-
-# isort: on
-__all__, __getattr__ = exports(__name__)
+else:  # type checkers would take any name
+    __all__, __getattr__ = exports(__name__)

@@ -414,3 +414,9 @@ async def lite_calls() -> None:
     async with LiteClient("ws://127.0.0.1:8765/convert") as client:
         assert_type(await client.prompt(), str)
         assert_type((await client.call("1", "mi", "km")).error, bool)
+
+
+def misspelled_names_are_errors() -> None:
+    print(wirespeed.Clinet)  # type: ignore[attr-defined]
+    print(types.ToolReslt)  # type: ignore[attr-defined]
+    print(wirespeed.errors.WirespeedError, wirespeed.config.load)

@@ -22,6 +22,5 @@ if TYPE_CHECKING:  # isort: off
     )
     from wirespeed.litemcp.server import LiteServer as LiteServer, run as run, serve as serve
     from wirespeed.litemcp.sync import SyncLiteClient as SyncLiteClient
-
-# isort: on
-__all__, __getattr__ = exports(__name__)
+else:  # type checkers would take any name
+    __all__, __getattr__ = exports(__name__)

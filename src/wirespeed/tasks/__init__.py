@@ -21,6 +21,5 @@ if TYPE_CHECKING:  # isort: off
     )
     from wirespeed.tasks.sqlite import SQLiteTaskStore as SQLiteTaskStore
     from wirespeed.tasks.store import Page as Page, TaskStore as TaskStore
-
-# isort: on
-__all__, __getattr__ = exports(__name__)
+else:  # type checkers would take any name
+    __all__, __getattr__ = exports(__name__)

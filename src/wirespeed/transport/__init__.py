@@ -32,10 +32,8 @@ if TYPE_CHECKING:  # isort: off
     )
     from wirespeed.transport.taskpool import Running as Running, TaskPool as TaskPool
     from wirespeed.transport.taskpool_choice import close_pool as close_pool, open_pool as open_pool
+else:  # type checkers would take any name
+    __all__, __getattr__ = exports(__name__)
 
-# isort: on
-__all__, __getattr__ = exports(__name__)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    def __dir__() -> list[str]:
+        return sorted(__all__)
