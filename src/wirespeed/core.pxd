@@ -81,7 +81,16 @@ from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.inflight cimport InFlight, InFlightSlot, inflight_id
 from wirespeed._core.memory_reply cimport MemoryReply
 from wirespeed._core.message_stream cimport MessageStream
-from wirespeed._core.outbox cimport Mark, Outbox, Payload, json_line, payload_of
+from wirespeed._core.outbox cimport (
+    Mark,
+    Outbox,
+    Parts,
+    Payload,
+    json_line,
+    locate_c,
+    parts_of,
+    payload_of,
+)
 from wirespeed._core.pending cimport Pending
 from wirespeed._core.reader cimport MessageReader
 from wirespeed._core.reply_route cimport ReplyRoute

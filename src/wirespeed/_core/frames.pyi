@@ -1,8 +1,7 @@
 from typing import Self, final
 
-from typing_extensions import Buffer
-
 from wirespeed._core.framing.base import Framer
+from wirespeed._core.outbox import _Data
 from wirespeed._core.slab import Lease
 from wirespeed._core.wire import Wire
 from wirespeed.limits import Limits
@@ -19,6 +18,6 @@ class FrameStream(Wire):
     def oversize(self) -> int: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> Lease | None: ...
-    def send(self, data: Buffer, /) -> None: ...
+    def send(self, data: _Data, /) -> None: ...
 
 __pyx_capi__: dict[str, object]  # what other compiled modules cimport

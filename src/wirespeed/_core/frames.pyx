@@ -1,11 +1,10 @@
 """Frames without envelopes: for protocols whose messages are not JSON-RPC (LiteMCP), and echoes."""
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t
 
 from wirespeed._core.framing.base cimport FRAME_MORE, FRAME_OVERSIZE, FRAME_READY, Framer
-from wirespeed._core.outbox cimport Payload, payload_of
+from wirespeed._core.outbox cimport Parts, locate_c, parts_of
 from wirespeed._core.slab cimport Lease
 from wirespeed._core.span cimport Span
 from wirespeed._core.wire cimport Wire
@@ -66,10 +65,10 @@ cdef class FrameStream(Wire):
         return Lease.of(self.framer.slab, frame.p, frame.n)
 
     def send(self, data, /):
-        """Send a frame: a bytes-like object that is not empty and does not hold the delimiter of
-        the framing. A frame of 4 KiB or more may not be copied, and must not change until it is
-        sent."""
-        self.send_c(payload_of(data))
+        """Send a frame: a bytes-like object, or a tuple or list of parts, that is not empty and
+        does not hold the delimiter of the framing. A part of 4 KiB or more may not be copied, and
+        must not change until it is sent."""
+        self.send_c(parts_of(data))
 
     cdef int send_c(self, object data) except -1:
         send_frame_c(self, data)
@@ -78,21 +77,21 @@ cdef class FrameStream(Wire):
 
 
 cdef int send_frame_c(Wire wire, object data) except -1:
-    """Write a frame, bytes or a Payload: all of it or nothing."""
+    """Write a frame, which `parts_of` returned: all of it or nothing."""
     # all but the last character, which the framing may write together with its delimiter
-    cdef const uint8_t *p
-    cdef size_t n
-    if type(data) is bytes:
-        p = <const uint8_t *> PyBytes_AS_STRING(data)
-        n = <size_t> PyBytes_GET_SIZE(data)
-    else:
-        p = <const uint8_t *> (<Payload> data).view.buf
-        n = <size_t> (<Payload> data).view.len
+    cdef const uint8_t *p = NULL
+    cdef size_t n = 0
+    cdef list parts = (<Parts> data).parts if type(data) is Parts else [data]
+    cdef Py_ssize_t i, last = len(parts) - 1
+    if last >= 0:
+        locate_c(parts[last], &p, &n)
     if n == 0:
         raise ValueError("an empty frame")
     try:
         wire.writer.open_c()
-        wire.outbox.write_part_c(data, p, n - 1)
+        for i in range(last):
+            wire.outbox.write_object_c(parts[i])
+        wire.outbox.write_part_c(parts[last], p, n - 1)
         wire.writer.close_c(<char> p[n - 1])
     finally:
         wire.writer.abort_c()      # of a frame that could not be finished

@@ -1,9 +1,8 @@
 from typing import Self, final
 
-from typing_extensions import Buffer
-
 from wirespeed._core.envelope import Message
 from wirespeed._core.framing.base import Framer
+from wirespeed._core.outbox import _Data
 from wirespeed._core.wire import Wire
 from wirespeed.limits import Limits
 
@@ -26,4 +25,4 @@ class MessageStream(Wire):
     def reads_always(self) -> bool: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> Message: ...
-    def send(self, data: Buffer, /) -> None: ...
+    def send(self, data: _Data, /) -> None: ...

@@ -75,9 +75,9 @@ cdef class MessageStream(Wire):
         return m
 
     def send(self, data, /):
-        """Send a message: JSON text on one line, as a bytes-like object (ValueError for text that
-        is empty or holds a raw newline). A text of 4 KiB or more may not be copied, and must not
-        change until it is sent."""
+        """Send a message: JSON text on one line, as a bytes-like object or a tuple or list of parts
+        (ValueError for text that is empty or holds a raw newline). A part of 4 KiB or more may not
+        be copied, and must not change until it is sent."""
         self.send_c(json_line(data))
 
     cdef int send_c(self, object data) except -1:

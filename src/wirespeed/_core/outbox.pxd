@@ -1,5 +1,7 @@
 from libc.stdint cimport uint8_t
 
+from wirespeed._core.slab cimport Slab
+
 
 cdef extern from "<sys/uio.h>" nogil:
     struct iovec:
@@ -34,8 +36,16 @@ cdef class Payload:
     cdef Py_buffer view          # the caller's bytes, exported until they are sent
 
 
-# bytes or a Payload of any bytes-like object, which the `data` of the methods below must be
+cdef class Parts:
+    cdef list parts              # of bytes, Payloads and Leases, none of them empty
+
+
+# bytes, a Lease, or a Payload of any other bytes-like object
 cdef object payload_of(object data)
+# where its bytes lie, while it lives
+cdef int locate_c(object data, const uint8_t **p, size_t *n) except -1
+# a payload, or Parts of a tuple or list of bytes-like objects
+cdef object parts_of(object data)
 # the same; ValueError for text that is empty or holds a raw newline
 cdef object json_line(object data)
 
@@ -58,13 +68,15 @@ cdef class Outbox:
     # written.
     cdef uint8_t *reserve_c(self, size_t n) except NULL
     cdef int commit_c(self, size_t n) noexcept
-    # Copy n bytes; copy a short text; copy or reference bytes or a Payload.
+    # Copy n bytes; copy a short text; copy or reference what `payload_of` or `parts_of` returned.
     cdef int write_c(self, const void *p, size_t n) except -1
     cdef int text_c(self, bytes text) except -1
     cdef int write_object_c(self, object data) except -1
     # Copy or reference n bytes at p. They stay valid and do not change while `data` lives, which
     # can be any object: it is held until they are sent.
     cdef int write_part_c(self, object data, const uint8_t *p, size_t n) except -1
+    # The same for bytes that lie in a slab, which is held.
+    cdef int refer_c(self, Slab slab, const uint8_t *p, size_t n) except -1
     # For framings and links.
     cdef int ensure_segments_c(self, size_t wanted) except -1
     cdef int push_c(self, const uint8_t *p, size_t n, object owner) except -1

@@ -1,6 +1,8 @@
-from typing import Never, final
+from typing import Never, TypeAlias, final
 
 from typing_extensions import Buffer
+
+_Data: TypeAlias = Buffer | tuple[Buffer, ...] | list[Buffer]  # noqa: PYI047 (others use it)
 
 @final
 class Block:
@@ -9,6 +11,9 @@ class Block:
 @final
 class Payload:
     def __new__(cls, data: Buffer) -> Payload: ...
+
+@final
+class Parts: ...
 
 @final
 class Chunk(Buffer):

@@ -20,6 +20,7 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcpy, memmove
 
 from wirespeed._core._simd cimport kernels
+from wirespeed._core.slab cimport Lease, Slab
 from wirespeed._core.spares cimport Spares, keep_spare, take_spare
 
 cdef enum:
@@ -67,27 +68,72 @@ cdef class Payload:
         PyBuffer_Release(&self.view)
 
 
+@cython.final
+cdef class Parts:
+    """Payloads that are sent one behind the other."""
+
+
 cdef object payload_of(object data):
     """A payload that `write_object_c` cannot refuse, so that nothing is half written."""
-    return data if type(data) is bytes or type(data) is Payload else Payload(data)
+    if type(data) is bytes or type(data) is Payload or type(data) is Lease:
+        return data
+    return Payload(data)
+
+
+cdef object parts_of(object data):
+    """The same, or `Parts` of a tuple or list."""
+    cdef Parts parts
+    cdef const uint8_t *p = NULL
+    cdef size_t n = 0
+    if type(data) is Parts:
+        return data
+    if type(data) is not tuple and type(data) is not list:
+        return payload_of(data)
+    parts = Parts.__new__(Parts)
+    parts.parts = []
+    for part in data:
+        part = payload_of(part)
+        locate_c(part, &p, &n)
+        if n:
+            parts.parts.append(part)
+    return parts
+
+
+cdef int locate_c(object data, const uint8_t **p, size_t *n) except -1:
+    if type(data) is bytes:
+        p[0] = <const uint8_t *> PyBytes_AS_STRING(data)
+        n[0] = <size_t> PyBytes_GET_SIZE(data)
+    elif type(data) is Lease:
+        p[0] = (<Lease> data).p
+        n[0] = <size_t> (<Lease> data).n
+    else:
+        p[0] = <const uint8_t *> (<Payload?> data).view.buf
+        n[0] = <size_t> (<Payload> data).view.len
+    return 0
 
 
 cdef object json_line(object data):
-    """As `payload_of`, for a caller's JSON text: ValueError for text that would break a line."""
-    cdef const uint8_t *p
-    cdef size_t n
-    if type(data) is bytes:
-        p = <const uint8_t *> PyBytes_AS_STRING(data)
-        n = <size_t> PyBytes_GET_SIZE(data)
+    """As `parts_of`, for a caller's JSON text: ValueError for text that would break a line."""
+    data = parts_of(data)
+    if type(data) is not Parts:
+        check_line_c(data)
+    elif not (<Parts> data).parts:
+        raise ValueError("no JSON text")
     else:
-        data = Payload(data)
-        p = <const uint8_t *> (<Payload> data).view.buf
-        n = <size_t> (<Payload> data).view.len
+        for part in (<Parts> data).parts:
+            check_line_c(part)
+    return data
+
+
+cdef int check_line_c(object data) except -1:
+    cdef const uint8_t *p = NULL
+    cdef size_t n = 0
+    locate_c(data, &p, &n)
     if n == 0:
         raise ValueError("no JSON text")
     if kernels.find_newline(p, n) != n:
         raise ValueError("JSON text with a raw newline cannot be sent in a line")
-    return data
+    return 0
 
 
 @cython.final
@@ -157,18 +203,21 @@ cdef class Outbox:
 
     cdef int write_object_c(self, object data) except -1:
         """A payload: short ones are copied, others referenced until they are sent."""
-        cdef Payload payload
+        cdef const uint8_t *p = NULL
+        cdef size_t n = 0
         if type(data) is bytes:
             return self.write_part_c(
                 data, <const uint8_t *> PyBytes_AS_STRING(data), <size_t> PyBytes_GET_SIZE(data)
             )
-        payload = <Payload> data if type(data) is Payload else Payload(data)
-        return self.write_part_c(
-            payload, <const uint8_t *> payload.view.buf, <size_t> payload.view.len
-        )
+        if type(data) is Parts:
+            for part in (<Parts> data).parts:
+                self.write_object_c(part)
+            return 0
+        locate_c(data, &p, &n)
+        return self.write_part_c(data, p, n)
 
     cdef int write_part_c(self, object data, const uint8_t *p, size_t n) except -1:
-        """n bytes at p, which belong to `data`: bytes or a Payload."""
+        """n bytes at p, which belong to `data`."""
         if n < self.copy_below:
             self.bytes_copied += <long long> n
             return self.write_c(p, n)
@@ -176,6 +225,13 @@ cdef class Outbox:
         self.push_c(p, n, data)
         self.size += n
         return 0
+
+    cdef int refer_c(self, Slab slab, const uint8_t *p, size_t n) except -1:
+        """n bytes at p, which lie in the slab: a lease holds it, where they are not copied."""
+        if n < self.copy_below:
+            self.bytes_copied += <long long> n
+            return self.write_c(p, n)
+        return self.write_part_c(Lease.of(slab, p, n), p, n)
 
     cdef int ensure_segments_c(self, size_t wanted) except -1:
         """Room for `wanted` further segments."""

@@ -1,6 +1,7 @@
-from typing_extensions import Buffer, disjoint_base
+from typing_extensions import disjoint_base
 
 from wirespeed._core.envelope import Message
+from wirespeed._core.outbox import _Data
 from wirespeed._core.pending import Pending
 from wirespeed._core.responder import Responder
 
@@ -12,12 +13,12 @@ class Requester(Responder):
         self, token: object, /, deadline: float = ..., *, id: bytes | None = None
     ) -> int: ...
     def send_reserved(
-        self, id: int, method: str, params: Buffer | None = None, /, *, about: Message | int = ...
+        self, id: int, method: str, params: _Data | None = None, /, *, about: Message | int = ...
     ) -> None: ...
     def send_request(
         self,
         method: str,
-        params: Buffer | None = None,
+        params: _Data | None = None,
         /,
         *,
         token: object,
@@ -26,7 +27,7 @@ class Requester(Responder):
         id: bytes | None = None,
     ) -> int: ...
     def send_notification(
-        self, method: str, params: Buffer | None = None, /, *, about: Message | int = ...
+        self, method: str, params: _Data | None = None, /, *, about: Message | int = ...
     ) -> None: ...
     def cancel(
         self, id: int, reason: str | None = None, /, *, about: Message | int = ...

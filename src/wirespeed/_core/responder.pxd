@@ -34,8 +34,10 @@ cdef class Responder(Wire):
     cdef int reply_c(
         self, uint64_t ref, const char *member, size_t n_member, object payload
     ) except -1
-    # Answer with JSON text, or with an error. 0: the request was cancelled or answered.
+    # Answer with the JSON text of a result or of an error object, or with an error. 0: the request
+    # was cancelled or answered.
     cdef int result_c(self, uint64_t ref, object body) except -1
+    cdef int error_object_c(self, uint64_t ref, object body) except -1
     cdef int error_c(self, uint64_t ref, int code, str message, object data) except -1
     cdef int write_error_c(
         self, ReplyRoute route, Span id, int code, str message, object data

@@ -1,7 +1,8 @@
-from typing_extensions import Buffer, disjoint_base
+from typing_extensions import disjoint_base
 
 from wirespeed._core.envelope import Message
 from wirespeed._core.inflight import InFlight
+from wirespeed._core.outbox import _Data
 from wirespeed._core.wire import Wire
 
 __pyx_capi__: dict[str, object]  # what other compiled modules cimport
@@ -15,7 +16,8 @@ class Responder(Wire):
     def n_cancelled(self) -> int: ...
     @property
     def messages_out(self) -> int: ...
-    def send_result(self, request: Message | int, body: Buffer, /) -> bool: ...
+    def send_result(self, request: Message | int, body: _Data, /) -> bool: ...
+    def send_error_object(self, request: Message | int, body: _Data, /) -> bool: ...
     def send_error(
         self, request: Message | int, code: int, message: str, data: object = None, /
     ) -> bool: ...

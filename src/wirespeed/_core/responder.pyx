@@ -13,7 +13,7 @@ import msgspec
 from wirespeed._core.envelope cimport Message
 from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.inflight cimport InFlight, InFlightSlot, inflight_id
-from wirespeed._core.outbox cimport Outbox, json_line, payload_of
+from wirespeed._core.outbox cimport Outbox, json_line, parts_of
 from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.span cimport Span
 from wirespeed._core.wire cimport Wire
@@ -139,7 +139,12 @@ cdef class Responder(Wire):
     cdef int result_c(self, uint64_t ref, object body) except -1:
         """Answer with a result, the JSON text of an object. 0: the request is gone."""
         cdef Responder me = self       # a buffer's owner may run any code
-        return me.reply_c(ref, b'"result":', 9, payload_of(body))
+        return me.reply_c(ref, b'"result":', 9, parts_of(body))
+
+    cdef int error_object_c(self, uint64_t ref, object body) except -1:
+        """Answer with an error, the JSON text of an object. 0: the request is gone."""
+        cdef Responder me = self       # a buffer's owner may run any code
+        return me.reply_c(ref, b'"error":', 8, parts_of(body))
 
     cdef int error_c(self, uint64_t ref, int code, str message, object data) except -1:
         """Answer with an error. 0: the request is gone."""
@@ -174,9 +179,9 @@ cdef class Responder(Wire):
 
     def send_result(self, request, body, /):
         """Answer a request (its message, or its `ref`) with a result: the JSON text of an object,
-        as a bytes-like object.
+        as a bytes-like object, or as a tuple or list of these, the parts of the text.
 
-        A body of 4 KiB or more is not copied, and must not change until it is sent. False: the
+        A part of 4 KiB or more is not copied, and must not change until it is sent. False: the
         request was cancelled or answered before, and nothing is sent. ValueError for a body that
         is empty or holds a raw newline.
         """
@@ -185,6 +190,11 @@ cdef class Responder(Wire):
     def send_error(self, request, int code, str message, data=None, /):
         """Answer a request with an error; `data` is any JSON-encodable value. False as above."""
         return self.error_c(ref_of(request), code, message, data) == 1
+
+    def send_error_object(self, request, body, /):
+        """Answer a request with an error as another peer wrote it: the JSON text of the error
+        object. The body is as of `send_result`."""
+        return self.error_object_c(ref_of(request), json_line(body)) == 1
 
     def set_token(self, request, token, /):
         """Set the token that a cancellation of the request will show. A cancelled request that has

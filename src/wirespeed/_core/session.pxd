@@ -16,6 +16,11 @@ cdef class Session(Requester):
     cdef object whole                    # deque: texts that came whole, not read yet
     cdef size_t n_whole                  # their number
     cdef ReplyRoute route                # of the body that is being read; None: of no body
+    cdef bint is_paused                  # `paused`, which is to be set instead
+    cdef bint held                       # `next_c` returned None because of a pause
+    cdef long long paused_at             # bytes_in, when the pause began
+    cdef readonly bint reads_always      # reading goes on whatever waits
+    cdef public bint shows_late_responses  # they are events without a token
     cdef readonly bint answers_faults    # a server answers bad input, a client only reports it
     cdef public object refusal           # (code, message) for all further requests, or None
     cdef public bint pauses_requests      # requests wait, except for ping

@@ -15,13 +15,18 @@ class Session(Requester):
     refusal: tuple[int, str] | None
     pauses_requests: bool
     answers_requests: bool
+    paused: bool
+    shows_late_responses: bool
     def __new__(
         cls,
         *,
         limits: Limits | None = None,
         role: Literal["server", "client"] = "server",
         framer: Framer | None = None,
+        reads_always: bool = False,
     ) -> Session: ...
+    @property
+    def reads_always(self) -> bool: ...
     @property
     def answers_faults(self) -> bool: ...
     @property

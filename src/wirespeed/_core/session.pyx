@@ -13,8 +13,8 @@ What a session does by itself, and what it leaves to its owner:
   -32600, and the first goes on. The owner answers by ``send_result`` or ``send_error``, once.
   Where requests are not answered (a client of 2026-07-28: ``answers_requests`` is False), a
   request is only an event.
-* A response is matched to its caller. Late, unknown and repeated responses are counted and not
-  shown.
+* A response is matched to its caller. Late, unknown and repeated responses are counted, and shown
+  to an owner that wants them (``shows_late_responses``).
 * ``notifications/cancelled`` takes the request out of flight: a later answer is dropped.
 * Flow control: while `max_in_flight` requests or `max_in_flight_bytes` are worked on, or
   `output_high` bytes wait for the peer, further requests wait. Responses, notifications and pings
@@ -86,9 +86,21 @@ cdef class Session(Requester):
         limits: The limits of the connection.
         role: "server" answers bad input with error responses, "client" only reports it.
         framer: How messages lie in the stream; one a line by default.
+        reads_always: Whether reading goes on whatever waits. Requests that cannot wait are refused,
+            so the owner bounds what its peer can make it write. Two peers that both stop reading
+            until the other has read wait for ever: of a proxy and its server, the proxy reads
+            always.
+
+    Attributes:
+        paused: No events come while this is True; bytes are read on, up to `max_waiting_bytes`.
+            After it was set to False, the owner asks for events again (``link.wrote()``).
+        shows_late_responses: Responses to requests that are not outstanding (any more) are events,
+            too, without a token. Else they are only counted.
     """
 
-    def __cinit__(self, *, limits=None, str role="server", Framer framer=None):
+    def __cinit__(
+        self, *, limits=None, str role="server", Framer framer=None, bint reads_always=False
+    ):
         if role not in ("server", "client"):
             raise ValueError('role must be "server" or "client"')
         limits = Limits() if limits is None else limits
@@ -96,6 +108,7 @@ cdef class Session(Requester):
         self.max_in_flight_bytes = limits.max_in_flight_bytes
         self.answers_faults = role == "server"
         self.answers_requests = True
+        self.reads_always = reads_always
         self.max_id = limits.max_id
         self.max_in_flight = limits.max_in_flight
         self.max_waiting = limits.max_waiting
@@ -113,6 +126,17 @@ cdef class Session(Requester):
     @batches.setter
     def batches(self, bint value):
         self.reader.batches = value
+
+    @property
+    def paused(self):
+        """Whether events wait, while bytes are read on."""
+        return self.is_paused
+
+    @paused.setter
+    def paused(self, bint value):
+        if value and not self.is_paused:
+            self.paused_at = self.bytes_in
+        self.is_paused = value
 
     # -- events out ----------------------------------------------------------------------------
 
@@ -137,6 +161,7 @@ cdef class Session(Requester):
         """Whether one more request may be worked on."""
         return (
             not self.pauses_requests
+            and not self.is_paused
             and self.inflight.live + self.n_gone + <size_t> self.n_cancelled
             < self.n_waiting + self.max_in_flight
             and self.inflight.n_bytes + self.n_cancelled_bytes < self.max_in_flight_bytes
@@ -145,7 +170,11 @@ cdef class Session(Requester):
 
     cdef bint is_flooded_c(self) noexcept:
         """Whether even short errors must wait, because the peer reads nothing."""
-        return self.outbox.size >= 2 * self.output_high and self.route is None
+        return (
+            self.outbox.size >= 2 * self.output_high
+            and self.route is None
+            and not self.reads_always
+        )
 
     cdef bint must_stop_c(self) noexcept:
         """Whether no further request may wait."""
@@ -154,6 +183,10 @@ cdef class Session(Requester):
         )
 
     cdef bint want_read_c(self) noexcept:
+        if self.is_paused:
+            return self.bytes_in - self.paused_at < <long long> self.max_waiting_bytes
+        if self.reads_always:
+            return True
         if self.outbox.size >= 2 * self.output_high and (
             self.reader.elements or self.refusal is not None
         ):
@@ -166,14 +199,15 @@ cdef class Session(Requester):
         return self.pending.live != 0
 
     cdef bint wants_turn_c(self) noexcept:
-        return self.n_waiting != 0 or self.n_whole != 0
+        return self.n_waiting != 0 or self.n_whole != 0 or self.held
 
     cdef Message next_c(self):
         """The next event, or None."""
         cdef Session me = self     # tokens and input memory are freed, which may run any code
         cdef Message m
         cdef ReplyRoute route
-        while True:
+        self.held = self.is_paused
+        while not self.is_paused:
             if self.route is not None and not self.reader.elements:
                 route = self.route
                 self.route = None
@@ -379,7 +413,7 @@ cdef class Session(Requester):
         id = self.pending.find_c(span_of(m, WS_ID))
         if id == 0:
             self.late_responses += 1
-            return 0
+            return self.shows_late_responses
         m.token = self.pending.take_c(id)
         return 1
 

@@ -34,7 +34,7 @@ cdef enum:
     LAST_TURNS = 16        # reads of bytes that a peer sent before it stopped reading
     MAX_VECTORS = 64
     PEEK_AFTER = 1         # seconds
-    LONG = 64 * 1024       # bytes whose copy takes longer than it takes to release the GIL
+    LONG = 65536           # bytes whose copy takes longer than it takes to release the GIL
 
 
 @cython.final

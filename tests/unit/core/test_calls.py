@@ -100,6 +100,17 @@ def test_late_unknown_and_second_responses_are_counted_and_not_shown() -> None:
     assert session.counters["faults"] == 0
 
 
+def test_late_responses_are_shown_to_those_who_ask() -> None:
+    session = Session()
+    session.shows_late_responses = True
+    id = call(session)
+    session.receive_data(result(id) + result(id) + result('"x"'))
+    assert [(message.raw_id, message.token) for message in session] == [
+        (b"%d" % id, "t"), (b"%d" % id, None), (b'"x"', None),
+    ]  # fmt: skip
+    assert session.counters["late_responses"] == 2
+
+
 def test_a_new_call_is_not_answered_by_an_old_response() -> None:
     session = Session()
     old = call(session, "old")

@@ -442,3 +442,65 @@ def test_refusals_that_nobody_reads_stop_the_reading() -> None:
         assert take(session) == []
     assert n == 200
     assert session.want_read
+
+
+# -- what the owner stops, and what never stops ------------------------------------------------
+
+
+def test_a_paused_session_reads_on_and_shows_nothing() -> None:
+    session = Session(limits=Limits(max_waiting_bytes=100))
+    session.receive_data(request(1) + request(2))
+    assert session.next_event() is not None
+    session.paused = True
+    assert take(session) == []
+    assert session.want_read
+    session.receive_data(notification("n") * 4)
+    assert not session.want_read  # over a hundred bytes
+    assert take(session) == []
+    session.paused = False
+    assert session.want_read
+    assert outcomes(session) == ["request", *["notification"] * 4]
+    session.paused = True
+    assert session.want_read  # counted from the pause on
+    session.receive_message(request(3))
+    session.paused = True  # is no further pause
+    session.receive_message(request(4))
+    session.receive_message(request(5))
+    assert not session.want_read
+    assert take(session) == []
+    session.paused = False
+    assert [message.id for message in session] == [3, 4, 5]
+
+
+def test_answers_leave_while_events_pause() -> None:
+    session = Session()
+    session.receive_data(request(1))
+    (message,) = session
+    session.paused = True
+    assert session.send_result(message, b"{}")
+    assert sent(session) == b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
+
+
+def test_a_session_that_reads_always_refuses_what_cannot_wait() -> None:
+    limits = Limits(max_in_flight=1, max_waiting=1, output_high=100, output_low=10)
+    session = Session(limits=limits, reads_always=True)
+    session.send_notification("n", b'{"x":"%b"}' % (b"x" * 300))
+    assert session.want_read
+    session.receive_data(request(1) + request(2) + request(3) + b"nonsense\n" + request(1))
+    assert outcomes(session) == ["invalid parse"]
+    assert session.want_read
+    _, second, third, *rest = sent(session).splitlines()
+    assert b"-31000" in second
+    assert b"-31000" in third
+    assert [b"-32700" in rest[0], b"-32600" in rest[1]] == [True, True]
+    assert [message.id for message in session] == [1]
+
+
+def test_responses_still_arrive_where_reading_never_stops() -> None:
+    session = Session(
+        limits=Limits(output_high=100, output_low=10), role="client", reads_always=True
+    )
+    id = session.send_request("m", b'{"x":"%b"}' % (b"x" * 300), token="t")
+    assert session.want_read
+    session.receive_data(result(id))
+    assert [message.token for message in session] == ["t"]

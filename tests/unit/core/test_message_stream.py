@@ -36,8 +36,12 @@ def test_what_is_sent() -> None:
     for wrong in (b"", b'{"a":\n1}'):
         with pytest.raises(ValueError, match="JSON text"):
             stream.send(wrong)
-    assert b"".join(stream.data_to_send()) == b'{"a":1}\n{%s}\n' % (b" " * 5000)
-    assert stream.messages_out == 2
+    stream.send((b'{"a":', b"1", bytearray(b"}"), b""))
+    for wrong in ((), [b""], (b"{", b"\n}")):
+        with pytest.raises(ValueError, match="JSON text"):
+            stream.send(wrong)
+    assert b"".join(stream.data_to_send()) == b'{"a":1}\n{%s}\n{"a":1}\n' % (b" " * 5000)
+    assert stream.messages_out == 3
 
 
 def test_another_framing() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from core_lab import cancel, notification, outcomes, request, sent, take
 
-from wirespeed.core import Limits, Message, Session
+from wirespeed.core import Limits, Message, Session, WebSocketFramer
 
 Refer = Callable[[Message], Message | int]
 by_message_or_ref = pytest.mark.parametrize("refer", [lambda m: m, lambda m: m.ref])
@@ -151,8 +151,72 @@ def test_a_lease_may_be_the_body() -> None:
     assert sent(session) == b'{"jsonrpc":"2.0","id":1,"result":{"a":[1,2,{}]}}\n'
 
 
+@pytest.mark.parametrize("kind", [tuple, list])
+@pytest.mark.parametrize("framer", [None, "websocket"])
+def test_a_body_of_parts(kind: type, framer: str | None) -> None:
+    """Long parts, leases among them, are referenced and not copied."""
+    session = Session(
+        framer=None if framer is None else WebSocketFramer("server", max_message=10**6)
+    )
+    text = "x" * 10_000
+    session.receive_message(request(1, "echo", f'{{"t":"{text}"}}'))
+    (message,) = session
+    parts = [b'{"a":', message.params, b"", bytearray(b',"b":"'), text.encode(), b'"}']
+    ref = message.ref
+    del message
+    assert session.send_result(ref, kind(parts))
+    del parts
+    answer = sent(session)
+    assert answer.rstrip(b"\n").endswith(
+        b'{"jsonrpc":"2.0","id":1,"result":{"a":{"t":"%b"},"b":"%b"}}'
+        % (text.encode(), text.encode())
+    )
+    assert session.counters["output_bytes_copied"] < 100
+
+
+def test_an_error_as_another_peer_wrote_it() -> None:
+    session = Session()
+    session.receive_data(request(1) + request(2) + request(3))
+    one, two, three = session
+    assert session.send_error_object(one, b'{"code":5,"message":"m","more":1.0}')
+    assert session.send_error_object(two.ref, [b'{"code":5,', b'"message":"m"}'])
+    assert session.set_token(three, "t")
+    assert not session.send_error_object(one, b"{}")
+    assert sent(session) == (
+        b'{"jsonrpc":"2.0","id":1,"error":{"code":5,"message":"m","more":1.0}}\n'
+        b'{"jsonrpc":"2.0","id":2,"error":{"code":5,"message":"m"}}\n'
+    )
+    with pytest.raises(ValueError, match="no JSON text"):
+        session.send_error_object(three, b"")
+
+
+def test_params_of_parts() -> None:
+    session = Session()
+    session.send_notification("n", (b'{"a":', b"1", b"}"))
+    id = session.send_request("m", [b"{", b"}"], token="t")
+    assert sent(session) == (
+        b'{"jsonrpc":"2.0","method":"n","params":{"a":1}}\n'
+        b'{"jsonrpc":"2.0","id":%d,"method":"m","params":{}}\n' % id
+    )
+
+
 @pytest.mark.parametrize(
-    "body", ["{}", None, {}, b"", b"{\n}", b'{"a":1}\n', bytearray(b"\n"), memoryview(b"abcd")[::2]]
+    "body",
+    [
+        "{}",
+        None,
+        {},
+        b"",
+        b"{\n}",
+        b'{"a":1}\n',
+        bytearray(b"\n"),
+        memoryview(b"abcd")[::2],
+        (),
+        [b""],
+        (b"{", b"\n}"),
+        (b"{", "}"),
+        [b"{}", None],
+    ],
 )
 def test_a_body_that_cannot_be_sent_leaves_nothing_behind(body: object) -> None:
     """The request is still in flight, and no half message is queued."""

@@ -7,7 +7,7 @@ from libc.string cimport memcpy
 
 from wirespeed._core.framing.rfc9112 cimport IN_TOKEN, IN_VALUE, classes, is_blank
 from wirespeed._core.framing.writer cimport FrameWriter
-from wirespeed._core.outbox cimport Payload, payload_of
+from wirespeed._core.outbox cimport locate_c, payload_of
 
 cdef enum:
     # what a head says of the end of its body
@@ -216,13 +216,11 @@ cdef class HttpWriter(FrameWriter):
     cdef int send_c(self, object body, bint sized) except -1:
         """Send a whole message, or nothing of it. `sized`: its head has a Content-Length."""
         cdef object data = payload_of(body)
-        cdef size_t n, size_before
+        cdef const uint8_t *p = NULL
+        cdef size_t n = 0, size_before
         cdef bint done = False
         self.check_idle_c()
-        if type(data) is bytes:
-            n = <size_t> PyBytes_GET_SIZE(data)
-        else:
-            n = <size_t> (<Payload> data).view.len
+        locate_c(data, &p, &n)
         size_before = self.out.size
         self.out.commit_c(
             self.write_head_c(

@@ -18,7 +18,7 @@ from wirespeed._core.framing.rfc6455 cimport (
     write_head,
 )
 from wirespeed._core.framing.writer cimport FrameWriter
-from wirespeed._core.outbox cimport Payload, payload_of
+from wirespeed._core.outbox cimport locate_c, payload_of
 
 cdef enum:
     KEYS = 4096               # bytes of masking keys made at a time
@@ -79,21 +79,15 @@ cdef class WebSocketWriter(FrameWriter):
 
     cdef int send_c(self, int opcode, object data) except -1:
         """Send a message, a bytes-like object, as a frame of its own."""
-        cdef Payload payload
+        cdef const uint8_t *p = NULL
+        cdef size_t n = 0
         cdef int first = FIN | opcode
         if self.deflate is not None:
             data = self.deflate.encode(data if type(data) is bytes else bytes(data))
             first |= RSV1
         data = payload_of(data)
-        if type(data) is bytes:
-            return self.write_frame_c(
-                first, data, <const uint8_t *> PyBytes_AS_STRING(data),
-                <size_t> PyBytes_GET_SIZE(data),
-            )
-        payload = <Payload> data
-        return self.write_frame_c(
-            first, payload, <const uint8_t *> payload.view.buf, <size_t> payload.view.len
-        )
+        locate_c(data, &p, &n)
+        return self.write_frame_c(first, data, p, n)
 
     cdef int write_frame_c(self, int first, object owner, const uint8_t *p, size_t n) except -1:
         """Write a whole frame, or nothing. Its payload belongs to `owner`: bytes or a Payload."""
