@@ -127,6 +127,7 @@ async def sees_later(user: User | None, entry: Any) -> bool:
 Server("typing", filter=sees, mask_errors=True)
 Server("typing", filter=sees_later)  # type: ignore[arg-type]
 Server("typing", mask_errors="yes")  # type: ignore[arg-type]
+Server("typing", cache_scope="shared")  # type: ignore[arg-type]
 
 
 @server.tool("double", inline=True)

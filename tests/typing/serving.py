@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal, assert_type
 
 import msgspec
@@ -235,3 +236,17 @@ async def listening() -> None:
     options = ListenOptions(authenticate=authenticate, hosts=["office.example"])
     await server.serve("ws://127.0.0.1:0/mcp", options=options, on_listening=print)
     await server.serve("ws://127.0.0.1:0/mcp", authenticate=listening)  # type: ignore[arg-type]
+
+
+async def hold(server: Server) -> AsyncIterator[int]:
+    yield 1
+
+
+@asynccontextmanager
+async def held(server: Server) -> AsyncIterator[int]:
+    yield 1
+
+
+Server("held", lifespan=hold)
+Server("held", lifespan=held)
+Server("held", lifespan=authenticate)  # type: ignore[arg-type]

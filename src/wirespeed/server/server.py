@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from wirespeed._exports import set_public_home
 from wirespeed.limits import Limits
@@ -112,7 +112,7 @@ class Server:
         limits: Limits | None = None,
         page_size: int | None = None,
         list_ttl_ms: int = 0,
-        cache_scope: str = "private",
+        cache_scope: Literal["private", "public"] = "private",
         shutdown_grace: float = 5.0,
         extra: Extra = "forbid",
         coerce: bool = False,

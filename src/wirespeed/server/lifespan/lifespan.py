@@ -21,9 +21,10 @@ from wirespeed.errors import StartupError
 from wirespeed.server.lifespan.scope import LAST_WAIT, Scope, Shared
 
 if TYPE_CHECKING:
+    from wirespeed.server.server import Server
     from wirespeed.server.service import McpService
 
-Lifespan: TypeAlias = "Callable[[Any], AsyncIterator[Any] | AbstractAsyncContextManager[Any]]"
+Lifespan: TypeAlias = "Callable[[Server], AsyncIterator[Any] | AbstractAsyncContextManager[Any]]"
 
 logger = logging.getLogger("wirespeed.server")
 
