@@ -200,8 +200,11 @@ def test_a_build_setting_that_does_not_exist_is_refused(
 
 
 READER = """
+from libc.math cimport INFINITY
+
 from wirespeed.core cimport (
-    REQUEST, WS_METHOD, Message, MessageReader, Span, kernels, span_byte, span_of
+    REQUEST, WS_METHOD, Message, MessageReader, MessageStream, Outbox, Session, Span, kernels,
+    span_byte, span_of
 )
 
 
@@ -230,17 +233,43 @@ def requests_in(data):
         if m is None:
             return n
         n += m.kind_c == REQUEST
+
+
+def passed_on(data):
+    # The requests of a stream of messages, as a client asks them under their own ids.
+    cdef MessageStream stream = MessageStream()
+    cdef Session session = Session(role="client")
+    cdef Message m
+    cdef Outbox out
+    cdef Span method
+    stream.receive_data(data)
+    while True:
+        m = stream.next_c()
+        if m is None:
+            return b"".join(session.data_to_send())
+        out = session.open_request_c(session.reserve_c(m, INFINITY, m.raw_id))
+        out.text_c(b'"method":')
+        method = span_of(m, WS_METHOD)
+        out.refer_c(m.slab, method.p, method.n)
+        session.close_request_c()
 """
 USE = r"""
 import asyncio, socket
-import echo, reader
-from wirespeed.core import parse
+import echo, events, reader
+from wirespeed.core import Session, parse
 from wirespeed.transport import FdLink
 
 request = parse(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}')
 answer = parse(b'{"jsonrpc":"2.0","id":1,"result":{}}')
 print(reader.method_of(request), reader.method_of(answer), reader.newline_in(b"ab\ncd"))
 print(reader.requests_in(b'{"jsonrpc":"2.0","id":1,"method":"a"}\n{"jsonrpc":"2.0","method":"b"}\n'))
+print(reader.passed_on(b'{"jsonrpc":"2.0","id":"7","method":"a"}\n'))
+session, route = Session(), events.Events()
+session.receive_message(b'{"jsonrpc":"2.0","id":1,"method":"a"}', route)
+for message in session:
+    session.send_notification("n", about=message)
+    print(route.done, session.send_result(message, (b"{", b"}")))
+print(route.done, route.take(), session.data_to_send())
 
 
 async def main():
@@ -261,6 +290,9 @@ asyncio.run(main())
 """
 SAID = r"""b'"tools/call"' None 2
 1
+b'{"jsonrpc":"2.0","id":"7","method":"a"}\n'
+False True
+True b'data: {"jsonrpc":"2.0","method":"n"}\n\ndata: {"jsonrpc":"2.0","id":1,"result":{}}\n\n' []
 b'\x00+{"jsonrpc":"2.0","id":1,"result":{"n":[1]}}'
 b'\x00+{"jsonrpc":"2.0","id":2,"result":{"n":[2]}}'
 """
@@ -274,8 +306,10 @@ def example(title: str) -> str:
 
 
 def test_another_project_can_cimport_the_core(tmp_path: Path) -> None:
-    """By public names alone: messages and kernels, and the page's framing and endpoint."""
+    """By public names alone: messages, streams of them, ids that the caller chose, kernels, and the
+    page's framing, endpoint and reply route."""
     extension.build(tmp_path, "reader", READER)
+    extension.build(tmp_path, "events", example("events.pyx"))
     (tmp_path / "echo.pyx").write_text(example("echo.pyx"))
     (tmp_path / "setup.py").write_text(example("setup.py"))
     run(sys.executable, "setup.py", "-q", "build_ext", "--inplace", cwd=tmp_path)
