@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from wirespeed.client import pagination as lists
 from wirespeed.client.cache import READ, CachingDecoder, ResponseCache
@@ -36,9 +36,6 @@ from wirespeed.protocol.results import (
     GetPromptResult,
     ReadResourceResult,
 )
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["FeatureRequests"]
 
