@@ -151,6 +151,12 @@ case("value of white space", head("X: \t "), [b""])
 case("value with white space around", head("X:\t a b \t"), [b""])
 case("value with Latin-1", head("X: caf\xe9"), [b""])
 case("value with UTF-8", head("X: café".encode()), [b""])
+case(
+    "value of every other byte",
+    head(bytes([*b"X: ", *range(0x21, 0x7F), *range(0x80, 256)])),
+    [b""],
+)
+case("name with Latin-1", head("X-Some-Name-\xe4nd-Some-More: b"), 400)
 case("value with DEL", head("X: a\x7fb"), 400)
 case("value with tab", head("X: a\tb"), [b""])
 case("value of colons", head("X: :a:"), [b""])
@@ -159,13 +165,17 @@ for code in [*range(0x20), 0x7F]:
     char = bytes([code])
     if char in b"\t\r\n":
         continue
-    case(f"control {code:02x} in value", head(b"X: a" + char + b"b"), 400)
-    case(f"control {code:02x} in name", head(b"X" + char + b"Y: b"), 400)
+    case(f"control {code:02x} in value", head(b"X: some text" + char + b"and some more text"), 400)
+    case(f"control {code:02x} in name", head(b"X-Some-Name" + char + b"And-Some-More: b"), 400)
     case(f"control {code:02x} in target", head(line=b"GET /" + char + b" HTTP/1.1"), 400)
 for code in (0x00, 0x0B, 0x0C, 0x7F, 0x80, 0xFF):
     case(f"byte {code:02x} in method", head(line=b"G" + bytes([code]) + b"T / HTTP/1.1"), 400)
 for char in b'()<>@,;\\"/[]?={}':
-    case(f"separator {char:02x} in name", head(b"X" + bytes([char]) + b": b"), 400)
+    case(
+        f"separator {char:02x} in name",
+        head(b"X-Some-Name" + bytes([char]) + b"And-Some-More: b"),
+        400,
+    )
     case(f"separator {char:02x} in method", head(line=b"G" + bytes([char]) + b" / HTTP/1.1"), 400)
 
 # -- Host
