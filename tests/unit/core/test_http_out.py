@@ -153,6 +153,14 @@ def test_numbers_that_are_not_statuses(status: int) -> None:
     assert server.sent() == b""
 
 
+@pytest.mark.parametrize("status", [100, 204, 304])
+def test_statuses_that_cannot_have_a_body(status: int) -> None:
+    server = answered(head())
+    with pytest.raises(ValueError, match="has no body"):
+        server.framer.respond(status, b"x")
+    assert server.sent() == b""
+
+
 @pytest.mark.parametrize("n", [0, 5, 5000])
 def test_head_gets_no_body(n: int) -> None:
     server = answered(head(line=b"HEAD / HTTP/1.1"))
@@ -208,6 +216,8 @@ def test_a_stream_in_1_0_ends_with_the_connection() -> None:
     assert answer.fields["connection"] == "close"
     assert "transfer-encoding" not in answer.fields
     assert not answer.goes_on
+    server.framer.respond(200, b"x")
+    assert Answer(server.sent()).fields["connection"] == "close"  # not "keep-alive" again
 
 
 def test_responses_and_streams_do_not_mix() -> None:

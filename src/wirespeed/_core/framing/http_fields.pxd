@@ -14,8 +14,8 @@ cdef enum:
 
 cdef enum Method:
     OTHER_METHOD
-    GET
     POST
+    GET
     DELETE
     HEAD
     OPTIONS

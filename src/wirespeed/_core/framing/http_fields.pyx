@@ -21,8 +21,8 @@ from wirespeed._core.span cimport Span, span_equals
 cdef enum:
     MAX_LENGTH = 19       # digits of a Content-Length: these fit into 64 bits
 
-# In the order of Method, from GET on.
-cdef tuple METHODS = (b"GET", b"POST", b"DELETE", b"HEAD", b"OPTIONS", b"PUT", b"PATCH", b"CONNECT")
+# In the order of Method, from POST on.
+cdef tuple METHODS = (b"POST", b"GET", b"DELETE", b"HEAD", b"OPTIONS", b"PUT", b"PATCH", b"CONNECT")
 assert len(METHODS) + 1 == <int> N_METHODS
 
 # In the order of KnownField.
@@ -122,16 +122,17 @@ cdef int connection_members(const uint8_t *p, size_t n) noexcept:
 
 cdef bint is_host(const uint8_t *p, size_t n) noexcept:
     """uri-host [ ":" port ] (RFC 9110 section 7.2); it may be empty."""
+    cdef const uint8_t *kinds = classes
     cdef size_t i = 0
     if n and p[0] == c'[':
         i = 1
-        while i < n and classes[p[i]] & IN_LITERAL:
+        while i < n and kinds[p[i]] & IN_LITERAL:
             i += 1
         if i < 3 or i == n or p[i] != c']':
             return False
         i += 1
     else:
-        while i < n and classes[p[i]] & IN_HOST:
+        while i < n and kinds[p[i]] & IN_HOST:
             i += 1
     if i < n and p[i] == c':':
         i += 1

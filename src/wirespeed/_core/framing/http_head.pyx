@@ -183,10 +183,10 @@ cdef class HttpHead:
                 if is_blank(p[i]) or p[i] == LF:
                     fault = BARE_LF if p[i] == LF else FOLDED_LINE
                     break
-                if self.n_fields == self.max_fields:
-                    fault = MANY_FIELDS
-                    break
                 if self.n_fields == self.room:
+                    if self.room == self.max_fields:
+                        fault = MANY_FIELDS
+                        break
                     self.grow_c()
                 field = &self.fields_c[self.n_fields]
                 mark = i

@@ -214,13 +214,16 @@ cdef class HttpWriter(FrameWriter):
         return self.reset_c()
 
     cdef int send_c(self, object body, bint sized) except -1:
-        """Send a whole message, or nothing of it. `sized`: its head has a Content-Length."""
+        """Send a whole message, or nothing of it. `sized`: its head has a Content-Length; else the
+        message has no body (ValueError)."""
         cdef object data = payload_of(body)
         cdef const uint8_t *p = NULL
         cdef size_t n = 0, size_before
         cdef bint done = False
         self.check_idle_c()
         locate_c(data, &p, &n)
+        if n and not sized:
+            raise ValueError("a response of this status has no body")
         size_before = self.out.size
         self.out.commit_c(
             self.write_head_c(
