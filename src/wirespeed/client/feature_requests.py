@@ -5,7 +5,6 @@ Results of a modern server are cached as long as they are fresh: see `wirespeed.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -38,8 +37,6 @@ from wirespeed.protocol.results import (
 )
 
 __all__ = ["FeatureRequests"]
-
-logger = logging.getLogger("wirespeed.client")
 
 P = TypeVar("P", bound=Page)
 R = TypeVar("R")
