@@ -17,7 +17,7 @@ cdef class Endpoint:
 cdef class _Turn:
     cdef int phase
     cdef list written                  # links to flush; `flush_scheduled` is set in each
-    cdef object ready                  # what the loop runs next; None where that is not known
+    cdef object ready                  # weakly: what the loop runs next; None if unknown
 
     cdef int end_c(self) except -1
 

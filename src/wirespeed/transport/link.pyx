@@ -12,7 +12,7 @@ cimport cython
 from wirespeed._core.framing.close_codes cimport GOING_AWAY
 
 from collections import deque
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 cdef enum:
     LINGER = 2        # seconds that the peer has for closing after both sides said goodbye
@@ -39,7 +39,8 @@ cdef _Turn turn_of(loop):
 
 
 cdef object ready_queue(loop):
-    """The deque of callbacks that a loop runs next; None for a loop that has no such deque.
+    """A weak reference to the deque of callbacks that a loop runs next; None for a loop that has no
+    such deque. The callbacks refer to the loop, which a table of loops must not keep.
 
     asyncio's loop has it as an attribute. The fields of uvloop's are not visible to Python, only to
     the collector. A callback must appear in the deque before it is believed."""
@@ -52,7 +53,7 @@ cdef object ready_queue(loop):
     if type(queue) is not deque:
         return None
     handle = loop.call_soon(int)
-    return queue if handle in queue else None
+    return ref(queue) if handle in queue else None
 
 
 cdef class Endpoint:
@@ -217,7 +218,7 @@ cdef class Link:
         nothing else to run, which could add output; otherwise as after `wrote_c`."""
         cdef _Turn turn = self.turn
         if (
-            turn.phase != QUIET or turn.ready is None or turn.ready or self.corked
+            turn.phase != QUIET or turn.ready is None or turn.ready() or self.corked
             or self.flush_scheduled or self.wire.wants_turn_c()
         ):
             return self.wrote_c()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+import weakref
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
@@ -257,6 +258,24 @@ async def test_a_loop_without_weak_references() -> None:
     (callback,) = loop.calls
     callback()
     assert sent[1:] == [(two, 1)]
+
+
+async def test_a_loop_is_not_kept_by_its_callbacks() -> None:
+    class Loop:
+        def __init__(self) -> None:
+            self._ready: deque[Any] = deque()
+
+        def call_soon(self, callback: Any) -> Any:
+            self._ready.append((self, callback))
+            return self._ready[-1]
+
+    loop = Loop()
+    (one,), _, _ = relays(1, loop)
+    one.tell()
+    last = weakref.ref(loop)
+    del loop, one, _
+    gc.collect()
+    assert last() is None
 
 
 async def test_flush_now_goes_on_with_requests_that_waited() -> None:
