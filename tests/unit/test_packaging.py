@@ -299,9 +299,9 @@ b'\x00+{"jsonrpc":"2.0","id":2,"result":{"n":[2]}}'
 
 
 def example(title: str) -> str:
-    """A block of the page about the core."""
-    page = (ROOT / "docs" / "how-to" / "sdk.md").read_text()
-    (block,) = re.findall(rf'^```\w+ title="{title}"\n(.*?)^```$', page, re.MULTILINE | re.DOTALL)
+    """A block of the pages about the core."""
+    pages = "".join((ROOT / "docs/how-to" / name).read_text() for name in ("sdk.md", "framing.md"))
+    (block,) = re.findall(rf'^```\w+ title="{title}"\n(.*?)^```$', pages, re.MULTILINE | re.DOTALL)
     return str(block)
 
 
