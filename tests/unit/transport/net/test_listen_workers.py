@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Self
 
 import pytest
@@ -89,9 +90,13 @@ class Crew:
         return self.process.stdout.readline().decode().rstrip("\n")
 
     def workers(self) -> list[int]:
-        """The pids of its children."""
-        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as file:
-            return [int(pid) for pid in file.read().split()]
+        """The pids of its children. One reading is wrong if a child ends meanwhile (proc_pid_task(5)),
+        so two must be the same."""
+        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        before, found = None, path.read_text()
+        while found != before:
+            before, found = found, path.read_text()
+        return [int(pid) for pid in found.split()]
 
     def until(self, condition: Callable[[], Any]) -> None:
         deadline = time.monotonic() + FOREVER
