@@ -90,7 +90,7 @@ class Crew:
         return self.process.stdout.readline().decode().rstrip("\n")
 
     def workers(self) -> list[int]:
-        """The pids of its children. One reading is wrong if a child ends meanwhile (proc_pid_task(5)),
+        """The pids of its children. A reading is wrong if one ends meanwhile (proc_pid_task(5)),
         so two must be the same."""
         path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         before, found = None, path.read_text()
