@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
+LONGEST_WAIT = 0.5  # seconds; see `_result_of`
 _FROM_A_CALLBACK = "a callback cannot block its own client: call from another thread"
 
 
@@ -145,7 +146,7 @@ class Blocking(Generic[C]):
             self._ending = thread
             future = asyncio.run_coroutine_threadsafe(self._client.close(), loop)
         try:
-            future.result()
+            _result_of(future)
         finally:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
@@ -172,7 +173,7 @@ class Blocking(Generic[C]):
                 except RuntimeError:  # a signal handler has just closed the client
                     work.close()
                     raise ConnectionClosed("the client was closed") from None
-            return done.result()
+            return _result_of(done)
         except concurrent.futures.CancelledError:
             raise ConnectionClosed("the client was closed") from None
         except BaseException:
@@ -186,6 +187,20 @@ class Blocking(Generic[C]):
             with contextlib.suppress(RuntimeError):  # the loop is closed, and closed the generator
                 loop.call_soon_threadsafe(_close_generator, loop, items)
         self._walked.discard(items)
+
+
+def _result_of(future: concurrent.futures.Future[T]) -> T:
+    """Wait for a future's result.
+
+    A signal that arrives just before the wait for a lock does not end that wait, and its handler
+    (Ctrl-C) runs only afterwards. So no wait is long.
+    """
+    while True:
+        try:
+            return future.result(LONGEST_WAIT)
+        except TimeoutError:
+            if future.done():  # it may be the future's own
+                return future.result()
 
 
 def walk(client: Blocking[Any], items: AsyncGenerator[T, None]) -> Iterator[T]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import gc
 import inspect
@@ -236,12 +237,18 @@ def test_an_interrupt_before_it_waits_cancels_the_call(fake: Make, handover: Han
     ]
 
 
-def test_a_signal_cancels_the_call(fake: Make) -> None:
+def send_signal() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+# The second is what a signal does that arrives just before the main thread begins to wait.
+@pytest.mark.parametrize("signalled", [send_signal, _thread.interrupt_main])
+def test_a_signal_cancels_the_call(fake: Make, signalled: Callable[[], None]) -> None:
     server = fake(HANGS)
 
     def interrupt() -> None:
         eventually(lambda: server.sent("tools/call"))
-        os.kill(os.getpid(), signal.SIGINT)
+        signalled()
 
     with SyncClient(server.target, era="legacy") as client:
         thread = threading.Thread(target=interrupt)
