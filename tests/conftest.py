@@ -8,6 +8,7 @@ import inspect
 import logging
 import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterator
@@ -128,6 +129,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Markers of the whole suite."""
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
+    # What a shell starts in the background ignores SIGINT.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

@@ -253,8 +253,10 @@ def test_a_signal_cancels_the_call(fake: Make, signalled: Callable[[], None]) ->
     with SyncClient(server.target, era="legacy") as client:
         thread = threading.Thread(target=interrupt)
         thread.start()
+        began = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             client.call_tool("hang")
+        assert time.monotonic() - began < FOREVER  # and not after the call's own limit
         thread.join()
         eventually(lambda: server.sent("notifications/cancelled"))
         assert client.call_tool("echo").text == "ok"
