@@ -11,16 +11,13 @@ outcome does not depend on how the stream was cut nor on the door; nothing is le
 
 from __future__ import annotations
 
-import argparse
-import gc
 import json
 import random
 import sys
-import traceback
-from collections import Counter
 from collections.abc import Callable
 
-from wirespeed._core.slab import slabs_live
+from driver import main
+
 from wirespeed.core import POINTS, Limits, MessageReader, Session, parse
 
 SEEDS = [
@@ -144,7 +141,17 @@ def check_output(output: bytes) -> None:
                 assert message["error"]["code"] in CODES
 
 
-def one(rng: random.Random, stream: bytes) -> list[Outcome]:
+def one(rng: random.Random) -> list[str]:
+    stream = mutate(rng)
+    try:
+        outcomes = check(rng, stream)
+    except Exception:
+        print(f"input: {stream!r}", file=sys.stderr)
+        raise
+    return [f"{kind} ({fault})" if fault else kind for kind, fault, _ in outcomes]
+
+
+def check(rng: random.Random, stream: bytes) -> list[Outcome]:
     limits = Limits(max_message=rng.choice((60, 300, 10_000)), max_depth=rng.choice((2, 8, 64)))
     whole = run(stream, [stream] if stream else [], feed_data, limits)
     check_output(whole[1])
@@ -160,29 +167,5 @@ def one(rng: random.Random, stream: bytes) -> list[Outcome]:
     return whole[0]
 
 
-def main() -> int:
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--seed", type=int, default=0)
-    arguments.add_argument("--count", type=int, default=10_000, help="inputs (default %(default)s)")
-    options = arguments.parse_args()
-    seen: Counter[tuple[str, str | None]] = Counter()
-    for i in range(options.count):
-        rng = random.Random(f"{options.seed}:{i}")
-        stream = mutate(rng)
-        try:
-            seen.update((kind, fault) for kind, fault, _ in one(rng, stream))
-        except Exception:
-            traceback.print_exc()
-            print(f"seed {options.seed}, input {i}: {stream!r}", file=sys.stderr)
-            return 1
-    gc.collect()
-    if slabs_live() > 16:
-        print(f"{slabs_live()} input blocks are left, more than are kept as spare", file=sys.stderr)
-        return 1
-    for (kind, fault), n in sorted(seen.items(), key=str):
-        print(f"{n:9} {kind}{f' ({fault})' if fault else ''}")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__.splitlines()[0], one))

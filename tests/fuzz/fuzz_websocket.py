@@ -11,17 +11,14 @@ follows our close frame; the outcome does not depend on how the stream was cut n
 
 from __future__ import annotations
 
-import argparse
-import gc
 import json
 import random
 import sys
-import traceback
 import zlib
-from collections import Counter
 from typing import Literal, NamedTuple
 
-from wirespeed._core.slab import slabs_live
+from driver import main
+
 from wirespeed.core import FrameStream, Limits, Session, WebSocketFramer
 from wirespeed.transport.websocket.deflate import MessageDeflate
 
@@ -193,7 +190,7 @@ def run(
     return Outcome(tuple(found), output, framer.failure, (framer.close_code, framer.close_reason))
 
 
-def one(rng: random.Random) -> tuple[bytes, Outcome]:
+def one(rng: random.Random) -> list[str]:
     role: Role = rng.choice(("server", "client"))
     json_, deflated = rng.random() < 0.5, rng.random() < 0.3
     stream = mutate(rng, role, deflated)
@@ -206,33 +203,9 @@ def one(rng: random.Random) -> tuple[bytes, Outcome]:
     except Exception:
         print(f"input: {stream!r}", file=sys.stderr)
         raise
-    return stream, whole
-
-
-def main() -> int:
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--seed", type=int, default=0)
-    arguments.add_argument("--count", type=int, default=10_000, help="inputs (default %(default)s)")
-    options = arguments.parse_args()
-    seen: Counter[str] = Counter()
-    for i in range(options.count):
-        try:
-            _, outcome = one(random.Random(f"{options.seed}:{i}"))
-        except Exception:
-            traceback.print_exc()
-            print(f"seed {options.seed}, input {i}", file=sys.stderr)
-            return 1
-        seen.update(kind for kind, _ in outcome.messages)
-        if outcome.failure is not None:
-            seen[f"failed {outcome.failure[0]}"] += 1
-    gc.collect()
-    if slabs_live() > 16:
-        print(f"{slabs_live()} input blocks are left, more than are kept as spare", file=sys.stderr)
-        return 1
-    for kind, n in sorted(seen.items()):
-        print(f"{n:9} {kind}")
-    return 0
+    outcomes = [kind for kind, _ in whole.messages]
+    return outcomes if whole.failure is None else [*outcomes, f"failed {whole.failure[0]}"]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__.splitlines()[0], one))

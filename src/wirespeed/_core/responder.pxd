@@ -19,8 +19,8 @@ cdef class Responder(Wire):
 
     cdef bint is_full_c(self, ReplyRoute route) noexcept
     cdef int settle_c(self, ReplyRoute route, Py_ssize_t n_done) except -1
-    # Where messages about a request are written before its answer: by its route, if that carries
-    # them, else the stream of the wire (also for 0, and for a request that is no longer in flight).
+    # The writer of messages about a request: that of its route, if the route carries them, else the
+    # wire's own. It is the wire's own, too, for 0 and for a request that is not in flight.
     cdef FrameWriter writer_about_c(self, uint64_t ref)
     # Write an answer: `"result":…` or `"error":…` between open and close; `abort_reply_c` if
     # anything fails between. None: the request was cancelled or answered.

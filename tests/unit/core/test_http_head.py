@@ -191,7 +191,7 @@ def test_a_response(data: bytes, status: int, minor: int) -> None:
     ],
 )
 def test_a_response_that_is_refused(data: bytes) -> None:
-    """Whoever asks sees a bad gateway, not a fault of the request."""
+    """The fault is the server's: 502, not 400."""
     found = answer(data)
     assert found.failure is not None
     assert found.failure[0] == 502

@@ -18,9 +18,9 @@ cdef struct HttpField:
     int16_t known             # a KnownField
 
 
-# The head of a request or a response. Its bytes lie where they were read: whoever scans says where
-# that is, by each `scan_c` and by `p`, and all spans are valid as long as these bytes are. All
-# fields but `p` are read only.
+# The head of a request or a response. Its bytes stay where they were read, and the owner of that
+# memory says where: as an argument of `scan_c`, and afterwards by `p`. All spans are valid as long
+# as these bytes are. All fields but `p` are read only.
 cdef class HttpHead:
     cdef readonly size_t max_head, max_target, max_fields
     cdef readonly bint response    # a status line is expected; else a request line

@@ -63,7 +63,7 @@ class ListedTools:
         if name not in self.wraps and not result.is_error:
             known = True
             if is_wrap(result.structured_content):
-                if self._fetching is None:
+                if self._fetching is None or self._fetching.done():
                     self._fetching = self.spawn(self._fetch())
                 fetching = self._fetching
                 left = None if until == math.inf else until - asyncio.get_running_loop().time()
@@ -86,5 +86,3 @@ class ListedTools:
             await self.fetch()
         except WirespeedError as exc:  # the call succeeded: its result is read as it is
             logger.warning("which tools wrap their values is not known: %s", exc)
-        finally:
-            self._fetching = None
