@@ -23,7 +23,7 @@ from driver import main
 from http_corpus import CASES, MAX_BODY
 from http_parsers import PARSERS
 
-from wirespeed._core.framing.http import HttpFramer
+from wirespeed._core.framing.http.framer import HttpFramer
 from wirespeed.core import FrameStream
 
 STATUSES = {400, 413, 414, 417, 431, 501, 505}

@@ -8,8 +8,8 @@ from http_corpus import CASES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wirespeed._core.framing.http import HttpFramer
-from wirespeed._core.framing.http_writer import field_lines
+from wirespeed._core.framing.http.framer import HttpFramer
+from wirespeed._core.framing.http.writer import field_lines
 from wirespeed.core import FrameStream
 
 TOKEN = "!#$%&'*+-.^_`|~0123456789ABCXYZabcxyz"

@@ -47,17 +47,17 @@ INSIDE = {
         _simd span spares
         slab
         outbox
-        framing.rfc6455 framing.rfc9112 framing.close_codes
-        framing.http_fields
-        framing.http_head framing.http_chunks
+        framing.rfc6455 framing.http.rfc9112 framing.close_codes
+        framing.http.fields
+        framing.http.head framing.http.chunks
         framing.writer
         reply_route
         memory_reply
-        framing.websocket_writer framing.http_writer
+        framing.websocket_writer framing.http.writer
         framing.inlet
         framing.base
         framing.line framing.blankline
-        framing.websocket framing.http
+        framing.websocket framing.http.framer
         wire
         frames
         envelope

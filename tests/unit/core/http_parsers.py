@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import h11
 import httptools
 
-from wirespeed._core.framing.http import HttpFramer
+from wirespeed._core.framing.http.framer import HttpFramer
 from wirespeed.core import FrameStream
 
 Reading = list[bytes] | None  # the bodies of the requests that are whole; None: refused

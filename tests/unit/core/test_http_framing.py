@@ -9,7 +9,7 @@ import pytest
 from http_corpus import GET, head
 from http_parsers import pieces
 
-from wirespeed._core.framing.http import HttpFramer
+from wirespeed._core.framing.http.framer import HttpFramer
 from wirespeed._core.slab import slabs_live
 from wirespeed.core import FrameStream, Lease, Limits
 

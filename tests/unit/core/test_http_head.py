@@ -8,8 +8,8 @@ import pytest
 from http_corpus import CASES, DIFFERENCES, MAX_BODY, Case, head
 from http_parsers import PARSERS, difference, pieces
 
-from wirespeed._core.framing.http import HttpFramer
-from wirespeed._core.framing.http_head import HttpHead
+from wirespeed._core.framing.http.framer import HttpFramer
+from wirespeed._core.framing.http.head import HttpHead
 from wirespeed.core import FrameStream
 
 

@@ -9,8 +9,8 @@ import pytest
 from http_corpus import head
 from http_parsers import pieces
 
-from wirespeed._core.framing.http import HttpFramer
-from wirespeed._core.framing.http_writer import field_lines
+from wirespeed._core.framing.http.framer import HttpFramer
+from wirespeed._core.framing.http.writer import field_lines
 from wirespeed.core import FrameStream
 
 STREAM = [("Content-Type", "text/event-stream"), ("Cache-Control", "no-store")]

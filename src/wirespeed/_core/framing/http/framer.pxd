@@ -1,8 +1,8 @@
 from wirespeed._core.framing.base cimport Framer
-from wirespeed._core.framing.http_chunks cimport Chunks
-from wirespeed._core.framing.http_head cimport HttpHead
-from wirespeed._core.framing.http_writer cimport HttpWriter
-from wirespeed._core.framing.rfc9112 cimport Fault
+from wirespeed._core.framing.http.chunks cimport Chunks
+from wirespeed._core.framing.http.head cimport HttpHead
+from wirespeed._core.framing.http.writer cimport HttpWriter
+from wirespeed._core.framing.http.rfc9112 cimport Fault
 
 
 cdef class HttpFramer(Framer):

@@ -4,7 +4,7 @@ from typing import Literal, final
 from typing_extensions import Buffer
 
 from wirespeed._core.framing.base import Framer
-from wirespeed._core.framing.http_head import HttpHead
+from wirespeed._core.framing.http.head import HttpHead
 
 @final
 class HttpFramer(Framer):

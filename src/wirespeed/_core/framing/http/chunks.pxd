@@ -1,6 +1,6 @@
 from libc.stdint cimport uint64_t, uint8_t
 
-from wirespeed._core.framing.rfc9112 cimport Fault
+from wirespeed._core.framing.http.rfc9112 cimport Fault
 
 
 cdef enum ChunksResult:

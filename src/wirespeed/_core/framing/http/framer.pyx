@@ -10,20 +10,20 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uint64_t, uint8_t
 
 from wirespeed._core.framing.base cimport FRAME_MORE, FRAME_READY, Framer
-from wirespeed._core.framing.http_chunks cimport (
+from wirespeed._core.framing.http.chunks cimport (
     CHUNKS_BAD,
     CHUNKS_DONE,
     begin_chunks,
     take_chunks,
 )
-from wirespeed._core.framing.http_fields cimport HEAD
-from wirespeed._core.framing.http_head cimport HEAD_BAD, HEAD_READY, HttpHead
-from wirespeed._core.framing.http_writer cimport HttpWriter
+from wirespeed._core.framing.http.fields cimport HEAD
+from wirespeed._core.framing.http.head cimport HEAD_BAD, HEAD_READY, HttpHead
+from wirespeed._core.framing.http.writer cimport HttpWriter
 from wirespeed._core.framing.inlet cimport Inlet
-from wirespeed._core.framing.rfc9112 cimport CR, CUT_SHORT, LF, LONG_BODY, Fault, failure_of
+from wirespeed._core.framing.http.rfc9112 cimport CR, CUT_SHORT, LF, LONG_BODY, Fault, failure_of
 from wirespeed._core.span cimport Span
 
-from wirespeed._core.framing.http_writer import field_lines
+from wirespeed._core.framing.http.writer import field_lines
 
 cdef enum:
     IN_HEAD

@@ -3,7 +3,7 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint64_t, uint8_t
 
-from wirespeed._core.framing.rfc9112 cimport (
+from wirespeed._core.framing.http.rfc9112 cimport (
     BAD_CODING,
     BAD_LENGTH,
     IN_HOST,

@@ -6,7 +6,7 @@ Sources: RFC 9110, RFC 9112; MCP, basic/transports (Streamable HTTP); LiteMCP, t
 
 from libc.stdint cimport uint64_t, uint8_t
 
-from wirespeed._core.framing.rfc9112 cimport Fault, same_name
+from wirespeed._core.framing.http.rfc9112 cimport Fault, same_name
 
 cdef enum:
     MIN_NAME = 4              # bytes of the shortest known name

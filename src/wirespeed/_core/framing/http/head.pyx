@@ -13,7 +13,7 @@ from cpython.unicode cimport PyUnicode_DecodeLatin1
 from libc.stdint cimport int16_t, uint16_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcmp, memset
 
-from wirespeed._core.framing.http_fields cimport (
+from wirespeed._core.framing.http.fields cimport (
     CONNECT,
     CONNECTION,
     CONTENT_LENGTH,
@@ -34,7 +34,7 @@ from wirespeed._core.framing.http_fields cimport (
     method_of,
     read_length,
 )
-from wirespeed._core.framing.rfc9112 cimport (
+from wirespeed._core.framing.http.rfc9112 cimport (
     BAD_HOST,
     BAD_NAME,
     BAD_REQUEST_LINE,

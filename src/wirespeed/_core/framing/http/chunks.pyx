@@ -7,7 +7,7 @@ limited in their bytes, and not used.
 from libc.stdint cimport uint64_t, uint8_t
 from libc.string cimport memmove
 
-from wirespeed._core.framing.rfc9112 cimport (
+from wirespeed._core.framing.http.rfc9112 cimport (
     BAD_CHUNK_END,
     BAD_CHUNK_EXTENSION,
     BAD_CHUNK_SIZE,
