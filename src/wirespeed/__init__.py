@@ -36,9 +36,9 @@ if TYPE_CHECKING:  # isort: off
     from wirespeed.transport.child.command import Stdio as Stdio
     from wirespeed.transport.net.serve import run as run, serve as serve
     from wirespeed.transport.options import (
+        HttpRequest as HttpRequest,
         ListenOptions as ListenOptions,
         Refusal as Refusal,
-        UpgradeRequest as UpgradeRequest,
         User as User,
     )
 else:  # type checkers would take any name

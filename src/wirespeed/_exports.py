@@ -32,7 +32,7 @@ HOMES = {
         "wirespeed.server.server": "Server",
         "wirespeed.transport.child.command": "Stdio",
         "wirespeed.transport.net.serve": "run serve",
-        "wirespeed.transport.options": "ListenOptions Refusal UpgradeRequest User",
+        "wirespeed.transport.options": "HttpRequest ListenOptions Refusal User",
         "wirespeed.transport": "",
         "wirespeed.types": "",
     },

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, assert_type
 
 import msgspec
 
-from wirespeed import Context, Extension, ListenOptions, Refusal, Server, UpgradeRequest, User
+from wirespeed import Context, Extension, HttpRequest, ListenOptions, Refusal, Server, User
 from wirespeed.core import Lease
 from wirespeed.tasks import (
     MemoryTaskStore,
@@ -224,7 +224,7 @@ async def stores(store: TaskStore) -> None:
 # -- listening -------------------------------------------------------------------------------------
 
 
-async def authenticate(request: UpgradeRequest) -> User | Refusal:
+async def authenticate(request: HttpRequest) -> User | Refusal:
     assert_type(request.token, str | None)
     assert_type(request.headers["Origin"], str)
     if request.token is None:

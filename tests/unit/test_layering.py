@@ -74,6 +74,7 @@ INSIDE = {
         taskpool
         pooled_tasks
         taskpool_choice
+        gate
         websocket
         net
         child

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 __all__ = [
     "Authenticate",
     "Headers",
+    "HttpRequest",
     "ListenFields",
     "ListenOptions",
     "OnListening",
     "Refusal",
     "RunOptions",
     "ServeOptions",
-    "UpgradeRequest",
     "User",
 ]
 
@@ -66,8 +66,8 @@ class Headers(Mapping[str, str]):
         return f"<Headers {', '.join(self._fields)}>"
 
 
-class UpgradeRequest(msgspec.Struct, frozen=True):
-    """A client that asks for a WebSocket, before it is let in.
+class HttpRequest(msgspec.Struct, frozen=True):
+    """An HTTP request: what `authenticate` judges, before its client is let in.
 
     Attributes:
         path: Without the query.
@@ -75,6 +75,8 @@ class UpgradeRequest(msgspec.Struct, frozen=True):
         headers: The header fields of the request.
         peer: The address of the client, as text for people.
         token: The bearer token of the request, or None.
+        method: ``GET`` for a WebSocket.
+        body: Empty for ``authenticate``, which decides before a body is read.
     """
 
     path: str
@@ -82,12 +84,14 @@ class UpgradeRequest(msgspec.Struct, frozen=True):
     headers: Headers
     peer: str
     token: str | None = None
+    method: str = "GET"
+    body: bytes = b""
 
     def __repr__(self) -> str:  # the other fields may hold secrets
-        return f"<UpgradeRequest {self.path!r} from {self.peer}>"
+        return f"<HttpRequest {self.method} {self.path!r} from {self.peer}>"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:  # msgspec's own shows every field
-        return [("path", self.path), ("peer", self.peer)]
+        return [("method", self.method), ("path", self.path), ("peer", self.peer)]
 
 
 class User(str):
@@ -137,7 +141,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 Verdict: TypeAlias = "bool | str | Refusal"
-Authenticate: TypeAlias = Callable[[UpgradeRequest], "Verdict | Awaitable[Verdict]"]
+Authenticate: TypeAlias = Callable[[HttpRequest], "Verdict | Awaitable[Verdict]"]
 
 
 class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,7 +153,7 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
         token: The bearer token that clients must send (RFC 6750), or several of which each is
             accepted.
         authenticate: A function that decides instead of ``token``. It is called with an
-            `UpgradeRequest` and returns True, False, a `Refusal`, or the name of the user as a
+            `HttpRequest` and returns True, False, a `Refusal`, or the name of the user as a
             string or a `User`: tasks and ``requestState`` are bound to the name, and handlers see
             the user as `Context.user`. It runs on the event loop and may be a coroutine function.
         origins: Web pages that may connect, as ``https://app.example``; ``http://localhost:*`` for

@@ -107,7 +107,7 @@ async def test_trap_93_either_header_brings_the_token(
 async def test_trap_94_any_header_reaches_the_server(once: Run) -> None:
     seen = []
 
-    def authenticate(request: wirespeed.UpgradeRequest) -> bool:
+    def authenticate(request: wirespeed.HttpRequest) -> bool:
         seen.append((request.path, request.query, request.headers["X-Custom"], request.token))
         return True
 

@@ -28,7 +28,7 @@ from wirespeed.transport.taskpool_choice import LAST_WAIT, close_pool, open_pool
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed._core.framing.websocket import WebSocketFramer
-    from wirespeed.transport.websocket.gate import Gate
+    from wirespeed.transport.gate import Gate
     from wirespeed.transport.websocket.upgrade import ServerHandshake
 
 logger = logging.getLogger("wirespeed.server")
@@ -106,7 +106,7 @@ class Listener:
         )
         self._gate: Gate | None = None
         if self.address.is_websocket:
-            from wirespeed.transport.websocket.gate import Gate
+            from wirespeed.transport.gate import Gate
 
             self._gate = Gate(options, self.address, local=listening.local)
 
@@ -262,7 +262,8 @@ class Listener:
     async def _let_in(self, stream: Stream, peer: str, full: bool, until: float) -> Refusal | None:
         """Serve the client, or return the reason of a refusal."""
         from wirespeed._core.framing.websocket import WebSocketFramer
-        from wirespeed.transport.websocket.upgrade import Refused, ServerHandshake
+        from wirespeed.transport.gate import Refused
+        from wirespeed.transport.websocket.upgrade import ServerHandshake
 
         asking = False  # `authenticate` is running
         try:
@@ -326,7 +327,8 @@ class Listener:
     ) -> tuple[Service, ServerHandshake, str | None, User | None, bytes | None]:
         """Return the service of a request, the handshake, the subprotocol, the user, and a digest
         of the client's credentials. Refused: the request is not accepted."""
-        from wirespeed.transport.websocket.upgrade import Refused, ServerHandshake
+        from wirespeed.transport.gate import Admission, Refused
+        from wirespeed.transport.websocket.upgrade import ServerHandshake
 
         assert self._gate is not None
         handshake = ServerHandshake(head, peer=peer, compression=self.options.compression)
@@ -336,11 +338,8 @@ class Listener:
         service = self.services.get(request.path)
         if service is None:
             raise Refused(Refusal(404, "nothing is served at this path"))
-        self._gate.check_host(request)
-        self._gate.check_origin(request)
-        user, principal = await self._gate.check_token(
-            request, service.auth_headers, service.refusal_status
-        )
+        admitted = self._gate.check(request, service.auth_headers, service.refusal_status)
+        user, principal = admitted if isinstance(admitted, Admission) else await admitted
         offered = handshake.offered
         if service.subprotocol is None:
             return service, handshake, offered[0] if offered else None, user, principal
@@ -473,7 +472,8 @@ async def _read_opening(stream: Stream) -> bytes:
 
 async def _read_head(stream: Stream) -> tuple[bytes, bytes]:
     """Return the request up to the empty line, and the bytes behind it. Refused: it is too long."""
-    from wirespeed.transport.websocket.upgrade import END, MAX_HEAD, Refused, check_opening
+    from wirespeed.transport.gate import Refused
+    from wirespeed.transport.websocket.upgrade import END, MAX_HEAD, check_opening
 
     head = bytearray()
     while True:

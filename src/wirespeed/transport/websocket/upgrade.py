@@ -26,7 +26,8 @@ from websockets.uri import WebSocketURI
 
 import wirespeed
 from wirespeed.transport.address import Address
-from wirespeed.transport.options import Headers, Refusal, UpgradeRequest
+from wirespeed.transport.gate import Refused
+from wirespeed.transport.options import Headers, HttpRequest, Refusal
 from wirespeed.transport.websocket.deflate import MessageDeflate
 
 MAX_HEAD = 16384  # bytes of a request or response up to the empty line
@@ -47,14 +48,6 @@ _NO_REQUEST = "this is not an HTTP/1.1 request for a WebSocket"
 # websockets logs every handshake, with all header fields at DEBUG.
 _silent = logging.Logger("wirespeed.handshake")  # noqa: LOG001 (it cannot be switched on)
 _silent.disabled = True
-
-
-class Refused(Exception):
-    """A client is refused."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal)
-        self.refusal = refusal
 
 
 def refusal_bytes(refusal: Refusal) -> bytes:
@@ -121,7 +114,7 @@ class ServerHandshake:
             fields.append(("Host", absolute["authority"]))
         path, _, query = target.partition("?")
         path, headers = path or "/", Headers(fields)
-        self.request = UpgradeRequest(path, query, headers, peer)
+        self.request = HttpRequest(path, query, headers, peer)
 
     @property
     def extension(self) -> MessageDeflate | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from wirespeed import Client, Context, Server, UpgradeRequest, User, WebSocket
+from wirespeed import Client, Context, HttpRequest, Server, User, WebSocket
 
 pytestmark = pytest.mark.compiled
 
@@ -64,7 +64,7 @@ ANNE = User("anne", scopes=["read", "write"], data={"team": 7})
 async def test_what_authenticate_returned_is_the_user(
     verdict: Any, user: Any, scopes: Any, data: Any, era: Any
 ) -> None:
-    def authenticate(request: UpgradeRequest) -> Any:
+    def authenticate(request: HttpRequest) -> Any:
         assert request.token == "secret"
         return verdict
 

@@ -25,7 +25,7 @@ from wirespeed.errors import TransportError
 from wirespeed.transport.address import parse
 from wirespeed.transport.net import bind
 from wirespeed.transport.net.serve import plan
-from wirespeed.transport.options import Headers, ListenFields, UpgradeRequest
+from wirespeed.transport.options import Headers, HttpRequest, ListenFields
 
 
 def resolved(name: str, *addresses: str) -> Any:
@@ -287,7 +287,7 @@ def test_what_is_shown_holds_no_secret() -> None:
     headers = Headers([("Authorization", "s3cret"), ("X", "1"), ("x", "2")])
     assert headers["X"] == headers["x"] == "1, 2"
     assert "Authorization".lower() in headers
-    request = UpgradeRequest("/p", "q=s3cret", headers, "peer", "s3cret")
+    request = HttpRequest("/p", "q=s3cret", headers, "peer", "s3cret")
     assert "s3cret" not in repr(request) + repr(headers)
     shown = [pretty_repr(one) for one in (options, headers, request, parse("ws://h/p?s3cret"))]
     assert not any("s3cret" in one for one in shown), shown

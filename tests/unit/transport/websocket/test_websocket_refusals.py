@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from serve_lab import Bare, descriptors, exchange, lab_server, serving, upgrade
 
-from wirespeed import Refusal, UpgradeRequest
+from wirespeed import HttpRequest, Refusal
 
 SECRET = "s3cret-t0ken"
 
@@ -247,24 +247,24 @@ async def test_path_host_and_origin_are_checked_before_the_token() -> None:
         assert answer.status == 401
 
 
-def teapot(request: UpgradeRequest) -> Refusal:
+def teapot(request: HttpRequest) -> Refusal:
     return Refusal(418, "short and stout", {"X-Tea": "yes"})
 
 
-async def slowly(request: UpgradeRequest) -> bool:
+async def slowly(request: HttpRequest) -> bool:
     await asyncio.sleep(0)
     return request.token == SECRET and request.query == "a=b" and request.headers["x-y"] == "z"
 
 
-def broken(request: UpgradeRequest) -> bool:
+def broken(request: HttpRequest) -> bool:
     raise RuntimeError(f"database at 10.0.0.1 is down for {request.path}")
 
 
-def forgetful(request: UpgradeRequest) -> Any:
+def forgetful(request: HttpRequest) -> Any:
     return None
 
 
-def truthy(request: UpgradeRequest) -> Any:
+def truthy(request: HttpRequest) -> Any:
     return 1
 
 
@@ -335,7 +335,7 @@ async def test_who_is_connected(
 
 
 async def test_a_callback_that_takes_too_long(caplog: Any) -> None:
-    async def never(request: UpgradeRequest) -> bool:
+    async def never(request: HttpRequest) -> bool:
         await asyncio.Event().wait()
         return True
 

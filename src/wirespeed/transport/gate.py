@@ -1,30 +1,31 @@
-"""Checks Host, Origin and bearer token of a request before the upgrade.
+"""Checks Host, Origin and bearer token of an HTTP request before it is served.
 
 `wirespeed.ListenOptions` describes the order and the defaults.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import inspect
 import ipaddress
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from wirespeed.transport.address import Address, is_loopback
 from wirespeed.transport.options import (
     Headers,
+    HttpRequest,
     ListenOptions,
     Refusal,
-    UpgradeRequest,
     User,
     Verdict,
 )
-from wirespeed.transport.websocket.upgrade import Refused
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -33,6 +34,29 @@ _HOST = re.compile(
 )
 _ORIGIN = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<rest>[^/?#@\s]+)", re.IGNORECASE)
 _PORTS = {"http": "80", "https": "443"}
+
+
+class Refused(Exception):
+    """A client is refused."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal)
+        self.refusal = refusal
+
+
+class Admission(NamedTuple):
+    """A client that may come in.
+
+    Attributes:
+        user: The user that ``authenticate`` returned; None without one.
+        principal: A digest of the user, or else of the token; None without both.
+    """
+
+    user: User | None
+    principal: bytes | None
+
+
+NOBODY = Admission(None, None)
 
 
 class Gate:
@@ -59,7 +83,7 @@ class Gate:
 
     # -- Host --------------------------------------------------------------------------------------
 
-    def check_host(self, request: UpgradeRequest) -> None:
+    def check_host(self, request: HttpRequest) -> None:
         """Refused unless Host is a name of this server (RFC 9110 section 7.2)."""
         found = _HOST.fullmatch(request.headers.get("host", ""))
         if found is None:
@@ -76,7 +100,7 @@ class Gate:
 
     # -- Origin ------------------------------------------------------------------------------------
 
-    def check_origin(self, request: UpgradeRequest) -> None:
+    def check_origin(self, request: HttpRequest) -> None:
         """Refused for a web page that may not connect (RFC 6455 section 10.2). Programs other than
         browsers send no Origin, and pass."""
         origin = request.headers.get("origin")
@@ -109,16 +133,21 @@ class Gate:
 
     # -- token -------------------------------------------------------------------------------------
 
-    async def check_token(
-        self, request: UpgradeRequest, auth_headers: Sequence[str], refusal_status: int
-    ) -> tuple[User | None, bytes | None]:
-        """Check the token (RFC 6750), and call `authenticate`. Refused: either check failed.
+    def check(
+        self, request: HttpRequest, auth_headers: Sequence[str], refusal_status: int
+    ) -> Admission | Awaitable[Admission]:
+        """Check Host, Origin and the token (RFC 6750), and call `authenticate`. An awaitable is
+        returned only where ``authenticate`` returns one. Refused: a check failed.
 
-        Returns the user that the callback named, or None; and a digest of the user, or else of the
-        token, or None.
+        Args:
+            request: The request.
+            auth_headers: The header fields, in lower case, that may bring a token.
+            refusal_status: The status for a missing or wrong token.
         """
+        self.check_host(request)
+        self.check_origin(request)
         if not self.tokens and self.authenticate is None:
-            return None, None
+            return NOBODY
         brought = [request.headers[name] for name in auth_headers if name in request.headers]
         tokens = [_bearer(value) for value in brought]
         token = tokens[0] if tokens else None
@@ -128,44 +157,68 @@ class Gate:
         if any(other != token for other in tokens[1:]):
             names = " and ".join(name.title() for name in auth_headers)
             raise Refused(Refusal(refusal_status, f"{names} differ", challenge))
-        if self.tokens:
-            if token is None:
-                raise Refused(Refusal(refusal_status, "a bearer token is needed", challenge))
-            # all tokens are compared, so that the time does not depend on the match
-            given = token.encode("latin-1", "replace")
-            if not sum([hmac.compare_digest(given, good) for good in self.tokens]):
-                raise Refused(Refusal(refusal_status, "the bearer token is not valid", challenge))
-        elif self.authenticate is not None:
+        if self.authenticate is not None:
             asked = msgspec.structs.replace(request, token=token)
-            verdict = await self._ask(asked)
-            if verdict is False:
-                raise Refused(Refusal(refusal_status, "not authorized", challenge))
-            if isinstance(verdict, Refusal):
-                if verdict.status == 401 and "www-authenticate" not in Headers(verdict.headers):
-                    more = {"WWW-Authenticate": challenge.get("WWW-Authenticate", "Bearer")}
-                    verdict = Refusal(401, verdict.reason, {**verdict.headers, **more})
-                raise Refused(verdict)
-            if isinstance(verdict, str):
-                user = verdict if isinstance(verdict, User) else User(verdict)
-                return user, _digest("user", verdict)
-        return None, None if token is None else _digest("token", token)
+            refusal = Refusal(refusal_status, "not authorized", challenge)
+            return self._ask(asked, refusal)
+        if token is None:
+            raise Refused(Refusal(refusal_status, "a bearer token is needed", challenge))
+        # all tokens are compared, so that the time does not depend on the match
+        given = token.encode("latin-1", "replace")
+        if not sum([hmac.compare_digest(given, good) for good in self.tokens]):
+            raise Refused(Refusal(refusal_status, "the bearer token is not valid", challenge))
+        return Admission(None, _digest("token", token))
 
-    async def _ask(self, request: UpgradeRequest) -> Verdict:
-        """Return the result of `authenticate`. A missing return value refuses the client."""
+    def _ask(self, request: HttpRequest, refusal: Refusal) -> Admission | Awaitable[Admission]:
+        """Call `authenticate`. A missing return value refuses the client. ``refusal``: that of a
+        client for whom it returns False."""
         assert self.authenticate is not None
-        try:
+        with _logged(request):
             verdict = self.authenticate(request)
-            if inspect.isawaitable(verdict):
-                verdict = await verdict
-            if not isinstance(verdict, (bool, str, Refusal)) or verdict == "":
-                raise TypeError(
-                    "authenticate must return True, False, the name of a user or a Refusal, "
-                    f"not {verdict!r:.50}"
-                )
-        except Exception:
-            logger.exception("authenticate failed for %s", request.peer)
-            raise Refused(Refusal(500, "internal error")) from None
-        return verdict
+        if inspect.isawaitable(verdict):
+            return self._wait(request, refusal, verdict)
+        return _obey(request, refusal, verdict)
+
+    async def _wait(
+        self, request: HttpRequest, refusal: Refusal, verdict: Awaitable[Verdict]
+    ) -> Admission:
+        with _logged(request):
+            decided = await verdict
+        return _obey(request, refusal, decided)
+
+
+@contextlib.contextmanager
+def _logged(request: HttpRequest) -> Iterator[None]:
+    """An exception of `authenticate` is logged and refuses the client."""
+    try:
+        yield
+    except Exception:
+        logger.exception("authenticate failed for %s", request.peer)
+        raise Refused(Refusal(500, "internal error")) from None
+
+
+def _obey(request: HttpRequest, refusal: Refusal, verdict: Verdict) -> Admission:
+    """Return what the verdict of `authenticate` admits. Refused: it admits nothing."""
+    with _logged(request):
+        if not isinstance(verdict, (bool, str, Refusal)) or verdict == "":
+            raise TypeError(
+                "authenticate must return True, False, the name of a user or a Refusal, "
+                f"not {verdict!r:.50}"
+            )
+    if verdict is False:
+        raise Refused(refusal)
+    if isinstance(verdict, Refusal):
+        if verdict.status == 401 and "www-authenticate" not in Headers(verdict.headers):
+            challenge = refusal.headers.get("WWW-Authenticate", "Bearer")
+            verdict = Refusal(
+                401, verdict.reason, {**verdict.headers, "WWW-Authenticate": challenge}
+            )
+        raise Refused(verdict)
+    if isinstance(verdict, str):
+        user = verdict if isinstance(verdict, User) else User(verdict)
+        return Admission(user, _digest("user", verdict))
+    token = request.token
+    return NOBODY if token is None else Admission(None, _digest("token", token))
 
 
 def _digest(kind: str, who: str) -> bytes:
