@@ -7,19 +7,20 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-DEFAULT_PORTS = {"ws": 80, "wss": 443}
-FORMS = "ws://host:port/path, wss://host:port/path, tcp://host:port or unix:/path"
+DEFAULT_PORTS = {"ws": 80, "wss": 443, "http": 80, "https": 443}
+SCHEMES = (*DEFAULT_PORTS, "tcp", "unix")
+FORMS = "http[s]://host:port/path, ws[s]://host:port/path, tcp://host:port or unix:/path"
 
 
 class Address(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """A parsed URL. Neither ``str`` nor ``repr`` shows the query: it may carry a secret.
 
     Attributes:
-        scheme: ``ws``, ``wss``, ``tcp`` or ``unix``.
+        scheme: ``http``, ``https``, ``ws``, ``wss``, ``tcp`` or ``unix``.
         host: A name in ASCII or an address, IPv6 without brackets; empty for ``unix``.
         port: 0 when a server may take any; also 0 for ``unix``.
         path: The URL's path, ``/`` when it has none; the file for ``unix``; empty for ``tcp``.
-        query: What follows the question mark of a WebSocket URL.
+        query: What follows the question mark of an HTTP or WebSocket URL.
         shown: The URL as people see it, where the real one holds a secret; else empty.
     """
 
@@ -36,13 +37,19 @@ class Address(msgspec.Struct, frozen=True, repr_omit_defaults=True):
         return self.scheme in ("ws", "wss")
 
     @property
+    def is_http(self) -> bool:
+        """Whether messages are the bodies of HTTP there."""
+        return self.scheme in ("http", "https")
+
+    @property
     def secure(self) -> bool:
         """Whether TLS is spoken there."""
-        return self.scheme == "wss"
+        return self.scheme in ("wss", "https")
 
     @property
     def target(self) -> str:
-        """What a client asks for: path and query (RFC 6455 section 3, "resource name")."""
+        """What a client asks for: path and query (RFC 9112 section 3.2.1; the "resource name" of
+        RFC 6455 section 3)."""
         return f"{self.path}?{self.query}" if self.query else self.path
 
     @property
@@ -68,15 +75,16 @@ class Address(msgspec.Struct, frozen=True, repr_omit_defaults=True):
 def parse(url: str, shown: str = "") -> Address:
     """The address that a URL names. ``shown``: as of `Address`; errors show it, too.
 
-    ``unix:/path`` or ``unix:relative/path``; ``tcp://host:port``; ``ws://host[:port][/path][?query]``
-    and ``wss://…``. ValueError names the fault; its text never holds a password or a query.
+    ``unix:/path`` or ``unix:relative/path``; ``tcp://host:port``; ``http://host[:port][/path]
+    [?query]``, and the same with ``https:``, ``ws:`` and ``wss:``. ValueError names the fault; its
+    text never holds a password or a query.
     """
     if not isinstance(url, str):
         raise TypeError(f"a URL is a string, not {type(url).__name__}")
     name = public(shown or url)
     scheme, colon, rest = url.partition(":")
     scheme = scheme.lower()
-    if not colon or scheme not in ("ws", "wss", "tcp", "unix"):
+    if not colon or scheme not in SCHEMES:
         raise ValueError(f"{name!r} is not a URL to listen at or connect to: use {FORMS}")
     if scheme == "unix":
         return _unix(rest, shown)
@@ -92,7 +100,7 @@ def parse(url: str, shown: str = "") -> Address:
     if "@" in parts.netloc:
         raise ValueError("a URL must not hold a user or password: use a token or headers")
     if "#" in url:
-        raise ValueError(f"{name!r}: a fragment has no meaning here (RFC 6455 section 3)")
+        raise ValueError(f"{name!r}: a fragment has no meaning here")
     if not host:
         raise ValueError(
             f"{name!r} has no host: 127.0.0.1 is this machine alone, "

@@ -374,7 +374,7 @@ def test_a_host_that_is_not_ours(server_file: Path) -> None:
 WRONG = [
     (["--on", ""], "--on: '' is not a URL to listen at"),
     (["--on", "8765"], "--on: '8765' is not a URL to listen at"),
-    (["--on", "http://127.0.0.1/"], "--on: 'http://127.0.0.1/' is not a URL"),
+    (["--on", "http://127.0.0.1/"], "--on: http://127.0.0.1/: this version does not serve HTTP"),
     (["--on", "ws://127.0.0.1:0/?key=open-Sesame.123"], "a URL to listen at has no query"),
     (["--on", "tcp://127.0.0.1"], "--on: 'tcp://127.0.0.1' has no port"),
     (["--on", "wss://127.0.0.1:0/"], "wss:// needs --certfile FILE, and --keyfile FILE unless"),

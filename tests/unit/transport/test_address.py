@@ -22,6 +22,9 @@ from wirespeed.transport.address import Address, is_loopback, parse
         ("ws://h/ü?ö", Address("ws", "h", 80, "/%C3%BC", "%C3%B6"), "ws://h/%C3%BC"),
         ("ws://h/%20%2F", Address("ws", "h", 80, "/%20%2F"), "ws://h/%20%2F"),
         ("ws://bücher.example", Address("ws", "xn--bcher-kva.example", 80, "/"), None),
+        ("http://h/mcp?a=b", Address("http", "h", 80, "/mcp", "a=b"), "http://h/mcp"),
+        ("https://H:8443", Address("https", "h", 8443, "/"), "https://h:8443/"),
+        ("HTTPS://[::1]/mcp", Address("https", "::1", 443, "/mcp"), "https://[::1]/mcp"),
         ("tcp://0.0.0.0:7000", Address("tcp", "0.0.0.0", 7000), "tcp://0.0.0.0:7000"),
         ("tcp://[::]:0/", Address("tcp", "::", 0), "tcp://[::]:0"),
         ("unix:/run/a b.sock", Address("unix", path="/run/a b.sock"), "unix:/run/a b.sock"),
@@ -48,6 +51,13 @@ def test_target_and_authority() -> None:
     assert parse("wss://h:80").authority == "h:80"
     assert parse("ws://[::1]:1").authority == "[::1]:1"
     assert parse("wss://h").secure
+    assert parse("http://h:80").authority == "h"
+    assert parse("https://h:80").authority == "h:80"
+    assert parse("https://h").secure
+    assert not parse("http://h").secure
+    assert parse("https://h").is_http
+    assert not parse("wss://h").is_http
+    assert not parse("https://h").is_websocket
     assert parse("ws://h").is_websocket
     assert not parse("tcp://h:1").is_websocket
 
@@ -55,9 +65,11 @@ def test_target_and_authority() -> None:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("", "use ws://"),
-        ("mcp", "use ws://"),
-        ("http://h/mcp", "use ws://"),
+        ("", "use http[s]://"),
+        ("mcp", "use http[s]://"),
+        ("http:h", "no host"),
+        ("https:///mcp", "no host"),
+        ("https://user:s3cret@h/", "user or password"),
         ("ws:/h", "no host"),
         ("ws:h", "no host"),
         ("ws://", "0.0.0.0"),
@@ -79,7 +91,7 @@ def test_target_and_authority() -> None:
         ("ws://s3cret@h:x/", ""),
         ("ws://h:x/p?s3cret", "number"),
         ("ws:h?s3cret", "no host"),
-        ("ftp://u:s3cret@h/?s3cret", "use ws://"),
+        ("ftp://u:s3cret@h/?s3cret", "use http[s]://"),
         ("ws://" + "ü" * 70 + ".example", "host name"),
         ("unix:", "no file"),
         ("unix:/", "no file"),

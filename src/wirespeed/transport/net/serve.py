@@ -134,6 +134,8 @@ def plan(
 ) -> tuple[Address, dict[str, Service], ListenOptions]:
     """Check the arguments of `serve`. ValueError, TypeError: an argument is wrong."""
     address = parse(url)
+    if address.is_http:
+        raise ValueError(f"{address}: this version does not serve HTTP; use ws:// or wss://")
     if options is None:
         options = ListenOptions(**more)
     elif more:
