@@ -32,6 +32,11 @@ if TYPE_CHECKING:  # isort: off
     from wirespeed.server.context import Context as Context
     from wirespeed.server.dependencies.provider import Depends as Depends
     from wirespeed.server.extensions import Extension as Extension
+    from wirespeed.server.http.event_store import (
+        EventStore as EventStore,
+        MemoryEventStore as MemoryEventStore,
+    )
+    from wirespeed.server.http.sqlite_events import SQLiteEventStore as SQLiteEventStore
     from wirespeed.server.server import Server as Server
     from wirespeed.transport.child.command import Stdio as Stdio
     from wirespeed.transport.net.serve import run as run, serve as serve

@@ -29,6 +29,8 @@ HOMES = {
         "wirespeed.server.context": "Context",
         "wirespeed.server.dependencies.provider": "Depends",
         "wirespeed.server.extensions": "Extension",
+        "wirespeed.server.http.event_store": "EventStore MemoryEventStore",
+        "wirespeed.server.http.sqlite_events": "SQLiteEventStore",
         "wirespeed.server.server": "Server",
         "wirespeed.transport.child.command": "Stdio",
         "wirespeed.transport.net.serve": "run serve",

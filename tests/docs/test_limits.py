@@ -13,6 +13,7 @@ import pytest
 
 import wirespeed.litemcp
 from wirespeed import Client, Limits, ListenOptions, Server, Socket, Stdio, WebSocket
+from wirespeed.server.http.event_store import EventLimits, LimitedEventStore
 from wirespeed.server.requests.limiter import DEFAULT_QUEUE
 from wirespeed.tasks import store as stores
 
@@ -71,6 +72,8 @@ def default(name: str) -> Any:
     if name in ELSEWHERE:
         return ELSEWHERE[name]
     called, _, argument = name.rstrip(")").partition("(")
+    if called == "EventLimits":
+        return inspect.signature(LimitedEventStore).parameters[argument].default
     if called == "StoreLimits":
         return getattr(stores, argument.upper())
     if argument:
@@ -126,6 +129,7 @@ def test_no_limit_is_left_out() -> None:
     wanted = arguments(Server) | arguments(Client) | constants()
     for struct in (Limits, ListenOptions, Stdio, WebSocket, Socket):
         wanted |= numbers(struct)
+    wanted |= {f"EventLimits({name})" for name in EventLimits.__annotations__}
     wanted |= {f"StoreLimits({name})" for name in stores.StoreLimits.__annotations__}
     assert len(wanted) > 60
     assert wanted - NO_LIMITS - set(rows()) == set()

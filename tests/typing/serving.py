@@ -8,7 +8,18 @@ from typing import Annotated, Any, Literal, assert_type
 
 import msgspec
 
-from wirespeed import Context, Extension, HttpRequest, ListenOptions, Refusal, Server, User
+from wirespeed import (
+    Context,
+    EventStore,
+    Extension,
+    HttpRequest,
+    ListenOptions,
+    MemoryEventStore,
+    Refusal,
+    Server,
+    SQLiteEventStore,
+    User,
+)
 from wirespeed.core import Lease
 from wirespeed.tasks import (
     MemoryTaskStore,
@@ -236,6 +247,27 @@ async def listening() -> None:
     options = ListenOptions(authenticate=authenticate, hosts=["office.example"])
     await server.serve("ws://127.0.0.1:0/mcp", options=options, on_listening=print)
     await server.serve("ws://127.0.0.1:0/mcp", authenticate=listening)  # type: ignore[arg-type]
+
+
+class LogOfEvents:
+    """A store whose methods are of both kinds."""
+
+    async def append(self, stream: str, n: int, data: bytes) -> None: ...
+
+    def after(self, stream: str, n: int) -> list[tuple[int, bytes]] | None:
+        return None
+
+    async def forget(self, stream: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+event_stores: list[EventStore] = [
+    MemoryEventStore(max_bytes=1_000_000),
+    SQLiteEventStore("events.db", max_age=60, max_stream_events=100),
+    LogOfEvents(),
+    server,  # type: ignore[list-item]
+]
 
 
 async def hold(server: Server) -> AsyncIterator[int]:

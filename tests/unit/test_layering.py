@@ -32,6 +32,7 @@ _core
 core
 schema
 transport
+database
 tasks
 server client
 config
@@ -81,6 +82,8 @@ INSIDE = {
         stdio
     """,
     "server": """
+        http.event_store
+        http.sqlite_events http.sessions
         requests
         pagination entries visibility
         catalog

@@ -8,7 +8,6 @@ import fcntl
 import hmac
 import os
 import sqlite3
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
@@ -16,6 +15,7 @@ from typing import Any, TypeVar, Unpack
 import msgspec
 
 from wirespeed._exports import set_public_home
+from wirespeed.database import connect, path_of, writing
 from wirespeed.tasks.model import Task, TaskLimit
 from wirespeed.tasks.store import SMALL, Page, StoreLimits, TaskStore, now_ms
 from wirespeed.transport.workers import Workers
@@ -23,7 +23,6 @@ from wirespeed.transport.workers import Workers
 T = TypeVar("T")
 
 SCHEMA = 3
-BUSY_TIMEOUT = 10.0  # seconds that a statement waits for another process
 
 INTERRUPTED = "The server ended while it worked on this task"
 _INTERRUPTED_ERROR = msgspec.json.encode({"code": -32603, "message": INTERRUPTED})
@@ -40,11 +39,17 @@ CREATE TABLE tasks (
     ended INTEGER,
     body BLOB NOT NULL
 );
+
 CREATE INDEX tasks_owner ON tasks (owner, number);
+
 CREATE INDEX tasks_expires ON tasks (expires) WHERE expires IS NOT NULL;
+
 CREATE INDEX tasks_runner ON tasks (runner) WHERE runner IS NOT NULL;
+
 CREATE INDEX tasks_size ON tasks (size) WHERE size > 0;
+
 CREATE INDEX tasks_ended ON tasks (ended, number) WHERE ended IS NOT NULL;
+
 CREATE TABLE secret (value BLOB NOT NULL);
 """
 # runner: the open store whose process works on the task. ended: when the task ended, in
@@ -79,10 +84,7 @@ class SQLiteTaskStore(TaskStore):
         self, path: str | os.PathLike[str], *, durable: bool = True, **limits: Unpack[StoreLimits]
     ) -> None:
         super().__init__(**limits)
-        name = os.fspath(path)
-        if not name or name == ":memory:" or name.startswith("file:"):
-            raise ValueError("a SQLiteTaskStore needs the path of a file")
-        self.path = Path(name).absolute()
+        self.path = path_of(path, "a SQLiteTaskStore")
         self._synchronous = "FULL" if durable else "NORMAL"
         self._runner = ""  # from `open` on: a store may be created before a fork
         self._lock: int | None = None
@@ -146,29 +148,18 @@ class SQLiteTaskStore(TaskStore):
         return self._database
 
     def _open(self) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        # Create the file only if it does not exist: closing any descriptor of a database drops the
-        # locks of this process on the file. SQLite creates its other files with the same mode.
-        with contextlib.suppress(FileExistsError):
-            os.close(os.open(self.path, flags | os.O_EXCL, 0o600))
-        database = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT, isolation_level=None)
+        database = connect(
+            self.path, tables=_TABLES, version=SCHEMA, of="task", synchronous=self._synchronous
+        )
         try:
-            _use_wal(database)
-            database.execute(f"PRAGMA synchronous = {self._synchronous}")
-            with _writing(database):
-                version = database.execute("PRAGMA user_version").fetchone()[0]
-                if version == 0:
-                    for statement in filter(None, map(str.strip, _TABLES.split(";"))):
-                        database.execute(statement)
-                    database.execute("INSERT INTO secret VALUES (?)", (os.urandom(32),))
-                    database.execute(f"PRAGMA user_version = {SCHEMA}")
-                elif version != SCHEMA:
-                    raise ValueError(
-                        f"{self.path} has version {version} of the task tables; "
-                        f"this version of wirespeed uses version {SCHEMA}"
-                    )
+            with writing(database):  # the process that made the tables may have ended before this
+                database.execute(
+                    "INSERT INTO secret SELECT ? WHERE NOT EXISTS (SELECT 1 FROM secret)",
+                    (os.urandom(32),),
+                )
             self._secret = database.execute("SELECT value FROM secret").fetchone()[0]
             self._runner = os.urandom(8).hex()
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
             self._lock = os.open(self._lock_path(self._runner), flags, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             self._database = database
@@ -184,7 +175,7 @@ class SQLiteTaskStore(TaskStore):
         if self._database is None:
             return  # the file could not be opened
         try:
-            with _writing(self._db):
+            with writing(self._db):
                 self._fail_tasks_of(self._runner)
             self._db.close()
         finally:
@@ -201,7 +192,7 @@ class SQLiteTaskStore(TaskStore):
         return self.path.with_name(f"{self.path.name}-runner-{runner}")
 
     def _create(self, task: Task) -> None:
-        with _writing(self._db):
+        with writing(self._db):
             if self._count("owner = ?", task.owner) >= self.max_tasks_per_owner:
                 if not self._forget_oldest("owner = ?", task.owner):
                     raise TaskLimit(f"this requestor has {self.max_tasks_per_owner} working tasks")
@@ -234,7 +225,7 @@ class SQLiteTaskStore(TaskStore):
         return None if row is None else _decode(row[0])
 
     def _replace(self, old: Task, new: Task) -> bool:
-        with _writing(self._db):
+        with writing(self._db):
             self._make_room(new.size - old.size)
             changed = self._db.execute(
                 "UPDATE tasks SET expires = ?, revision = ?, size = ?, ended = ?, body = ?,"
@@ -262,13 +253,13 @@ class SQLiteTaskStore(TaskStore):
         return Page(tasks, rows[limit - 1][0] if len(rows) > limit else None)
 
     def _delete(self, task_id: str) -> bool:
-        with _writing(self._db):
+        with writing(self._db):
             done = self._db.execute("DELETE FROM tasks WHERE id = ?", (task_id,))
             return done.rowcount == 1
 
     def _expire(self, now: int) -> list[str]:
         self._fail_abandoned()
-        with _writing(self._db):
+        with writing(self._db):
             rows = self._db.execute(
                 "DELETE FROM tasks WHERE expires IS NOT NULL AND expires <= ? RETURNING id", (now,)
             ).fetchall()
@@ -321,7 +312,7 @@ class SQLiteTaskStore(TaskStore):
             path = self._lock_path(runner)
             with _lock_of_the_dead(path) as dead:
                 if dead:
-                    with _writing(self._db):
+                    with writing(self._db):
                         self._fail_tasks_of(runner)
 
     def _fail_tasks_of(self, runner: str) -> None:
@@ -338,32 +329,6 @@ class SQLiteTaskStore(TaskStore):
 
 def _ended(task: Task) -> int | None:
     return task.updated if task.status.terminal else None
-
-
-def _use_wal(database: sqlite3.Connection) -> None:
-    """Set WAL mode. Retries: SQLite does not wait for the locks of other processes here."""
-    until = time.monotonic() + BUSY_TIMEOUT
-    while True:
-        try:
-            database.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as exc:
-            if exc.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
-                raise
-            time.sleep(0.02)
-
-
-@contextlib.contextmanager
-def _writing(database: sqlite3.Connection) -> Iterator[None]:
-    """A transaction that locks the file for writing from its start, so that the transaction never
-    needs a retry."""
-    database.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    except BaseException:
-        database.execute("ROLLBACK")
-        raise
-    database.execute("COMMIT")
 
 
 @contextlib.contextmanager

@@ -1,0 +1,163 @@
+"""Where the events of a legacy session's streams are kept, so that a client can resume a stream
+("Resumability and Redelivery" of 2025-11-25 basic/transports). `SQLiteEventStore` is in
+`wirespeed.server.http.sqlite_events`."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypedDict, Unpack
+
+from wirespeed._exports import set_public_home
+
+# Bytes that an event counts besides its text.
+OVERHEAD = 100
+
+
+class EventStore(Protocol):
+    """Keeps the events of streams, for clients that reconnect. Each method may be a coroutine
+    function.
+
+    A stream has a name, which no other stream has. The events of a stream are numbered 1, 2, 3 and
+    so on. A server calls the methods of one stream one after the other, each after the end of the
+    last call. An exception is logged, and the stream cannot be resumed afterwards.
+    """
+
+    def append(self, stream: str, n: int, data: bytes) -> Awaitable[None] | None:
+        """Keep event number ``n``, the JSON text of a message. Older events may be dropped."""
+
+    def after(
+        self, stream: str, n: int
+    ) -> Awaitable[Sequence[tuple[int, bytes]] | None] | Sequence[tuple[int, bytes]] | None:
+        """The events with greater numbers than ``n``, in order, each as its number and text. None:
+        the store does not know the stream, or has dropped one of these events."""
+
+    def forget(self, stream: str) -> Awaitable[None] | None:
+        """Drop a stream. Without effect for an unknown stream."""
+
+    def close(self) -> Awaitable[None] | None:
+        """Release files and threads, at the end of a server. The store may be used again."""
+
+
+class EventLimits(TypedDict, total=False):
+    """Options of the stores of this package; `MemoryEventStore` describes them."""
+
+    max_bytes: int
+    max_stream_bytes: int
+    max_stream_events: int
+    max_age: float
+
+
+class LimitedEventStore:
+    """The limits of a store."""
+
+    def __init__(
+        self,
+        *,
+        max_bytes: int = 64 * 1024 * 1024,
+        max_stream_bytes: int = 4 * 1024 * 1024,
+        max_stream_events: int = 10_000,
+        max_age: float = 3600.0,
+    ) -> None:
+        if min(max_bytes, max_stream_bytes, max_stream_events) < 1:
+            raise ValueError("the limits of an event store must be at least 1")
+        if not 0 < max_age < math.inf:
+            raise ValueError("max_age must be seconds above 0")
+        self.max_bytes = max_bytes
+        self.max_stream_bytes = max_stream_bytes
+        self.max_stream_events = max_stream_events
+        self.max_age = max_age
+
+
+class _Stream:
+    __slots__ = ("events", "name", "size")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.events: deque[tuple[int, bytes, float]] = deque()
+        self.size = 0
+
+    def has(self, n: int) -> bool:
+        """Whether event number n, which the stream had, is still kept."""
+        return bool(self.events) and self.events[0][0] <= n
+
+
+class MemoryEventStore(LimitedEventStore):
+    """Keeps events in the memory of this process.
+
+    Args:
+        max_bytes: The most bytes of all events. Each event counts 100 bytes besides its text.
+        max_stream_bytes: The most bytes of the events of one stream, counted in the same way.
+        max_stream_events: The most events of one stream.
+        max_age: Seconds after which an event is dropped.
+        clock: Returns seconds.
+
+    At a limit the oldest events are dropped: of the stream at its own limits, of all streams at
+    ``max_bytes``.
+    """
+
+    def __init__(
+        self, *, clock: Callable[[], float] = time.monotonic, **limits: Unpack[EventLimits]
+    ) -> None:
+        super().__init__(**limits)
+        self._clock = clock
+        self._streams: dict[str, _Stream] = {}
+        # The stream and number of each event, in the order of arrival. Some events are dropped.
+        self._order: deque[tuple[_Stream, int]] = deque()
+        self._n_events = 0
+        self._size = 0
+
+    def append(self, stream: str, n: int, data: bytes) -> None:
+        now = self._clock()
+        kept = self._streams.get(stream)
+        if kept is None:
+            kept = self._streams[stream] = _Stream(stream)
+        kept.events.append((n, data, now))
+        kept.size += len(data) + OVERHEAD
+        self._size += len(data) + OVERHEAD
+        self._n_events += 1
+        self._order.append((kept, n))
+        while kept.size > self.max_stream_bytes or len(kept.events) > self.max_stream_events:
+            self._drop(kept)
+        self._drop_old(now)
+        if len(self._order) > 2 * self._n_events + 100:  # most are dropped
+            self._order = deque(entry for entry in self._order if entry[0].has(entry[1]))
+
+    def after(self, stream: str, n: int) -> list[tuple[int, bytes]] | None:
+        self._drop_old(self._clock())
+        kept = self._streams.get(stream)
+        if kept is None or not kept.events[0][0] - 1 <= n <= kept.events[-1][0]:
+            return None
+        return [(m, data) for m, data, _ in kept.events if m > n]
+
+    def forget(self, stream: str) -> None:
+        kept = self._streams.get(stream)
+        while kept is not None and kept.events:
+            self._drop(kept)
+
+    def close(self) -> None:
+        """Does nothing: the events stay as long as the store."""
+
+    def _drop(self, kept: _Stream) -> None:
+        """Drop the oldest event of a stream."""
+        _, data, _ = kept.events.popleft()
+        kept.size -= len(data) + OVERHEAD
+        self._size -= len(data) + OVERHEAD
+        self._n_events -= 1
+        if not kept.events:
+            del self._streams[kept.name]
+
+    def _drop_old(self, now: float) -> None:
+        """Drop the oldest events of all streams until ``max_bytes`` and ``max_age`` hold."""
+        while self._order:
+            kept, n = self._order[0]
+            if kept.has(n):
+                if self._size <= self.max_bytes and kept.events[0][2] > now - self.max_age:
+                    return
+                self._drop(kept)
+            self._order.popleft()
+
+
+set_public_home(globals())
