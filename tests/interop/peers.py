@@ -59,9 +59,10 @@ def python(peer: str) -> str:
 
 
 @functools.cache
-def npm() -> Path:
-    """The folder whose ``node_modules`` has the TypeScript peers and node itself."""
-    pins: dict[str, str] = PINS["npm"]
+def npm(table: str = "npm") -> Path:
+    """The folder whose ``node_modules`` has the packages of a table of pins: by default the
+    TypeScript peers and node itself."""
+    pins: dict[str, str] = PINS[table]
 
     def install(folder: Path) -> None:
         folder.mkdir()
@@ -73,7 +74,7 @@ def npm() -> Path:
             cwd=folder,
         )
 
-    return _installed("npm", [f"{name}@{version}" for name, version in pins.items()], install)
+    return _installed(table, [f"{name}@{version}" for name, version in pins.items()], install)
 
 
 def node(program: str) -> list[str]:

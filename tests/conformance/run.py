@@ -1,0 +1,326 @@
+"""The official conformance suite of MCP against our server and our client.
+
+    python tests/conformance/run.py                    all of it, in every revision
+    python tests/conformance/run.py server             one side
+    python tests/conformance/run.py server --url URL   a server that runs already
+    python tests/conformance/run.py client --scenario sse-retry
+    python tests/conformance/run.py --write-page       write docs/conformance.md
+
+The suite and Node are npm packages, pinned in tests/interop/pins.toml and installed once. A failure
+or a warning of any check, a client that ends with another status than 0, a scenario without
+results, and a SKIPPED or INFO check that reasons.toml does not explain: each is a fault, and so is
+an explanation that nothing needed. Exit status 1 if there are faults; the last line counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "interop"))
+
+import peers  # noqa: E402
+
+PACKAGE = "@modelcontextprotocol/conformance"
+PAGE = ROOT / "docs" / "conformance.md"
+TABLES = "<!-- tables -->\n"
+REVISIONS = ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
+OWN = "own revision"  # each scenario in the revision that the suite chooses; extensions only here
+REQUIREMENTS = ["2025-11-25", "2026-07-28"]
+# Scenarios of a client that are left out: they ask for OAuth.
+LATER = "auth/"
+SECONDS = 240.0  # for one run of the suite
+
+
+@dataclass
+class Run:
+    """One run of the suite: one side, in one revision."""
+
+    side: str
+    column: str
+    checks: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+    def read(self, folder: Path) -> None:
+        """Take the results that the suite wrote, by scenario."""
+        for path in sorted(folder.glob("**/checks.json")):
+            name = str(path.parent.relative_to(folder))
+            found = re.fullmatch(r"(?:server-)?(.+)-\d{4}-\d\d-\d\dT[\d-]+Z", name)
+            assert found is not None, name
+            self.checks[found[1]] = json.loads(path.read_text())
+
+    def judge(self, wanted: list[str], reasons: Reasons) -> None:
+        """Add the faults that the results show."""
+        for scenario in wanted:
+            if not self.checks.get(scenario):
+                self.faults.append(f"{scenario}: there are no results")
+        for scenario, checks in self.checks.items():
+            for check in checks:
+                status = check["status"]
+                if status == "SUCCESS" or reasons.explain(self.side, scenario, check):
+                    continue
+                said = check.get("errorMessage") or check["description"]
+                self.faults.append(f"{scenario}: {status} {check['id']} ({check['name']}): {said}")
+
+    def cell(self, scenario: str) -> str:
+        """Checks that passed, of those that were judged, and those that were not."""
+        if scenario not in self.checks:
+            return ""
+        counts = Counter(check["status"] for check in self.checks[scenario])
+        judged = counts["SUCCESS"] + counts["FAILURE"] + counts["WARNING"]
+        rest = "".join(f" {counts[status]}{status[0]}" for status in ("SKIPPED", "INFO"))
+        return f"{counts['SUCCESS']}/{judged}" + re.sub(r" 0[SI]", "", rest)
+
+
+class Reasons:
+    """The checks that need not pass, with the reason why: reasons.toml."""
+
+    def __init__(self) -> None:
+        self.entries = tomllib.loads((HERE / "reasons.toml").read_text())["check"]
+        self.used: set[int] = set()
+
+    def explain(self, side: str, scenario: str, check: dict[str, str]) -> bool:
+        """Whether an entry explains the status of a check."""
+        for number, entry in enumerate(self.entries):
+            if (
+                entry["side"] == side
+                and entry["scenario"] == scenario
+                and entry["status"] == check["status"]
+                and check["name"] in entry["names"]
+            ):
+                self.used.add(number)
+                return True
+        return False
+
+    def unused(self, sides: list[str]) -> list[str]:
+        """The entries of these sides that nothing needed."""
+        return [
+            f"reasons.toml: {entry['scenario']} has no {entry['status']} {entry['names']}"
+            for number, entry in enumerate(self.entries)
+            if entry["side"] in sides and number not in self.used
+        ]
+
+
+# -- the suite -------------------------------------------------------------------------------------
+
+
+@cache
+def suite() -> list[str]:
+    """The command of the suite, under the pinned Node."""
+    node = peers.npm() / "node_modules" / ".bin" / "node"
+    script = peers.npm("conformance") / "node_modules" / PACKAGE / "dist" / "index.js"
+    return [str(node), str(script)]
+
+
+def call(*arguments: str) -> tuple[int, str]:
+    """Run the suite: its exit status, and what it printed."""
+    done = subprocess.run(
+        [*suite(), *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        timeout=SECONDS,
+    )
+    return done.returncode, done.stdout
+
+
+@cache
+def scenarios(side: str, column: str) -> list[str]:
+    """The names of the scenarios of one run."""
+    which = [] if column == OWN else ["--spec-version", column]
+    status, said = call("list", f"--{side}", *which)
+    assert status == 0, said
+    names = [line.split()[1] for line in said.splitlines() if line.startswith("  - ")]
+    return [name for name in names if not (side == "client" and name.startswith(LATER))]
+
+
+# -- our server ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def our_server(faults: list[str]) -> Iterator[str]:
+    """The URL of our server, which is ended afterwards; what it logged as an error is a fault."""
+    with tempfile.TemporaryFile("w+") as log:
+        child = subprocess.Popen(
+            [sys.executable, str(HERE / "server.py"), "http://127.0.0.1:0/mcp"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+        try:
+            assert child.stdout is not None
+            yield child.stdout.readline().strip()
+        finally:
+            child.terminate()
+            try:
+                status = child.wait(30)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                status = child.wait()
+            log.seek(0)
+            said = log.read()
+            if status != 0:
+                faults.append(f"our server ended with status {status}")
+            if status != 0 or "Traceback" in said:
+                faults.append(f"our server said:\n{said[-4000:]}")
+
+
+def server_runs(url: str, folder: Path, reasons: Reasons) -> Iterator[Run]:
+    """The runs against a server: each revision, the own one of each scenario, and what the suite
+    requires of a revision."""
+    for column in [*REVISIONS, OWN, *(f"required {revision}" for revision in REQUIREMENTS)]:
+        run = Run("server", column)
+        out = folder / f"server-{column}"
+        if column.startswith("required "):
+            which = ["--requirements", column.removeprefix("required ")]
+            wanted = []
+        else:
+            which = ["--suite", "all"]
+            which += [] if column == OWN else ["--spec-version", column]
+            wanted = scenarios("server", column)
+        status, said = call("server", "--url", url, *which, "-o", str(out))
+        if status != 0:
+            run.faults.append(f"the suite ended with status {status}: {said[-300:]}")
+        run.read(out)
+        run.judge(wanted, reasons)
+        yield run
+
+
+# -- our client ------------------------------------------------------------------------------------
+
+
+def client_runs(folder: Path, reasons: Reasons, only: str | None) -> Iterator[Run]:
+    """The runs of our client, one process at a time: a run of many counts no exit status."""
+    command = shlex.join([sys.executable, str(HERE / "client.py")])
+    for column in [*REVISIONS, OWN]:
+        run = Run("client", column)
+        names = scenarios("client", column)
+        if column == OWN:  # the others ran in each of their revisions
+            known = {name for revision in REVISIONS for name in scenarios("client", revision)}
+            names = [name for name in names if name not in known]
+        out = folder / f"client-{column}"
+        for name in names:
+            if only not in (None, name):
+                continue
+            which = [] if column == OWN else ["--spec-version", column]
+            arguments = ["client", "--command", command, "--scenario", name, *which]
+            status, said = call(*arguments, "-o", str(out))
+            if status != 0:
+                run.faults.append(f"{name}: the suite ended with status {status}: {said[-1500:]}")
+        run.read(out)
+        run.judge(names if only is None else [], reasons)
+        yield run
+
+
+# -- what is printed -------------------------------------------------------------------------------
+
+
+def table(runs: list[Run]) -> list[str]:
+    """One side as a Markdown table: a row for each scenario, a column for each revision."""
+    columns = [run for run in runs if not run.column.startswith("required ")]
+    names = list(dict.fromkeys(name for run in columns for name in run.checks))
+    order = {name: number for number, name in enumerate(scenarios(runs[0].side, OWN))}
+    names.sort(key=lambda name: order.get(name, len(order)))
+    lines = [
+        "| scenario | " + " | ".join(run.column for run in columns) + " |",
+        "|---|" + "---|" * len(columns),
+    ]
+    lines += [
+        f"| {name} | " + " | ".join(run.cell(name) for run in columns) + " |" for name in names
+    ]
+    return lines
+
+
+def explanations(reasons: Reasons, side: str) -> list[str]:
+    """The checks that were not judged, and why."""
+    return [
+        f"* {entry['scenario']}, {', '.join(f'`{name}`' for name in entry['names'])}, "
+        f"{entry['status']}: {entry['reason']}"
+        for entry in reasons.entries
+        if entry["side"] == side
+    ]
+
+
+def page(runs: dict[str, list[Run]], reasons: Reasons) -> str:
+    """The page of the guide: its text as it is, and the tables as they were observed."""
+    lines = []
+    for side, found in runs.items():
+        lines += ["", f"## Our {side}", "", *table(found), ""]
+        lines += explanations(reasons, side)
+    return PAGE.read_text().partition(TABLES)[0] + TABLES + "\n".join(lines).rstrip() + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("side", nargs="?", choices=["server", "client"])
+    parser.add_argument("--url", help="a server that runs already")
+    parser.add_argument("--scenario", help="one scenario of the client")
+    parser.add_argument("--results", type=Path, help="keep what the suite writes, in this folder")
+    parser.add_argument("--write-page", action="store_true", help="write docs/conformance.md")
+    options = parser.parse_args()
+    sides = [options.side] if options.side else ["server", "client"]
+    whole = not (options.side or options.url or options.scenario)
+    started = time.monotonic()
+    reasons = Reasons()
+    faults: list[str] = []
+    runs: dict[str, list[Run]] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = options.results or Path(scratch)
+        if "server" in sides:
+            if options.url:
+                runs["server"] = list(server_runs(options.url, folder, reasons))
+            else:
+                with our_server(faults) as url:
+                    runs["server"] = list(server_runs(url, folder, reasons))
+        if "client" in sides:
+            runs["client"] = list(client_runs(folder, reasons, options.scenario))
+    for side, found in runs.items():
+        print(f"\nOur {side}:\n")
+        print("\n".join(table(found)))
+        faults += [f"{side}, {run.column}: {fault}" for run in found for fault in run.faults]
+    print()
+    for side in sides:
+        print("\n".join(explanations(reasons, side)))
+    if whole:
+        faults += reasons.unused(sides)
+        observed = page(runs, reasons)
+        if options.write_page:
+            PAGE.write_text(observed)
+        elif observed != PAGE.read_text():
+            faults.append(f"{PAGE.relative_to(ROOT)} shows something else: run with --write-page")
+    for fault in faults:
+        print(f"FAULT {fault}")
+    count = Counter(
+        check["status"]
+        for found in runs.values()
+        for run in found
+        for checks in run.checks.values()
+        for check in checks
+    )
+    told = ", ".join(f"{number} {status}" for status, number in sorted(count.items()))
+    print(f"conformance: {len(faults)} faults; {told}; {time.monotonic() - started:.0f} s")
+    return bool(faults)
+
+
+if __name__ == "__main__":
+    os.environ.pop("FORCE_COLOR", None)
+    sys.exit(main())
