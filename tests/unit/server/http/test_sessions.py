@@ -1,0 +1,136 @@
+"""The table of legacy sessions: ids, time to live, limits, principals."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from wirespeed.server.http.sessions import SessionLimit, Sessions
+
+ANNE = b"digest of anne's token"
+BOB = b"digest of bob's token"
+LONG = 3600.0
+
+
+class Kept:
+    """A session that notes its end."""
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self.busy = False
+        self.closed = asyncio.Event()
+
+    def close(self) -> None:
+        assert not self.closed.is_set()
+        self.closed.set()
+
+
+def table(ttl: float = LONG, most: int = 100, each: int = 10, prefix: str = "") -> Sessions[Kept]:
+    return Sessions(
+        asyncio.get_running_loop(),
+        ttl=ttl,
+        max_sessions=most,
+        max_per_principal=each,
+        prefix=prefix,
+    )
+
+
+async def test_ids_cannot_be_guessed() -> None:
+    sessions = table(most=1000, prefix="w3.")
+    ids = {sessions.open(None, Kept).id for _ in range(1000)}
+    assert len(ids) == 1000
+    for id in ids:
+        assert id.startswith("w3.") and len(id) >= 3 + 32
+        assert all(0x21 <= ord(char) <= 0x7E for char in id)
+    sessions.close()
+
+
+async def test_a_session_is_found_by_its_principal_alone() -> None:
+    sessions = table()
+    annes, nobodys = sessions.open(ANNE, Kept), sessions.open(None, Kept)
+    assert sessions.find(annes.id, ANNE) is annes
+    assert sessions.find(annes.id, BOB) is None
+    assert sessions.find(annes.id, None) is None
+    assert sessions.find(nobodys.id, None) is nobodys
+    assert sessions.find(nobodys.id, ANNE) is None
+    assert sessions.find("made-up", ANNE) is None
+    assert not annes.closed.is_set()
+    sessions.close()
+
+
+async def test_the_end_of_one_and_of_all() -> None:
+    sessions = table()
+    one, two, three = (sessions.open(ANNE, Kept) for _ in range(3))
+    sessions.end(one)
+    sessions.end(one)
+    assert one.closed.is_set() and sessions.find(one.id, ANNE) is None
+    assert len(sessions) == 2 and sessions.find(two.id, ANNE) is two
+    sessions.close()
+    assert two.closed.is_set() and three.closed.is_set() and len(sessions) == 0
+
+
+async def test_a_session_expires_when_it_is_not_used() -> None:
+    sessions = table(ttl=0.2)
+    idle, used = sessions.open(None, Kept), sessions.open(None, Kept)
+    async with asyncio.timeout(60):
+        while not idle.closed.is_set():
+            assert sessions.find(used.id, None) is used
+            await asyncio.sleep(0.02)
+        assert sessions.find(idle.id, None) is None
+        await used.closed.wait()  # the timer goes on for the others
+    assert len(sessions) == 0
+    later = sessions.open(None, Kept)  # and starts again for later ones
+    async with asyncio.timeout(60):
+        await later.closed.wait()
+
+
+async def test_a_busy_session_does_not_expire() -> None:
+    sessions = table(ttl=0.02)
+    busy, idle = sessions.open(None, Kept), sessions.open(None, Kept)
+    busy.busy = True
+    async with asyncio.timeout(60):
+        await idle.closed.wait()
+        await asyncio.sleep(0.1)
+        assert not busy.closed.is_set()
+        busy.busy = False
+        await busy.closed.wait()
+
+
+async def test_as_many_sessions_as_there_may_be() -> None:
+    sessions = table(most=3, each=2)
+    first = sessions.open(ANNE, Kept)
+    sessions.open(ANNE, Kept)
+    with pytest.raises(SessionLimit, match="this client has 2 sessions") as refused:
+        sessions.open(ANNE, Kept)
+    assert LONG - 60 < refused.value.retry_after <= LONG
+    sessions.open(BOB, Kept)
+    with pytest.raises(SessionLimit, match="the server has 3 sessions"):
+        sessions.open(BOB, Kept)
+    sessions.end(first)
+    sessions.open(ANNE, Kept)
+    sessions.close()
+    for _ in range(2):
+        sessions.open(ANNE, Kept)  # those that have ended do not count
+    sessions.close()
+
+
+async def test_clients_without_credentials_share_no_limit_of_their_own() -> None:
+    sessions = table(most=5, each=1)
+    for _ in range(5):
+        sessions.open(None, Kept)
+    with pytest.raises(SessionLimit, match="the server has 5 sessions"):
+        sessions.open(None, Kept)
+    sessions.close()
+
+
+async def test_a_session_that_cannot_be_made_does_not_count() -> None:
+    sessions = table(most=1)
+
+    def fail(id: str) -> Kept:
+        raise RuntimeError("no connection")
+
+    with pytest.raises(RuntimeError, match="no connection"):
+        sessions.open(ANNE, fail)
+    sessions.open(ANNE, Kept)
+    sessions.close()
