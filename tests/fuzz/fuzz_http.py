@@ -6,8 +6,8 @@ Run by hand, bounded and repeatable (needs httptools and h11)::
 
 A failure prints the seed and the input, and ends with status 1. What is checked: nothing raises;
 failures have a status and a sentence that we know; nothing follows a failure; the outcome does not
-depend on how the stream was cut nor on the door; where another parser takes all requests that we
-take, it sees the same bodies.
+depend on how the stream was cut nor on the door; bodies in pieces are the whole ones; where another
+parser takes all requests that we take, it sees the same bodies.
 """
 
 from __future__ import annotations
@@ -69,16 +69,25 @@ def cut(rng: random.Random, stream: bytes) -> list[bytes]:
     return chunks
 
 
-def run(role: str, chunks: list[bytes], buffered: bool, options: dict[str, int]) -> Outcome:
-    framer = HttpFramer(role, **options)  # type: ignore[arg-type]
+def run(
+    role: str, chunks: list[bytes], buffered: bool, options: dict[str, int], pieces: bool = False
+) -> Outcome:
+    framer = HttpFramer(role, heads=pieces, **options)  # type: ignore[arg-type]
     stream = FrameStream(framer)
     bodies: list[bytes] = []
 
     def look() -> None:
         for body in stream:
             assert body is not None
-            assert len(body) <= options["max_body"]
+            if framer.part in ("piece", "end"):
+                assert (framer.part == "piece") == (len(body) > 0)
+                bodies[-1] += bytes(body)
+                continue
+            if framer.part == "body":
+                assert len(body) <= options["max_body"]
             bodies.append(bytes(body))
+            if framer.part == "head":
+                framer.take_pieces()
             head = framer.head
             assert len(head.fields) <= head.max_fields
             assert len(head.raw) <= head.max_head
@@ -113,7 +122,7 @@ def one(rng: random.Random) -> list[str]:
     data = mutate(rng)
     if role == "client":
         data = (
-            b"HTTP/1.%d %d x\r\n" % (rng.randint(0, 1), rng.choice((200, 204, 99)))
+            b"HTTP/1.%d %d x\r\n" % (rng.randint(0, 1), rng.choice((200, 200, 204, 103, 99)))
             + (data.partition(b"\r\n")[2])
         )
     options = {"max_body": MAX_BODY}
@@ -128,6 +137,12 @@ def one(rng: random.Random) -> list[str]:
         whole = run(role, [data] if data else [], False, options)
         for buffered in (False, True):
             assert run(role, cut(rng, data), buffered, options) == whole, "the cut decides"
+        if role == "client":
+            parts = run(role, [data] if data else [], False, options, True)
+            assert run(role, cut(rng, data), rng.random() < 0.5, options, True) == parts
+            n = len(whole[0])
+            assert parts[0][:n] == whole[0]
+            assert whole[1] is not None or parts == whole
         assert whole[1] is None or whole[1][0] in ({502} if role == "client" else STATUSES)
         if role == "server" and options == {"max_body": MAX_BODY}:
             agree(data, whole)

@@ -168,6 +168,47 @@ def test_a_client_reads_what_a_server_writes(
     assert found == expected
 
 
+@settings(max_examples=300)
+@given(st.data(), st.lists(st.tuples(st.booleans(), bodies), max_size=4), bodies, st.booleans())
+def test_bodies_in_pieces_are_those_that_were_sent(
+    data: st.DataObject, sent: list[tuple[bool, bytes]], rest: bytes, whole: bool
+) -> None:
+    """Some bodies in pieces and some whole, and at last one that the connection ends."""
+    wire = b""
+    for chunked, body in sent:
+        if chunked:
+            wire += b"HTTP/1.1 200 x\r\nTransfer-Encoding: chunked\r\n\r\n"
+            wire += data.draw(chunkings(body))
+        else:
+            wire += b"HTTP/1.1 200 x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    wire += b"HTTP/1.1 200 x\r\n\r\n" + rest
+    framer = HttpFramer("client", max_body=1000, heads=True)
+    stream = FrameStream(framer)
+    found: list[bytes] = []
+    ended = []
+
+    def look() -> None:
+        for piece in stream:
+            if framer.part == "head":
+                found.append(b"")
+                if not whole or len(found) % 2:
+                    framer.take_pieces()
+            else:
+                assert framer.part != "end" or not piece
+                found[-1] += bytes(piece or b"")
+                if framer.part != "piece":
+                    ended.append(len(found))
+
+    for chunk in data.draw(cuts(wire)):
+        stream.receive_data(chunk)
+        look()
+    stream.receive_eof()
+    look()
+    assert framer.failure is None
+    assert found == [*(body for _, body in sent), rest]
+    assert ended == list(range(1, len(found) + 1))
+
+
 @given(st.lists(st.tuples(tokens, values), max_size=5))
 def test_written_fields_are_read_alike(fields: list[tuple[str, str]]) -> None:
     fields = [(name, value) for name, value in fields if name.lower() not in MEANT]

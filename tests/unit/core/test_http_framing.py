@@ -302,7 +302,6 @@ def test_a_client_reads_responses(door: str, step: int) -> None:
     )
     peer = Peer("client", door=door)
     assert peer.feed(stream, step) == [
-        ("100", b""),
         ("200", b"hi"),
         ("204", b""),
         ("304", b""),
@@ -312,6 +311,165 @@ def test_a_client_reads_responses(door: str, step: int) -> None:
     assert peer.end() == [("200", b"until the end")]
     assert peer.framer.ended
     assert peer.framer.failure is None
+
+
+@pytest.mark.parametrize("step", [0, 1])
+def test_interim_responses_are_skipped(step: int) -> None:
+    peer = Peer("client")
+    interim = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
+    assert peer.feed(interim * 3, step) == []
+    assert peer.framer.buffered == 0
+    assert peer.feed(interim + b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n", step) == []
+    assert peer.framer.head.fields == [("Content-Length", "1")]
+    assert peer.feed(b"x") == [("200", b"x")]
+
+
+def test_a_change_of_protocols_is_a_response() -> None:
+    peer = Peer("client")
+    peer.give(b"HTTP/1.1 101 x\r\nUpgrade: y\r\n\r\n\x81\x00")
+    assert bytes(next(peer.stream) or b"") == b""
+    assert peer.framer.head.status == 101
+    assert peer.framer.take_rest() == b"\x81\x00"
+
+
+@pytest.mark.parametrize("step", [0, 1])
+def test_responses_that_have_no_body_because_of_their_request(step: int) -> None:
+    peer = Peer("client")
+    sized = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
+    chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    for data in (sized, chunked, b"HTTP/1.1 200 OK\r\n\r\n"):
+        peer.framer.expect("HEAD")
+        assert peer.feed(b"HTTP/1.1 100 x\r\n\r\n" + data, step) == [("200", b"")]
+    assert peer.feed(sized + b"hello", step) == [("200", b"hello")]  # no longer expected
+    peer.framer.expect("CONNECT")
+    assert peer.feed(b"HTTP/1.1 403 x\r\nContent-Length: 2\r\n\r\nno", step) == [("403", b"no")]
+    peer.framer.expect("CONNECT")
+    peer.give(chunked + b"\x16\x03")
+    assert bytes(next(peer.stream) or b"") == b""
+    assert peer.framer.take_rest() == b"\x16\x03"
+
+
+class Streaming(Peer):
+    """A client that takes bodies of status 200 in pieces."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("client", heads=True, **options)
+
+    def take(self) -> list[tuple[str, bytes]]:
+        found = []
+        for body in self.stream:
+            assert body is not None
+            found.append((self.framer.part, bytes(body)))
+            if self.framer.part == "head" and self.framer.head.status == 200:
+                self.framer.take_pieces()
+        return found
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+ONE_CHUNKED = OK + CHUNKED.encode() + b"\r\n\r\n"
+IN_PIECES = [
+    (ONE_CHUNKED, chunks(b"hello ", b"w" * 300, b"!"), b"hello " + b"w" * 300 + b"!"),
+    (ONE_CHUNKED, chunks(end=b"0\r\nX: y\r\n\r\n"), b""),
+    (OK + b"Content-Length: 300\r\n\r\n", b"x" * 300, b"x" * 300),
+    (OK + b"Content-Length: 0\r\n\r\n", b"", b""),
+]
+
+
+@DOORS
+@pytest.mark.parametrize("step", [0, 1, 7, 1000])
+@pytest.mark.parametrize(("head", "wire", "body"), IN_PIECES)
+def test_a_body_in_pieces(head: bytes, wire: bytes, body: bytes, door: str, step: int) -> None:
+    """Pieces come as they arrive, of any length in all; then others follow whole."""
+    peer = Streaming(door=door, max_body=10)
+    [first, *pieces_, end, next_head, last] = peer.feed(
+        head + wire + b"HTTP/1.1 404 x\r\nContent-Length: 2\r\n\r\nno", step
+    )
+    assert (first, end, next_head) == (("head", b""), ("end", b""), ("head", b""))
+    assert all(part == "piece" and piece for part, piece in pieces_)
+    assert b"".join(piece for _, piece in pieces_) == body
+    assert last == ("body", b"no")
+    assert peer.framer.failure is None
+    assert peer.framer.buffered == 0
+
+
+@pytest.mark.parametrize("step", [0, 1, 7])
+def test_pieces_until_the_connection_ends(step: int) -> None:
+    peer = Streaming(max_body=4)
+    found = peer.feed(OK + b"\r\nhello", step)
+    assert found[0] == ("head", b"")
+    assert b"".join(piece for _, piece in found) == b"hello"
+    assert not peer.framer.ended
+    assert peer.end() == [("end", b"")]
+    assert peer.framer.ended
+    assert peer.framer.failure is None
+
+
+def test_pieces_arrive_at_once_and_are_not_moved() -> None:
+    peer = Streaming(door="buffer")
+    assert peer.feed(ONE_CHUNKED) == [("head", b"")]
+    assert peer.feed(chunks(b"one", b"two", end=b"")) == [("piece", b"one"), ("piece", b"two")]
+    assert peer.feed(b"5\r\nab") == [("piece", b"ab")]
+    assert peer.framer.buffered == 0
+    assert peer.feed(b"cde\r\n0\r\n\r\n") == [("piece", b"cde"), ("end", b"")]
+    assert peer.framer.bytes_moved == 0
+
+
+def test_the_head_of_a_body_in_pieces_is_gone_with_the_next_frame() -> None:
+    peer = Streaming()
+    assert peer.feed(ONE_CHUNKED) == [("head", b"")]
+    assert not peer.framer.has_head
+    with pytest.raises(RuntimeError, match="head"):
+        _ = peer.framer.head.raw
+    with pytest.raises(RuntimeError, match="only a body whose head was the last frame"):
+        peer.framer.take_pieces()
+
+
+def test_a_body_that_has_begun_is_not_taken_in_pieces() -> None:
+    peer = Peer("client", heads=True)
+    assert peer.feed(ONE_CHUNKED) == [("200", b"")]
+    with pytest.raises(RuntimeError, match="only a body whose head was the last frame"):
+        peer.framer.take_pieces()
+    assert peer.feed(chunks(b"x")) == [("200", b"x")]
+
+
+@pytest.mark.parametrize("step", [0, 1])
+@pytest.mark.parametrize(
+    "wire",
+    [
+        ONE_CHUNKED,
+        ONE_CHUNKED + b"5\r\nhe",
+        ONE_CHUNKED + chunks(b"x", end=b""),
+        ONE_CHUNKED + chunks(end=b"0\r\n"),
+        OK + b"Content-Length: 2\r\n\r\nx",
+        OK + b"Content-Length: 2\r\n\r\n",
+    ],
+)
+def test_the_end_inside_a_body_in_pieces_is_a_fault(wire: bytes, step: int) -> None:
+    peer = Streaming()
+    assert peer.feed(wire, step)[0] == ("head", b"")
+    assert peer.framer.failure is None
+    assert peer.end() == []
+    assert peer.framer.failure == (502, "the stream ended inside a message")
+
+
+@pytest.mark.parametrize("step", [0, 1])
+def test_chunks_of_a_body_in_pieces_are_read_strictly(step: int) -> None:
+    peer = Streaming(max_head=200)
+    assert peer.feed(ONE_CHUNKED + 400 * b"1;ab\r\nx\r\n", step)[1:] == [("piece", b"x")] * 400
+    assert peer.feed(b"1;" + b"a" * 300 + b"\r\n", step) == []
+    assert peer.framer.failure == (
+        502,
+        "the chunk extensions and trailers of a body have more than 200 bytes",
+    )
+    peer = Streaming()
+    assert peer.feed(ONE_CHUNKED + b"1\r\nxy", step)[1:] == [("piece", b"x")]
+    assert peer.framer.failure == (502, "a chunk is not followed by the end of a line")
+
+
+def test_a_length_is_limited_where_the_body_is_whole() -> None:
+    peer = Peer("client", heads=True, max_body=10)
+    assert peer.feed(OK + b"Content-Length: 11\r\n\r\n") == [("200", b"")]
+    assert peer.framer.failure == (502, "the body has more than 10 bytes")
 
 
 def test_a_client_limits_a_body_without_length() -> None:

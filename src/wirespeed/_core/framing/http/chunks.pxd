@@ -21,10 +21,12 @@ cdef struct Chunks:
     uint64_t left             # bytes of the current chunk
     size_t n_lines            # bytes of chunk extensions and trailers
     size_t max_body, max_lines
+    bint in_pieces            # see `take_chunks`
     Fault fault
 
 
 cdef int begin_chunks(Chunks *chunks, size_t at) noexcept
 # Look at the bytes from `at` to `end`, and move those of the body together. Bytes behind `n_body`
-# are undefined afterwards, up to `at`.
+# are undefined afterwards, up to `at`. In pieces: nothing is moved, the look ends behind a run of
+# bytes of the body, the owner takes the run and sets `n_body` to 0, and a limit is one of a chunk.
 cdef int take_chunks(Chunks *chunks, uint8_t *p, size_t end) noexcept

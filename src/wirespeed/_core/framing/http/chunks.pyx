@@ -71,6 +71,7 @@ cdef int begin_chunks(Chunks *chunks, size_t at) noexcept:
     chunks.moved = chunks.left = 0
     chunks.state = SIZE
     chunks.n_digits = 0
+    chunks.in_pieces = False
     chunks.fault = NO_FAULT
     return 0
 
@@ -90,6 +91,8 @@ cdef int take_chunks(Chunks *chunks, uint8_t *p, size_t end) noexcept:
             chunks.left -= n
             if chunks.left == 0:
                 chunks.state = DATA_CR
+            if chunks.in_pieces:
+                break
         elif chunks.state == TRAILER_VALUE:
             n = skip_value(p, chunks.at, end) - chunks.at
             chunks.n_lines += n
@@ -113,7 +116,7 @@ cdef int take_chunks(Chunks *chunks, uint8_t *p, size_t end) noexcept:
 cdef Fault end_of_size(Chunks *chunks, uint8_t c) noexcept:
     """The byte behind the size or behind an extension: what follows?"""
     if c == CR:
-        if chunks.left > chunks.max_body - chunks.n_body:
+        if not chunks.in_pieces and chunks.left > chunks.max_body - chunks.n_body:
             return LONG_BODY
         chunks.state = SIZE_LF
     elif c == c';':
@@ -147,6 +150,8 @@ cdef Fault take_byte(Chunks *chunks, uint8_t c) noexcept:
         if c != LF:
             return BARE_CR
         chunks.n_digits = 0
+        if chunks.in_pieces:
+            chunks.n_lines = 0
         chunks.state = DATA if chunks.left else TRAILER
         return NO_FAULT
     if state == DATA_CR:

@@ -1,8 +1,19 @@
+from libc.stdint cimport uint64_t
+
 from wirespeed._core.framing.base cimport Framer
 from wirespeed._core.framing.http.chunks cimport Chunks
+from wirespeed._core.framing.http.fields cimport Method
 from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.framing.http.writer cimport HttpWriter
 from wirespeed._core.framing.http.rfc9112 cimport Fault
+from wirespeed._core.span cimport Span
+
+
+cdef enum Part:
+    BODY                  # the whole body
+    HEAD_ALONE            # no bytes: the head has arrived, and the body is the next frame
+    PIECE                 # some bytes of the body
+    END                   # no bytes: the body has ended
 
 
 cdef class HttpFramer(Framer):
@@ -17,6 +28,13 @@ cdef class HttpFramer(Framer):
     cdef size_t body                     # where the body begins, behind `start`
     cdef Chunks chunks                   # of a body in chunks; counted from `start`
     cdef bint continued                  # the question of `awaits_continue_c` was answered
+    cdef Part part_c                     # what the last frame is
+    cdef readonly bint heads             # heads are frames of their own
+    # After HEAD_ALONE: return the body as it arrives, whatever its length: PIECE, PIECE, …, END.
+    cdef bint in_pieces
+    cdef uint64_t left                   # bytes of a body in pieces that has a length
+    # Of a client: the method of the request that the next response answers.
+    cdef Method asked
 
     # The head has arrived and the body has not.
     cdef bint has_head_c(self) noexcept
@@ -31,6 +49,8 @@ cdef class HttpFramer(Framer):
     cdef bytes take_rest_c(self)
 
     cdef int take_head_c(self) except -1
+    cdef int next_piece_c(self, Span *frame) except -1
+    cdef int chunk_fault_c(self) except -1
     cdef int fail_c(self, Fault fault, size_t limit) except -1
     cdef int settle_c(self) except -1
     cdef int check_joined_c(self) except -1

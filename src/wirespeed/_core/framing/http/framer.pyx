@@ -1,8 +1,9 @@
 """HTTP/1.1 (RFC 9112): the messages of a connection, each as a frame, in both roles.
 
 A frame is the body of a message, in one piece, and may be empty; the head lies before it in the
-same memory. A body in chunks is moved together where it is. A message that breaks a rule ends the
-connection: `failure` says what is to be answered.
+same memory. A body in chunks is moved together where it is. A client may take a body in pieces as
+they arrive (a stream of events). A message that breaks a rule ends the connection: `failure` says
+what is to be answered.
 """
 
 cimport cython
@@ -16,11 +17,19 @@ from wirespeed._core.framing.http.chunks cimport (
     begin_chunks,
     take_chunks,
 )
-from wirespeed._core.framing.http.fields cimport HEAD
+from wirespeed._core.framing.http.fields cimport CONNECT, HEAD, OTHER_METHOD, Method, method_of
 from wirespeed._core.framing.http.head cimport HEAD_BAD, HEAD_READY, HttpHead
 from wirespeed._core.framing.http.writer cimport HttpWriter
 from wirespeed._core.framing.inlet cimport Inlet
-from wirespeed._core.framing.http.rfc9112 cimport CR, CUT_SHORT, LF, LONG_BODY, Fault, failure_of
+from wirespeed._core.framing.http.rfc9112 cimport (
+    CR,
+    CUT_SHORT,
+    LF,
+    LONG_BODY,
+    NO_FAULT,
+    Fault,
+    failure_of,
+)
 from wirespeed._core.span cimport Span
 
 from wirespeed._core.framing.http.writer import field_lines
@@ -31,6 +40,11 @@ cdef enum:
     IN_CHUNKS
     UNTIL_END             # of the connection: a response without a length
     TAKEN                 # the frame was returned
+
+cdef enum:
+    SWITCHING = 101       # the one interim status behind which no HTTP follows
+
+cdef tuple PARTS = ("body", "head", "piece", "end")
 
 
 @cython.final
@@ -45,6 +59,7 @@ cdef class HttpFramer(Framer):
             body together.
         max_target: Bytes of the target of a request.
         max_fields: Header fields of a head.
+        heads: Whether each head is a frame of its own, which is empty, before its body.
         line: The usual first line that we write; see `HttpWriter`.
         fields: The usual fields that we write.
     """
@@ -57,6 +72,7 @@ cdef class HttpFramer(Framer):
         size_t max_head=16384,
         size_t max_target=8192,
         size_t max_fields=100,
+        bint heads=False,
         bytes line not None=b"HTTP/1.1 200 OK\r\n",
         bytes fields not None=b"Content-Type: application/json\r\n",
     ):
@@ -68,6 +84,7 @@ cdef class HttpFramer(Framer):
             role == "client", max_head=max_head, max_target=max_target, max_fields=max_fields
         )
         self.may_skip = role == "server"
+        self.heads = heads
         self.chunks.max_body = max_body
         self.chunks.max_lines = max_head
 
@@ -88,7 +105,7 @@ cdef class HttpFramer(Framer):
     # -- messages out of them ------------------------------------------------------------------
 
     cdef int next_frame_c(self, Span *frame) except -1:
-        """FRAME_READY with the next body, or FRAME_MORE."""
+        """FRAME_READY with the next body, or what `part_c` says; or FRAME_MORE."""
         cdef size_t size, n
         cdef int got
         cdef uint8_t *p
@@ -96,25 +113,35 @@ cdef class HttpFramer(Framer):
             self.head.begin_c()
             self.may_skip = not self.head.response
             self.phase = IN_HEAD
-        if self.ended or self.slab is None:
+        if self.ended:
             return self.settle_c()
-        if self.phase == IN_HEAD and not self.take_head_c():
+        if self.in_pieces:
+            return self.next_piece_c(frame)
+        if self.slab is None:
             return self.settle_c()
+        if self.phase == IN_HEAD:
+            if not self.take_head_c():
+                return self.settle_c()
+            if self.heads:
+                frame.p = self.slab.base + self.start + self.body
+                frame.n = 0
+                self.part_c = HEAD_ALONE
+                return FRAME_READY
+        self.part_c = BODY
         p = self.slab.base + self.start
         n = <size_t> self.head.length
         size = self.body + n
         if self.phase == IN_SIZED:
-            if self.end - self.start < size:
+            if self.head.length > <uint64_t> self.max_frame:
+                self.fail_c(LONG_BODY, self.max_frame)
+            if self.ended or self.end - self.start < size:
                 return self.settle_c()
         elif self.phase == IN_CHUNKS:
             self.chunks.moved = 0
             got = take_chunks(&self.chunks, p, self.end - self.start)
             self.bytes_moved += <long long> self.chunks.moved
             if got == CHUNKS_BAD:
-                self.fail_c(
-                    self.chunks.fault,
-                    self.max_frame if self.chunks.fault == LONG_BODY else self.chunks.max_lines,
-                )
+                self.chunk_fault_c()
             if got != CHUNKS_DONE:
                 return self.settle_c()
             self.body = self.chunks.body
@@ -135,6 +162,53 @@ cdef class HttpFramer(Framer):
         self.ended = not self.head.keeps_alive
         return FRAME_READY
 
+    cdef int next_piece_c(self, Span *frame) except -1:
+        """FRAME_READY with what has arrived of a body, or with its end; or FRAME_MORE."""
+        cdef size_t n
+        cdef bint done
+        if self.body:                  # 0 once the head is dropped
+            self.start += self.body
+            self.body = 0
+            self.head.p = NULL
+            self.left = self.head.length
+            begin_chunks(&self.chunks, 0)
+            self.chunks.in_pieces = True
+        n = self.end - self.start
+        if self.phase == IN_CHUNKS:
+            done = False
+            if n:
+                done = take_chunks(&self.chunks, self.slab.base + self.start, n) == CHUNKS_DONE
+            if self.chunks.fault != NO_FAULT:
+                self.chunk_fault_c()
+                return self.settle_c()
+            n = self.chunks.n_body
+            if n:
+                frame.p = self.slab.base + self.start + self.chunks.body
+            self.start += self.chunks.at
+            self.chunks.body = self.chunks.n_body = self.chunks.at = 0
+        else:
+            done = self.eof if self.phase == UNTIL_END else self.left == 0
+            if self.phase == IN_SIZED:
+                n = <size_t> min(<uint64_t> n, self.left)
+                self.left -= n
+            if n:
+                frame.p = self.slab.base + self.start
+                self.start += n
+        frame.n = n
+        if n:
+            self.part_c = PIECE
+            return FRAME_READY
+        if not done:
+            return self.settle_c()
+        if self.slab is None:
+            Inlet.ensure_room_c(self, 1)    # a frame lies in memory, also an empty one
+        frame.p = self.slab.base + self.start
+        self.part_c = END
+        self.in_pieces = False
+        self.phase = TAKEN
+        self.ended = not self.head.keeps_alive
+        return FRAME_READY
+
     cdef int take_head_c(self) except -1:
         """Take the next head. 1: it is whole, and its body is possible."""
         cdef HttpHead head = self.head
@@ -149,14 +223,24 @@ cdef class HttpFramer(Framer):
         if self.start == self.end:
             return 0
         self.may_skip = False
-        got = head.scan_c(self.slab.base + self.start, self.end - self.start)
-        if got != HEAD_READY:
-            if got == HEAD_BAD:
-                self.fail_c(head.fault, head.limit_c())
-            return 0
+        while True:
+            got = head.scan_c(self.slab.base + self.start, self.end - self.start)
+            if got != HEAD_READY:
+                if got == HEAD_BAD:
+                    self.fail_c(head.fault, head.limit_c())
+                return 0
+            if not head.response or head.status >= 200 or head.status == SWITCHING:
+                break
+            self.start += head.at      # an interim response (RFC 9110 section 15.2)
+            head.begin_c()
+            if self.start == self.end:
+                return 0
         self.body = head.at
         self.continued = False
-        if head.response and (head.status < 200 or head.status == 204 or head.status == 304):
+        if head.response and (
+            head.status < 200 or head.status == 204 or head.status == 304
+            or self.asked == HEAD or (self.asked == CONNECT and head.status < 300)
+        ):
             head.length = 0
             self.phase = IN_SIZED
         elif head.chunked:
@@ -165,12 +249,19 @@ cdef class HttpFramer(Framer):
         elif head.response and not head.has_length:
             head.keeps_alive = False
             self.phase = UNTIL_END
-        elif head.length > <uint64_t> self.max_frame:
+        elif head.length > <uint64_t> self.max_frame and not self.heads:
             self.fail_c(LONG_BODY, self.max_frame)
             return 0
         else:
             self.phase = IN_SIZED
+        self.asked = OTHER_METHOD
         return 1
+
+    cdef int chunk_fault_c(self) except -1:
+        return self.fail_c(
+            self.chunks.fault,
+            self.max_frame if self.chunks.fault == LONG_BODY else self.chunks.max_lines,
+        )
 
     cdef int fail_c(self, Fault fault, size_t limit) except -1:
         """End the connection because of a fault of the peer."""
@@ -180,7 +271,7 @@ cdef class HttpFramer(Framer):
 
     cdef int settle_c(self) except -1:
         """All input was looked at: keep as little of it as possible. Returns FRAME_MORE."""
-        if self.eof and not self.ended and self.start < self.end:
+        if self.eof and not self.ended and (self.start < self.end or self.in_pieces):
             self.fail_c(CUT_SHORT, 0)
         if self.slab is None:
             return FRAME_MORE
@@ -190,15 +281,19 @@ cdef class HttpFramer(Framer):
             if self.start == self.end:
                 self.drop_slab_c()     # an idle connection holds no memory
                 return FRAME_MORE
-            if self.phase == IN_CHUNKS:
+            if self.phase == IN_CHUNKS and not self.in_pieces:
                 # nothing behind the body so far is needed
                 self.chunks.at = self.chunks.body + self.chunks.n_body
                 self.end = self.start + self.chunks.at
-        self.head.p = self.slab.base + self.start
+        if not self.in_pieces:
+            self.head.p = self.slab.base + self.start
         return FRAME_MORE
 
     cdef bint has_head_c(self) noexcept:
-        return self.phase != IN_HEAD and self.phase != TAKEN and not self.ended
+        return (
+            self.phase != IN_HEAD and self.phase != TAKEN and not self.ended
+            and not self.in_pieces
+        )
 
     cdef bint awaits_continue_c(self) noexcept:
         return (
@@ -226,6 +321,25 @@ cdef class HttpFramer(Framer):
         return rest
 
     # -- for Python ----------------------------------------------------------------------------
+
+    @property
+    def part(self):
+        """What the last frame is: "body", the whole one; with `heads` also "head"; of a body in
+        pieces "piece", and "end" behind the last one. "head" and "end" are empty."""
+        return PARTS[<int> self.part_c]
+
+    def take_pieces(self):
+        """After a frame that is a "head": take the body in pieces, as it arrives. `max_body` does
+        not apply. RuntimeError: the last frame is not a head."""
+        if self.part_c != HEAD_ALONE or self.ended or self.in_pieces:
+            raise RuntimeError("only a body whose head was the last frame is taken in pieces")
+        self.in_pieces = True
+
+    def expect(self, str method not None):
+        """Of a client: the next response answers a request of this method. HEAD and CONNECT have
+        responses without a body (RFC 9112 section 6.3)."""
+        cdef bytes name = method.encode()
+        self.asked = <Method> method_of(name, len(name))
 
     @property
     def has_head(self):
