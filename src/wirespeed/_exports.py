@@ -33,6 +33,8 @@ HOMES = {
         "wirespeed.server.http.sqlite_events": "SQLiteEventStore",
         "wirespeed.server.server": "Server",
         "wirespeed.transport.child.command": "Stdio",
+        "wirespeed.transport.http.options": "HttpOptions",
+        "wirespeed.transport.http.routes": "HttpResponse",
         "wirespeed.transport.net.serve": "run serve",
         "wirespeed.transport.options": "HttpRequest ListenOptions Refusal User",
         "wirespeed.transport": "",

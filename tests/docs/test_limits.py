@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import wirespeed.litemcp
-from wirespeed import Client, Limits, ListenOptions, Server, Socket, Stdio, WebSocket
+from wirespeed import Client, HttpOptions, Limits, ListenOptions, Server, Socket, Stdio, WebSocket
 from wirespeed.server.http.event_store import EventLimits, LimitedEventStore
 from wirespeed.server.requests.limiter import DEFAULT_QUEUE
 from wirespeed.tasks import store as stores
@@ -33,6 +33,8 @@ ELSEWHERE = {
 }
 # Settings that bound nothing, bounds of our own work, and copies of a row's number.
 NO_LIMITS = {
+    "HttpOptions.access_log_sample",
+    "HttpOptions.retry",
     "ListenOptions.socket_mode",
     "Server(list_ttl_ms)",
     "client.requests.rounds.MAX_ROUNDS",  # Client(max_rounds)
@@ -127,7 +129,7 @@ def constants() -> set[str]:
 
 def test_no_limit_is_left_out() -> None:
     wanted = arguments(Server) | arguments(Client) | constants()
-    for struct in (Limits, ListenOptions, Stdio, WebSocket, Socket):
+    for struct in (Limits, ListenOptions, HttpOptions, Stdio, WebSocket, Socket):
         wanted |= numbers(struct)
     wanted |= {f"EventLimits({name})" for name in EventLimits.__annotations__}
     wanted |= {f"StoreLimits({name})" for name in stores.StoreLimits.__annotations__}

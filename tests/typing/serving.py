@@ -12,7 +12,9 @@ from wirespeed import (
     Context,
     EventStore,
     Extension,
+    HttpOptions,
     HttpRequest,
+    HttpResponse,
     ListenOptions,
     MemoryEventStore,
     Refusal,
@@ -243,8 +245,27 @@ async def authenticate(request: HttpRequest) -> User | Refusal:
     return User("ann", scopes=["read"], data={"team": 1})
 
 
+async def version(request: HttpRequest) -> HttpResponse:
+    assert_type(request.body, bytes)
+    return HttpResponse(200, b"1.0", {"ETag": '"1.0"'}, "text/plain")
+
+
+async def no_response(request: HttpRequest) -> str:
+    return request.method
+
+
+HTTP = HttpOptions(
+    stateless=True,
+    event_store=MemoryEventStore(),
+    trusted_proxies=["10.0.0.0/8"],
+    access_log="json",
+    routes={"/version": version},
+)
+HttpOptions(routes={"/version": no_response})  # type: ignore[dict-item]
+
+
 async def listening() -> None:
-    options = ListenOptions(authenticate=authenticate, hosts=["office.example"])
+    options = ListenOptions(authenticate=authenticate, hosts=["office.example"], http=HTTP)
     await server.serve("ws://127.0.0.1:0/mcp", options=options, on_listening=print)
     await server.serve("ws://127.0.0.1:0/mcp", authenticate=listening)  # type: ignore[arg-type]
 

@@ -26,9 +26,9 @@ CIMPORTED = {
     "MessageStream", "ReplyRoute", "Session", "WebSocketFramer", "Endpoint", "FdLink", "Link",
     "Running", "TaskPool",
 }  # fmt: skip
-# The annotations of these name a class of `ssl`, which is loaded when there is TLS, or one of a
-# package that loads each name at its first use.
-UNRESOLVED = {"Child", "Connection", "ListenOptions", "WebSocket"}
+# The annotations of these name a class of `ssl`, which is loaded when there is TLS, one of a
+# package that loads each name at its first use, or one of a room behind their own.
+UNRESOLVED = {"Child", "Connection", "HttpOptions", "ListenOptions", "WebSocket"}
 
 
 def exported(package: str) -> dict[str, Any]:

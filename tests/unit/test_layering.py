@@ -70,13 +70,15 @@ INSIDE = {
         session
     """,
     "transport": """
-        quiet signals workers pipes link address options _task_api
+        quiet signals workers pipes link address _task_api
+        http.options
+        options
         loop fd files memory service
         taskpool
         pooled_tasks
         taskpool_choice
         gate
-        websocket
+        websocket http
         net
         child
         stdio

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Sequence
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -195,6 +196,17 @@ def is_loopback(host: str) -> bool:
     if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
         return found.ipv4_mapped.is_loopback
     return found.is_loopback
+
+
+def networks(places: Sequence[str]) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+    """The networks of ``trusted_proxies``; an address is a network of its own. ValueError: an entry
+    is neither."""
+    if isinstance(places, str):
+        raise TypeError("trusted_proxies is a sequence of strings, not one string")
+    try:
+        return [ipaddress.ip_network(place) for place in places]
+    except ValueError as exc:
+        raise ValueError(f"trusted_proxies: {exc}") from None
 
 
 def is_name(host: str) -> bool:

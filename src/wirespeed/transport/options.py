@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict
 import msgspec
 
 from wirespeed._exports import set_public_home
+from wirespeed.transport.http.options import HttpOptions
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -174,6 +175,7 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
         reuse_port: Let several processes listen at one port (SO_REUSEPORT).
         backlog: Connections that the system keeps until they are accepted.
         socket_mode: Permissions of the file of a ``unix:`` socket.
+        http: What is for ``http://`` and ``https://`` alone.
     """
 
     ssl: "SSLContext | None" = None
@@ -193,6 +195,7 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
     reuse_port: bool = False
     backlog: int = 1024
     socket_mode: int = 0o600
+    http: HttpOptions = msgspec.field(default_factory=HttpOptions)
 
     def __post_init__(self) -> None:
         if self.token is not None and self.authenticate is not None:
@@ -218,6 +221,8 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name} must be seconds above 0")
+        if not isinstance(self.http, HttpOptions):
+            raise TypeError(f"http is an HttpOptions, not {type(self.http).__name__}")
         check_headers(self.headers)
 
     @property
@@ -260,6 +265,7 @@ class ListenFields(TypedDict, total=False):
     reuse_port: bool
     backlog: int
     socket_mode: int
+    http: HttpOptions
 
 
 class ServeOptions(ListenFields, total=False):

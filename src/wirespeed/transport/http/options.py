@@ -1,0 +1,172 @@
+"""How HTTP is served: sessions, streams, limits of a request, what stands beside the endpoint."""
+
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import msgspec
+
+from wirespeed._exports import set_public_home
+
+if TYPE_CHECKING:
+    from wirespeed.server.http.event_store import EventStore
+    from wirespeed.transport.http.routes import HttpResponse
+    from wirespeed.transport.options import HttpRequest
+
+__all__ = ["HttpOptions", "RouteHandler"]
+
+RouteHandler: TypeAlias = "Callable[[HttpRequest], Awaitable[HttpResponse]]"
+
+# Seconds, and counts, that have to be above 0. Those that may be None have no limit then.
+_SECONDS = (
+    "retry",
+    "session_ttl",
+    "sse_keepalive",
+    "head_timeout",
+    "body_timeout",
+    "idle_timeout",
+)
+_COUNTS = (
+    "max_sessions",
+    "max_sessions_per_principal",
+    "max_head",
+    "max_target",
+    "max_fields",
+    "max_requests",
+)
+_METHOD = frozenset("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+
+
+class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a server speaks HTTP: the ``http`` of `ListenOptions`. Times are seconds.
+
+    What is said of sessions, streams and events concerns clients of 2025-11-25 and older. Newer
+    clients have no sessions.
+
+    Attributes:
+        stateless: Serve without sessions: each request stands for itself, as behind a load
+            balancer. Handlers cannot ask the client, and there is no stream of the server's own.
+        response: ``json`` answers with one JSON text; what a handler says before its result is
+            dropped. ``sse`` answers with a stream of events. ``auto`` does the former until the
+            handler says something.
+        event_store: An `EventStore`: keeps events so that a client can resume a stream. None:
+            nothing is kept.
+        retry: The seconds after which clients are told to come back to a stream that was closed;
+            None for the client's own choice.
+        session_ttl: Seconds without a request or an open stream after which a session ends.
+        max_sessions: Sessions at once; a further client gets 503.
+        max_sessions_per_principal: Of these, sessions of one user or token.
+        sse_keepalive: Seconds of silence after which a stream gets a comment; None for never.
+        sse_path: The path of HTTP+SSE (2024-11-05); None does not serve it.
+        max_head: Bytes of the head of a request; 431 above.
+        max_target: Bytes of its target; 414 above.
+        max_fields: Its header fields; 431 above.
+        head_timeout: Seconds from the first byte of a head to its last; 408 after that.
+        body_timeout: Seconds that a body may pause; 408 after that.
+        idle_timeout: Seconds that a connection is kept without a request.
+        max_requests: Requests of one connection, which is closed after the last one; None for no
+            limit.
+        trusted_proxies: Addresses and networks, as ``127.0.0.1`` or ``10.0.0.0/8``, of proxies
+            whose ``X-Forwarded-For`` or ``Forwarded`` names the client. Each proxy must write the
+            field itself.
+        access_log: Log one line a request, as text or JSON, to the logger ``wirespeed.access`` at
+            the level INFO; None logs none.
+        access_log_sample: The share of requests that is logged, above 0 and at most 1. Answers
+            with a status from 500 on are always logged.
+        routes: Further paths, and the functions that answer there, as ``{"/version": version,
+            "POST /hook": hook}``. A key without a method answers GET and HEAD. A function is
+            called with an `HttpRequest` and is a coroutine function that returns an
+            `HttpResponse`. Host and Origin are checked before it; its token is not.
+        healthz: The path that answers 200, and 503 as soon as the server shuts down; None for no
+            such path.
+    """
+
+    stateless: bool = False
+    response: Literal["auto", "json", "sse"] = "auto"
+    event_store: "EventStore | None" = None
+    retry: float | None = None
+    session_ttl: float = 1800.0
+    max_sessions: int = 10_000
+    max_sessions_per_principal: int = 1_000
+    sse_keepalive: float | None = 20.0
+    sse_path: str | None = None
+    max_head: int = 16_384
+    max_target: int = 8_192
+    max_fields: int = 100
+    head_timeout: float = 10.0
+    body_timeout: float = 30.0
+    idle_timeout: float = 75.0
+    max_requests: int | None = None
+    trusted_proxies: Sequence[str] = ()
+    access_log: Literal["text", "json"] | None = None
+    access_log_sample: float = 1.0
+    routes: Mapping[str, RouteHandler] = msgspec.field(default_factory=dict)
+    healthz: str | None = "/healthz"
+
+    def __post_init__(self) -> None:
+        for name in _SECONDS:
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"{name} must be seconds above 0")
+        for name in _COUNTS:
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1")
+        if self.response not in ("auto", "json", "sse"):
+            raise ValueError('response must be "auto", "json" or "sse"')
+        if self.access_log not in (None, "text", "json"):
+            raise ValueError('access_log must be "text", "json" or None')
+        if not 0 < self.access_log_sample <= 1:
+            raise ValueError("access_log_sample must be above 0 and at most 1")
+        if self.trusted_proxies:
+            from wirespeed.transport.address import networks
+
+            networks(self.trusted_proxies)
+        for name in ("healthz", "sse_path"):
+            own = getattr(self, name)
+            if own is not None and not own.startswith("/"):
+                raise ValueError(f"{name} is a path: it begins with a slash")
+        _ = self.by_path
+
+    @property
+    def by_path(self) -> dict[str, dict[str, RouteHandler]]:
+        """The functions of ``routes`` by path and method. TypeError, ValueError: an entry is not
+        possible."""
+        if not isinstance(self.routes, Mapping):
+            raise TypeError("routes is a mapping of paths to functions")
+        found: dict[str, dict[str, RouteHandler]] = {}
+        if not self.routes:
+            return found
+        from wirespeed.transport.address import quote_path
+
+        for place, handler in self.routes.items():
+            method, _, path = place.rpartition(" ")
+            if not callable(handler):
+                raise TypeError(f"routes[{place!r}] must be a coroutine function")
+            if not _METHOD.issuperset(method):
+                raise ValueError(f"routes: {method!r} is not a method of HTTP")
+            methods = found.setdefault(quote_path(path), {})
+            for one in [method] if method else ["GET", "HEAD"]:
+                if one in methods:
+                    raise ValueError(f"routes has {one} {path} twice")
+                methods[one] = handler
+        for name in ("healthz", "sse_path"):
+            own = getattr(self, name)
+            if own in found:
+                raise ValueError(f"{own} is the path of {name} and of a route")
+        return found
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        defaults = HttpOptions()
+        return [
+            (name, getattr(self, name))
+            for name in self.__struct_fields__
+            if getattr(self, name) != getattr(defaults, name)
+        ]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in self.__rich_repr__())
+        return f"HttpOptions({shown})"
+
+
+set_public_home(globals())
