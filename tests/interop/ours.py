@@ -37,7 +37,10 @@ class Ours(steps.Peer):
     calls = [*steps.CALLS, "ask"]  # noqa: RUF012 (it is not changed)
 
     def __init__(
-        self, target: list[str] | WebSocket | Server, era: str, features: list[str] | None = None
+        self,
+        target: list[str] | WebSocket | Server | str,
+        era: str,
+        features: list[str] | None = None,
     ) -> None:
         super().__init__({} if features is None else {"features": features})
         more: Json = {

@@ -26,7 +26,11 @@ ALL_LEGACY = ",".join((*OLDER, LATEST_LEGACY))
 PROGRAM_SECONDS = 150
 START_SECONDS = 30
 SPY = [sys.executable, "-I", "-S", str(peers.PROGRAMS / "spy.py")]
-WS_SPY = [*SPY[:-1], str(peers.PROGRAMS / "ws_spy.py")]
+SPIES = {
+    "stdio": SPY,
+    "ws": [*SPY[:-1], str(peers.PROGRAMS / "ws_spy.py")],
+    "http": [*SPY[:-1], str(peers.PROGRAMS / "http_spy.py")],
+}
 OUR_SERVER = [sys.executable, str(peers.PROGRAMS / "our_server.py")]
 
 
@@ -42,7 +46,7 @@ class Pairing:
         options: Arguments of the server.
         error: What the client must say when it must fail.
         probes: The client asks server/discover first.
-        over: What carries the messages: "stdio" or "ws".
+        over: What carries the messages: "stdio", "ws" or "http".
     """
 
     peer: str
@@ -186,24 +190,23 @@ def spied(
 ) -> list[str]:
     """A server's command, with its wire written down in a folder."""
     variables = peers.our_variables() if command[0] == sys.executable else []
-    if over == "ws":
-        options = (*options, "--ws")
-    spy = SPY if over == "stdio" else WS_SPY
-    return [*spy, str(place), *variables, "--", *command, *options]
+    if over != "stdio":
+        options = (*options, f"--{over}")
+    return [*SPIES[over], str(place), *variables, "--", *command, *options]
 
 
 @asynccontextmanager
 async def listening(
-    place: Path | None, command: list[str], options: tuple[str, ...] = ()
+    place: Path | None, command: list[str], options: tuple[str, ...] = (), over: str = "ws"
 ) -> AsyncIterator[str]:
-    """A server over WebSocket: the URL for its clients. Its wire is written down in the folder, if
-    there is one; nothing can be read of TLS.
+    """A server over WebSocket or HTTP: the URL for its clients. Its wire is written down in the
+    folder, if there is one; nothing can be read of TLS.
 
     It is told to end by SIGTERM.
     """
-    direct = [*command, *options, "--ws"]
+    direct = [*command, *options, f"--{over}"]
     child = await asyncio.create_subprocess_exec(
-        *(direct if place is None else spied(place, command, options, "ws")),
+        *(direct if place is None else spied(place, command, options, over)),
         env=None if place is None else peers.environment(),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
@@ -231,9 +234,10 @@ async def _our_client(
     two: asyncio.Semaphore, command: list[str], pairing: Pairing, place: Path
 ) -> dict[str, Any]:
     async with two:
-        if pairing.over == "ws":
-            async with listening(place, command, pairing.options) as url:
-                target = WebSocket(url, compression=pairing.compressed)
+        if pairing.over != "stdio":
+            async with listening(place, command, pairing.options, pairing.over) as url:
+                websocket = pairing.over == "ws"
+                target = WebSocket(url, compression=pairing.compressed) if websocket else url
                 return await ours.Ours(target, pairing.mode).hold()
         return await ours.Ours(spied(place, command, pairing.options), pairing.mode).hold()
 
@@ -248,8 +252,8 @@ async def _their_client(
         sessions: list[dict[str, Any]] = []
         for pairing, place in folders.items():
             session: dict[str, Any] = {"name": str(pairing), "mode": pairing.mode}
-            if pairing.over == "ws":
-                server = listening(place, OUR_SERVER, pairing.options)
+            if pairing.over != "stdio":
+                server = listening(place, OUR_SERVER, pairing.options, pairing.over)
                 session["url"] = await servers.enter_async_context(server)
             else:
                 session["command"] = spied(place, OUR_SERVER, pairing.options)

@@ -1,7 +1,7 @@
 """Both ways and in both eras with the SDKs: each one's calls, over each of its transports.
 
 Over WebSocket only mcp 1 and the client of TypeScript sdk 1.x speak it, in the legacy era; their
-second versions no longer have it.
+second versions no longer have it. Streamable HTTP all of them have, from 2025-03-26 on.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 
 import pytest
-from checks import CHECKS, WEBSOCKET_CHECKS
+from checks import CHECKS, HTTP_CHECKS, WEBSOCKET_CHECKS
 from pairings import (
     ALL_LEGACY,
     LATEST_LEGACY,
@@ -75,6 +75,31 @@ WEBSOCKET = [
     calling("python1", "legacy", LATEST_LEGACY, over="ws", options=COMPRESSED),
     *(calling("python1", "legacy", v, over="ws", options=("--legacy", v)) for v in OLDER),
 ]
+HTTP = [
+    serving("python2", "legacy", LATEST_LEGACY, over="http"),
+    serving("python2", "auto", MODERN, probes=True, over="http"),
+    *(serving("python2", "legacy", v, options=only(v), over="http") for v in OLDER[1:]),
+    serving("python2", "auto", LATEST_LEGACY, options=only(ALL_LEGACY), probes=True, over="http"),
+    serving("python1", "legacy", LATEST_LEGACY, over="http"),
+    *(serving("python1", "legacy", v, options=only(v), over="http") for v in OLDER[1:]),
+    serving("fastmcp", "legacy", LATEST_LEGACY, over="http"),
+    serving("fastmcp", "auto", MODERN, probes=True, over="http"),
+    serving("ts2", "legacy", LATEST_LEGACY, over="http"),
+    serving("ts2", "auto", MODERN, over="http"),
+    serving("ts2", "auto", LATEST_LEGACY, options=only(ALL_LEGACY), over="http"),
+    serving("ts1", "legacy", LATEST_LEGACY, over="http"),
+    calling("python2", "auto", MODERN, over="http"),
+    calling("python2", "modern", MODERN, over="http"),
+    calling("python2", "legacy", LATEST_LEGACY, over="http"),
+    *(calling("python2", "legacy", v, options=("--legacy", v), over="http") for v in OLDER[1:]),
+    calling("python1", "auto", LATEST_LEGACY, over="http"),
+    calling("python1", "legacy", LATEST_LEGACY, over="http"),
+    calling("ts2", "auto", MODERN, over="http"),
+    calling("ts2", "legacy", LATEST_LEGACY, over="http"),
+    calling("ts2", "auto", MODERN, options=("--modern",), over="http"),
+    calling("ts1", "auto", LATEST_LEGACY, over="http"),
+    calling("ts1", "legacy", LATEST_LEGACY, over="http"),
+]
 REFUSE = [
     serving("python2", "legacy", "", options=only(MODERN), error=MODERN),
     serving("python1", "legacy", "", options=only(MODERN), error=MODERN),
@@ -88,11 +113,12 @@ REFUSE = [
     serving("ts1", "legacy", "", over="ws", options=only(MODERN), error=MODERN),
     calling("python1", "modern", "", over="ws", error="VersionMismatch"),
 ]
-AGREE = [*PYTHON, *TYPESCRIPT, *WEBSOCKET]
+AGREE = [*PYTHON, *TYPESCRIPT, *WEBSOCKET, *HTTP]
+OWN_CHECKS = {"stdio": {}, "ws": WEBSOCKET_CHECKS, "http": HTTP_CHECKS}
 CASES = [
     (pairing, feature)
     for pairing in AGREE
-    for feature in (CHECKS | WEBSOCKET_CHECKS if pairing in WEBSOCKET else CHECKS)
+    for feature in CHECKS | OWN_CHECKS[pairing.over]
     # FastMCP's client does not have subscriptions/listen
     if (pairing.peer, pairing.modern, feature) != ("fastmcp", True, "list_changed")
 ]
@@ -100,7 +126,7 @@ CASES = [
 
 @pytest.mark.parametrize(("pairing", "feature"), CASES, ids=str)
 def test_feature(held: Held, feature: str) -> None:
-    (CHECKS | WEBSOCKET_CHECKS)[feature](held)
+    (CHECKS | OWN_CHECKS[held.pairing.over])[feature](held)
 
 
 @pytest.mark.parametrize("pairing", AGREE, ids=str)

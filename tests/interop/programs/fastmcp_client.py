@@ -44,7 +44,6 @@ class Fastmcp(steps.Peer):
         return [types.Root(uri="file:///work", name="work")]
 
     def connected(self) -> Client[Any]:
-        command, *args = self.job["command"]
         tools = types.SamplingToolsCapability()
         more: Json = {
             "elicitation_handler": self.on_elicit,
@@ -53,7 +52,7 @@ class Fastmcp(steps.Peer):
             "roots": self.on_roots,
         }
         self.client = Client(
-            StdioTransport(command, args, keep_alive=False),
+            self.target(),
             mode=self.job["mode"],
             log_handler=self.on_log,
             message_handler=self.on_message,
@@ -62,6 +61,12 @@ class Fastmcp(steps.Peer):
             **(more if "features" in self.job else {}),
         )
         return self.client
+
+    def target(self) -> Any:
+        if "url" in self.job:
+            return self.job["url"]
+        command, *args = self.job["command"]
+        return StdioTransport(command, args, keep_alive=False)
 
     def about(self) -> Json:
         info = self.client.server_info

@@ -1,9 +1,12 @@
 """What `features.py` describes, on FastMCP.
 
-python fastmcp_server.py
+python fastmcp_server.py [--http]
+
+With --http it listens for HTTP and prints the URL.
 """
 
 import asyncio
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -85,4 +88,7 @@ async def complete(ref: Any, argument: Any, context: Any) -> list[str] | None:
 
 
 if __name__ == "__main__":
-    server.run(show_banner=False)
+    if "--http" in sys.argv:
+        tools.listen(server.http_app())
+    else:
+        server.run(show_banner=False)

@@ -1,8 +1,10 @@
 """The server of the interoperation tests, in wirespeed: what every *_server program offers.
 
-python our_server.py [--versions 2025-11-25,…] [--compression] [--origin ORIGIN] [--tls FILE] [--ws]
+python our_server.py [--versions 2025-11-25,…] [--compression] [--origin ORIGIN] [--tls FILE]
+    [--ws | --http]
 
-With --ws it listens for WebSockets and prints the URL; with --tls for secure ones.
+With --ws it listens for WebSockets, with --http for HTTP, and prints the URL; with --tls for secure
+ones.
 """
 
 import asyncio
@@ -145,13 +147,14 @@ async def whoami(ctx: Context) -> str:
 
 
 if __name__ == "__main__":
-    if "--ws" in options:
+    scheme = next((name for name in ("ws", "http") if f"--{name}" in options), None)
+    if scheme is not None:
         context = None
         if options[0] == "--tls":
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(options[1])
         server.run(
-            "ws://127.0.0.1:0/mcp" if context is None else "wss://127.0.0.1:0/mcp",
+            f"{scheme if context is None else scheme + 's'}://127.0.0.1:0/mcp",
             ssl=context,
             compression="--compression" in options,
             origins=[options[1]] if options[0] == "--origin" else None,

@@ -13,6 +13,7 @@ import mcp.types as types
 import steps
 from mcp import ClientSession, McpError, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
 from mcp.client.websocket import websocket_client
 from steps import Json, Note, dump
 
@@ -32,16 +33,20 @@ class Python1(steps.Peer):
         elif isinstance(message, Exception):
             self.stray(message)
 
+    def streams(self) -> Any:
+        url = self.job.get("url", "")
+        if url.startswith("ws"):
+            self.big = LESS
+            return websocket_client(url)
+        if url:
+            return streamable_http_client(url)
+        command, *args = self.job["command"]
+        return stdio_client(StdioServerParameters(command=command, args=args))
+
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[None]:
-        if "url" in self.job:
-            self.big = LESS
-            streams = websocket_client(self.job["url"])
-        else:
-            command, *args = self.job["command"]
-            streams = stdio_client(StdioServerParameters(command=command, args=args))
         async with (
-            streams as (source, sink),
+            self.streams() as (source, sink, *_),
             ClientSession(
                 source,
                 sink,

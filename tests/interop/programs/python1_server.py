@@ -1,12 +1,10 @@
 """The tools of our_server.py on mcp 1.
 
-python python1_server.py [--legacy VERSION] [--ws]
+python python1_server.py [--legacy VERSION] [--ws | --http]
 
-With --ws it listens for WebSockets and prints the URL.
+With --ws it listens for WebSockets, with --http for HTTP, and prints the URL.
 """
 
-import signal
-import socket
 import sys
 import warnings
 from typing import Any
@@ -43,9 +41,8 @@ async def set_level(level: types.LoggingLevel) -> None:
     sdk.least = tools.LEVELS.index(level)
 
 
-def listen() -> None:
-    """Serve one session after the other, or many at once, under uvicorn."""
-    import uvicorn
+def websockets() -> Any:
+    """An application whose endpoint is for WebSockets."""
     from mcp.server.websocket import websocket_server
     from starlette.applications import Starlette
     from starlette.routing import WebSocketRoute
@@ -56,12 +53,7 @@ def listen() -> None:
             await inner.run(streams[0], streams[1], inner.create_initialization_options())
 
     warnings.simplefilter("ignore", DeprecationWarning)
-    app = Starlette(routes=[WebSocketRoute("/mcp", endpoint)])
-    listener = socket.create_server(("127.0.0.1", 0))
-    print(f"ws://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
-    # uvicorn ends in order and then raises the signal again
-    signal.signal(signal.SIGTERM, lambda number, frame: None)
-    uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off")).run([listener])
+    return Starlette(routes=[WebSocketRoute("/mcp", endpoint)])
 
 
 if __name__ == "__main__":
@@ -70,6 +62,8 @@ if __name__ == "__main__":
         mcp.server.session.SUPPORTED_PROTOCOL_VERSIONS = [sys.argv[2]]
         types.LATEST_PROTOCOL_VERSION = sys.argv[2]
     if "--ws" in sys.argv:
-        listen()
+        tools.listen(websockets(), "ws")
+    elif "--http" in sys.argv:
+        tools.listen(server.streamable_http_app())
     else:
         server.run()

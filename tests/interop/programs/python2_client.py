@@ -54,7 +54,6 @@ class Python2(steps.Peer):
         return types.ListRootsResult(roots=[types.Root(uri="file:///work", name="work")])
 
     def connected(self) -> Client:
-        command, *args = self.job["command"]
         tools = types.SamplingToolsCapability()
         more: Json = {
             "elicitation_callback": self.on_elicit,
@@ -63,7 +62,7 @@ class Python2(steps.Peer):
             "list_roots_callback": self.on_roots,
         }
         self.client = Client(
-            StdioServerParameters(command=command, args=args),
+            self.target(),
             mode=self.job["mode"],
             logging_callback=self.on_log,
             log_level="warning",
@@ -73,6 +72,12 @@ class Python2(steps.Peer):
             **(more if "features" in self.job else {}),
         )
         return self.client
+
+    def target(self) -> Any:
+        if "url" in self.job:
+            return self.job["url"]
+        command, *args = self.job["command"]
+        return StdioServerParameters(command=command, args=args)
 
     def about(self) -> Json:
         info = self.client.server_info

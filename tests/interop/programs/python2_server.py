@@ -1,8 +1,9 @@
 """What our_server.py offers, or with --features what `features.py` describes, on mcp 2's MCPServer.
 
-    python python2_server.py [--features] [--legacy VERSION]
+    python python2_server.py [--features] [--legacy VERSION] [--http]
 
-With --legacy it is the only version that initialize negotiates.
+With --legacy it is the only version that initialize negotiates. With --http it listens for HTTP and
+prints the URL.
 """
 
 import sys
@@ -125,4 +126,7 @@ if __name__ == "__main__":
         version = sys.argv[sys.argv.index("--legacy") + 1]
         runner.HANDSHAKE_PROTOCOL_VERSIONS = (version,)
         runner.LATEST_HANDSHAKE_VERSION = version
-    server.run()
+    if "--http" in sys.argv:
+        tools.listen(server.streamable_http_app(max_request_body_size=1 << 23))
+    else:
+        server.run()

@@ -3,6 +3,8 @@ describes. A program brings an `Sdk`, which says how one SDK does each thing.
 """
 
 import json
+import signal
+import socket
 from typing import Any, Literal
 
 import anyio
@@ -17,6 +19,18 @@ FORM = {
     },
     "required": ["name", "age"],
 }
+
+
+def listen(app: Any, scheme: str = "http") -> None:
+    """Serve an ASGI application under uvicorn, and print its URL."""
+    import uvicorn
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    print(f"{scheme}://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
+    # uvicorn ends in order and then raises the signal again
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
+    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2)
+    uvicorn.Server(config).run([listener])
 
 
 class Person(BaseModel):

@@ -3,6 +3,7 @@
 //     ts1_client.mjs JOB    (a file of JSON: sessions to hold, and where to report)
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { WebSocketClientTransport } from '@modelcontextprotocol/sdk/client/websocket.js';
 import {
   LoggingMessageNotificationSchema,
@@ -19,7 +20,8 @@ await run((job, notes) => {
     notes.event('tools').happened()
   );
   const transport = () => {
-    if (job.url) return new WebSocketClientTransport(new URL(job.url));
+    if (job.url?.startsWith('ws')) return new WebSocketClientTransport(new URL(job.url));
+    if (job.url) return new StreamableHTTPClientTransport(new URL(job.url));
     const [command, ...args] = job.command;
     return new StdioClientTransport({ command, args });
   };

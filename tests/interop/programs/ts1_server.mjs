@@ -1,26 +1,57 @@
 // The tools of our_server.py on @modelcontextprotocol/sdk 1.x.
+//
+//     ts1_server.mjs [--http]
+//
+// --http: it listens for HTTP, with a server for each session, and prints the URL.
+import { randomUUID } from 'node:crypto';
+import { createServer } from 'node:http';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
+import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
 import { calls } from './tools.mjs';
 
-const server = new McpServer(
-  { name: 'interop', version: '1.2.3' },
-  { instructions: 'Call the tools.', capabilities: { logging: {}, tools: { listChanged: true } } }
-);
-calls({
-  tool: (name, inputSchema, run, more) =>
-    server.registerTool(name, { inputSchema, ...more }, run),
-  progress: async (extra, params) => {
-    const progressToken = extra._meta?.progressToken;
-    if (progressToken === undefined) return;
-    const method = 'notifications/progress';
-    await extra.sendNotification({ method, params: { progressToken, ...params } });
-  },
-  log: (extra, level) =>
-    server.sendLoggingMessage({ level, data: { said: level }, logger: 'chatter' }),
-  signal: (extra) => extra.signal,
-  client: () => server.server.getClientVersion(),
-  asks: server.server,
-});
-server.server.onerror = (error) => console.error(`error: ${error}`);
-await server.connect(new StdioServerTransport());
+function build() {
+  const server = new McpServer(
+    { name: 'interop', version: '1.2.3' },
+    { instructions: 'Call the tools.', capabilities: { logging: {}, tools: { listChanged: true } } }
+  );
+  calls({
+    tool: (name, inputSchema, run, more) =>
+      server.registerTool(name, { inputSchema, ...more }, run),
+    progress: async (extra, params) => {
+      const progressToken = extra._meta?.progressToken;
+      if (progressToken === undefined) return;
+      const method = 'notifications/progress';
+      await extra.sendNotification({ method, params: { progressToken, ...params } });
+    },
+    log: (extra, level) =>
+      server.sendLoggingMessage({ level, data: { said: level }, logger: 'chatter' }),
+    signal: (extra) => extra.signal,
+    client: () => server.server.getClientVersion(),
+    asks: server.server,
+  });
+  server.server.onerror = (error) => console.error(`error: ${error}`);
+  return server;
+}
+
+function listen() {
+  const sessions = new Map();
+  const http = createServer(async (request, response) => {
+    let transport = sessions.get(request.headers['mcp-session-id']);
+    if (transport === undefined) {
+      transport = new StreamableHTTPServerTransport({
+        sessionIdGenerator: randomUUID,
+        onsessioninitialized: (id) => sessions.set(id, transport),
+      });
+      await build().connect(transport);
+    }
+    await transport.handleRequest(request, response);
+  });
+  http.listen(0, '127.0.0.1', () =>
+    console.log(`http://127.0.0.1:${http.address().port}/mcp`)
+  );
+  process.on('SIGTERM', () => process.exit(0));
+}
+
+if (process.argv.includes('--http')) listen();
+else await build().connect(new StdioServerTransport());

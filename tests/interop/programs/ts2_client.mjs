@@ -1,7 +1,7 @@
 // The client of @modelcontextprotocol/client 2.x goes through the steps of `steps.mjs`.
 //
 //     ts2_client.mjs JOB    (a file of JSON: sessions to hold, and where to report)
-import { Client, ProtocolError } from '@modelcontextprotocol/client';
+import { Client, ProtocolError, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { run } from './steps.mjs';
 
@@ -55,12 +55,16 @@ await run((job, notes) => {
   client.setNotificationHandler('notifications/resources/updated', ({ params }) =>
     notes.event(params.uri).happened()
   );
+  const transport = () => {
+    if (job.url) return new StreamableHTTPClientTransport(new URL(job.url));
+    const [command, ...args] = job.command;
+    return new StdioClientTransport({ command, args });
+  };
   const listen = (filter) => (peer.modern ? client.listen(filter) : null);
   const peer = {
     code: (error) => (error instanceof ProtocolError ? error.code : undefined),
     connect: async () => {
-      const [command, ...args] = job.command;
-      await client.connect(new StdioClientTransport({ command, args }));
+      await client.connect(transport());
       peer.version = client.getNegotiatedProtocolVersion();
       peer.modern = client.getProtocolEra() === 'modern';
       peer.absent = { tasks: peer.modern ? TASKS : 'no tasks of 2025-11-25' };

@@ -1,15 +1,25 @@
 // What our_server.py offers, or with --features what `features.py` describes, on
 // @modelcontextprotocol/server 2.x.
 //
-//     ts2_server.mjs [--features] [--legacy VERSION | --modern]
+//     ts2_server.mjs [--features] [--legacy VERSION | --modern] [--http]
 //
-// --legacy: no other version is negotiated by initialize. --modern: initialize is refused.
+// --legacy: no other version is negotiated by initialize. --modern: initialize is refused. --http:
+// it listens for HTTP, with a server for each session of the legacy era, and prints the URL.
+import { randomUUID } from 'node:crypto';
+import { createServer } from 'node:http';
+import {
+  NodeStreamableHTTPServerTransport,
+  toNodeHandler,
+  toWebRequest,
+} from '@modelcontextprotocol/node';
 import {
   McpServer,
   ResourceNotFoundError,
   ResourceTemplate,
   completable,
+  createMcpHandler,
   inputRequired,
+  isLegacyRequest,
 } from '@modelcontextprotocol/server';
 import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import { z } from 'zod';
@@ -18,9 +28,13 @@ import { adder, calls, common, text } from './tools.mjs';
 const ABSENT = { pagination: 'McpServer lists everything on one page' };
 const TASKS =
   'no tasks of its own; written on its handlers for other methods, as a test does, they work';
-const options = process.argv.slice(2);
+const HTTP = process.argv.includes('--http');
+const options = process.argv.slice(2).filter((option) => option !== '--http');
 const FEATURES = options[0] === '--features' && options.shift();
 const [flag, version] = options;
+// over HTTP each request of the modern era has a server of its own: what all of them have in common
+const grown = [];
+let notify;
 const isModern = (ctx) => ctx.mcpReq.envelope !== undefined;
 
 function build() {
@@ -38,9 +52,14 @@ function build() {
       ...(flag === '--legacy' ? { supportedProtocolVersions: [version, '2026-07-28'] } : {}),
     }
   );
+  let built = false;
   const sdk = {
-    tool: (name, shape, run, more) =>
-      server.registerTool(name, { inputSchema: z.object(shape), ...more }, run),
+    tool: (name, shape, run, more) => {
+      server.registerTool(name, { inputSchema: z.object(shape), ...more }, run);
+      if (!built) return;
+      grown.push([name, shape, run, more]);
+      notify?.toolsChanged();
+    },
     progress: async (ctx, params) => {
       const progressToken = ctx.mcpReq._meta?.progressToken;
       if (progressToken === undefined) return;
@@ -56,6 +75,8 @@ function build() {
   };
   if (FEATURES) features(server, sdk);
   else calls(sdk);
+  for (const tool of grown) sdk.tool(...tool);
+  built = true;
   return server;
 }
 
@@ -213,7 +234,38 @@ function features(server, sdk) {
   );
 }
 
-serveStdio(build, {
-  legacy: flag === '--modern' ? 'reject' : 'serve',
-  onerror: (error) => console.error(`error: ${error}`),
-});
+const onerror = (error) => console.error(`error: ${error}`);
+
+function listen() {
+  const limits = { maxRequestBodySize: 1 << 23 };
+  const handler = createMcpHandler(build, { legacy: 'reject', onerror, ...limits });
+  const modern = toNodeHandler(handler, limits);
+  ({ notify } = handler);
+  const sessions = new Map();
+  const body = async (request) => {
+    const parts = [];
+    for await (const part of request) parts.push(part);
+    return parts.length ? JSON.parse(Buffer.concat(parts).toString()) : undefined;
+  };
+  const http = createServer(async (request, response) => {
+    const parsed = await body(request);
+    const legacy = await isLegacyRequest(await toWebRequest(request, parsed));
+    if (flag === '--modern' || !legacy) return modern(request, response, parsed);
+    let transport = sessions.get(request.headers['mcp-session-id']);
+    if (transport === undefined) {
+      transport = new NodeStreamableHTTPServerTransport({
+        sessionIdGenerator: randomUUID,
+        onsessioninitialized: (id) => sessions.set(id, transport),
+      });
+      await build().connect(transport);
+    }
+    await transport.handleRequest(request, response, parsed);
+  });
+  http.listen(0, '127.0.0.1', () =>
+    console.log(`http://127.0.0.1:${http.address().port}/mcp`)
+  );
+  process.on('SIGTERM', () => process.exit(0));
+}
+
+if (HTTP) listen();
+else serveStdio(build, { legacy: flag === '--modern' ? 'reject' : 'serve', onerror });
