@@ -80,6 +80,7 @@ INSIDE = {
         gate
         websocket http
         net
+        http.pool
         child
         stdio
     """,

@@ -103,30 +103,12 @@ async def connect_websocket(
     """
     from wirespeed.transport.websocket.upgrade import ClientHandshake
 
-    loop = asyncio.get_running_loop()
     handshake = ClientHandshake(
         address, subprotocols=subprotocols, headers=headers, compression=compression
     )
-    context = ssl
-    if address.secure and context is None:
-        context = ssl_.create_default_context()
 
     async def connect() -> ConnectedWebSocket:
-        sock = await _connect_socket(loop, address, open_timeout)
-        stream: Stream
-        if address.secure:
-            assert context is not None
-            stream = await TlsStream.connect(
-                loop,
-                sock,
-                context,
-                address.host,
-                peer=address_name((address.host, address.port)),
-                timeout=open_timeout,
-                close_timeout=close_timeout,
-            )
-        else:
-            stream = SocketStream(loop, sock)
+        stream = await _open_stream(address, ssl, open_timeout, close_timeout)
         try:
             return await _open(stream, handshake, address)
         except BaseException:
@@ -134,6 +116,49 @@ async def connect_websocket(
             raise
 
     return await _explained(connect, address, open_timeout)
+
+
+async def connect_http(
+    address: Address, *, ssl: ssl_.SSLContext | None = None, open_timeout: float = 10.0
+) -> Connected:
+    """Connect to ``http://`` or ``https://``, for requests of HTTP/1.1.
+
+    Args:
+        address: The address of the server.
+        ssl: The TLS context; by default it trusts the authorities of the system.
+        open_timeout: The time limit of the whole call in seconds.
+
+    TransportError: the connection failed.
+    """
+
+    async def connect() -> Connected:
+        return Connected(await _open_stream(address, ssl, open_timeout, 0.0))
+
+    return await _explained(connect, address, open_timeout)
+
+
+async def _open_stream(
+    address: Address, ssl: ssl_.SSLContext | None, open_timeout: float, close_timeout: float
+) -> Stream:
+    """Return a stream to the host of a URL, with TLS where the URL says so."""
+    loop = asyncio.get_running_loop()
+    sock = await _connect_socket(loop, address, open_timeout)
+    if not address.secure:
+        return SocketStream(loop, sock)
+    try:
+        context = ssl_.create_default_context() if ssl is None else ssl
+    except BaseException:
+        sock.close()
+        raise
+    return await TlsStream.connect(
+        loop,
+        sock,
+        context,
+        address.host,
+        peer=address_name((address.host, address.port)),
+        timeout=open_timeout,
+        close_timeout=close_timeout,
+    )
 
 
 # What to do about a status of HTTP.
