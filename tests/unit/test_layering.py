@@ -205,12 +205,15 @@ def used_by(module: str) -> set[str]:
 
 
 def place_of(module: str, order: str) -> tuple[int, str] | None:
-    """The line of an order on which a module stands, and the room that it belongs to."""
+    """The line of an order on which a module stands, and the room that it belongs to: the one with
+    the longest name."""
+    found = None
     for number, line in enumerate(order.split("\n")):
         for room in line.split():
             if module == room or module.startswith(room + "."):
-                return number, room
-    return None
+                if found is None or len(room) > len(found[1]):
+                    found = number, room
+    return found
 
 
 def check(module: str, used: str, order: str, inside: str = "") -> None:

@@ -3,8 +3,8 @@ from libc.stdint cimport uint8_t
 from wirespeed._core.slab cimport Lease, Slab
 
 
-# A stream of events as it arrives. `feed_c` takes in bytes, which stay where they are; then `next_c`
-# is called until it returns 0. The bytes are pinned until then.
+# A stream of events as it arrives. `feed_c` takes in bytes, which stay where they are and are
+# pinned until `next_c`, which is called next, has returned 0.
 cdef class EventReader:
     cdef readonly size_t max_event     # bytes of the data of an event
     cdef readonly str failure          # why nothing else is read, or None
@@ -17,8 +17,8 @@ cdef class EventReader:
     cdef size_t newline                # of the next LF, or `end`
     cdef bint skips_newline            # the last byte was a CR
     cdef bint begun                    # the first line was looked at
-    # What is needed of earlier inputs: the data of the unfinished event, if that lies there, and from
-    # `line` on the unfinished line.
+    # What is needed of earlier inputs: the data of the unfinished event, if that lies there, and
+    # from `line` on the unfinished line.
     cdef Slab held
     cdef size_t n_held, line
     # the unfinished event
