@@ -22,7 +22,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from dataclasses import dataclass
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -127,10 +128,12 @@ class Way:
     serving: bool  # our server serves the peer's client; else our client calls its server
     era: str
     only: str = ""  # the one older revision that the server speaks
+    over: str = "stdio"
 
     def __str__(self) -> str:
         way = "calls-us" if self.serving else "serves-us"
-        return f"{self.peer}-{way}-{self.only or self.era}"
+        peer = self.peer if self.over == "stdio" else f"{self.peer}-{self.over}"
+        return f"{peer}-{way}-{self.only or self.era}"
 
     @property
     def version(self) -> str:
@@ -148,6 +151,8 @@ OLDER = [
     for peer, serving in (("python2", True), ("ts2", True), ("python2", False))
     for version in pairings.OLDER
 ]
+# Beside the matrix, too: its sessions over Streamable HTTP.
+HTTP = [replace(way, over="http") for way in WAYS]
 REFUSED = "the server cannot ask this"
 # What our server gives to revisions before the one that has a feature; and what our client does not
 # send to servers of them: known arguments of a completion.
@@ -235,9 +240,9 @@ def command(peer: str, role: str) -> list[str]:
 
 def hold(ways: list[Way], folder: Path) -> dict[Way, Outcome]:
     """Hold sessions, two at a time; their wires are written below the folder."""
-    groups: dict[tuple[str, bool], list[Way]] = {}
+    groups: dict[tuple[str, bool, str], list[Way]] = {}
     for way in ways:
-        groups.setdefault((way.peer, way.serving), []).append(way)
+        groups.setdefault((way.peer, way.serving, way.over), []).append(way)
 
     async def main() -> dict[Way, Outcome]:
         two = asyncio.Semaphore(2)
@@ -271,30 +276,36 @@ async def _group(two: asyncio.Semaphore, ways: list[Way], folder: Path) -> dict[
 async def _their_client(launch: list[str], places: dict[Way, Path]) -> dict[Way, dict[str, Any]]:
     first = next(iter(places.values()))
     job, report = first.with_suffix(".job.json"), first.with_suffix(".report.json")
-    sessions = [
-        {
-            "name": str(way),
-            "mode": "legacy" if way.era == "legacy" else "auto",
-            "command": pairings.spied(place, OUR_SERVER, ("--versions", way.only) * bool(way.only)),
-            "features": way.features,
-        }
-        for way, place in places.items()
-    ]
-    job.write_text(json.dumps({"sessions": sessions, "report": str(report)}))
-    await pairings.run_program(launch, job, report)
+    async with AsyncExitStack() as servers:
+        sessions: list[dict[str, Any]] = []
+        for way, place in places.items():
+            mode = "legacy" if way.era == "legacy" else "auto"
+            session = {"name": str(way), "mode": mode, "features": way.features}
+            options = ("--versions", way.only) * bool(way.only)
+            if way.over == "http":
+                server = pairings.listening(place, OUR_SERVER, options, "http")
+                session["url"] = await servers.enter_async_context(server)
+            else:
+                session["command"] = pairings.spied(place, OUR_SERVER, options)
+            sessions.append(session)
+        job.write_text(json.dumps({"sessions": sessions, "report": str(report)}))
+        await pairings.run_program(launch, job, report)
     named = json.loads(report.read_text())
     return {way: named[str(way)] for way in places}
 
 
 async def _our_client(launch: list[str], places: dict[Way, Path]) -> dict[Way, dict[str, Any]]:
-    return {
-        way: await ours.Ours(
-            pairings.spied(place, launch, ("--legacy", way.only) * bool(way.only)),
-            "legacy" if way.era == "legacy" else "auto",
-            way.features,
-        ).hold()
-        for way, place in places.items()
-    }
+    found = {}
+    for way, place in places.items():
+        era = "legacy" if way.era == "legacy" else "auto"
+        options = ("--legacy", way.only) * bool(way.only)
+        if way.over == "http":
+            async with pairings.listening(place, launch, options, "http") as url:
+                found[way] = await ours.Ours(url, era, way.features).hold()
+        else:
+            command = pairings.spied(place, launch, options)
+            found[way] = await ours.Ours(command, era, way.features).hold()
+    return found
 
 
 # -- the matrix ------------------------------------------------------------------------------------

@@ -77,6 +77,20 @@ def npm(table: str = "npm") -> Path:
     return _installed(table, [f"{name}@{version}" for name, version in pins.items()], install)
 
 
+@functools.cache
+def debian() -> Path:
+    """The folder with the files of Debian's packages, which are unpacked and not installed."""
+    names: list[str] = PINS["debian"]["packages"]
+
+    def install(folder: Path) -> None:
+        folder.mkdir()
+        _run(["apt-get", "download", *names], cwd=folder)
+        for package in folder.glob("*.deb"):
+            _run(["dpkg-deb", "--extract", str(package), str(folder)])
+
+    return _installed("debian", names, install)
+
+
 def node(program: str) -> list[str]:
     """The command that runs one of the .mjs programs with its packages in reach.
 

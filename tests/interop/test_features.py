@@ -6,11 +6,12 @@ import difflib
 
 import features
 import pytest
-from features import DEVIATIONS, FEATURES, MATRIX, OLDER, WAYS, Held, Outcome, Way
+from features import DEVIATIONS, FEATURES, HTTP, MATRIX, OLDER, WAYS, Held, Outcome, Way
 from pairings import unfit
 
 CASES = [(way, feature) for way in WAYS for feature in way.features]
-OLDER_CASES = [(way, feature) for way in OLDER for feature in way.features]
+BESIDE = [*OLDER, *HTTP]
+BESIDE_CASES = [(way, feature) for way in BESIDE for feature in way.features]
 
 
 def held(way: Way, feature_sessions: dict[Way, Outcome]) -> Held:
@@ -20,7 +21,7 @@ def held(way: Way, feature_sessions: dict[Way, Outcome]) -> Held:
     return outcome
 
 
-@pytest.mark.parametrize(("way", "feature"), CASES + OLDER_CASES, ids=str)
+@pytest.mark.parametrize(("way", "feature"), CASES + BESIDE_CASES, ids=str)
 def test_feature(way: Way, feature: str, feature_sessions: dict[Way, Outcome]) -> None:
     cell = features.observed(held(way, feature_sessions), feature)
     if (way.peer, way.serving, way.era, feature) in DEVIATIONS:
@@ -29,7 +30,7 @@ def test_feature(way: Way, feature: str, feature_sessions: dict[Way, Outcome]) -
     assert cell.state in ("works", "absent"), cell.seen
 
 
-@pytest.mark.parametrize("way", WAYS + OLDER, ids=str)
+@pytest.mark.parametrize("way", WAYS + BESIDE, ids=str)
 def test_the_session(way: Way, feature_sessions: dict[Way, Outcome]) -> None:
     """The right revision, an orderly end, and nothing that belongs to no call."""
     session = held(way, feature_sessions)
@@ -40,7 +41,7 @@ def test_the_session(way: Way, feature_sessions: dict[Way, Outcome]) -> None:
     assert session.runs[-1].exit == 0
 
 
-@pytest.mark.parametrize("way", WAYS + OLDER, ids=str)
+@pytest.mark.parametrize("way", WAYS + BESIDE, ids=str)
 def test_our_messages_fit_their_revision(way: Way, feature_sessions: dict[Way, Outcome]) -> None:
     for run in held(way, feature_sessions).runs:
         assert unfit(run, way.serving) == []

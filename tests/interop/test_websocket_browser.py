@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -48,30 +46,11 @@ VISITS: dict[str, tuple[str, tuple[str, ...], bool]] = {
 }
 
 
-class Pages(BaseHTTPRequestHandler):
-    """Serves the pages there are."""
-
-    def do_GET(self) -> None:
-        page = {"/page": PAGE, "/post": POSTING_PAGE}.get(self.path.partition("?")[0], b"")
-        self.send_response(200 if page else 404)
-        self.send_header("Content-Type", "text/html")
-        self.send_header("Content-Length", str(len(page)))
-        self.end_headers()
-        self.wfile.write(page)
-
-    def log_message(self, *args: Any) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    """Of the web server with the page."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Pages) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        yield server.server_address[1]
-        server.shutdown()
-        thread.join()
+    """Of the web server with the pages."""
+    with browser.pages({"/page": PAGE, "/post": POSTING_PAGE}) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

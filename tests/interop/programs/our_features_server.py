@@ -1,6 +1,8 @@
 """What `features.py` describes, on wirespeed.
 
-python our_features_server.py [--versions 2025-06-18,…]
+python our_features_server.py [--versions 2025-06-18,…] [--http]
+
+With --http it listens for HTTP and prints the URL.
 """
 
 import asyncio
@@ -219,4 +221,7 @@ async def ids(value: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    server.run()
+    if "--http" in sys.argv:
+        server.run("http://127.0.0.1:0/mcp", on_listening=lambda urls: print(urls[0], flush=True))
+    else:
+        server.run()

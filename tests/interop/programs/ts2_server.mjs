@@ -34,6 +34,7 @@ const FEATURES = options[0] === '--features' && options.shift();
 const [flag, version] = options;
 // over HTTP each request of the modern era has a server of its own: what all of them have in common
 const grown = [];
+const late = new Set();
 let notify;
 const isModern = (ctx) => ctx.mcpReq.envelope !== undefined;
 
@@ -104,20 +105,24 @@ function features(server, sdk) {
     icons: [{ src: 'https://example.com/add.png', mimeType: 'image/png', sizes: ['48x48'] }],
     _meta: { 'example.com/kind': 'sum' },
   });
-  tool('grow', { kind: z.string() }, async ({ kind }) => {
-    if (kind === 'tools') {
-      server.registerTool('late', {}, async () => text('late'));
-    } else if (kind === 'prompts') {
-      server.registerPrompt('late', {}, () => ({ messages: [] }));
-    } else {
+  const add = {
+    tools: () => server.registerTool('late', {}, async () => text('late')),
+    prompts: () => server.registerPrompt('late', {}, () => ({ messages: [] })),
+    resources: () =>
       server.registerResource('late', 'text://late', {}, async (uri) => ({
         contents: [{ uri: uri.href, text: 'late' }],
-      }));
-    }
+      })),
+  };
+  for (const kind of late) add[kind]();
+  tool('grow', { kind: z.string() }, async ({ kind }) => {
+    add[kind]();
+    late.add(kind);
+    notify?.[`${kind}Changed`]();
     return text(kind);
   });
   tool('touch', { uri: z.string() }, async ({ uri }, ctx) => {
-    if (isModern(ctx) || subscribed.has(uri)) await server.server.sendResourceUpdated({ uri });
+    if (notify && isModern(ctx)) notify.resourceUpdated(uri);
+    else if (isModern(ctx) || subscribed.has(uri)) await server.server.sendResourceUpdated({ uri });
     return text(uri);
   });
   tool('meta', {}, async (_, ctx) => ({
