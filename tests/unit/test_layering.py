@@ -103,6 +103,7 @@ INSIDE = {
         resources
         subscriptions
         method_table
+        http.headers
         connection
         mounting
         middleware

@@ -4,7 +4,7 @@ are mirrored (2026-07-28 basic/transports/streamable-http, "Request Metadata")."
 from __future__ import annotations
 
 import re
-from base64 import b64decode, b64encode
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -92,7 +92,7 @@ def encode_text(text: str) -> str:
     readers of fields would change or misread the text. UnicodeEncodeError: a lone surrogate."""
     if _PLAIN.fullmatch(text) and not (text.startswith(_PREFIX) and text.endswith(_SUFFIX)):
         return text
-    return f"{_PREFIX}{b64encode(text.encode()).decode()}{_SUFFIX}"
+    return f"{_PREFIX}{_base64(text.encode())}{_SUFFIX}"
 
 
 def decode(value: str) -> str:
@@ -111,12 +111,16 @@ def decode(value: str) -> str:
         return value
     code = value[len(_PREFIX) : -len(_SUFFIX)]
     try:
-        data = b64decode(code, validate=True)
-        if b64encode(data).decode() == code:  # no bits left over
+        data = a2b_base64(code, strict_mode=True)
+        if _base64(data) == code:  # no bits left over
             return data.decode()
     except ValueError:  # also binascii.Error and UnicodeDecodeError
         pass
     raise ValueError("it is not Base64 of UTF-8 text")
+
+
+def _base64(data: bytes) -> str:
+    return b2a_base64(data, newline=False).decode()
 
 
 def same_value(value: object, text: str) -> bool:

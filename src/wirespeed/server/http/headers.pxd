@@ -1,0 +1,11 @@
+from wirespeed._core.envelope cimport Message
+from wirespeed._core.framing.http.head cimport HttpHead
+from wirespeed._core.slab cimport Lease
+
+
+# Whether the routing fields of a request agree with its message, a request or a notification of
+# 2026-07-28. ProtocolError -32020: they do not.
+cdef int check_headers_c(HttpHead head, Message m) except -1
+# The same for the arguments of a tool that are mirrored: `fields` are its ParamFields. `arguments`
+# is None where the call has none.
+cdef int check_params_c(HttpHead head, tuple fields, Lease arguments) except -1
