@@ -105,6 +105,7 @@ INSIDE = {
         method_table
         http.headers
         connection
+        http
         mounting
         middleware
         service
@@ -211,9 +212,9 @@ def place_of(module: str, order: str) -> tuple[int, str] | None:
     found = None
     for number, line in enumerate(order.split("\n")):
         for room in line.split():
-            if module == room or module.startswith(room + "."):
-                if found is None or len(room) > len(found[1]):
-                    found = number, room
+            inside = module == room or module.startswith(room + ".")
+            if inside and (found is None or len(room) > len(found[1])):
+                found = number, room
     return found
 
 

@@ -13,10 +13,16 @@ cdef class ReplyRoute(FrameWriter):
     # Set by `__cinit__` only.
     cdef readonly bint holds
     cdef size_t n_counted        # bytes of `out` that the session counts; of a route that holds
+    cdef int code                # of the error that is the answer, set before `finish_c`; else 0
+    # The request was refused before the session's owner knew by which revision to serve it. Set
+    # before `finish_c`, by the owner.
+    cdef bint refused
 
     # One message was written whole, or removed: for the session.
     cdef int release_c(self, Py_ssize_t n) except -1
 
+    # Override: what the transport knows of the client; None: what it knows of the connection.
+    cdef object peer_c(self)
     # Override: where to write a notification or a request about a request of this route, before
     # its answer. Asked for each message; nothing need follow. None: the stream of the wire.
     cdef FrameWriter notices_c(self)

@@ -17,6 +17,9 @@ cdef class ReplyRoute(FrameWriter):
             return self.ended_c()
         return 0
 
+    cdef object peer_c(self):
+        return None
+
     cdef FrameWriter notices_c(self):
         return None
 

@@ -22,6 +22,8 @@ cdef class Responder(Wire):
     # The writer of messages about a request: that of its route, if the route carries them, else the
     # wire's own. It is the wire's own, too, for 0 and for a request that is not in flight.
     cdef FrameWriter writer_about_c(self, uint64_t ref)
+    # The route that a request in flight came with, outside of its batch; None: the wire's stream.
+    cdef ReplyRoute route_of_c(self, uint64_t ref)
     # Write an answer: `"result":…` or `"error":…` between open and close; `abort_reply_c` if
     # anything fails between. None: the request was cancelled or answered.
     cdef Outbox open_reply_c(self, uint64_t ref)
@@ -42,6 +44,8 @@ cdef class Responder(Wire):
     cdef int write_error_c(
         self, ReplyRoute route, Span id, int code, str message, object data
     ) except -1
+    # Note for the route of a request that it is refused before it is known how to serve it.
+    cdef int refused_c(self, uint64_t ref) except -1
     cdef int drop_inbound_c(self, uint64_t ref) except -1
     cdef int drop_slot_c(self, InFlightSlot *slot) except -1
     cdef int set_token_c(self, uint64_t ref, object token) except -1

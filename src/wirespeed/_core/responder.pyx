@@ -59,6 +59,21 @@ cdef class Responder(Wire):
             writer = (<ReplyRoute> slot.route).notices_c()
         return self.writer if writer is None else writer
 
+    cdef ReplyRoute route_of_c(self, uint64_t ref):
+        cdef InFlightSlot *slot = self.inflight.slot_c(ref)
+        cdef ReplyRoute route = None
+        if slot is not NULL and slot.route is not NULL:
+            route = <ReplyRoute> slot.route
+            while route.parent is not None:
+                route = route.parent
+        return route
+
+    cdef int refused_c(self, uint64_t ref) except -1:
+        cdef ReplyRoute route = self.route_of_c(ref)
+        if route is not None:
+            route.refused = True
+        return 0
+
     cdef int drop_inbound_c(self, uint64_t ref) except -1:
         """Take a request out of flight without an answer."""
         return self.drop_slot_c(self.inflight.slot_c(ref))
@@ -149,7 +164,11 @@ cdef class Responder(Wire):
     cdef int error_c(self, uint64_t ref, int code, str message, object data) except -1:
         """Answer with an error. 0: the request is gone."""
         cdef Responder me = self       # what encodes the data may run any code
-        return me.reply_c(ref, b'"error":', 8, error_body(code, message, data))
+        cdef bytes body = error_body(code, message, data)
+        cdef InFlightSlot *slot = me.inflight.slot_c(ref)
+        if slot is not NULL and slot.route is not NULL:
+            (<ReplyRoute> slot.route).code = code
+        return me.reply_c(ref, b'"error":', 8, body)
 
     cdef int write_error_c(
         self, ReplyRoute route, Span id, int code, str message, object data
@@ -162,6 +181,8 @@ cdef class Responder(Wire):
         elif self.null_ids:
             head += b'"id":null,'
         head += b'"error":'
+        if route is not None:
+            route.code = code
         self.write_c(writer, head, error_body(code, message, data))
         return 0 if route is None else self.settle_c(route, 0)
 

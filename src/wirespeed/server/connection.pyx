@@ -45,6 +45,7 @@ from wirespeed.server.requests.call cimport (
 from wirespeed.server.requests.observer cimport now_c
 from wirespeed.server.requests.params cimport has_other_params_c, is_modern
 from wirespeed.server.requests.serving cimport Serving
+from wirespeed.server.http.headers cimport check_headers_c
 from wirespeed.server.tools.tool cimport INLINE, Tool
 from wirespeed.transport.taskpool cimport Completion, TaskPool
 
@@ -126,6 +127,8 @@ cdef class ServerConnection(Serving):
             logger.error("internal error at a %s", shortened(m.method), exc_info=exc)
             exc = ProtocolError(codes.INTERNAL_ERROR, "Internal error")
         if call is not None:
+            if call.revision is None:
+                self.session.refused_c(call.ref)
             call.refuse_c(exc)
             call.end_c(m)
         return 0
@@ -210,6 +213,7 @@ cdef class ServerConnection(Serving):
         cdef object handler = None, body
         cdef str method
         call.modern = is_modern(m)
+        call.revision = None
         if poi_is(m, WS_METHOD, b'"tools/call"'):
             return self.call_tool_c(call, m)
         method = m.method
@@ -220,7 +224,6 @@ cdef class ServerConnection(Serving):
             handler = self.service.extensions.handlers.get(method)
         if handler is None:
             handler = handler_of(method)
-        call.revision = None
         if method != "initialize" or call.modern:
             call.revision = self.revision_for_c(m, call.modern)
         check_offered(self.service.discovery, method)
@@ -264,7 +267,8 @@ cdef class ServerConnection(Serving):
         return revision
 
     cdef object modern_revision_c(self, Message m):
-        cdef object revision
+        cdef object revision = None
+        cdef str version = None
         cdef Span s
         if (
             self.modern is not None
@@ -272,7 +276,12 @@ cdef class ServerConnection(Serving):
         ):
             revision = self.modern
         else:
-            revision = methods.modern_revision(self, m)
+            version = m.text_c(WS_META_PROTOCOL_VERSION)
+            if version is None:
+                raise ProtocolError(
+                    codes.INVALID_PARAMS,
+                    "params._meta must have io.modelcontextprotocol/protocolVersion, a string",
+                )
         s = span_of(m, WS_META_CLIENT_CAPABILITIES)
         if s.n == 0 or s.p[0] != c'{':
             raise ProtocolError(
@@ -284,15 +293,20 @@ cdef class ServerConnection(Serving):
             raise ProtocolError(
                 codes.INVALID_PARAMS, "io.modelcontextprotocol/clientInfo must be an object"
             )
-        if self.revision is not None and m.method != "server/discover":
-            raise ProtocolError(
-                codes.INVALID_REQUEST,
-                f"this connection was initialized for {self.revision.version}",
-            )
         if m.scan.poi[WS_META_LOG_LEVEL].len and m.text_c(WS_META_LOG_LEVEL) not in LOG_LEVELS:
             raise ProtocolError(
                 codes.INVALID_PARAMS,
                 f"io.modelcontextprotocol/logLevel must be one of {', '.join(LOG_LEVELS)}",
+            )
+        # the envelope comes first, then the headers, then the version (docs/explanation/readings)
+        if self.head is not None:
+            check_headers_c(self.head, m)
+        if revision is None:
+            revision = methods.modern_revision(self, version)
+        if self.revision is not None and m.method != "server/discover":
+            raise ProtocolError(
+                codes.INVALID_REQUEST,
+                f"this connection was initialized for {self.revision.version}",
             )
         return revision
 
@@ -325,17 +339,18 @@ cdef class ServerConnection(Serving):
         self.hot_tools = [None] * N_HOT
 
     cdef int call_tool_c(self, Call call, Message m) except -1:
-        cdef object revision = self.revision_for_c(m, call.modern)
-        cdef Tool tool = self.find_tool_c(m)
+        cdef object revision
+        cdef Tool tool
         cdef Span s = span_of(m, WS_ARGUMENTS)
         cdef object decoded, value, as_task = None
         cdef Lease arguments = None
+        call.revision = revision = self.revision_for_c(m, call.modern)
+        tool = self.find_tool_c(m)
         if s.n:
             if s.p[0] != c'{':
                 raise ProtocolError(codes.INVALID_PARAMS, "params.arguments must be an object")
             arguments = Lease.of(m.slab, s.p, s.n)
         call.operation = tool
-        call.revision = revision
         if call.modern and not self.pinned_modern:
             self.pin_modern_c()
         if has_other_params_c(m):

@@ -101,6 +101,7 @@ class Context:
         "_call",
         "_log_from",
         "_params",
+        "_peer",
         "_progress",
         "_raw_id",
         "_state",
@@ -109,6 +110,7 @@ class Context:
 
     def __init__(self, call: Call, message: Message) -> None:
         self._call = call
+        self._peer = call.peer  # a later request of the connection may have another client
         self._raw_id = message.raw_id
         token = message.lease("params._meta.progressToken")
         self._token: bytes | None = None if token is None else token.copy()
@@ -190,20 +192,20 @@ class Context:
     def user(self) -> User | None:
         """The user that ``authenticate`` of the listener returned for this client
         (`wirespeed.ListenOptions`); None without one."""
-        peer = self._call.connection.peer
+        peer = self._peer
         return None if peer is None else peer.user
 
     @property
     def peer(self) -> str | None:
         """The address of the client, as text for people; None on stdio and in memory."""
-        peer = self._call.connection.peer
+        peer = self._peer
         return None if peer is None else peer.address
 
     @property
     def headers(self) -> Headers:
         """The header fields of the client's HTTP request, by name in any case: those of the upgrade
         to WebSocket. Empty on other transports. They may hold secrets."""
-        peer = self._call.connection.peer
+        peer = self._peer
         if peer is None:
             from wirespeed.transport.options import Headers
 
@@ -600,7 +602,7 @@ class Context:
                 logger.debug("a tool's thread outlived its server's loop")
             return _READY
         send(*args)
-        waiter: Future[None] | None = connection.wait_for_room()
+        waiter: Future[None] | None = connection.wait_for_room(self._call.ref)
         return _READY if waiter is None else waiter
 
 

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from wirespeed.server.server import Server
     from wirespeed.server.tools.signature import Extra
     from wirespeed.server.visibility import Filter
+    from wirespeed.transport.http.exchange import HttpTarget
+    from wirespeed.transport.http.options import HttpOptions
     from wirespeed.transport.link import Link
 
 _PROVIDERS = "wirespeed.server.dependencies.provider"
@@ -220,6 +222,14 @@ class McpService:
         make_link(connection)
         self.connections.add(connection)
         return connection
+
+    def http_target(
+        self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool
+    ) -> HttpTarget:
+        """What answers HTTP requests."""
+        from wirespeed.server.http.endpoint import StreamableHttp
+
+        return StreamableHttp(self, options, loop, pool)
 
     def stream_framer(self) -> None:
         """The framing on a byte stream: one message a line, the default of `connect`."""

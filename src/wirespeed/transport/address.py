@@ -43,6 +43,11 @@ class Address(msgspec.Struct, frozen=True, repr_omit_defaults=True):
         return self.scheme in ("http", "https")
 
     @property
+    def has_paths(self) -> bool:
+        """Whether a request names a path there, so that several servers fit."""
+        return self.is_http or self.is_websocket
+
+    @property
     def secure(self) -> bool:
         """Whether TLS is spoken there."""
         return self.scheme in ("wss", "https")

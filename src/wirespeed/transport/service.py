@@ -89,6 +89,8 @@ class Service(Protocol):
 
     A service that has to be kept alive while it is served has two more methods: ``hold()``, a
     coroutine function that returns the argument of ``release(held)`` at the end; see `alive`.
+    A service that can be served over HTTP has ``http_target(options, loop=…, pool=…)``: it returns
+    an `HttpTarget` for the paths of one listener.
     """
 
     @property

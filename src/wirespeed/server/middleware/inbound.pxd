@@ -10,6 +10,7 @@ cdef class Reply:
 cdef class InboundRequest:
     cdef Serving connection
     cdef Message message
+    cdef object client                 # what the transport knows of the client (Peer), or None
     cdef dict shared                   # what the request's middleware and handler share, or None
     cdef InboundRequest replaced       # the client's request, which this one replaces; or None
 

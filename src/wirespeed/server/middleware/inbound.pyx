@@ -186,6 +186,7 @@ cdef class InboundRequest:
         request = InboundRequest.__new__(InboundRequest)
         request.connection = self.connection
         request.message = other
+        request.client = self.client
         request.shared = self.state
         request.replaced = self if self.replaced is None else self.replaced
         return request
@@ -237,25 +238,22 @@ cdef class InboundRequest:
     @property
     def user(self):
         """The user that ``authenticate`` returned for this client; None without one."""
-        cdef object peer = self.connection.peer
-        return None if peer is None else peer.user
+        return None if self.client is None else self.client.user
 
     @property
     def peer(self):
         """The address of the client, as text for people; None on stdio and in memory."""
-        cdef object peer = self.connection.peer
-        return None if peer is None else peer.address
+        return None if self.client is None else self.client.address
 
     @property
     def headers(self):
         """The header fields of the client's HTTP request (the upgrade to WebSocket); empty on
         other transports."""
-        cdef object peer = self.connection.peer
-        if peer is None:
+        if self.client is None:
             from wirespeed.transport.options import Headers
 
             return Headers()
-        return peer.headers
+        return self.client.headers
 
     @property
     def state(self):

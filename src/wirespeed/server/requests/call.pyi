@@ -11,6 +11,7 @@ from wirespeed.server.connection import ServerConnection
 from wirespeed.server.context import Context
 from wirespeed.server.requests.reply import Body
 from wirespeed.server.service import McpService
+from wirespeed.transport.service import Peer
 from wirespeed.transport.taskpool import Completion
 
 SHUTTING_DOWN: str
@@ -50,6 +51,8 @@ class Call(Completion):
     def context(self) -> Context | None: ...
     @property
     def input(self) -> CallInput | None: ...
+    @property
+    def peer(self) -> Peer | None: ...
     @property
     def ref(self) -> int: ...
     @property

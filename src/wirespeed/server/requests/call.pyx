@@ -9,6 +9,7 @@ import logging
 
 from wirespeed._core._simd cimport WS_PARAMS
 from wirespeed._core.envelope cimport Message
+from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed.server.requests.observer cimport CANCELLED, Series, now_c
 from wirespeed.server.requests.serving cimport Serving
 from wirespeed.transport.taskpool cimport Completion
@@ -89,6 +90,15 @@ cdef class Call(Completion):
     def ended(self):
         """Whether nothing more may be said about the request. Its handler may still run."""
         return self.phase == ENDED
+
+    @property
+    def peer(self):
+        """What the transport knows of the client (`Peer`), or None. For a call in flight."""
+        cdef object peer = None
+        cdef ReplyRoute route = self.connection.session.route_of_c(self.ref)
+        if route is not None:
+            peer = route.peer_c()
+        return self.connection.peer if peer is None else peer
 
     @property
     def detached(self):
@@ -232,6 +242,7 @@ cdef class Call(Completion):
 
         ``body``: see `wirespeed.server.requests.reply`.
         """
+        self.connection.kept = True
         self.reply_c(body)
         self.connection.wrote()
         if self.began != 0:

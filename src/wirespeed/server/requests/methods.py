@@ -110,14 +110,8 @@ def newest(versions: tuple[str, ...]) -> Revision | None:
     return REVISIONS[versions[-1]] if versions else None
 
 
-def modern_revision(connection: ServerConnection, message: Message) -> Revision:
+def modern_revision(connection: ServerConnection, version: str) -> Revision:
     """The revision that a request's envelope names. ProtocolError if it cannot be served."""
-    version = message.text("params._meta.io.modelcontextprotocol/protocolVersion")
-    if version is None:
-        raise ProtocolError(
-            codes.INVALID_PARAMS,
-            "params._meta must have io.modelcontextprotocol/protocolVersion, a string",
-        )
     discovery = connection.service.discovery
     if version not in discovery.modern_versions:
         raise unsupported_version(discovery, version)

@@ -1,6 +1,8 @@
 from libc.stdint cimport uint64_t
 
 from wirespeed._core.envelope cimport Message
+from wirespeed._core.framing.http.head cimport HttpHead
+from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.session cimport Session
 from wirespeed.server.requests.observer cimport Observer
 from wirespeed.server.requests.questions cimport Questions
@@ -23,6 +25,10 @@ cdef class Serving(Endpoint):
     cdef readonly long long serial     # unique among the connections of this process
     cdef readonly Observer observer    # counts and traces requests, or None
     cdef readonly long long n_dropped  # notifications
+    cdef Outbox outlet                 # where what it sends without a reason waits for the client
+    cdef public HttpHead head          # of the HTTP request that is being read; None without one
+    cdef public bint shared            # its requests come from different clients
+    cdef public bint kept              # a task works on for a client whose request has ended
     cdef public object revision        # what `initialize` negotiated, or None
     cdef public object state           # the handshake's: client_info, capabilities, log_level
     cdef public object principal       # digest of the client's credential, or None

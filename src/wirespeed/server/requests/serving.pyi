@@ -3,6 +3,7 @@ from asyncio import AbstractEventLoop, Future
 from typing_extensions import disjoint_base
 
 from wirespeed._core.framing.base import Framer
+from wirespeed._core.framing.http.head import HttpHead
 from wirespeed._core.session import Session
 from wirespeed.protocol.revisions import Revision
 from wirespeed.server.requests.call import Call
@@ -18,6 +19,9 @@ from wirespeed.transport.taskpool import TaskPool
 class Serving(Endpoint):
     revision: Revision | None
     state: State
+    head: HttpHead | None
+    kept: bool
+    shared: bool
     principal: bytes | None
     peer: Peer | None
     def __init__(
@@ -50,5 +54,5 @@ class Serving(Endpoint):
     @property
     def n_dropped(self) -> int: ...
     def wrote(self) -> None: ...
-    def wait_for_room(self) -> Future[None] | None: ...
+    def wait_for_room(self, about: int = 0) -> Future[None] | None: ...
     def on_drained(self) -> None: ...

@@ -32,6 +32,7 @@ cdef class Serving(Endpoint):
         if self.observer is not None:
             self.observer.joined()
         self.wire = self.session = Session(limits=service.limits, role="server", framer=framer)
+        self.outlet = self.session.outbox
         self.questions = Questions(self, self.session, loop, service.middleware.asks)
         self.modern_end = service.discovery.modern_end
         self.running = set()
@@ -65,9 +66,13 @@ cdef class Serving(Endpoint):
         self.link.wrote_c()
         return 0
 
-    def wait_for_room(self):
-        """A future to await while the client is slow to read; None while it is not."""
-        if self.link is None or self.session.outbox.size < self.session.output_high:
+    def wait_for_room(self, uint64_t about=0):
+        """A future to await while the client is slow to read; None while it is not. ``about``: the
+        `ref` of the request that is talked of."""
+        cdef Outbox out = self.outlet
+        if about != 0:
+            out = self.session.writer_about_c(about).out
+        if self.link is None or out.size < self.session.output_high:
             return None
         waiter = self.loop.create_future()
         self.waiters.append(waiter)

@@ -99,6 +99,10 @@ class TaskService:
             self._book = None
 
 
+# Owns the tasks that clients without credentials create over HTTP: their ids cannot be guessed.
+ANYONE = b"\0" * 16
+
+
 class _Client:
     """The state of one connection in a book."""
 
@@ -134,11 +138,14 @@ class TaskBook:
 
     def owner(self, connection: ServerConnection) -> tuple[bytes, bool]:
         """Return the owner of a connection's tasks, and whether the owner is a principal. A client
-        without credentials owns the tasks that it creates over this connection. The store must be
-        open."""
+        without credentials owns the tasks that it creates over this connection; over HTTP, where
+        requests have no connection of their own, who knows the task's id may ask for it. The store
+        must be open."""
         principal: bytes | None = connection.principal
         if principal is not None:
             return self.store.owner_of(principal), True
+        if connection.shared:
+            return ANYONE, False
         return self._client(connection).name, False
 
     def _client(self, connection: ServerConnection) -> _Client:

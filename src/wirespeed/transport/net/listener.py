@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed._core.framing.websocket import WebSocketFramer
     from wirespeed.transport.gate import Gate
+    from wirespeed.transport.http.connection import HttpSite
     from wirespeed.transport.websocket.upgrade import ServerHandshake
 
 logger = logging.getLogger("wirespeed.server")
@@ -105,10 +106,32 @@ class Listener:
             close_timeout=options.close_timeout,
         )
         self._gate: Gate | None = None
-        if self.address.is_websocket:
+        self._site: HttpSite | None = None
+        if self.address.has_paths:
             from wirespeed.transport.gate import Gate
 
             self._gate = Gate(options, self.address, local=listening.local)
+        if self.address.is_http:
+            self._site = self._make_site()
+
+    def _make_site(self) -> HttpSite:
+        from wirespeed.transport.http.connection import HttpSite
+
+        assert self._gate is not None
+        services: Mapping[str, Any] = self.services
+        return HttpSite(
+            {
+                path: service.http_target(self.options.http, loop=self.loop, pool=self.pool)
+                for path, service in services.items()
+            },
+            options=self.options.http,
+            limits=max(
+                (service.limits for service in self.services.values()),
+                key=lambda limits: limits.max_message,
+            ),
+            gate=self._gate,
+            loop=self.loop,
+        )
 
     @property
     def n_connections(self) -> int:
@@ -170,6 +193,14 @@ class Listener:
             (service,) = self.services.values()
             stream = SocketStream(self.loop, sock)
             self._join(stream, service, service.stream_framer(), None, b"", Peer(peer))
+            return
+        if self._site is not None and not self.address.secure:
+            from wirespeed.transport.http.connection import HttpConnection
+
+            stream = SocketStream(self.loop, sock)
+            connection = HttpConnection(self._site, peer)
+            stream.make_link(connection)
+            self._watch(connection, None, stream, b"")
             return
         self._n_full += full
         opening = (
@@ -366,6 +397,11 @@ class Listener:
         )
         connection.principal = principal
         connection.peer = peer
+        self._watch(connection, pings, stream, rest)
+
+    def _watch(
+        self, connection: Any, pings: WebSocketFramer | None, stream: Stream, rest: bytes
+    ) -> None:
         served = Served(self, connection, pings, stream)
         self._keeper.watch(served)
         connection.closed.add_done_callback(served.gone)
@@ -504,6 +540,6 @@ async def _linger(stream: Stream) -> None:
 
 def urls_of(address: Address, services: Mapping[str, Service]) -> tuple[str, ...]:
     """The URLs that clients connect to, one for each service."""
-    if not address.is_websocket:
+    if not address.has_paths:
         return (str(address),)
     return tuple(str(msgspec.structs.replace(address, path=path)) for path in services)

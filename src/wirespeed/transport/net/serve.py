@@ -113,7 +113,7 @@ def _warning(
     """Return ``on_listening``, preceded by a warning where every client may call the tools."""
     if address.scheme == "unix" or is_loopback(address.host):
         return on_listening
-    if not address.is_websocket:
+    if not address.has_paths:
         why = "tcp: has no tokens"
     elif options.token is None and options.authenticate is None:
         why = "no token is required"
@@ -134,8 +134,6 @@ def plan(
 ) -> tuple[Address, dict[str, Service], ListenOptions]:
     """Check the arguments of `serve`. ValueError, TypeError: an argument is wrong."""
     address = parse(url)
-    if address.is_http:
-        raise ValueError(f"{address}: this version does not serve HTTP; use ws:// or wss://")
     if options is None:
         options = ListenOptions(**more)
     elif more:
@@ -146,7 +144,7 @@ def plan(
         by_path = {path: service_of(server) for path, server in services.items()}
         if not by_path:
             raise ValueError("there is nothing to serve")
-        if address.is_websocket:
+        if address.has_paths:
             if address.path != "/":
                 raise ValueError(f"{address}: the paths are given with the servers, not in the URL")
             n = len(by_path)
@@ -154,24 +152,32 @@ def plan(
             if len(by_path) < n:
                 raise ValueError("two of the paths are the same in a URL")
         elif len(by_path) > 1:
-            raise ValueError(f"{address}: only WebSocket has paths, so there can be one server")
+            raise ValueError(
+                f"{address}: only HTTP and WebSocket have paths, so there can be one server"
+            )
     else:
-        by_path = {address.path if address.is_websocket else "/": service_of(services)}
+        by_path = {address.path if address.has_paths else "/": service_of(services)}
+    if address.is_http:
+        for service in by_path.values():
+            if not hasattr(service, "http_target"):
+                raise ValueError(f"{address}: {service!r} cannot be served over HTTP")
     _check_options(address, options)
     return address, by_path, options
 
 
 def _check_options(address: Address, options: ListenOptions) -> None:
     if address.secure and options.ssl is None:
-        raise ValueError("wss:// needs ssl, an ssl.SSLContext with the server's certificate")
+        raise ValueError(
+            f"{address.scheme}:// needs ssl, an ssl.SSLContext with the server's certificate"
+        )
     if options.ssl is not None and not address.secure:
-        raise ValueError(f"ssl is for wss:// only, not for {address.scheme}:")
-    if address.is_websocket:
+        raise ValueError(f"ssl is for https:// and wss:// only, not for {address.scheme}:")
+    if address.has_paths:
         return
     # these options would protect nothing there
     for name in ("token", "authenticate", "origins", "hosts"):
         if getattr(options, name) is not None:
-            raise ValueError(f"{name} is for ws:// and wss:// only, not for {address.scheme}:")
+            raise ValueError(f"{name} is for HTTP and WebSocket only, not for {address.scheme}:")
     if options.reuse_port and address.scheme == "unix":
         raise ValueError("reuse_port is not for unix:")
 

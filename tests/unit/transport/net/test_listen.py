@@ -216,12 +216,12 @@ def test_a_folder_that_is_not_there(run: Run, tmp_path: Path) -> None:
     ("url", "options", "words"),
     [
         ("wss://h:1", {}, "needs ssl"),
-        ("ws://h:1", {"ssl": object()}, "for wss:// only"),
+        ("ws://h:1", {"ssl": object()}, "for https:// and wss:// only"),
         ("ws://h:1?q=1", {}, "no query"),
-        ("tcp://h:1", {"token": "x"}, "token is for ws://"),
-        ("unix:/x", {"authenticate": print}, "authenticate is for ws://"),
-        ("unix:/x", {"origins": ["x"]}, "origins is for ws://"),
-        ("unix:/x", {"hosts": ["x"]}, "hosts is for ws://"),
+        ("tcp://h:1", {"token": "x"}, "token is for HTTP and WebSocket"),
+        ("unix:/x", {"authenticate": print}, "authenticate is for HTTP and WebSocket"),
+        ("unix:/x", {"origins": ["x"]}, "origins is for HTTP and WebSocket"),
+        ("unix:/x", {"hosts": ["x"]}, "hosts is for HTTP and WebSocket"),
         ("unix:/x", {"reuse_port": True}, "reuse_port"),
         ("ws://h:1", {"token": "x", "authenticate": print}, "not both"),
         ("ws://h:1", {"token": ""}, "a token is"),
@@ -234,7 +234,7 @@ def test_a_folder_that_is_not_there(run: Run, tmp_path: Path) -> None:
         ("ws://h:1", {"headers": {"Sec-WebSocket-Accept": "x"}}, "Sec-WebSocket-Accept"),
         ("ws://h:1", {"headers": {"X": "s3cret\r\nY: z"}}, "has a line break"),
         ("ws://h:1", {"headers": {"X Y": "z"}}, "a bad name"),
-        ("http://h", {}, "use ws://"),
+        ("https://h", {}, "needs ssl"),
     ],
 )
 def test_what_does_not_go_together(url: str, options: dict[str, Any], words: str) -> None:

@@ -1,0 +1,42 @@
+from libc.stdint cimport uint8_t
+
+from wirespeed._core.framing.http.head cimport HttpHead
+from wirespeed._core.reader cimport MessageReader
+from wirespeed._core.slab cimport Slab
+from wirespeed.server.connection cimport ServerConnection
+from wirespeed.server.http.exchange cimport McpExchange, Response
+from wirespeed.transport.http.exchange cimport Exchange, HttpTarget
+from wirespeed.transport.taskpool cimport TaskPool
+
+
+cdef class StreamableHttp(HttpTarget):
+    cdef readonly object service
+    cdef readonly object options       # HttpOptions
+    cdef readonly object loop
+    cdef readonly TaskPool pool
+    cdef readonly object sessions      # Sessions; None in stateless mode
+    cdef list lanes                    # that are free
+    cdef set used                      # lanes that are not
+    cdef MessageReader reader          # of bodies that name no session
+    cdef bytes modern_version          # the newest, as the header names it
+    cdef Response response
+    cdef bytes accept                  # the last value that was taken apart
+    cdef Response accepted             # which responses it allows
+    cdef readonly bint draining
+
+    cdef int post_c(
+        self, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n
+    ) except -1
+    cdef int legacy_c(
+        self, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n
+    ) except -1
+    cdef int serve_c(
+        self, ServerConnection client, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p,
+        size_t n,
+    ) except -1
+    cdef bint is_acceptable_c(self, McpExchange ex, HttpHead head) except -1
+    cdef object session_c(self, Exchange ex, HttpHead head)
+    cdef int assume_c(self, ServerConnection lane, str version) except -1
+    cdef ServerConnection lane_c(self)
+    cdef ServerConnection connect_c(self)
+    cdef int refuse_c(self, Exchange ex, int status, str sentence, object fields) except -1

@@ -1,0 +1,325 @@
+"""Streamable HTTP of a server: one path, both eras.
+
+Requests of 2026-07-28 are served by *lanes*: connections without a handshake, each of which serves
+one request at a time, of any client. A legacy client has a session, with a connection of its own.
+Sources: basic/transports/streamable-http of 2026-07-28, basic/transports of the others.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport uint8_t
+from libc.string cimport memcmp
+
+import msgspec
+
+from wirespeed._core.envelope cimport INVALID, REQUEST, Message, method_is
+from wirespeed._core.framing.http.fields cimport (
+    ACCEPT,
+    CONTENT_ENCODING,
+    CONTENT_TYPE,
+    DELETE,
+    GET,
+    MCP_PROTOCOL_VERSION,
+    MCP_SESSION_ID,
+    POST,
+)
+from wirespeed._core.framing.http.head cimport HttpHead
+from wirespeed._core.framing.line cimport LineFramer
+from wirespeed._core.reader cimport MessageReader
+from wirespeed._core.slab cimport Slab
+from wirespeed._core.span cimport Span
+from wirespeed.server.connection cimport ServerConnection
+from wirespeed.server.http.exchange cimport AUTO, EVENTS, JSON, McpExchange
+from wirespeed.server.http.session_link cimport SessionLink
+from wirespeed.server.requests.params cimport is_modern
+from wirespeed.transport.http.exchange cimport Exchange, HttpTarget
+from wirespeed.transport.taskpool cimport TaskPool
+
+from wirespeed.protocol import codes
+from wirespeed.protocol.revisions import REVISIONS
+from wirespeed.server.http.media_types import accepts, is_json
+from wirespeed.server.http.http_session import HttpSession
+from wirespeed.server.http.sessions import SessionLimit, Sessions
+from wirespeed.server.requests import methods
+
+cdef enum:
+    MAX_FREE = 256        # lanes that are kept for the next requests
+
+cdef object encode = msgspec.json.Encoder().encode
+cdef dict RESPONSES = {"auto": AUTO, "json": JSON, "sse": EVENTS}
+cdef str FIRST_HTTP = "2025-03-26"     # the version where a client names none
+
+
+cdef inline bint is_value(Span value, bytes text) noexcept:
+    return (
+        value.n == <size_t> PyBytes_GET_SIZE(text)
+        and memcmp(value.p, PyBytes_AS_STRING(text), value.n) == 0
+    )
+
+
+cdef inline str text_of(Span value):
+    return PyBytes_FromStringAndSize(<const char *> value.p, <Py_ssize_t> value.n).decode("latin-1")
+
+
+@cython.final
+cdef class StreamableHttp(HttpTarget):
+    """The endpoint of one service.
+
+    Args:
+        service: The service of a `wirespeed.Server`.
+        options: A `HttpOptions`.
+    """
+
+    def __init__(self, service, options, loop, TaskPool pool not None):
+        self.service = service
+        self.options = options
+        self.loop = loop
+        self.pool = pool
+        self.lanes = []
+        self.used = set()
+        self.response = RESPONSES[options.response]
+        self.reader = MessageReader(
+            limits=service.limits, framer=LineFramer(service.limits.max_message)
+        )
+        newest = methods.newest(service.discovery.modern_versions)
+        self.modern_version = b"" if newest is None else newest.version.encode()
+        self.accept = b""
+        if not options.stateless:
+            self.sessions = Sessions(
+                loop, ttl=options.session_ttl, max_sessions=options.max_sessions,
+                max_per_principal=options.max_sessions_per_principal,
+            )
+
+    cdef Exchange exchange_c(self):
+        cdef McpExchange ex = McpExchange.__new__(McpExchange)
+        ex.response = self.response
+        return ex
+
+    cdef int take_c(self, Exchange exchange, Slab slab, const uint8_t *p, size_t n) except -1:
+        cdef HttpHead head = exchange.head_c()
+        cdef object session
+        if head.method_c == POST:
+            return self.post_c(<McpExchange> exchange, head, slab, p, n)
+        if self.sessions is None or not self.service.discovery.legacy_versions:
+            return self.refuse_c(
+                exchange, 405, "this endpoint takes POST only", [("Allow", "POST")]
+            )
+        if head.method_c != GET and head.method_c != DELETE:
+            return self.refuse_c(
+                exchange, 405, "this endpoint takes POST, GET and DELETE",
+                [("Allow", "POST, GET, DELETE")],
+            )
+        session = self.session_c(exchange, head)
+        if session is None:
+            return 0
+        if head.method_c == DELETE:
+            self.sessions.end(session)
+            exchange.respond(204)
+        elif not self.is_acceptable_c(<McpExchange> exchange, head):
+            return 0
+        elif (<McpExchange> exchange).response == JSON:
+            return self.refuse_c(exchange, 406, "the response is text/event-stream", ())
+        else:
+            session.open_stream(exchange)
+        return 0
+
+    # -- requests ------------------------------------------------------------------------------
+
+    cdef int post_c(
+        self, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n
+    ) except -1:
+        cdef Span value
+        if not head.value_c(CONTENT_TYPE, &value) or not (
+            is_value(value, b"application/json") or is_json(text_of(value))
+        ):
+            return self.refuse_c(ex, 415, "the body must be application/json", ())
+        if head.value_c(CONTENT_ENCODING, &value) and not is_value(value, b"identity"):
+            return self.refuse_c(
+                ex, 415, "coded bodies are not taken", [("Accept-Encoding", "identity")]
+            )
+        if not self.is_acceptable_c(ex, head):
+            return 0
+        if head.value_c(MCP_PROTOCOL_VERSION, &value) and (
+            is_value(value, self.modern_version)
+            or text_of(value) not in self.service.discovery.legacy_versions
+        ):
+            ex.modern = True
+            return self.serve_c(self.lane_c(), ex, head, slab, p, n)
+        return self.legacy_c(ex, head, slab, p, n)
+
+    cdef int legacy_c(
+        self, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n
+    ) except -1:
+        cdef Span value
+        cdef Message m
+        cdef ServerConnection lane
+        cdef object session = None
+        cdef bint opens = False
+        if head.value_c(MCP_SESSION_ID, &value) and self.sessions is not None:
+            session = self.session_c(ex, head)
+            if session is not None:
+                self.serve_c(session.connection, ex, head, slab, p, n)
+            return 0
+        m = Message.new()
+        self.reader.read_c(m, slab, Span(p, n))
+        if m.kind_c == REQUEST and not is_modern(m):
+            opens = method_is(m, b'"initialize"', "initialize")
+        if self.sessions is None or m.kind_c == INVALID or is_modern(m):
+            lane = self.lane_c()
+            if self.sessions is None and not opens:
+                version = FIRST_HTTP
+                if head.value_c(MCP_PROTOCOL_VERSION, &value):
+                    version = text_of(value)
+                self.assume_c(lane, version)
+            return self.serve_c(lane, ex, head, slab, p, n)
+        if not opens or not self.service.discovery.legacy_versions:
+            if opens or not self.service.discovery.legacy_versions:
+                return self.serve_c(self.lane_c(), ex, head, slab, p, n)   # names the versions
+            return self.refuse_c(ex, 400, "the request needs the header field Mcp-Session-Id", ())
+        try:
+            session = self.sessions.open(ex.principal, self._open)
+        except SessionLimit as exc:
+            return self.refuse_c(ex, 503, str(exc), [("Retry-After", str(exc.retry_after))])
+        ex.more_fields += b"Mcp-Session-Id: %b\r\n" % session.id.encode()
+        session.connection.principal = ex.principal
+        self.serve_c(session.connection, ex, head, slab, p, n)
+        if session.connection.revision is None and not session.busy:
+            self.sessions.end(session)         # initialize failed
+        return 0
+
+    cdef int serve_c(
+        self, ServerConnection client, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p,
+        size_t n,
+    ) except -1:
+        """Give a body to what serves it."""
+        ex.client = client
+        client.session.null_ids = False
+        client.head = head
+        if client.shared:
+            ex.is_lane = True
+            client.principal = ex.principal
+            client.peer = ex
+            client.outlet = ex.out
+            (<SessionLink> client.link).via = ex.carrier.link
+        client.session.receive_message_c(slab, p, n, ex)
+        client.link.deliver_c()
+        return 0
+
+    cdef object session_c(self, Exchange ex, HttpHead head):
+        """The session that a request names; None: the request was refused."""
+        cdef Span value
+        cdef object session
+        if not head.value_c(MCP_SESSION_ID, &value):
+            self.refuse_c(ex, 400, "the request needs the header field Mcp-Session-Id", ())
+            return None
+        session = self.sessions.find(text_of(value), ex.principal)
+        if session is None:
+            self.refuse_c(ex, 404, "there is no such session: send initialize again", ())
+            return None
+        if (
+            head.value_c(MCP_PROTOCOL_VERSION, &value)
+            and text_of(value) not in self.service.discovery.legacy_versions
+        ):
+            self.refuse_c(ex, 400, "this protocol version has no sessions", ())
+            return None
+        return session
+
+    cdef bint is_acceptable_c(self, McpExchange ex, HttpHead head) except -1:
+        """Whether the client takes a response that we can send. If not, the request is refused."""
+        cdef Span value
+        if head.value_c(ACCEPT, &value):
+            if not is_value(value, self.accept):
+                if head.twice_c(ACCEPT):
+                    text = ex.headers["accept"]
+                else:
+                    text = text_of(value)
+                json, events = accepts(text)
+                if not json and not events:
+                    self.refuse_c(
+                        ex, 406,
+                        "the response is application/json or text/event-stream: Accept needs both",
+                        (),
+                    )
+                    return False
+                self.accepted = AUTO if json and events else JSON if json else EVENTS
+                self.accept = b"" if head.twice_c(ACCEPT) else text.encode("latin-1")
+            if self.accepted != AUTO:
+                ex.response = self.accepted
+        return True
+
+    cdef int refuse_c(self, Exchange ex, int status, str sentence, object fields) except -1:
+        """A JSON-RPC error without an id ("Sending Messages to the Server")."""
+        error = {"code": codes.INVALID_REQUEST, "message": sentence}
+        ex.respond(
+            status, encode({"jsonrpc": "2.0", "error": error}),
+            [("Content-Type", "application/json"), *fields],
+        )
+        return 0
+
+    # -- what serves them ----------------------------------------------------------------------
+
+    cdef ServerConnection connect_c(self):
+        cdef ServerConnection client
+        client = self.service.connect(self._make_link, loop=self.loop, pool=self.pool)
+        return client
+
+    def _make_link(self, client):
+        return SessionLink(self.loop, client)
+
+    def _open(self, id):
+        """A new session."""
+        cdef ServerConnection client = self.connect_c()
+        session = HttpSession(id, client)
+        (<SessionLink> client.link).carry = session.carry
+        return session
+
+    cdef ServerConnection lane_c(self):
+        """A lane for one request."""
+        cdef ServerConnection lane
+        if self.lanes:
+            lane = <ServerConnection> self.lanes.pop()
+        else:
+            lane = self.connect_c()
+            lane.shared = True
+        self.used.add(lane)
+        return lane
+
+    cdef int assume_c(self, ServerConnection lane, str version) except -1:
+        """Serve the next request by a revision without a handshake: stateless mode."""
+        revision = REVISIONS[version]
+        lane.revision = revision
+        lane.session.batches = revision.batches
+        lane.state.initialized = True
+        return 0
+
+    def release(self, ServerConnection lane not None):
+        """The request of a lane is answered."""
+        self.used.discard(lane)
+        if lane.link is None:
+            return
+        if lane.revision is not None:
+            lane.revision = None
+            lane.session.batches = False
+            lane.state = methods.State()
+        lane.principal = lane.peer = lane.head = None
+        if (
+            lane.kept or lane.draining or lane.running or lane.listens
+            or len(self.lanes) >= MAX_FREE
+        ):
+            self.loop.call_soon(lane.abort)    # it may be at work still
+        else:
+            self.lanes.append(lane)
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def drain(self):
+        """End the sessions: their requests are answered, their streams closed."""
+        if self.sessions is not None:
+            self.sessions.close()
+
+    def close(self):
+        """End everything now."""
+        self.drain()
+        for lane in (*self.lanes, *self.used):
+            lane.abort()
+        self.lanes.clear()

@@ -1,0 +1,9 @@
+from wirespeed.transport.link cimport Link
+
+
+cdef class SessionLink(Link):
+    cdef public object carry           # gets the messages of the own stream; None drops them
+    cdef Link via                      # the link that the answers leave by, where it is one
+    cdef bint lost
+
+    cdef int lose_c(self, object exc) except -1

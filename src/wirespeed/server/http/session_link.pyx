@@ -1,0 +1,59 @@
+"""The link of a server's connection that has no byte stream: its requests come as bodies of HTTP
+requests, and are answered by their routes."""
+
+cimport cython
+
+from wirespeed.transport.link cimport Link
+
+
+@cython.final
+cdef class SessionLink(Link):
+    """Takes what a connection says of its own accord, a message a line.
+
+    Attributes:
+        carry: A function that gets a list of these messages, each as bytes of JSON text. Without it
+            they are dropped: no stream carries them.
+    """
+
+    def start(self):
+        """Nothing is read."""
+
+    cdef int wrote_c(self) except -1:
+        if self.wire.outbox.size:
+            Link.wrote_c(self)
+        return 0 if self.via is None else self.via.wrote_c()
+
+    cdef int wrote_last_c(self) except -1:
+        if self.wire.outbox.size:
+            Link.wrote_c(self)
+        return 0 if self.via is None else self.via.wrote_last_c()
+
+    cpdef object flush(self):
+        cdef SessionLink me = self         # `carry` may close the link
+        if self.lost or self.wire.outbox.size == 0:
+            return
+        lines = b"".join(self.wire.data_to_send())
+        if me.carry is not None:
+            me.carry(lines.removesuffix(b"\n").split(b"\n"))
+        me.check_drained_c()
+
+    cpdef object update_reading(self):
+        pass
+
+    cdef int lose_c(self, object exc) except -1:
+        cdef SessionLink me = self         # the endpoint drops its reference
+        if self.lost:
+            return 0
+        self.lost = True
+        self.carry = self.via = None
+        self.released_c()
+        me.endpoint.on_lost(exc)
+        return 0
+
+    def lose(self, exc):
+        """Close because of `exc`; `on_lost(exc)` follows at once."""
+        self.lose_c(exc)
+
+    def close(self):
+        """Close; `on_lost(None)` follows at once."""
+        self.lose_c(None)

@@ -1,0 +1,56 @@
+from wirespeed._core.framing.http.framer cimport HttpFramer
+from wirespeed._core.framing.http.head cimport HttpHead
+from wirespeed._core.span cimport Span
+from wirespeed._core.wire cimport Wire
+from wirespeed.transport.http.exchange cimport Carrier, Exchange, HttpTarget
+
+
+cdef class HttpWire(Wire):
+    cdef bint busy                     # a request is being answered
+    cdef bint still                    # nothing is read: the head of the request must stay
+    cdef bint pending                  # input was left because of a request before
+
+
+# What the connections of one listener share.
+cdef class HttpSite:
+    cdef readonly dict targets         # path as a request has it, bytes: HttpTarget
+    cdef readonly object gate          # who may come in
+    cdef bint lasting                  # the gate decides by the same few fields only
+    cdef readonly object options       # HttpOptions
+    cdef long max_requests             # of a connection; 0: no limit
+    cdef readonly object limits        # of a connection: the largest of the services
+    cdef readonly object loop
+    cdef bytes date                    # the Date field with its line end
+    cdef double date_until
+
+    cdef bytes date_c(self)
+
+
+cdef class HttpConnection(Carrier):
+    cdef HttpWire http
+    cdef readonly HttpSite site
+    cdef readonly object closed        # future: why the connection was lost; None: it was closed
+    cdef readonly bint draining
+    cdef public object principal       # of the connection; each request has its own
+    cdef public object peer
+    cdef readonly long n_requests
+    cdef bint refused                  # a request broke a rule, and its answer is the last
+    cdef bint last                     # close when the response in progress is sent
+    cdef bint looked                   # the head was checked before its body has arrived
+    # the last request that the gate let in: its target, what the check looked at, its result
+    cdef HttpTarget target
+    cdef bytes path, host, origin, authorization, authentication
+    cdef object user
+    cdef bytes known_principal
+    cdef bint known
+
+    cdef HttpTarget target_c(self)
+    cdef bint same_c(self, HttpHead head)
+    cdef int remember_c(self, HttpHead head) except -1
+    cdef object admit_c(self, HttpTarget target)
+    cdef int request_c(self, Span body) except -1
+    cdef int unfinished_c(self) except -1
+    cdef int rest_c(self, Exchange exchange) except -1
+    cdef int ended_c(self) except -1
+    cdef int close_c(self) except -1
+    cdef int refuse_c(self, int status, str sentence, object fields) except -1

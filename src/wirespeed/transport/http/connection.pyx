@@ -1,0 +1,382 @@
+"""A TCP connection of an HTTP server: one request after another.
+
+A request is taken when the response before it is complete (RFC 9112 section 9.3.2). Bytes are read
+on meanwhile, a bounded number of them, so that the end of the client is noticed.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.string cimport memcmp
+
+import email.utils
+import inspect
+import logging
+import time
+
+from wirespeed._core.framing.base cimport FRAME_READY
+from wirespeed._core.framing.http.fields cimport (
+    AUTHENTICATION,
+    AUTHORIZATION,
+    HEAD,
+    HOST,
+    ORIGIN,
+    KnownField,
+)
+from wirespeed._core.framing.http.framer cimport HttpFramer
+from wirespeed._core.framing.http.head cimport HttpHead
+from wirespeed._core.slab cimport Lease
+from wirespeed._core.span cimport Span
+from wirespeed._core.wire cimport Wire
+from wirespeed.transport.http.exchange cimport Carrier, Exchange, HttpTarget
+
+from wirespeed.errors import shortened
+from wirespeed.transport.gate import Refused
+from wirespeed.transport.options import Headers, HttpRequest, Refusal
+
+logger = logging.getLogger("wirespeed.server")
+
+cdef enum:
+    MAX_AHEAD = 65536     # bytes that are read while a request is being answered
+
+
+@cython.final
+cdef class HttpWire(Wire):
+    """The wire of an `HttpConnection`."""
+
+    def __cinit__(self, HttpFramer framer not None, limits):
+        self.join_c(limits, framer)
+
+    cdef bint want_read_c(self) noexcept:
+        if self.busy:
+            return not self.still and self.framer.buffered_c() < MAX_AHEAD
+        return self.outbox.size < self.output_high
+
+    cdef bint wants_turn_c(self) noexcept:
+        return self.pending and not self.busy
+
+
+@cython.final
+cdef class HttpSite:
+    """What a listener serves: the targets by path, and who may come in.
+
+    Args:
+        targets: The targets by the path of a request.
+        options: A `HttpOptions`.
+        limits: The `Limits` of a connection.
+        gate: The checks of Host, Origin and token.
+        loop: The event loop.
+    """
+
+    def __init__(self, targets, *, options, limits, gate, loop):
+        self.targets = {path.encode("latin-1"): target for path, target in targets.items()}
+        self.options = options
+        self.max_requests = options.max_requests or 0
+        self.limits = limits
+        self.gate = gate
+        self.lasting = gate.authenticate is None
+        self.loop = loop
+        self.date = b""
+
+    cdef bytes date_c(self):
+        """The Date field (RFC 9110 section 6.6.1), made once a second."""
+        cdef double now = time.time()
+        if now >= self.date_until or now < self.date_until - 1:
+            self.date_until = <double> (<long long> now + 1)
+            self.date = b"Date: %b\r\n" % email.utils.formatdate(now, usegmt=True).encode()
+        return self.date
+
+
+cdef inline bint is_known(HttpHead head, KnownField field, bytes known) noexcept:
+    """Whether the value of a field is the one that is known; None: the field is absent."""
+    cdef Span value
+    if not head.value_c(field, &value):
+        return known is None
+    return (
+        known is not None and value.n == <size_t> PyBytes_GET_SIZE(known)
+        and memcmp(value.p, PyBytes_AS_STRING(known), value.n) == 0
+    )
+
+
+cdef bytes value_of(HttpHead head, KnownField field):
+    cdef Span value
+    if not head.value_c(field, &value):
+        return None
+    return PyBytes_FromStringAndSize(<const char *> value.p, <Py_ssize_t> value.n)
+
+
+@cython.final
+cdef class HttpConnection(Carrier):
+    """One TCP connection, or what stands for one.
+
+    Args:
+        site: What is served.
+        address: The address of the client, as text for people.
+    """
+
+    def __init__(self, HttpSite site not None, str address not None):
+        options = site.options
+        self.site = site
+        self.address = address
+        self.framer = HttpFramer(
+            "server", max_body=site.limits.max_message, max_head=options.max_head,
+            max_target=options.max_target, max_fields=options.max_fields,
+        )
+        self.output = self.framer.output
+        self.wire = self.http = HttpWire(self.framer, site.limits)
+        self.closed = site.loop.create_future()
+
+    # -- what the link tells -------------------------------------------------------------------
+
+    cpdef object on_data(self):
+        cdef HttpConnection me = self    # an answer may close the connection
+        cdef Span body
+        self.http.pending = False
+        if self.last:
+            me.close_c()
+        while me.link is not None:
+            if self.exchange is not None or self.http.outbox.size >= self.http.output_high:
+                self.http.pending = self.framer.buffered_c() != 0
+                break
+            if self.framer.next_frame_c(&body) != FRAME_READY:
+                self.unfinished_c()
+                break
+            self.request_c(body)
+
+    cpdef object on_drained(self):
+        if self.exchange is not None:
+            self.exchange.drained_c()
+
+    cpdef object on_eof(self):
+        cdef HttpConnection me = self
+        # A client that ends its side while its request is answered has left: a closed socket and
+        # one that is closed on one side look the same. Output that is complete is sent.
+        self.last = True
+        if me.exchange is None:
+            me.close_c()
+        elif me.link is not None:
+            me.link.close()
+
+    cpdef object on_lost(self, exc):
+        cdef HttpConnection me = self
+        cdef Exchange exchange = self.exchange
+        self.exchange = None
+        try:
+            if exchange is not None:
+                exchange.gone_c()
+        finally:
+            if not me.closed.done():
+                me.closed.set_result(exc)
+
+    # -- requests ------------------------------------------------------------------------------
+
+    cdef int unfinished_c(self) except -1:
+        """Input that is no whole request: refuse what breaks a rule, before the rest of it."""
+        cdef HttpFramer framer = self.framer
+        if self.refused:
+            return 0
+        if framer.failure is not None:
+            self.output.answer_c(1, False, True)
+            return self.refuse_c(framer.failure[0], framer.failure[1], ())
+        if not framer.has_head_c() or self.looked:
+            return 0
+        self.looked = True
+        target = self.target_c()
+        verdict = None
+        if target is not None and self.site.lasting and not self.same_c(framer.head):
+            try:
+                self.admit_c(target)
+            except Refused as exc:
+                verdict = exc.refusal
+        if target is None:
+            verdict = Refusal(404, "nothing is served at this path")
+        if isinstance(verdict, Refusal):
+            self.output.answer_c(framer.head.minor, framer.head.method_c == HEAD, True)
+            return self.refuse_c(verdict.status, verdict.reason, verdict.headers.items())
+        if framer.awaits_continue_c():
+            framer.continued = True
+            self.output.send_continue_c()
+        return 0
+
+    cdef int refuse_c(self, int status, str sentence, object fields) except -1:
+        """Send a response that is the last one, and close: the rest of the input is not read."""
+        self.refused = True
+        self.framer.stop_c()
+        self.framer.respond(
+            status, sentence.encode() + b"\n",
+            fields=[("Content-Type", "text/plain; charset=utf-8"), *fields],
+        )
+        logger.warning("refused %s: %d %s", self.address, status, sentence)
+        self.last = True
+        return self.close_c()
+
+    cdef HttpTarget target_c(self):
+        """What is served at the path of the request; None: nothing."""
+        cdef Span path = self.framer.head.path_c()
+        cdef bytes text
+        if (
+            self.path is not None and path.n == <size_t> PyBytes_GET_SIZE(self.path)
+            and memcmp(path.p, PyBytes_AS_STRING(self.path), path.n) == 0
+        ):
+            return self.target
+        text = PyBytes_FromStringAndSize(<const char *> path.p, <Py_ssize_t> path.n)
+        self.known = False
+        self.target = self.site.targets.get(text)
+        self.path = None if self.target is None else text
+        return self.target
+
+    cdef bint same_c(self, HttpHead head):
+        """Whether the gate let in a request with the same fields before."""
+        return self.known and (
+            is_known(head, HOST, self.host) and is_known(head, ORIGIN, self.origin)
+            and is_known(head, AUTHORIZATION, self.authorization)
+            and is_known(head, AUTHENTICATION, self.authentication)
+        )
+
+    cdef int remember_c(self, HttpHead head) except -1:
+        self.host = value_of(head, HOST)
+        self.origin = value_of(head, ORIGIN)
+        self.authorization = value_of(head, AUTHORIZATION)
+        self.authentication = value_of(head, AUTHENTICATION)
+        self.known = True
+        return 0
+
+    cdef object admit_c(self, HttpTarget target):
+        """Ask the gate: an Admission, or an awaitable of one. Refused: the client may not come
+        in."""
+        cdef HttpHead head = self.framer.head
+        request = HttpRequest(
+            path=head.path, query=head.query or "", headers=Headers(head.fields),
+            peer=self.address, method=head.method,
+        )
+        return self.site.gate.check(request, target.auth_headers, target.refusal_status)
+
+    cdef int request_c(self, Span body) except -1:
+        """Answer the request that was framed last."""
+        cdef HttpConnection me = self    # an answer may close the connection
+        cdef HttpFramer framer = self.framer
+        cdef HttpHead head = framer.head
+        cdef HttpTarget target = self.target_c()
+        cdef Exchange exchange
+        self.looked = False
+        self.n_requests += 1
+        self.output.date = self.site.date_c()
+        self.output.answer_c(
+            head.minor, head.method_c == HEAD,
+            framer.ended or self.last or self.n_requests == self.site.max_requests,
+        )
+        if target is None:
+            self.output.closes = False
+            framer.respond(
+                404, b"nothing is served at this path\n",
+                fields=[("Content-Type", "text/plain; charset=utf-8")],
+            )
+            return self.ended_c()
+        exchange = target.exchange_c()
+        exchange.join_c(self, target)
+        self.exchange = exchange
+        self.http.busy = True
+        try:
+            if not self.same_c(head):
+                verdict = self.admit_c(target)
+                if inspect.isawaitable(verdict):
+                    self.http.still = True
+                    self.site.loop.create_task(
+                        self._admit(exchange, Lease.of(framer.slab, body.p, body.n), verdict)
+                    )
+                    return 0
+                self.user, self.known_principal = verdict.user, verdict.principal
+                if self.site.lasting:
+                    self.remember_c(head)
+            exchange.user = self.user
+            exchange.principal = self.known_principal
+            target.take_c(exchange, framer.slab, body.p, body.n)
+        except Refused as exc:
+            self._refuse(exchange, exc.refusal)
+        except Exception as exc:
+            self._failed(exchange, exc)
+        return me.rest_c(exchange)
+
+    cdef int rest_c(self, Exchange exchange) except -1:
+        """A request goes on: keep its head, and none of its input."""
+        cdef HttpFramer framer = self.framer
+        if self.exchange is exchange:
+            exchange.keep_head_c()
+            if framer.start == framer.end and framer.lent is None:
+                framer.drop_slab_c()
+        return 0
+
+    async def _admit(self, Exchange exchange, Lease body, verdict):
+        """Answer a request when the gate has decided."""
+        try:
+            verdict = await verdict
+            if exchange.gone:
+                return
+            exchange.user, exchange.principal = verdict.user, verdict.principal
+            exchange.target.take_c(exchange, body.slab, body.p, <size_t> body.n)
+        except Refused as exc:
+            self._refuse(exchange, exc.refusal)
+        except Exception as exc:
+            self._failed(exchange, exc)
+        self.http.still = False
+        if self.link is not None:
+            self.rest_c(exchange)
+            self.link.update_reading()
+            self.link.flush_now()
+
+    def _refuse(self, Exchange exchange, refusal):
+        logger.warning("refused %s: %d %s", self.address, refusal.status, refusal.reason)
+        if not exchange.status:
+            exchange.respond(
+                refusal.status, refusal.reason.encode() + b"\n",
+                [("Content-Type", "text/plain; charset=utf-8"), *refusal.headers.items()],
+            )
+
+    def _failed(self, Exchange exchange, exc):
+        logger.error("internal error at %s", shortened(exchange.path), exc_info=exc)
+        if not exchange.status:
+            exchange.respond(
+                500, b"internal error\n", [("Content-Type", "text/plain; charset=utf-8")]
+            )
+        elif self.link is not None:
+            self.link.close()
+
+    cdef int over_c(self, Exchange exchange) except -1:
+        if self.exchange is exchange:
+            self.exchange = None
+            self.http.busy = False
+            return self.ended_c()
+        return 0
+
+    cdef int ended_c(self) except -1:
+        """A response is complete."""
+        if self.output.closes or self.last:
+            self.last = True
+            return self.close_c()
+        return 0
+
+    cdef int close_c(self) except -1:
+        """Close once all is sent."""
+        cdef HttpConnection me = self
+        if me.link is not None:
+            me.link.flush()
+        if me.link is not None and me.http.outbox.size == 0:
+            me.framer.finish_c()
+            me.link.check_over_c()
+        return 0
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def drain(self):
+        """Answer the request in progress, then close."""
+        cdef HttpConnection me = self
+        if not self.draining:
+            self.draining = self.last = True
+            if me.exchange is None:
+                me.close_c()
+            else:
+                me.exchange.drain_c()
+
+    def abort(self):
+        """Close now."""
+        if self.link is not None:
+            self.link.close()

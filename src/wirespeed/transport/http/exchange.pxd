@@ -1,0 +1,65 @@
+from libc.stdint cimport uint8_t
+
+from wirespeed._core.framing.http.framer cimport HttpFramer
+from wirespeed._core.framing.http.head cimport HttpHead
+from wirespeed._core.framing.http.writer cimport HttpWriter
+from wirespeed._core.reply_route cimport ReplyRoute
+from wirespeed._core.slab cimport Slab
+from wirespeed.transport.link cimport Endpoint
+
+cdef bytes STREAM_FIELDS               # of a stream of events
+
+
+# A connection that carries exchanges, one at a time.
+cdef class Carrier(Endpoint):
+    cdef readonly HttpFramer framer
+    cdef HttpWriter output
+    cdef readonly str address          # of the client, as text for people
+    cdef readonly Exchange exchange    # the request that is being answered, or None
+
+    # The response of the exchange is complete.
+    cdef int over_c(self, Exchange exchange) except -1
+
+
+# One request and its response.
+cdef class Exchange(ReplyRoute):
+    cdef readonly Carrier carrier      # None when the response is complete or the client is gone
+    cdef readonly HttpTarget target
+    cdef readonly str address          # of the client, as text for people
+    cdef public object user            # that `authenticate` returned, or None
+    cdef public bytes principal        # a digest of the client's credential, or None
+    cdef public bytes more_fields      # lines of every response besides its own (CORS)
+    cdef readonly int status           # of the response; 0 before its head is written
+    cdef readonly bint gone            # the client left before the response was complete
+    cdef bytes raw                     # the head of the request, where it was kept
+    cdef object known_headers
+    cdef public object on_gone         # called without arguments when the client is gone; or None
+
+    # The head of the request, before the first await; None afterwards. `keep_head_c` makes the
+    # properties work afterwards, too.
+    cdef HttpHead head_c(self)
+    cdef int keep_head_c(self) except -1
+    cdef HttpHead read_head_c(self)
+    cdef int join_c(self, Carrier carrier, HttpTarget target) except -1
+    cdef int set_head_c(self, int status, bytes fields) except -1
+    cdef int open_stream_c(self, bytes fields) except -1
+    cdef int done_c(self) except -1
+    cdef int check_open_c(self) except -1
+    cdef int finish_response_c(self) except -1
+    # Override: the client is gone; a message was written that nobody reads; there is room again;
+    # the server shuts down.
+    cdef int gone_c(self) except -1
+    cdef int lost_c(self) except -1
+    cdef int drained_c(self) except -1
+    cdef int drain_c(self) except -1
+    # Override: the status of the response that begins with a JSON-RPC message.
+    cdef int status_c(self) noexcept
+
+
+# What answers the requests at a path.
+cdef class HttpTarget:
+    # Override: the exchange of a request.
+    cdef Exchange exchange_c(self)
+    # Override: answer a request. Its body is the n bytes at p, which lie in the slab. The head and
+    # the body are there until the next await.
+    cdef int take_c(self, Exchange exchange, Slab slab, const uint8_t *p, size_t n) except -1
