@@ -9,8 +9,8 @@ cdef class EventReader:
     cdef readonly size_t max_event     # bytes of the data of an event
     cdef readonly str failure          # why nothing else is read, or None
     # the last event, until the next call of `next_c`
-    cdef readonly str event, id        # `id` is None where the event has none
-    cdef readonly object data, retry   # a Lease or bytes; an int or None
+    cdef str event, id                 # `id` is None where the event has none
+    cdef object data, retry            # a Lease or bytes; an int or None
 
     cdef Lease input                   # pins the bytes that were taken in
     cdef size_t at, end                # bytes of `input` that were not looked at

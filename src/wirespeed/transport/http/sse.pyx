@@ -49,7 +49,7 @@ cdef class EventReader:
         cdef list found = []
         self.feed_c(slab, slab.base, slab.capacity)
         while self.next_c():
-            found.append((self.event, bytes(self.data), self.id, self.retry))
+            found.append((self.event, self.data, self.id, self.retry))
         return found
 
     # -- events out ----------------------------------------------------------------------------
