@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # isort: off
     from wirespeed.server.server import Server as Server
     from wirespeed.transport.child.command import Stdio as Stdio
     from wirespeed.transport.http.options import HttpOptions as HttpOptions
-    from wirespeed.transport.http.routes import HttpResponse as HttpResponse
+    from wirespeed.transport.http.response import HttpResponse as HttpResponse
     from wirespeed.transport.net.serve import run as run, serve as serve
     from wirespeed.transport.options import (
         HttpRequest as HttpRequest,

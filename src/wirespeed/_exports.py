@@ -34,7 +34,7 @@ HOMES = {
         "wirespeed.server.server": "Server",
         "wirespeed.transport.child.command": "Stdio",
         "wirespeed.transport.http.options": "HttpOptions",
-        "wirespeed.transport.http.routes": "HttpResponse",
+        "wirespeed.transport.http.response": "HttpResponse",
         "wirespeed.transport.net.serve": "run serve",
         "wirespeed.transport.options": "HttpRequest ListenOptions Refusal User",
         "wirespeed.transport": "",

@@ -149,7 +149,7 @@ class Gate:
         if not self.tokens and self.authenticate is None:
             return NOBODY
         brought = [request.headers[name] for name in auth_headers if name in request.headers]
-        tokens = [_bearer(value) for value in brought]
+        tokens = [bearer(value) for value in brought]
         token = tokens[0] if tokens else None
         challenge = {"WWW-Authenticate": 'Bearer error="invalid_token"' if brought else "Bearer"}
         if refusal_status != 401:
@@ -225,7 +225,7 @@ def _digest(kind: str, who: str) -> bytes:
     return hashlib.sha256(f"{kind}:{who}".encode("utf-8", "surrogatepass")).digest()
 
 
-def _bearer(value: str) -> str | None:
+def bearer(value: str) -> str | None:
     """Return the token of a header field ``Bearer token``; None for any other field."""
     scheme, _, token = value.strip().partition(" ")
     token = token.strip()

@@ -1,7 +1,10 @@
-"""Loops of children, and task pools."""
+"""Loops of children, task pools, and certificates."""
 
 from __future__ import annotations
 
+import ssl
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,3 +49,31 @@ def run(run: Any, request: pytest.FixtureRequest) -> Any:
         return run
     lab, max_idle = map(request.getfixturevalue, ("lab", "max_idle"))
     return lambda test: run(lab.scene(test, max_idle))
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("tls")
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+            *("-nodes", "-keyout", key, "-out", cert, "-days", "2", "-subj", "/CN=localhost"),
+            *("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return cert, key
+
+
+@pytest.fixture(scope="session")
+def server_ssl(certificate: tuple[Path, Path]) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*certificate)
+    return context
+
+
+@pytest.fixture(scope="session")
+def client_ssl(certificate: tuple[Path, Path]) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(certificate[0]))

@@ -20,6 +20,9 @@ cdef class HttpSite:
     cdef long max_requests             # of a connection; 0: no limit
     cdef readonly object limits        # of a connection: the largest of the services
     cdef readonly object loop
+    cdef object quiet                  # logs refusals, not too many
+    cdef object forwarded              # finds clients behind trusted proxies; None without these
+    cdef object log                    # of requests, or None
     cdef bytes date                    # the Date field with its line end
     cdef double date_until
 
@@ -37,6 +40,11 @@ cdef class HttpConnection(Carrier):
     cdef bint refused                  # a request broke a rule, and its answer is the last
     cdef bint last                     # close when the response in progress is sent
     cdef bint looked                   # the head was checked before its body has arrived
+    cdef bint full                     # there are too many connections: every request is refused
+    cdef double began                  # when the request arrived that is being answered
+    cdef long long sent_before         # bytes sent and queued before its response
+    # the last web page whose requests were let in, and the fields of responses to it
+    cdef bytes page, page_host, page_fields
     # the last request that the gate let in: its target, what the check looked at, its result
     cdef HttpTarget target
     cdef bytes path, host, origin, authorization, authentication
@@ -47,7 +55,12 @@ cdef class HttpConnection(Carrier):
     cdef HttpTarget target_c(self)
     cdef bint same_c(self, HttpHead head)
     cdef int remember_c(self, HttpHead head) except -1
-    cdef object admit_c(self, HttpTarget target)
+    cdef object read_request_c(self)
+    cdef bint page_c(self, Exchange exchange, HttpHead head) except -1
+    cdef int note_c(self, Exchange exchange) except -1
+    cdef int log_c(self, Exchange exchange) except -1
+    cdef long long sent_c(self) noexcept
+    cdef int waits_for_c(self) noexcept
     cdef int request_c(self, Span body) except -1
     cdef int unfinished_c(self) except -1
     cdef int rest_c(self, Exchange exchange) except -1

@@ -1,12 +1,13 @@
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Mapping
-from typing import Any, final
+from typing import Literal, final
 
 from wirespeed._core.framing.http.framer import HttpFramer
 from wirespeed._core.wire import Wire
 from wirespeed.limits import Limits
 from wirespeed.transport.gate import Gate
 from wirespeed.transport.http.exchange import Carrier, HttpTarget
+from wirespeed.transport.http.options import HttpOptions
 from wirespeed.transport.service import Peer
 
 @final
@@ -19,7 +20,7 @@ class HttpSite:
         self,
         targets: Mapping[str, HttpTarget],
         *,
-        options: Any,
+        options: HttpOptions,
         limits: Limits,
         gate: Gate,
         loop: AbstractEventLoop,
@@ -29,17 +30,19 @@ class HttpSite:
     @property
     def gate(self) -> Gate: ...
     @property
-    def options(self) -> Any: ...
+    def options(self) -> HttpOptions: ...
     @property
     def limits(self) -> Limits: ...
     @property
     def loop(self) -> AbstractEventLoop: ...
+    def drain(self) -> None: ...
+    def close(self) -> None: ...
 
 @final
 class HttpConnection(Carrier):
     principal: bytes | None
     peer: Peer | None
-    def __init__(self, site: HttpSite, address: str) -> None: ...
+    def __init__(self, site: HttpSite, address: str, *, full: bool = False) -> None: ...
     @property
     def site(self) -> HttpSite: ...
     @property
@@ -48,5 +51,8 @@ class HttpConnection(Carrier):
     def draining(self) -> bool: ...
     @property
     def n_requests(self) -> int: ...
+    @property
+    def waits_for(self) -> Literal["request", "head", "body"] | None: ...
+    def time_out(self) -> None: ...
     def drain(self) -> None: ...
     def abort(self) -> None: ...

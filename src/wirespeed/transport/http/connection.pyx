@@ -19,6 +19,7 @@ from wirespeed._core.framing.http.fields cimport (
     AUTHORIZATION,
     HEAD,
     HOST,
+    OPTIONS,
     ORIGIN,
     KnownField,
 )
@@ -29,14 +30,28 @@ from wirespeed._core.span cimport Span
 from wirespeed._core.wire cimport Wire
 from wirespeed.transport.http.exchange cimport Carrier, Exchange, HttpTarget
 
+from wirespeed._core.framing.http.writer import field_lines
 from wirespeed.errors import shortened
 from wirespeed.transport.gate import Refused
 from wirespeed.transport.options import Headers, HttpRequest, Refusal
+from wirespeed.transport.quiet import Quiet
 
 logger = logging.getLogger("wirespeed.server")
+cdef int WARNING = logging.WARNING
+
+TOO_MANY = Refusal(503, "too many connections", {"Retry-After": "5"})
 
 cdef enum:
     MAX_AHEAD = 65536     # bytes that are read while a request is being answered
+    CLIENT_LEFT = 499     # in the access log: no response, because nobody waited for it
+
+cdef enum:                # what the connection waits for
+    RESPONSE
+    REQUEST               # its first byte
+    REST_OF_HEAD
+    REST_OF_BODY
+
+cdef tuple STAGES = (None, "request", "head", "body")
 
 
 @cython.final
@@ -75,7 +90,26 @@ cdef class HttpSite:
         self.gate = gate
         self.lasting = gate.authenticate is None
         self.loop = loop
+        self.quiet = Quiet(logger)
         self.date = b""
+        if options.trusted_proxies:
+            from wirespeed.transport.http.forwarded import Forwarded
+
+            self.forwarded = Forwarded(options.trusted_proxies)
+        if options.access_log is not None:
+            from wirespeed.transport.http.access_log import AccessLog
+
+            self.log = AccessLog(options.access_log, options.access_log_sample)
+
+    def drain(self):
+        """The server shuts down: end what no request waits for."""
+        for target in self.targets.values():
+            target.drain()
+
+    def close(self):
+        """End everything now."""
+        for target in self.targets.values():
+            target.close()
 
     cdef bytes date_c(self):
         """The Date field (RFC 9110 section 6.6.1), made once a second."""
@@ -111,10 +145,12 @@ cdef class HttpConnection(Carrier):
     Args:
         site: What is served.
         address: The address of the client, as text for people.
+        full: Refuse every request, because there are too many connections.
     """
 
-    def __init__(self, HttpSite site not None, str address not None):
+    def __init__(self, HttpSite site not None, str address not None, *, bint full=False):
         options = site.options
+        self.full = full
         self.site = site
         self.address = address
         self.framer = HttpFramer(
@@ -162,6 +198,7 @@ cdef class HttpConnection(Carrier):
         self.exchange = None
         try:
             if exchange is not None:
+                self.log_c(exchange)
                 exchange.gone_c()
         finally:
             if not me.closed.done():
@@ -184,10 +221,12 @@ cdef class HttpConnection(Carrier):
         verdict = None
         if target is not None and self.site.lasting and not self.same_c(framer.head):
             try:
-                self.admit_c(target)
+                target.admit(self.site.gate, self.read_request_c())
             except Refused as exc:
                 verdict = exc.refusal
-        if target is None:
+        if self.full:
+            verdict = TOO_MANY
+        elif target is None:
             verdict = Refusal(404, "nothing is served at this path")
         if isinstance(verdict, Refusal):
             self.output.answer_c(framer.head.minor, framer.head.method_c == HEAD, True)
@@ -205,7 +244,7 @@ cdef class HttpConnection(Carrier):
             status, sentence.encode() + b"\n",
             fields=[("Content-Type", "text/plain; charset=utf-8"), *fields],
         )
-        logger.warning("refused %s: %d %s", self.address, status, sentence)
+        self.site.quiet.log(WARNING, "refused %s: %d %s", self.address, status, sentence)
         self.last = True
         return self.close_c()
 
@@ -240,15 +279,65 @@ cdef class HttpConnection(Carrier):
         self.known = True
         return 0
 
-    cdef object admit_c(self, HttpTarget target):
-        """Ask the gate: an Admission, or an awaitable of one. Refused: the client may not come
-        in."""
+    cdef object read_request_c(self):
+        """The request whose head has arrived, for the gate."""
         cdef HttpHead head = self.framer.head
-        request = HttpRequest(
-            path=head.path, query=head.query or "", headers=Headers(head.fields),
-            peer=self.address, method=head.method,
+        cdef object headers = Headers(head.fields), forwarded = self.site.forwarded
+        return HttpRequest(
+            path=head.path, query=head.query or "", headers=headers,
+            peer=self.address if forwarded is None else forwarded.peer(self.address, headers),
+            method=head.method,
         )
-        return self.site.gate.check(request, target.auth_headers, target.refusal_status)
+
+    cdef bint page_c(self, Exchange exchange, HttpHead head) except -1:
+        """Let the browser of a web page show it the response (Fetch, "CORS protocol"). True: the
+        request is OPTIONS, and was answered. Refused: the page may not connect."""
+        if (
+            self.page is not None and head.method_c != OPTIONS
+            and is_known(head, ORIGIN, self.page) and is_known(head, HOST, self.page_host)
+        ):
+            exchange.more_fields = self.page_fields
+            return False
+        from wirespeed.transport.http import cors
+
+        request = self.read_request_c()
+        self.site.gate.check_host(request)
+        self.site.gate.check_origin(request)
+        origin = request.headers.get("origin")
+        if origin is not None:
+            self.page, self.page_host = value_of(head, ORIGIN), value_of(head, HOST)
+            exchange.more_fields = self.page_fields = field_lines(cors.response_fields(origin))
+        methods = exchange.target.methods
+        if head.method_c != OPTIONS or "OPTIONS" in methods:
+            return False
+        fields = [("Allow", ", ".join((*methods, "OPTIONS")))]
+        if cors.is_preflight(request.headers):
+            exchange.more_fields = b""
+            fields += cors.preflight_fields(request.headers, methods)
+        exchange.respond(204, b"", fields)
+        return True
+
+    # -- the access log ------------------------------------------------------------------------
+
+    cdef long long sent_c(self) noexcept:
+        return <long long> self.http.bytes_out + <long long> self.http.outbox.size
+
+    cdef int note_c(self, Exchange exchange) except -1:
+        """A request begins that is logged at its end."""
+        exchange.keep_head_c()
+        self.began = self.site.loop.time()
+        self.sent_before = self.sent_c()
+        return 0
+
+    cdef int log_c(self, Exchange exchange) except -1:
+        """A request is at its end."""
+        if self.site.log is not None:
+            self.site.log.log(
+                exchange.address, exchange.method, exchange.path, exchange.status or CLIENT_LEFT,
+                self.sent_c() - self.sent_before, self.site.loop.time() - self.began,
+                exchange.headers.get("mcp-method"),
+            )
+        return 0
 
     cdef int request_c(self, Span body) except -1:
         """Answer the request that was framed last."""
@@ -257,15 +346,17 @@ cdef class HttpConnection(Carrier):
         cdef HttpHead head = framer.head
         cdef HttpTarget target = self.target_c()
         cdef Exchange exchange
+        cdef Span origin
         self.looked = False
         self.n_requests += 1
         self.output.date = self.site.date_c()
         self.output.answer_c(
             head.minor, head.method_c == HEAD,
-            framer.ended or self.last or self.n_requests == self.site.max_requests,
+            framer.ended or self.last or self.full or self.n_requests == self.site.max_requests,
         )
+        if self.full:
+            return self.refuse_c(TOO_MANY.status, TOO_MANY.reason, TOO_MANY.headers.items())
         if target is None:
-            self.output.closes = False
             framer.respond(
                 404, b"nothing is served at this path\n",
                 fields=[("Content-Type", "text/plain; charset=utf-8")],
@@ -275,9 +366,18 @@ cdef class HttpConnection(Carrier):
         exchange.join_c(self, target)
         self.exchange = exchange
         self.http.busy = True
+        if self.site.log is not None:
+            self.note_c(exchange)
+        if self.site.forwarded is not None:
+            exchange.address = self.site.forwarded.peer(self.address, Headers(head.fields))
         try:
+            if (
+                (head.method_c == OPTIONS or head.value_c(ORIGIN, &origin))
+                and self.page_c(exchange, head)
+            ):
+                return 0
             if not self.same_c(head):
-                verdict = self.admit_c(target)
+                verdict = target.admit(self.site.gate, self.read_request_c())
                 if inspect.isawaitable(verdict):
                     self.http.still = True
                     self.site.loop.create_task(
@@ -324,7 +424,9 @@ cdef class HttpConnection(Carrier):
             self.link.flush_now()
 
     def _refuse(self, Exchange exchange, refusal):
-        logger.warning("refused %s: %d %s", self.address, refusal.status, refusal.reason)
+        self.site.quiet.log(
+            WARNING, "refused %s: %d %s", exchange.address, refusal.status, refusal.reason
+        )
         if not exchange.status:
             exchange.respond(
                 refusal.status, refusal.reason.encode() + b"\n",
@@ -344,6 +446,7 @@ cdef class HttpConnection(Carrier):
         if self.exchange is exchange:
             self.exchange = None
             self.http.busy = False
+            self.log_c(exchange)
             return self.ended_c()
         return 0
 
@@ -366,6 +469,29 @@ cdef class HttpConnection(Carrier):
 
     # -- the end -------------------------------------------------------------------------------
 
+    cdef int waits_for_c(self) noexcept:
+        if self.exchange is not None:
+            return RESPONSE
+        if self.framer.has_head_c():
+            return REST_OF_BODY
+        return REST_OF_HEAD if self.framer.buffered_c() else REQUEST
+
+    @property
+    def waits_for(self):
+        """What of the client is awaited: "request", "head" or "body"; None while we answer."""
+        return STAGES[self.waits_for_c()]
+
+    def time_out(self):
+        """The client took too long."""
+        cdef int stage = self.waits_for_c()
+        if self.last:
+            self.abort()                   # it does not read the last response
+        elif stage == REQUEST:
+            self.drain()
+        elif stage != RESPONSE:
+            self.output.answer_c(1, False, True)
+            self.refuse_c(408, f"the {STAGES[stage]} of the request took too long", ())
+
     def drain(self):
         """Answer the request in progress, then close."""
         cdef HttpConnection me = self
@@ -374,6 +500,7 @@ cdef class HttpConnection(Carrier):
             if me.exchange is None:
                 me.close_c()
             else:
+                self.output.closes = True
                 me.exchange.drain_c()
 
     def abort(self):

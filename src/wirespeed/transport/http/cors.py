@@ -23,11 +23,9 @@ EXPOSED = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After"
 _PARAM = re.compile(r"mcp-param-[!#$%&'*+\-.^_`|~0-9a-z]+")
 
 
-def is_preflight(method: str, headers: Headers) -> bool:
-    """Whether a browser asks if a page may send a request."""
-    return (
-        method == "OPTIONS" and "origin" in headers and "access-control-request-method" in headers
-    )
+def is_preflight(headers: Headers) -> bool:
+    """Whether by OPTIONS a browser asks if a page may send a request."""
+    return "origin" in headers and "access-control-request-method" in headers
 
 
 def preflight_fields(headers: Headers, methods: Iterable[str]) -> list[tuple[str, str]]:

@@ -1,11 +1,12 @@
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from typing_extensions import Buffer, disjoint_base
 
 from wirespeed._core.framing.http.framer import HttpFramer
 from wirespeed._core.reply_route import ReplyRoute
+from wirespeed.transport.gate import Admission, Gate
 from wirespeed.transport.link import Endpoint
-from wirespeed.transport.options import Headers, User
+from wirespeed.transport.options import Headers, HttpRequest, User
 
 @disjoint_base
 class Carrier(Endpoint):
@@ -54,4 +55,8 @@ class Exchange(ReplyRoute):
 class HttpTarget:
     auth_headers: tuple[str, ...]
     refusal_status: int
+    methods: tuple[str, ...]
+    def admit(self, gate: Gate, request: HttpRequest) -> Admission | Awaitable[Admission]: ...
+    def drain(self) -> None: ...
+    def close(self) -> None: ...
     def take(self, exchange: Exchange, body: bytes) -> None: ...

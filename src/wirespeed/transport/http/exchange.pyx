@@ -229,11 +229,23 @@ cdef class HttpTarget:
     """Answers the requests at one path.
 
     Attributes of a target in Python: `auth_headers`, the fields that may bring a bearer token, and
-    `refusal_status` for a missing or wrong one.
+    `refusal_status` for a missing or wrong one; `methods`, which OPTIONS names.
     """
 
     auth_headers = ("authorization",)
     refusal_status = 401
+    methods = ("POST", "GET", "DELETE")
+
+    def admit(self, gate, request):
+        """Return the `Admission` of a client, or an awaitable of it. Refused: the client may not
+        come in."""
+        return gate.check(request, self.auth_headers, self.refusal_status)
+
+    def drain(self):
+        """The server shuts down: end what no request waits for."""
+
+    def close(self):
+        """End everything now."""
 
     cdef Exchange exchange_c(self):
         return Exchange.__new__(Exchange)

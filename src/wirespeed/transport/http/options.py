@@ -10,7 +10,7 @@ from wirespeed._exports import set_public_home
 
 if TYPE_CHECKING:
     from wirespeed.server.http.event_store import EventStore
-    from wirespeed.transport.http.routes import HttpResponse
+    from wirespeed.transport.http.response import HttpResponse
     from wirespeed.transport.options import HttpRequest
 
 __all__ = ["HttpOptions", "RouteHandler"]
@@ -77,8 +77,8 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
             "POST /hook": hook}``. A key without a method answers GET and HEAD. A function is
             called with an `HttpRequest` and is a coroutine function that returns an
             `HttpResponse`. Host and Origin are checked before it; its token is not.
-        healthz: The path that answers 200, and 503 as soon as the server shuts down; None for no
-            such path.
+        healthz: The path that answers 200 to everyone, for probes; None for no such path. A server
+            that shuts down takes no more connections.
     """
 
     stateless: bool = False

@@ -1,70 +1,112 @@
-"""Answers beside the endpoint: the paths of one's own, and the state of the server."""
+"""Answers beside the endpoint: functions of one's own, and the state of the server."""
 
+from __future__ import annotations
+
+import asyncio
 import logging
 from collections.abc import Mapping
 
-import msgspec
-
-from wirespeed._exports import set_public_home
+from wirespeed.transport.gate import NOBODY, Admission, Gate, bearer
+from wirespeed.transport.http.exchange import Exchange, HttpTarget
 from wirespeed.transport.http.options import RouteHandler
-from wirespeed.transport.options import LENGTH, HttpRequest, check_headers
-
-__all__ = ["HttpResponse"]
+from wirespeed.transport.http.response import HttpResponse
+from wirespeed.transport.options import HttpRequest
 
 logger = logging.getLogger("wirespeed.server")
 
+GRACE = 5.0  # seconds that a route has for its answer when the server shuts down
+INTERNAL_ERROR = HttpResponse(500, "internal error\n")
+SHUTTING_DOWN = HttpResponse(503, "the server is shutting down\n")
+ALIVE = HttpResponse(200, "ok\n")
 
-class HttpResponse(msgspec.Struct, frozen=True):
-    """The answer of a function in `HttpOptions.routes`.
 
-    Attributes:
-        status: The HTTP status, 200 to 599.
-        body: Text is encoded as UTF-8.
-        headers: Header fields. The length and the connection's own fields are written by the
-            server.
-        media_type: The ``Content-Type``, unless ``headers`` has one.
+class Route(HttpTarget):
+    """The functions of one path, by method.
+
+    Args:
+        handlers: The functions.
+        loop: The event loop.
+        tasks: The running functions; the owner of the set waits for these at the end.
     """
 
-    status: int = 200
-    body: bytes | str = b""
-    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
-    media_type: str = "text/plain; charset=utf-8"
+    def __init__(
+        self,
+        handlers: Mapping[str, RouteHandler],
+        loop: asyncio.AbstractEventLoop,
+        tasks: set[asyncio.Task[None]],
+    ) -> None:
+        self.methods = tuple(handlers)
+        self._handlers = handlers
+        self._loop = loop
+        self._tasks = tasks
+        self._grace: asyncio.TimerHandle | None = None
 
-    def __post_init__(self) -> None:
-        if not 200 <= self.status <= 599:
-            raise ValueError("the status of a response is 200 to 599")
-        if not isinstance(self.body, (bytes, str)):
-            raise TypeError(f"the body is bytes or text, not {type(self.body).__name__}")
-        check_headers(self.headers, (*LENGTH, "connection"))
-        check_headers({"Content-Type": self.media_type})
+    def admit(self, gate: Gate, request: HttpRequest) -> Admission:
+        """Check Host and Origin. The token is the function's own."""
+        gate.check_host(request)
+        gate.check_origin(request)
+        return NOBODY
 
-    @property
-    def content(self) -> bytes:
-        """The bytes of the body."""
-        return self.body.encode() if isinstance(self.body, str) else self.body
+    def take(self, exchange: Exchange, body: bytes) -> None:
+        handler = self._handlers.get(exchange.method)
+        if handler is None:
+            text = f"this path takes {' and '.join(self.methods)}\n"
+            allow = {"Allow": ", ".join((*self.methods, "OPTIONS"))}
+            send(exchange, HttpResponse(405, text, allow))
+            return
+        headers = exchange.headers
+        request = HttpRequest(
+            exchange.path,
+            exchange.query,
+            headers,
+            exchange.address,
+            bearer(headers.get("authorization", "")),
+            exchange.method,
+            body,
+        )
+        task = self._loop.create_task(self._answer(handler, request, exchange))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        exchange.on_gone = task.cancel
 
-    @property
-    def fields(self) -> list[tuple[str, str]]:
-        """The header fields, with Content-Type where there is a body."""
-        found = list(self.headers.items())
-        if self.body and not any(name.lower() == "content-type" for name in self.headers):
-            found.insert(0, ("Content-Type", self.media_type))
-        return found
+    @staticmethod
+    async def _answer(handler: RouteHandler, request: HttpRequest, exchange: Exchange) -> None:
+        response = SHUTTING_DOWN
+        try:
+            response = await handler(request)
+            if not isinstance(response, HttpResponse):
+                raise TypeError(f"a route returns an HttpResponse, not {response!r:.50}")
+        except Exception:
+            logger.exception("the route %s %s failed", request.method, request.path)
+            response = INTERNAL_ERROR
+        finally:
+            send(exchange, response)
+
+    def drain(self) -> None:
+        if self._grace is None:
+            self._grace = self._loop.call_later(GRACE, self.close)
+
+    def close(self) -> None:
+        if self._grace is not None:
+            self._grace.cancel()
+        for task in self._tasks:
+            task.cancel()
 
 
-INTERNAL_ERROR = HttpResponse(500, "internal error\n")
+class Health(HttpTarget):
+    """Answers that the server is there, to everyone: a probe knows no name and no token."""
+
+    methods = ("GET", "HEAD")
+
+    def admit(self, gate: Gate, request: HttpRequest) -> Admission:
+        """Let everyone in."""
+        return NOBODY
+
+    def take(self, exchange: Exchange, body: bytes) -> None:
+        known = exchange.method in self.methods
+        send(exchange, ALIVE if known else HttpResponse(405, "", {"Allow": "GET, HEAD, OPTIONS"}))
 
 
-async def respond(handler: RouteHandler, request: HttpRequest) -> HttpResponse:
-    """Call the function of a route. Its exceptions are logged and become a 500."""
-    try:
-        response = await handler(request)
-        if not isinstance(response, HttpResponse):
-            raise TypeError(f"a route returns an HttpResponse, not {response!r:.50}")
-    except Exception:
-        logger.exception("the route %s %s failed", request.method, request.path)
-        return INTERNAL_ERROR
-    return response
-
-
-set_public_home(globals())
+def send(exchange: Exchange, response: HttpResponse) -> None:
+    """Answer a request."""
+    exchange.respond(response.status, response.content, response.fields)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from wirespeed._core.framing.close_codes import CloseCode
@@ -59,6 +60,9 @@ class Watched:
         self._ending = 0.0
         self._stuck = 0.0  # the time since which the peer reads nothing
 
+    def check(self, now: float) -> None:
+        """Override: what else ends a connection that is open."""
+
 
 class Keeper:
     """Watches the connections of one listener.
@@ -69,6 +73,7 @@ class Keeper:
         ping_timeout: Seconds of silence after that until the connection is ended.
         slow_reader_timeout: Seconds that a peer may leave a full outbox unread.
         close_timeout: The time limit of the closing handshake in seconds.
+        others: The time limits of `Watched.check`.
     """
 
     def __init__(
@@ -79,13 +84,14 @@ class Keeper:
         ping_timeout: float,
         slow_reader_timeout: float,
         close_timeout: float,
+        others: Sequence[float] = (),
     ) -> None:
         self._loop = loop
         self._ping_interval = ping_interval
         self._ping_timeout = ping_timeout
         self._slow_reader_timeout = slow_reader_timeout
         self._close_timeout = close_timeout
-        shortest = min(slow_reader_timeout, close_timeout)
+        shortest = min(slow_reader_timeout, close_timeout, *others)
         if ping_interval is not None:
             shortest = min(shortest, ping_interval, ping_timeout)
         self._tick = min(max(shortest / 4, SHORTEST_ROUND), LONGEST_ROUND) / PARTS
@@ -160,6 +166,7 @@ class Keeper:
             logger.warning("a client left %d bytes unread: the connection is closed", queued)
             link.end(CloseCode.POLICY, "too slow a reader", self._close_timeout)
             return
+        watched.check(now)
         watched._bytes_out = bytes_out
         watched._queued = queued > 0
         if bytes_in != watched._bytes_in or takes or full or link.closing or not wire.want_read:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed._core.framing.websocket import WebSocketFramer
     from wirespeed.transport.gate import Gate
-    from wirespeed.transport.http.connection import HttpSite
+    from wirespeed.transport.http.connection import HttpConnection, HttpSite
     from wirespeed.transport.websocket.upgrade import ServerHandshake
 
 logger = logging.getLogger("wirespeed.server")
@@ -72,6 +72,34 @@ class Served(Watched):
         self.listener.left(self)
 
 
+class ServedHttp(Served):
+    """One connection of an HTTP listener."""
+
+    __slots__ = ("_late", "_seen", "_since")
+
+    connection: HttpConnection
+
+    def __init__(self, listener: Listener, connection: HttpConnection, stream: Stream) -> None:
+        super().__init__(listener, connection, None, stream)
+        self._since = listener.loop.time()
+        self._seen: tuple[object, ...] = ()
+        self._late = False
+
+    def check(self, now: float) -> None:
+        """End a connection whose client takes too long for a request."""
+        connection = self.connection
+        stage = connection.waits_for
+        seen = stage, connection.n_requests, stage == "body" and connection.wire.bytes_in
+        if seen != self._seen or stage is None:
+            self._seen, self._since, self._late = seen, now, False
+        elif now - self._since >= self.listener.limits[stage]:
+            if not self._late:
+                # a busy loop runs its due timers before it reads the received bytes
+                self._late = True
+                return
+            connection.time_out()
+
+
 class Listener:
     """The accepting sockets and the connections of one `serve`.
 
@@ -98,40 +126,38 @@ class Listener:
         self._resume: asyncio.TimerHandle | None = None
         self._over = self.loop.create_future()
         self._quiet = Quiet(logger)
+        self.limits = {
+            "request": options.http.idle_timeout,
+            "head": options.http.head_timeout,
+            "body": options.http.body_timeout,
+        }
         self._keeper = Keeper(
             self.loop,
             ping_interval=options.ping_interval,
             ping_timeout=options.ping_timeout,
             slow_reader_timeout=options.slow_reader_timeout,
             close_timeout=options.close_timeout,
+            others=tuple(self.limits.values()) if self.address.is_http else (),
         )
         self._gate: Gate | None = None
         self._site: HttpSite | None = None
-        if self.address.has_paths:
+        self._routes: set[asyncio.Task[None]] = set()  # running functions of routes
+        if self.address.is_websocket:
             from wirespeed.transport.gate import Gate
 
             self._gate = Gate(options, self.address, local=listening.local)
-        if self.address.is_http:
-            self._site = self._make_site()
+        elif self.address.is_http:
+            from wirespeed.transport.http.site import make_site
 
-    def _make_site(self) -> HttpSite:
-        from wirespeed.transport.http.connection import HttpSite
-
-        assert self._gate is not None
-        services: Mapping[str, Any] = self.services
-        return HttpSite(
-            {
-                path: service.http_target(self.options.http, loop=self.loop, pool=self.pool)
-                for path, service in services.items()
-            },
-            options=self.options.http,
-            limits=max(
-                (service.limits for service in self.services.values()),
-                key=lambda limits: limits.max_message,
-            ),
-            gate=self._gate,
-            loop=self.loop,
-        )
+            self._site = make_site(
+                services,
+                options,
+                self.address,
+                local=listening.local,
+                loop=self.loop,
+                pool=self.pool,
+                tasks=self._routes,
+            )
 
     @property
     def n_connections(self) -> int:
@@ -185,7 +211,7 @@ class Listener:
 
     def _take(self, sock: socket.socket, peer: str) -> None:
         full = self.n_connections - self._n_full >= self.options.max_connections
-        if full and (not self.address.is_websocket or self._n_full >= MAX_REFUSALS):
+        if full and (not self.address.has_paths or self._n_full >= MAX_REFUSALS):
             sock.close()
             self._log_refusal(peer, "too many connections")
             return
@@ -194,20 +220,16 @@ class Listener:
             stream = SocketStream(self.loop, sock)
             self._join(stream, service, service.stream_framer(), None, b"", Peer(peer))
             return
-        if self._site is not None and not self.address.secure:
-            from wirespeed.transport.http.connection import HttpConnection
-
-            stream = SocketStream(self.loop, sock)
-            connection = HttpConnection(self._site, peer)
-            stream.make_link(connection)
-            self._watch(connection, None, stream, b"")
+        if self.address.is_http and not self.address.secure:
+            self._join_http(SocketStream(self.loop, sock), peer, full)
             return
         self._n_full += full
-        opening = (
-            self._welcome(sock, peer, full)
-            if self.address.is_websocket
-            else self._admit(sock, peer)
-        )
+        if self.address.is_http:
+            opening = self._secure(sock, peer, full)
+        elif self.address.is_websocket:
+            opening = self._welcome(sock, peer, full)
+        else:
+            opening = self._admit(sock, peer)
         task = self.loop.create_task(opening)
         self.opening.add(task)
         task.add_done_callback(partial(self._welcomed, full, sock))
@@ -250,6 +272,31 @@ class Listener:
         finally:
             if not joined:
                 stream.close()
+
+    # -- HTTP ------------------------------------------------------------------------------------
+
+    async def _secure(self, sock: socket.socket, peer: str, full: bool) -> None:
+        """Serve a client of ``https://`` after the handshake of TLS."""
+        task = cast("asyncio.Task[None]", asyncio.current_task())
+        stream = await self._secured(sock, peer)
+        if stream is not None:
+            self._join_http(stream, peer, full)
+            self.opening.discard(task)
+
+    def _join_http(self, stream: Stream, peer: str, full: bool) -> None:
+        from wirespeed.transport.http.connection import HttpConnection
+
+        assert self._site is not None
+        connection = HttpConnection(self._site, peer, full=full)
+        stream.make_link(connection)
+        served = ServedHttp(self, connection, stream)
+        if full:
+            self._n_full += 1
+            connection.closed.add_done_callback(self._full_one_left)
+        self._watch(served, b"")
+
+    def _full_one_left(self, _: object) -> None:
+        self._n_full -= 1
 
     # -- opening handshake -----------------------------------------------------------------------
 
@@ -397,12 +444,10 @@ class Listener:
         )
         connection.principal = principal
         connection.peer = peer
-        self._watch(connection, pings, stream, rest)
+        self._watch(Served(self, connection, pings, stream), rest)
 
-    def _watch(
-        self, connection: Any, pings: WebSocketFramer | None, stream: Stream, rest: bytes
-    ) -> None:
-        served = Served(self, connection, pings, stream)
+    def _watch(self, served: Served, rest: bytes) -> None:
+        connection = served.connection
         self._keeper.watch(served)
         connection.closed.add_done_callback(served.gone)
         try:
@@ -432,6 +477,8 @@ class Listener:
         self.listening.close()
         for task in self.opening:
             task.cancel()
+        if self._site is not None:
+            self._site.drain()
         for served in self.served():
             served.connection.drain()
         self._check_over()
@@ -440,6 +487,8 @@ class Listener:
         """End at once."""
         self._aborting = True
         self.drain()
+        if self._site is not None:
+            self._site.close()
         for served in self.served():
             served.connection.abort()
         self._check_over()
@@ -466,10 +515,11 @@ class Listener:
                     served.connection.link.flush()
             self.abort()
             self._keeper.close()
-            if self.opening:
-                _, stubborn = await asyncio.wait(list(self.opening), timeout=LAST_WAIT)
+            if last := [*self.opening, *self._routes]:
+                _, stubborn = await asyncio.wait(last, timeout=LAST_WAIT)
                 if stubborn:
-                    logger.warning("authenticate ignores its cancellation and is abandoned")
+                    what = "authenticate" if stubborn <= self.opening else "a route"
+                    logger.warning("%s ignores its cancellation and is abandoned", what)
             await close_pool(self.pool)
             await asyncio.sleep(0)  # `Served.gone` of the last ones
 

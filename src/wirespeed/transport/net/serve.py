@@ -12,6 +12,7 @@ import msgspec
 
 from wirespeed._exports import set_public_home
 from wirespeed.transport.address import Address, is_loopback, is_name, parse, quote_path
+from wirespeed.transport.http.options import HttpOptions
 from wirespeed.transport.net import bind
 from wirespeed.transport.net.listener import serve_at
 from wirespeed.transport.options import ListenFields, ListenOptions, OnListening
@@ -41,10 +42,10 @@ async def serve(
     server to finish. The second signal ends the server at once. Port 0 binds any free port.
 
     Args:
-        url: ``ws://host:port/path``, ``wss://…``, ``tcp://host:port`` or ``unix:/path``. A host
-            name stands for all its addresses.
-        services: A server, or for WebSocket a mapping of paths to servers (the URL then has no
-            path).
+        url: ``http://host:port/path``, ``https://…``, ``ws://…``, ``wss://…``, ``tcp://host:port``
+            or ``unix:/path``. A host name stands for all its addresses.
+        services: A server, or for HTTP and WebSocket a mapping of paths to servers (the URL then
+            has no path).
         on_listening: Called with the URLs and their bound ports as soon as clients can connect.
         options: A `ListenOptions`, or its fields as keyword arguments.
 
@@ -158,6 +159,10 @@ def plan(
     else:
         by_path = {address.path if address.has_paths else "/": service_of(services)}
     if address.is_http:
+        for path in by_path.keys() & {*options.http.by_path, options.http.healthz}:
+            raise ValueError(
+                f"{path} is the path of a server, and cannot be one of http.routes or http.healthz"
+            )
         for service in by_path.values():
             if not hasattr(service, "http_target"):
                 raise ValueError(f"{address}: {service!r} cannot be served over HTTP")
@@ -170,6 +175,8 @@ def _check_options(address: Address, options: ListenOptions) -> None:
         raise ValueError(
             f"{address.scheme}:// needs ssl, an ssl.SSLContext with the server's certificate"
         )
+    if not address.is_http and options.http != HttpOptions():
+        raise ValueError(f"http is for http:// and https:// only, not for {address.scheme}:")
     if options.ssl is not None and not address.secure:
         raise ValueError(f"ssl is for https:// and wss:// only, not for {address.scheme}:")
     if address.has_paths:

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from wirespeed import HttpOptions, HttpRequest, HttpResponse, ListenOptions
-from wirespeed.transport.http.routes import respond
-from wirespeed.transport.options import Headers
 
 
 async def hello(request: HttpRequest) -> HttpResponse:
@@ -17,13 +15,6 @@ async def hello(request: HttpRequest) -> HttpResponse:
 
 async def broken(request: HttpRequest) -> HttpResponse:
     raise ValueError("s3cret")
-
-
-async def forgetful(request: HttpRequest) -> Any:
-    return None
-
-
-REQUEST = HttpRequest("/hello", "", Headers(), "127.0.0.1:1")
 
 
 @pytest.mark.parametrize(
@@ -82,21 +73,6 @@ def test_routes_have_paths_and_methods() -> None:
         "/a": {"GET": hello, "HEAD": hello},
         "/%C3%A9": {"POST": broken, "GET": hello},
     }
-
-
-async def test_a_route_answers() -> None:
-    response = await respond(hello, REQUEST)
-    assert (response.status, response.content) == (200, b"hello /hello")
-    assert response.fields == [("Content-Type", "text/plain; charset=utf-8")]
-
-
-@pytest.mark.parametrize("handler", [broken, forgetful])
-async def test_a_route_that_fails_is_logged(handler: Any, caplog: Any) -> None:
-    response = await respond(handler, REQUEST)
-    assert (response.status, response.content) == (500, b"internal error\n")
-    (record,) = caplog.records
-    assert record.getMessage() == "the route GET /hello failed"
-    assert record.exc_info
 
 
 def test_a_response_has_one_content_type() -> None:

@@ -9,8 +9,6 @@ import logging
 import socket
 import ssl
 import struct
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,34 +23,6 @@ from wirespeed.transport.net.connect import connect_websocket
 
 LOOPBACK = "ws://127.0.0.1:0/mcp"
 SECURE = "wss://127.0.0.1:0/mcp"
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("tls")
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
-            *("-nodes", "-keyout", key, "-out", cert, "-days", "2", "-subj", "/CN=localhost"),
-            *("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return cert, key
-
-
-@pytest.fixture(scope="module")
-def server_ssl(certificate: tuple[Path, Path]) -> ssl.SSLContext:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(*certificate)
-    return context
-
-
-@pytest.fixture(scope="module")
-def client_ssl(certificate: tuple[Path, Path]) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=str(certificate[0]))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,56 @@
+"""What a door of HTTP serves: the endpoints of services, routes, the state of the server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from wirespeed.transport.address import Address
+from wirespeed.transport.gate import Gate
+from wirespeed.transport.http.connection import HttpSite
+from wirespeed.transport.http.exchange import HttpTarget
+from wirespeed.transport.http.routes import Health, Route
+from wirespeed.transport.options import ListenOptions
+from wirespeed.transport.taskpool import TaskPool
+
+
+def make_site(
+    services: Mapping[str, Any],
+    options: ListenOptions,
+    address: Address,
+    *,
+    local: bool,
+    loop: asyncio.AbstractEventLoop,
+    pool: TaskPool,
+    tasks: set[asyncio.Task[None]],
+) -> HttpSite:
+    """Return what is served at the paths of an address.
+
+    Args:
+        services: The services by path.
+        options: The options of the door.
+        address: The address of the URL.
+        local: Whether only this machine can reach it.
+        loop: The event loop.
+        pool: Runs handlers.
+        tasks: The running functions of routes: the owner waits for them at the end.
+    """
+    http = options.http
+    targets: dict[str, HttpTarget] = {
+        path: Route(handlers, loop, tasks) for path, handlers in http.by_path.items()
+    }
+    if http.healthz is not None:
+        targets[http.healthz] = Health()
+    for path, service in services.items():
+        targets[path] = service.http_target(http, loop=loop, pool=pool)
+    return HttpSite(
+        targets,
+        options=http,
+        limits=max(
+            (service.limits for service in services.values()),
+            key=lambda limits: limits.max_message,
+        ),
+        gate=Gate(options, address, local=local),
+        loop=loop,
+    )
