@@ -19,7 +19,7 @@ HOMES = {
         "wirespeed.client.answering.progress": "report_progress",
         "wirespeed.client.client": "Client",
         "wirespeed.client.sync": "SyncClient",
-        "wirespeed.client.targets.remote": "Socket WebSocket",
+        "wirespeed.client.targets.remote": "Http Socket WebSocket",
         "wirespeed.client.tasks.calls": "TASKS",
         "wirespeed.client.timeouts": "CLIENT_DEFAULT",
         "wirespeed.config": "",

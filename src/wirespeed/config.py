@@ -8,9 +8,9 @@
 Keys of a server: ``command``, ``args``, ``env``, ``cwd`` for a child; ``url``, ``headers``
 for a server elsewhere; ``type`` (or ``transport``), ``enabled`` (or its opposite,
 ``disabled``), ``autoStart``, ``timeout`` in seconds, ``era`` (or ``protocolEra``). Others are
-kept in ``ServerConfig.extra``. URLs: ``ws://``, ``wss://``, ``unix:`` and ``tcp://``; those of
-HTTP are read, but this version cannot connect to them. VS Code's ``servers`` is read where
-``mcpServers`` is absent.
+kept in ``ServerConfig.extra``. URLs: ``http://``, ``https://``, ``ws://``, ``wss://``, ``unix:``
+and ``tcp://``. The types ``http`` and ``sse`` mean the same: the client finds out which of the two
+the server speaks. VS Code's ``servers`` is read where ``mcpServers`` is absent.
 
 Paths: a relative ``cwd`` or ``unix:`` path, and a relative ``command`` with a slash in it, are
 relative to the folder of the file, wherever the program is started; a leading ``~/`` is the home
@@ -39,7 +39,7 @@ from wirespeed.transport.options import Names
 
 if TYPE_CHECKING:
     from wirespeed.client.client import Client
-    from wirespeed.client.targets.remote import Socket, WebSocket
+    from wirespeed.client.targets.remote import Http, Socket, WebSocket
     from wirespeed.transport.child.command import StderrTarget, Stdio
 
 __all__ = ["Era", "ServerConfig", "Transport", "load", "loads"]
@@ -109,10 +109,10 @@ class ServerConfig(msgspec.Struct, frozen=True):
     shown: tuple[str, ...] = ()
     problem: str = ""
 
-    def target(self, *, stderr: StderrTarget = "inherit") -> Stdio | WebSocket | Socket:
-        """What a client connects to: a ``Stdio`` (with this ``stderr``), a ``WebSocket`` with the
-        file's headers, or a ``Socket``. ConfigError for a variable that is not set, a URL or header
-        that cannot be, and a transport that this version does not speak (``http``, ``sse``)."""
+    def target(self, *, stderr: StderrTarget = "inherit") -> Stdio | Http | WebSocket | Socket:
+        """What a client connects to: a ``Stdio`` (with this ``stderr``), an ``Http`` or
+        ``WebSocket`` with the file's headers, or a ``Socket``. ConfigError for a variable that is
+        not set, and a URL or header that cannot be."""
         if self.problem:
             raise ConfigError(f"{self.source}: {self.problem}")
         if self.transport == "stdio":
@@ -124,12 +124,12 @@ class ServerConfig(msgspec.Struct, frozen=True):
                 *(self.command, self.args, self.env or None, self.cwd), stderr=stderr, shown=shown
             )
         assert self.url is not None
-        from wirespeed.client.targets.remote import Socket, WebSocket
+        from wirespeed.client.targets.remote import Http, Socket, WebSocket
 
-        if self.transport in ("http", "sse"):
-            raise self._fail(f"this version speaks stdio, ws, unix and tcp, not {self.transport}")
         written = self.shown[0] if _has_variable(self.shown) else ""
         try:
+            if self.transport in ("http", "sse"):
+                return Http(self.url, headers=self.headers, shown=written)
             if self.transport == "ws":
                 return WebSocket(self.url, headers=self.headers, shown=written)
             if self.headers:

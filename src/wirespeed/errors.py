@@ -34,6 +34,7 @@ __all__ = [
     "Declined",
     "DependencyError",
     "HandlerFailed",
+    "HttpStatusError",
     "InputNeeded",
     "InvalidResponse",
     "LaunchError",
@@ -320,6 +321,26 @@ class UpgradeRefused(TransportError):
         super().__init__(message, status, reason)
         self.status = status
         self.reason = reason
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class HttpStatusError(TransportError):
+    """A server of Streamable HTTP, or a proxy before it, answered a message with an HTTP status
+    instead of a JSON-RPC response.
+
+    ``status`` is the status, ``reason`` its name. ``retry_after`` has the seconds of the answer's
+    Retry-After (RFC 9110, section 10.2.3), None if there is none.
+    """
+
+    def __init__(
+        self, message: str, status: int, reason: str = "", retry_after: float | None = None
+    ) -> None:
+        super().__init__(message, status, reason, retry_after)
+        self.status = status
+        self.reason = reason
+        self.retry_after = retry_after
 
     def __str__(self) -> str:
         return str(self.args[0])

@@ -15,6 +15,7 @@ from wirespeed.errors import (
     Declined,
     DependencyError,
     HandlerFailed,
+    HttpStatusError,
     InputNeeded,
     InvalidResponse,
     LaunchError,
@@ -180,6 +181,9 @@ async def failures() -> str:
         assert_type(error.code, int | None)
     except UpgradeRefused as error:
         assert_type(error.status, int)
+    except HttpStatusError as error:
+        assert_type(error.status, int)
+        assert_type(error.retry_after, float | None)
     except (LaunchError, TransportError) as error:
         return str(error)
     except VersionMismatch as error:

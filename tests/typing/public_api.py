@@ -389,6 +389,9 @@ async def targets_and_urls() -> None:
     assert_type(far.where, str)
     async with Client(far) as client:
         assert_type(await client.call_tool("add", {"a": 1, "b": 2}), CallToolResult)
+    streamable = wirespeed.Http("https://tools.example/mcp", token="t", sse=False, restart=0)
+    async with Client(streamable), Client("http://h/mcp", token="t", headers={"X-Tenant": "a"}):
+        assert_type(streamable.max_connections, int)
     async with Client(wirespeed.Socket("unix:tools.sock")):
         pass
     await server.serve("ws://127.0.0.1:0/mcp", token="t", max_connections=10)

@@ -28,7 +28,7 @@ CIMPORTED = {
 }  # fmt: skip
 # The annotations of these name a class of `ssl`, which is loaded when there is TLS, one of a
 # package that loads each name at its first use, or one of a room behind their own.
-UNRESOLVED = {"Child", "Connection", "HttpOptions", "ListenOptions", "WebSocket"}
+UNRESOLVED = {"Child", "Connection", "HttpOptions", "ListenOptions", "WebSocket", "Http"}
 
 
 def exported(package: str) -> dict[str, Any]:
@@ -107,6 +107,7 @@ def test_results_are_pickled(value: Any) -> None:
         errors.CallTimeout("late"),
         errors.ChildExited("gone", 3),
         errors.ConnectionLost("gone", 4001, "why"),
+        errors.HttpStatusError("no", 503, "Service Unavailable", 2.0),
         errors.InputNeeded("asks", {"a": {}}, "state"),
         errors.MissingCapability({"roots": {}}, "no", code=-32600),
         errors.ProtocolError(7, "no", {"a": 1}),

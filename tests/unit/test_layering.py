@@ -115,6 +115,7 @@ INSIDE = {
         timeouts callback_queue validation loop_thread
         targets results
         answering
+        http
         connection
         requests
         cache pagination

@@ -64,6 +64,7 @@ from wirespeed._core.requester cimport Requester
 from wirespeed._core.slab cimport Slab, slabs_live
 from wirespeed._core.span cimport Span
 
+from wirespeed._core.wire import show_whole
 from wirespeed.limits import Limits
 
 cdef enum:
@@ -261,6 +262,7 @@ cdef class Session(Requester):
         waits, whatever its length.
         """
         cdef Slab slab = Slab.borrow(data)
+        show_whole(self, data)
         self.receive_message_c(slab, slab.base, slab.capacity, route)
 
     cdef int receive_message_c(

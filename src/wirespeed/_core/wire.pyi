@@ -10,6 +10,7 @@ from wirespeed.limits import Limits
 _Tap: TypeAlias = Callable[[Wire, Literal["made", "sent", "received"], bytes], object]
 
 def set_tap(function: _Tap | None) -> None: ...
+def show_whole(wire: Wire, data: Buffer) -> None: ...
 
 @disjoint_base
 class Wire:

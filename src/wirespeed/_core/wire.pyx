@@ -31,6 +31,12 @@ def set_tap(function):
     tap = function
 
 
+def show_whole(wire, data):
+    """Show the tap, if there is one, a message that came whole beside the stream of a wire."""
+    if tap is not None:
+        tap(wire, "received", bytes(data).replace(b"\n", b" ") + b"\n")
+
+
 cdef class Wire:
     """The framing, the outgoing bytes and the limits of one connection.
 

@@ -31,6 +31,10 @@ _REMEDIES = {
         "; --ca FILE trusts a private authority"
     ),
     "; WebSocket(token=…) takes the server's token": "; set WIRESPEED_TOKEN or give --token-file",
+    "; Http(ssl=…) takes a context that trusts its authority": (
+        "; --ca FILE trusts a private authority"
+    ),
+    "; Http(token=…) takes the server's token": "; set WIRESPEED_TOKEN or give --token-file",
 }
 
 

@@ -17,14 +17,14 @@ from wirespeed.transport.address import parse, public
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from wirespeed import Socket, Stdio, WebSocket
+    from wirespeed import Http, Socket, Stdio, WebSocket
     from wirespeed.config import ServerConfig
 
-    Endpoint: TypeAlias = Stdio | WebSocket | Socket
+    Endpoint: TypeAlias = Stdio | Http | WebSocket | Socket
 
 KINDS = "a URL, a FILE.py, an mcpServers FILE.json with #name, or -- COMMAND…"
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|(?:unix|tcp|wss?):")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|(?:unix|tcp|wss?|https?):")
 _OPEN_TIMEOUT = 10.0
 _FOREVER = 1e9  # seconds
 
@@ -42,11 +42,11 @@ class Access:
     def check_unused(self, why: str) -> None:
         """Failure (2): an option does not apply to the target."""
         if self.secret is not None and self.secret.from_option:
-            raise usage(f"a token is for ws:// and wss:// targets; {why}")
+            raise usage(f"a token is for targets of HTTP and WebSocket; {why}")
         if self.headers:
-            raise usage(f"--header is for ws:// and wss:// targets; {why}")
+            raise usage(f"--header is for targets of HTTP and WebSocket; {why}")
         if self.ca is not None:
-            raise usage(f"--ca is for wss:// targets; {why}")
+            raise usage(f"--ca is for https:// and wss:// targets; {why}")
 
 
 @dataclass(frozen=True)
@@ -106,15 +106,15 @@ def _remote(
     headers: Mapping[str, str] | None = None,
     place: str | None = None,
     shown: str = "",
-) -> WebSocket | Socket:
+) -> Http | WebSocket | Socket:
     """Return the target of a URL. ``headers``, ``place`` and ``shown`` are from a configuration."""
-    from wirespeed import Socket, WebSocket
+    from wirespeed import Http, Socket, WebSocket
 
     scheme = url.partition(":")[0].lower()
-    if scheme not in ("ws", "wss", "unix", "tcp"):
+    if scheme not in ("http", "https", "ws", "wss", "unix", "tcp"):
         raise cannot_start(
-            f"cannot connect to {place or public(url)}: this version supports ws:, wss:, unix: "
-            f"and tcp: URLs; TARGET is {KINDS}"
+            f"cannot connect to {place or public(url)}: this version supports http:, https:, ws:, "
+            f"wss:, unix: and tcp: URLs; TARGET is {KINDS}"
         )
     # A command makes one connection. The loss of its link is reported at once.
     options: dict[str, Any] = {
@@ -141,10 +141,13 @@ def _remote(
             )
             secret = None
         if access.ca is not None:
-            if scheme != "wss":
-                raise usage("--ca is for wss:// targets; ws:// has no certificates")
+            if scheme not in ("https", "wss"):
+                raise usage(
+                    f"--ca is for https:// and wss:// targets; {scheme}:// has no certificates"
+                )
             options["ssl"] = _trusting(access.ca)
-        return WebSocket(
+        kind = WebSocket if scheme in ("ws", "wss") else Http
+        return kind(
             url,
             headers=merged | dict(access.headers),
             token=None if secret is None else secret.only,
@@ -231,8 +234,6 @@ def _entry(server: ServerConfig, path: str, stderr: Any, access: Access) -> Endp
     from wirespeed import Stdio
 
     place = f'{path}: the server "{server.name}"'
-    if server.transport in ("http", "sse"):
-        raise cannot_start(f"{place} speaks HTTP, which this version does not support")
     if server.transport == "stdio":
         access.check_unused("this server is started as a child")
     target = server.target(stderr=stderr)

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from wirespeed import Server
     from wirespeed.client.answering.roots import AnyRoot
     from wirespeed.client.subscriptions.subscription import Subscription
-    from wirespeed.client.targets.remote import Socket, WebSocket
+    from wirespeed.client.targets.remote import Http, Socket, WebSocket
     from wirespeed.client.tasks.messages import TaskState
     from wirespeed.client.tasks.task import ToolTask
     from wirespeed.transport.child.command import Stdio
@@ -76,10 +76,11 @@ class Client:
     """An MCP client: an async context manager. `open` and `close` may run in different tasks.
 
     Args:
-        target: ``Stdio(command, args)``, ``WebSocket(url)``, ``Socket(url)``, a URL (``ws://…``,
-            ``wss://…``, ``unix:…``, ``tcp://…``) for one of these two, the path of a Python file
-            (``FILE.py`` or ``FILE.py:NAME``), which ``wirespeed serve`` serves, or a `Server` in
-            this process.
+        target: ``Stdio(command, args)``, ``Http(url)``, ``WebSocket(url)``, ``Socket(url)``, a URL
+            (``http://…``, ``https://…``, ``ws://…``, ``wss://…``, ``unix:…``, ``tcp://…``) for one
+            of these three, the path of a Python file (``FILE.py`` or ``FILE.py:NAME``), which
+            ``wirespeed serve`` serves, or a `Server` in this process.
+        headers, token: As of `Http` and `WebSocket`, for a target that is their URL.
         era: ``"auto"`` sends ``server/discover`` first, to find out whether the server is modern
             (2026-07-28); ``"legacy"`` sends ``initialize`` at once; ``"modern"`` never falls back
             to ``initialize``. The era of the server is kept for restarts.
@@ -137,8 +138,10 @@ class Client:
 
     def __init__(
         self,
-        target: Stdio | WebSocket | Socket | Server | str | PathLike[str],
+        target: Stdio | Http | WebSocket | Socket | Server | str | PathLike[str],
         *,
+        headers: Mapping[str, str] | None = None,
+        token: str | None = None,
         era: Era = "auto",
         timeout: float | None = 60.0,
         handshake_timeout: float = 60.0,
@@ -189,7 +192,7 @@ class Client:
         info = {"name": name, "version": version or __version__}
         declared = {**(capabilities or {}), **tasks}
         chain = tuple(middleware)
-        self.target = as_target(target)
+        self.target = as_target(target, headers, token)
         self._identity = Identity(info, declared, log_level, answering)
         self._auto_start = auto_start
         self._cache = ResponseCache() if cache else None

@@ -23,10 +23,14 @@ def as_target(
 ) -> Stdio | WebSocket | Socket | LiteServer:
     """Return the target that a client's arguments name. No process is started and no host name is
     resolved. TypeError, ValueError: the arguments do not name a target."""
-    from wirespeed.client.targets.remote import WebSocket, from_url
+    from wirespeed.client.targets.remote import Http, WebSocket, from_url
 
     if isinstance(target, str):
         target = from_url(target)
+    if isinstance(target, Http):
+        raise ValueError(
+            f"cannot connect to {target.where}: this version does not speak LiteMCP over HTTP"
+        )
     if isinstance(target, WebSocket):
         return _with_credentials(target, token, headers, both_headers)
     if token is not None or headers or both_headers:

@@ -77,5 +77,6 @@ class LiteLife(Lifecycle):
             return reason
         return f"{reason} (the server wrote a line that is not a message: {connection.noise!r})"
 
-    def _restarts(self) -> int:
+    @property
+    def restarts(self) -> int:
         return restarts_of(self.target)

@@ -105,8 +105,8 @@ WRONG = [
         "say the same",
     ),
     (["list", "ws://127.0.0.1:1/", "--token", f"{SECRET} x"], "blanks"),
-    (["call", "unix:/tmp/none", "add", "--token", SECRET], "a token is for ws:// and wss://"),
-    (["info", "tcp://127.0.0.1:1", "--header", f"A: {SECRET}"], "--header is for ws:// and wss://"),
+    (["call", "unix:/tmp/none", "add", "--token", SECRET], "a token is for targets of"),
+    (["info", "tcp://127.0.0.1:1", "--header", f"A: {SECRET}"], "--header is for targets of"),
     (["list", "x.json", "--token", SECRET, "--token-file", "x"], "not both"),
     (["list", "--token", SECRET, "--", "prog"], "a command is reached over stdio"),
     (["list", "ws://127.0.0.1:1/", SECRET], "one TARGET is enough"),
@@ -114,11 +114,11 @@ WRONG = [
     (["list", f"ws://me:{SECRET}@127.0.0.1:99999/"], "port"),
     (["list", f"ws://127.0.0.1/?t={SECRET}#x"], "fragment"),
     (["list", "ws://127.0.0.1:1/", f"--tokn={SECRET}"], "No such option"),
-    (["list", "ws://127.0.0.1:1/", "--ca", "/no/such", "--token", SECRET], "--ca is for wss://"),
+    (["list", "ws://127.0.0.1:1/", "--ca", "/no/such", "--token", SECRET], "--ca is for https://"),
     (["serve", "x.py", "--token", SECRET], "--token needs --on URL"),
     (["serve", "x.py", "--on", "unix:x", "--token", SECRET], "a token is for ws:// and wss://"),
     (["serve", "x.py", "--on", f"ws://me:{SECRET}@h/"], "must not hold a user or password"),
-    (["serve", "x.py", "--on", f"https://me:{SECRET}@h/"], "is not a URL to listen at"),
+    (["serve", "x.py", "--on", f"ftp://me:{SECRET}@h/"], "is not a URL to listen at"),
 ]
 
 

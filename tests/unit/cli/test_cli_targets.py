@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from wirespeed import Socket, WebSocket
+from wirespeed import Http, Socket, WebSocket
 from wirespeed.cli import targets
 from wirespeed.cli.credentials import Secret
 from wirespeed.cli.failures import Exit, Failure
@@ -83,11 +83,11 @@ def test_what_a_configuration_does_not_have(config: Path) -> None:
         find(str(config))
 
 
-@pytest.mark.parametrize("url", ["https://h/x.py", "http://h", "git+ssh://h#x"])
+@pytest.mark.parametrize("url", ["ftp://h/x.py", "git+ssh://h#x"])
 def test_urls_that_are_not_spoken(url: str) -> None:
     text = refused(f"{url}?key=open-sesame")
     assert text.startswith("cannot connect to ")
-    assert ": this version supports ws:, wss:, unix: and tcp: URLs; TARGET is a URL" in text
+    assert ": this version supports http:, https:, ws:, wss:, unix: and tcp: URLs; TARGET" in text
     assert "sesame" not in text
 
 
@@ -96,6 +96,11 @@ def test_urls() -> None:
         target = websocket(url)
         # one command, one connection
         assert (target.url, target.restart, target.open_timeout) == (url, 0, 10.0)
+    for url in ("http://h/mcp?q=1", "https://h/x.py"):
+        far = find(url, secret=TYPED, headers={"x": "1"}).endpoint
+        assert isinstance(far, Http)
+        assert (far.url, far.restart, far.open_timeout) == (url, 0, 10.0)
+        assert far.request_headers() == {"x": "1", "Authorization": "Bearer typed"}
     for url in ("unix:/run/s", "unix:s", "tcp://h:1"):
         endpoint = find(url).endpoint
         assert isinstance(endpoint, Socket)
@@ -131,9 +136,9 @@ def test_tokens_of_urls() -> None:
     assert "say the same" in bad("ws://h", secret=TYPED, headers=own)
     # the variable may be there for another server; what is typed must not go unused
     assert isinstance(find("unix:/run/s", secret=FOUND).endpoint, Socket)
-    assert "a token is for ws:// and wss:// targets; unix: has" in bad("unix:/s", secret=TYPED)
-    assert "--header is for ws://" in bad("tcp://h:1", headers={"a": "b"})
-    assert "--ca is for wss:// targets" in bad("tcp://h:1", ca="x")
+    assert "a token is for targets of HTTP and WebSocket; unix: has" in bad("unix:/s", secret=TYPED)
+    assert "--header is for targets of HTTP" in bad("tcp://h:1", headers={"a": "b"})
+    assert "--ca is for https:// and wss:// targets" in bad("tcp://h:1", ca="x")
 
 
 def test_the_token_of_the_environment_stays_on_this_machine(monkeypatch: Any, capsys: Any) -> None:
@@ -167,9 +172,8 @@ def test_a_configuration_has_its_own_headers(tmp_path: Path) -> None:
     target = websocket(f"{path}#a", secret=TYPED)
     assert (target.token, dict(target.headers)) == ("typed", {"X": "1"})
     assert isinstance(find(f"{path}#b", secret=FOUND).endpoint, Socket)
-    assert refused(f"{path}#c") == (
-        f'{path}: the server "c" speaks HTTP, which this version does not support'
-    )
+    far = find(f"{path}#c", secret=FOUND).endpoint
+    assert isinstance(far, Http) and (far.url, far.token) == ("https://h/", None)
 
 
 def test_an_authority_to_trust(tmp_path: Path) -> None:
@@ -179,7 +183,10 @@ def test_an_authority_to_trust(tmp_path: Path) -> None:
     )
     path.write_text("none\n")
     assert bad("wss://h", ca=str(path)) == f"{path} has no certificates that --ca can trust (PEM)"
-    assert bad("ws://h", ca=str(path)) == "--ca is for wss:// targets; ws:// has no certificates"
+    assert bad("ws://h", ca=str(path)) == (
+        "--ca is for https:// and wss:// targets; ws:// has no certificates"
+    )
+    assert "http:// has no certificates" in bad("http://h", ca=str(path))
 
 
 def test_python_files(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from wirespeed.errors import ConnectionClosed, TransportError
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from wirespeed import Server
     from wirespeed._core.framing.base import Framer
     from wirespeed.client.connection.connection import ClientConnection
-    from wirespeed.client.targets.remote import Socket, WebSocket
+    from wirespeed.client.targets.remote import Http, Socket, WebSocket
     from wirespeed.limits import Limits
     from wirespeed.transport.child.command import Stdio
     from wirespeed.transport.child.process import Child
@@ -32,7 +32,7 @@ ANSWER = 5.0
 FIRST_ANSWER = 30.0
 
 Join: TypeAlias = "Callable[[Framer | None], ClientConnection]"
-Target: TypeAlias = "Stdio | WebSocket | Socket | Server"
+Target: TypeAlias = "Stdio | Http | WebSocket | Socket | Server"
 
 
 class Channel(Protocol):
@@ -231,28 +231,34 @@ def flush_and_close(connection: ClientConnection | None) -> None:
         connection.link.close()
 
 
-def as_target(target: Any) -> Target:
-    """Return the target of a client from the argument of its user. Nothing is launched or looked
-    up. TypeError, ValueError: the argument is not a target."""
-    from wirespeed.transport.child.command import Stdio
-
-    if isinstance(target, Stdio):
-        return target
+def as_target(
+    target: Any, headers: Mapping[str, str] | None = None, token: str | None = None
+) -> Target:
+    """Return the target of a client from the arguments of its user. Nothing is launched or looked
+    up. TypeError, ValueError: the argument is not a target, or not one with headers."""
     from wirespeed.client.targets import remote
+    from wirespeed.transport.child.command import Stdio
 
     if isinstance(target, (str, os.PathLike)):
         from wirespeed.client.targets.python_file import from_file
 
         word = os.fspath(target)
-        return from_file(word) or remote.from_url(word)
-    if isinstance(target, (remote.WebSocket, remote.Socket)):
+        found = from_file(word)
+        if found is None:
+            return remote.from_url(word, headers, token)
+        target = found
+    if headers is not None or token is not None:
+        raise TypeError(
+            "headers and token are for a client of a URL: Http and WebSocket have their own"
+        )
+    if isinstance(target, (Stdio, remote.Http, remote.WebSocket, remote.Socket)):
         return target
     if getattr(service_of(target), "subprotocol", None) == "mcp":
         server: Server = target
         return server
     raise TypeError(
-        "a target is Stdio(command, args), WebSocket(url), Socket(url), a URL, a FILE.py or a "
-        f"Server, not {type(target).__name__}"
+        "a target is Stdio(command, args), Http(url), WebSocket(url), Socket(url), a URL, a "
+        f"FILE.py or a Server, not {type(target).__name__}"
     )
 
 
@@ -264,6 +270,10 @@ def channel_for(target: Target) -> Channel:
         return StdioChannel(target)
     from wirespeed.client.targets import remote
 
+    if isinstance(target, remote.Http):
+        from wirespeed.client.http.channel import HttpChannel
+
+        return HttpChannel(target)
     if isinstance(target, remote.WebSocket):
         from wirespeed.client.connection.network_channels import WebSocketChannel
 

@@ -6,7 +6,7 @@ eras, launches and restarts.
 
 cimport cython
 from libc.math cimport INFINITY
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 import logging
 from collections import deque
@@ -294,6 +294,19 @@ cdef class ClientConnection(Endpoint):
                 self.link.wrote_c()
         else:
             self.session.forget(waiter.id)
+
+    def awaits(self, int64_t id):
+        """Whether the request with this id still waits for its answer."""
+        return self.session.pending.peek_c(id) is not None
+
+    def fail_request(self, int64_t id, exc not None):
+        """No answer to this request will come: its call fails with `exc`. Returns False when the
+        request no longer waits."""
+        cdef Waiter waiter = self.session.forget(id)
+        if waiter is None or waiter.future.done():
+            return False
+        waiter.future.set_exception(exc)
+        return True
 
     def error(self):
         """Return the error of a call whose link is gone."""

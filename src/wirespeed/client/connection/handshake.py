@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wirespeed.client.results.decode import complete
-from wirespeed.errors import CallTimeout, InvalidResponse, RemoteError, VersionMismatch
+from wirespeed.errors import (
+    CallTimeout,
+    HttpStatusError,
+    InvalidResponse,
+    RemoteError,
+    VersionMismatch,
+)
 from wirespeed.protocol import codes
 from wirespeed.protocol.client_capabilities import ANSWERED, declared
 from wirespeed.protocol.messages import DiscoverResult, InitializeResult
@@ -47,6 +53,10 @@ MODERN_ERRORS = frozenset(
         codes.UNSUPPORTED_PROTOCOL_VERSION,
     }
 )
+
+# HTTP statuses that say nothing about the era of a server: authorization, overload, and a proxy
+# whose server cannot be reached.
+_NO_VERDICT = frozenset({401, 402, 403, 407, 408, 425, 429, 502, 503, 504})
 
 
 class _Discovered(DiscoverResult):
@@ -178,6 +188,10 @@ async def modern(
             ) from exc
         except (CallTimeout, InvalidResponse) as exc:
             if fall_back:
+                raise FallBack from exc
+            raise
+        except HttpStatusError as exc:
+            if fall_back and exc.status >= 400 and exc.status not in _NO_VERDICT:
                 raise FallBack from exc
             raise
         except BaseException:

@@ -20,6 +20,7 @@ from wirespeed.client.connection.connection import ClientConnection
 from wirespeed.client.timeouts import shown
 from wirespeed.errors import (
     ConnectionClosed,
+    HttpStatusError,
     InvalidResponse,
     TransportError,
     UpgradeRefused,
@@ -50,8 +51,8 @@ _FIRST_RECONNECT = 0.1
 _RECONNECT_DELAY = 0.25
 # Seconds after which a connection counts as good, even without a successful call.
 _SETTLED = 60.0
-# HTTP statuses of a refused upgrade after which the client tries again: request timeout, too early,
-# too many requests.
+# HTTP statuses of a refusal after which the client tries again: request timeout, too early, and too
+# many requests.
 _TRY_LATER = (408, 425, 429)
 # Seconds that `close` waits for cancelled callbacks of the user.
 _PATIENCE = 1.0
@@ -204,7 +205,7 @@ class Lifecycle:
                 await live.wait_for_room()
             elif self._explaining is not None and not self._explaining.done():
                 await asyncio.wait((self._explaining,))
-            elif self._may_revive() or (self._elsewhere and self._restarts() and not tried):
+            elif self._may_revive() or (self._elsewhere and self.restarts and not tried):
                 tried = True
                 await asyncio.wait((self._revive_soon(live, asked=True),))
             else:
@@ -327,7 +328,7 @@ class Lifecycle:
         if self._bad_line is None:
             return reason
         if self._elsewhere and "HTTP/" in self._bad_line[:7]:
-            return f"{reason}; the server speaks HTTP: use ws://"
+            return f"{reason}; the server speaks HTTP: use http:// or ws://"
         return f"{reason} (it wrote a line that is not a JSON-RPC message: {self._bad_line})"
 
     # -- losing ----------------------------------------------------------------------------------
@@ -363,7 +364,8 @@ class Lifecycle:
                 self._host.parted(error)
         self._end(channel)
 
-    def _restarts(self) -> int:
+    @property
+    def restarts(self) -> int:
         """The number of consecutive restarts that the target allows."""
         restart: int | None = getattr(self.target, "restart", 0)
         if restart is not None:
@@ -375,7 +377,7 @@ class Lifecycle:
         return RECONNECTS
 
     def _may_revive(self) -> bool:
-        return 0 < self._restarts() >= self.crashes
+        return 0 < self.restarts >= self.crashes
 
     def _revive_soon(self, lost: ClientConnection, asked: bool = False) -> asyncio.Future[None]:
         if self._reviving is None or self._reviving.done():
@@ -398,7 +400,7 @@ class Lifecycle:
                 except WirespeedError as exc:
                     self.crashes += 1
                     if _is_final(exc):
-                        self.crashes = max(self.crashes, self._restarts() + 1)
+                        self.crashes = max(self.crashes, self.restarts + 1)
                     self._lost_at = lost.loop.time()
                     lost.lost_error = exc
                     what = "reconnecting" if self._elsewhere else "starting the server again"
@@ -487,9 +489,9 @@ class _Owner:
 
 
 def _is_final(exc: BaseException) -> bool:
-    """Whether a second attempt cannot help: the server refused the upgrade, or its certificate is
+    """Whether a second attempt cannot help: the server refused the handshake, or its certificate is
     not valid."""
-    if isinstance(exc, UpgradeRefused):
+    if isinstance(exc, UpgradeRefused | HttpStatusError):
         return 400 <= exc.status < 500 and exc.status not in _TRY_LATER
     # by name, so that ssl is not imported
     return type(exc.__cause__).__name__ == "SSLCertVerificationError"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from wirespeed.transport.link import Link
     from wirespeed.transport.net.connect import Connected
 
-logger = logging.getLogger("wirespeed.client")
-
 SUBPROTOCOL = "mcp"
 
 # Seconds between two allowances for control frames of the server, where no pings are sent.
@@ -31,9 +28,6 @@ _ALLOWANCE = 20.0
 _SECOND_LOOK = 0.05
 # Seconds of grace for a link to end by itself after its own deadlines.
 _GRACE = 1.0
-
-_warned: set[str] = set()
-_MAX_WARNED = 1000
 
 
 class _Reached(Protocol):
@@ -139,8 +133,7 @@ class WebSocketChannel(_Remote):
         from wirespeed.transport.net.connect import connect_websocket
 
         target = self.target
-        if target.exposed:
-            _warn_once(target.where)
+        target.warn_if_exposed()
         connected = await connect_websocket(
             target.address,
             subprotocols=self.subprotocols,
@@ -264,13 +257,3 @@ class Pulse:
     def _go_on(self) -> None:
         assert self._interval is not None
         self._wait(max(0.0, self._interval - self._timeout), self._beat)
-
-
-def _warn_once(where: str) -> None:
-    if where not in _warned and len(_warned) < _MAX_WARNED:
-        _warned.add(where)
-        logger.warning(
-            "%s: credentials are sent without encryption; anybody on the path can read them "
-            "(use wss://)",
-            where,
-        )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,11 @@ ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 UPDATED = "notifications/resources/updated"
 _TAG = "params._meta." + META_SUBSCRIPTION_ID
 
+# The longest pause before a listen whose stream broke is sent again, in seconds, doubled for each
+# further break in a row; and its maximum.
+_FIRST_PAUSE = 0.1
+_MAX_PAUSE = 30.0
+
 
 class Subscriber:
     """A receiver of changes.
@@ -60,9 +66,12 @@ class Subscriber:
         meta: Further members of ``_meta`` of the subscriber's requests.
         honoured: The part of the filter that the server reports; None before the acknowledgement.
         route: The subscriber's subscriptions/listen, or None.
+        breaks: How often in a row the stream of the subscriptions/listen broke.
+        missed: Whether changes may have been missed.
     """
 
     lasting = False  # whether the subscriber outlives its subscription
+    missed = False
 
     def __init__(self, wanted: SubscriptionFilter, meta: Meta | None = None) -> None:
         self.wanted = wanted
@@ -70,6 +79,7 @@ class Subscriber:
         self.members = None if meta is None else meta_text(meta)
         self.honoured: SubscriptionFilter | None = None
         self.route: _Route | None = None
+        self.breaks = 0
         self.waiting: asyncio.Future[None] | None = None  # for the acknowledgement
 
     def deliver(self, event: Event) -> None:
@@ -97,6 +107,7 @@ class Subscriber:
         """The server acknowledged the subscription."""
         again = self.honoured is not None
         self.honoured = honoured
+        self.breaks = 0
         if self.waiting is not None and not self.waiting.done():
             self.waiting.set_result(None)
         if again:
@@ -248,11 +259,32 @@ class SubscriptionRouter:
         if future.cancelled():
             return
         exc = future.exception()
-        if isinstance(exc, ConnectionClosed | TransportError):
+        if isinstance(exc, ConnectionClosed | TransportError) and not route.connection.usable:
             return  # the lifecycle decides whether to connect again
         if route.feed.route is route:
             self._routes.pop(route.waiter.id, None)
+            if isinstance(exc, TransportError) and self._again_soon(route.feed, exc):
+                return
             self._ended(route.feed, exc, route.acknowledged)
+
+    def _again_soon(self, feed: Subscriber, exc: TransportError) -> bool:
+        """Subscribe again later, after the stream of a subscription broke and the connection did
+        not (HTTP). False: the subscription has not begun, or was tried often enough."""
+        restarts = self._sender.life.restarts
+        if feed.honoured is None or not restarts or (feed.breaks >= restarts and not feed.lasting):
+            return False
+        longest = min(_FIRST_PAUSE * 2.0**feed.breaks, _MAX_PAUSE)
+        feed.route = None
+        feed.breaks += 1
+        feed.missed = True
+        self._quiet.log(logging.WARNING, "%s; the client subscribes again", exc)
+        self._sender.life.spawn(self._listen_later(feed, random.uniform(longest / 2, longest)))
+        return True
+
+    async def _listen_later(self, feed: Subscriber, pause: float) -> None:
+        await asyncio.sleep(pause)
+        if feed in self._feeds:
+            self.listen(feed)
 
     # -- older revisions -------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
-"""The targets for servers that run elsewhere: `WebSocket` and `Socket`."""
+"""The targets for servers that run elsewhere: `Http`, `WebSocket` and `Socket`."""
 
+import logging
 import math
 from collections.abc import Mapping
 from functools import cached_property
@@ -10,12 +11,14 @@ from msgspec.structs import force_setattr
 
 from wirespeed._exports import set_public_home
 from wirespeed.transport.address import Address, is_loopback, parse
-from wirespeed.transport.options import Names, check_headers, is_token
+from wirespeed.transport.options import HANDSHAKE, Names, check_headers, is_token
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-__all__ = ["RECONNECTS", "Socket", "WebSocket", "from_url"]
+__all__ = ["RECONNECTS", "Http", "Socket", "WebSocket", "from_url"]
+
+logger = logging.getLogger("wirespeed.client")
 
 # Attempts with restart=True, and by default with a modern server: they take about half a minute,
 # in which a server can be started again at its port.
@@ -23,6 +26,21 @@ RECONNECTS = 8
 
 # Headers that hold credentials.
 _CREDENTIALS = ("authorization", "authentication", "proxy-authorization", "cookie")
+
+_warned: set[str] = set()
+_MAX_WARNED = 1000
+
+# Headers that the client itself writes into each request of Streamable HTTP.
+_OURS = (
+    "accept",
+    "content-type",
+    "expect",
+    "last-event-id",
+    "mcp-method",
+    "mcp-name",
+    "mcp-protocol-version",
+    "mcp-session-id",
+)
 
 
 class _Remote(msgspec.Struct, frozen=True, dict=True):
@@ -37,7 +55,7 @@ class _Remote(msgspec.Struct, frozen=True, dict=True):
             raise TypeError(f"url must be a string, not {type(self.url).__name__}")
         address = parse(self.url, getattr(self, "shown", ""))
         if address.scheme not in self.SCHEMES:
-            other = WebSocket if isinstance(self, Socket) else Socket
+            other = next(kind for kind in TARGETS if address.scheme in kind.SCHEMES)
             raise ValueError(
                 f"{type(self).__name__} takes {' and '.join(f'{s}:' for s in self.SCHEMES)} URLs; "
                 f"{address.scheme}: is for {other.__name__}"
@@ -76,7 +94,109 @@ class _Remote(msgspec.Struct, frozen=True, dict=True):
         return f"{type(self).__name__}({', '.join(parts)})"
 
 
-class WebSocket(_Remote, frozen=True, kw_only=True):
+class _WithCredentials(_Remote, frozen=True, kw_only=True):
+    """A server that is reached by a request with headers."""
+
+    headers: Mapping[str, str] | None = None
+    token: str | None = None
+    ssl: "SSLContext | None" = None
+
+    RESERVED: ClassVar[tuple[str, ...]] = HANDSHAKE
+
+    def __post_init__(self) -> None:
+        address = self.address
+        headers = check_headers({} if self.headers is None else self.headers, self.RESERVED)
+        _check_token(self.token)
+        if self.token is not None and "authorization" in (name.lower() for name in headers):
+            raise ValueError("token and the header Authorization say the same; leave one out")
+        if self.ssl is not None:
+            _check_ssl(self.ssl, address, self.SCHEMES[1])
+        self._convert(headers=headers)
+
+    @property
+    def exposed(self) -> bool:
+        """Whether credentials would cross a network in the clear."""
+        named = any(name.lower() in _CREDENTIALS for name in self.headers or ())
+        if self.address.secure or not (named or self.token is not None):
+            return False
+        return not is_loopback(self.address.host)
+
+    def warn_if_exposed(self) -> None:
+        """Log a warning if credentials are exposed, once for each server."""
+        if self.exposed and self.where not in _warned and len(_warned) < _MAX_WARNED:
+            _warned.add(self.where)
+            logger.warning(
+                "%s: credentials are sent without encryption; anybody on the path can read them "
+                "(use %s://)",
+                self.where,
+                self.SCHEMES[1],
+            )
+
+    def secrets(self) -> list[str]:
+        """What no text may show: the token, and the values of headers."""
+        return [text for text in (self.token, *(self.headers or {}).values()) if text]
+
+    def request_headers(self) -> dict[str, str]:
+        """The headers of a request besides those that the client writes itself, the token's too."""
+        headers = dict(self.headers or {})
+        if self.token is not None:
+            headers["Authorization"] = f"Bearer {self.token}"
+        return headers
+
+
+class Http(_WithCredentials, frozen=True, kw_only=True):
+    """A server of Streamable HTTP: ``http://`` or, with TLS, ``https://``.
+
+    Attributes:
+        url: ``http://host[:port][/path][?query]``, or the same with ``https:``.
+        headers: Further headers of each request, except the headers that the client writes itself:
+            Host, Connection, Content-Length, Content-Type, Transfer-Encoding, Accept, Expect,
+            Last-Event-ID, Upgrade, Mcp-Method, Mcp-Name, Mcp-Session-Id, MCP-Protocol-Version. The
+            client sends no Origin of its own.
+        token: Sent as ``Authorization: Bearer …`` (RFC 6750). Over ``http://`` to another machine
+            it crosses the network in clear text, which is logged as a warning.
+        ssl: The context that verifies an ``https://`` server; None for
+            ``ssl.create_default_context()``.
+        sse: Whether HTTP+SSE of 2024-11-05 is tried where the server refuses Streamable HTTP.
+        restart: The number of consecutive attempts to open a new session after the server ended a
+            legacy session, or to subscribe again after the stream of a modern subscription broke: 0
+            for none, True for 8. Calls that wait when a session ends fail at once, and are never
+            sent again by the client.
+        open_timeout: Seconds for connecting and TLS.
+        close_timeout: Seconds that closing waits for the end of a legacy session.
+        max_connections: The most connections at once. Each call that waits and each stream has one;
+            further calls wait for a connection.
+        shown: The URL in errors, logs and ``repr``, where its host or path holds a secret.
+
+    Raises TypeError or ValueError for an argument of the wrong type or value. Values of headers,
+    the token and the query of the URL never appear in ``repr`` or errors.
+    """
+
+    SCHEMES: ClassVar[tuple[str, ...]] = ("http", "https")
+    RESERVED: ClassVar[tuple[str, ...]] = (*HANDSHAKE, *_OURS)
+
+    sse: bool = True
+    restart: int = RECONNECTS
+    open_timeout: float = 10.0
+    close_timeout: float = 2.0
+    max_connections: int = 256
+    shown: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.sse, bool):
+            raise TypeError(f"sse must be True or False, not {self.sse!r}")
+        count = self.max_connections
+        if not isinstance(count, int) or isinstance(count, bool) or count < 2:
+            raise ValueError(f"max_connections must be a count of at least 2, not {count!r}")
+        self._convert(
+            restart=_restart(self.restart) or 0,
+            open_timeout=_seconds("open_timeout", self.open_timeout),
+            close_timeout=_seconds("close_timeout", self.close_timeout, zero=True),
+        )
+
+
+class WebSocket(_WithCredentials, frozen=True, kw_only=True):
     """A server at a WebSocket (RFC 6455): ``ws://`` or, with TLS, ``wss://``.
 
     Attributes:
@@ -107,9 +227,6 @@ class WebSocket(_Remote, frozen=True, kw_only=True):
 
     SCHEMES: ClassVar[tuple[str, ...]] = ("ws", "wss")
 
-    headers: Mapping[str, str] | None = None
-    token: str | None = None
-    ssl: "SSLContext | None" = None
     compression: bool = False
     restart: int | None = None
     open_timeout: float = 10.0
@@ -119,39 +236,17 @@ class WebSocket(_Remote, frozen=True, kw_only=True):
     shown: str = ""
 
     def __post_init__(self) -> None:
-        address = self.address
-        headers = check_headers({} if self.headers is None else self.headers)
-        _check_token(self.token)
-        if self.token is not None and "authorization" in (name.lower() for name in headers):
-            raise ValueError("token and the header Authorization say the same; leave one out")
-        if self.ssl is not None:
-            _check_ssl(self.ssl, address)
+        super().__post_init__()
         if not isinstance(self.compression, bool):
             raise TypeError(f"compression must be True or False, not {self.compression!r}")
         interval = self.ping_interval
         self._convert(
-            headers=headers,
             restart=_restart(self.restart),
             open_timeout=_seconds("open_timeout", self.open_timeout),
             ping_interval=None if interval is None else _seconds("ping_interval", interval),
             ping_timeout=_seconds("ping_timeout", self.ping_timeout),
             close_timeout=_seconds("close_timeout", self.close_timeout, zero=True),
         )
-
-    @property
-    def exposed(self) -> bool:
-        """Whether credentials would cross a network in the clear."""
-        named = any(name.lower() in _CREDENTIALS for name in self.headers or ())
-        if self.address.scheme == "wss" or not (named or self.token is not None):
-            return False
-        return not is_loopback(self.address.host)
-
-    def request_headers(self) -> dict[str, str]:
-        """The headers of the upgrade request besides those of the handshake, the token's too."""
-        headers = dict(self.headers or {})
-        if self.token is not None:
-            headers["Authorization"] = f"Bearer {self.token}"
-        return headers
 
 
 class Socket(_Remote, frozen=True, kw_only=True):
@@ -181,20 +276,28 @@ class Socket(_Remote, frozen=True, kw_only=True):
         )
 
 
-def from_url(url: str) -> WebSocket | Socket:
-    """The target of a URL. ValueError: this version does not support the scheme."""
+# The kinds of targets that have URLs.
+TARGETS: tuple[type[Http | WebSocket | Socket], ...] = (Http, WebSocket, Socket)
+
+
+def from_url(
+    url: str, headers: Mapping[str, str] | None = None, token: str | None = None
+) -> Http | WebSocket | Socket:
+    """The target of a URL. ValueError: this version does not support the scheme. TypeError: the
+    scheme has no headers."""
     scheme, _, rest = url.partition(":")
-    if scheme.lower() in Socket.SCHEMES:
-        return Socket(url)
-    if scheme.lower() in WebSocket.SCHEMES:
-        return WebSocket(url)
-    if scheme.lower() in ("http", "https"):
-        raise ValueError(f"this version does not speak HTTP, so it cannot connect to {scheme}://…")
+    kind = next((kind for kind in TARGETS if scheme.lower() in kind.SCHEMES), None)
+    if kind is not None and issubclass(kind, _WithCredentials):
+        return kind(url, headers=headers, token=token)
+    if kind is not None:
+        if headers is not None or token is not None:
+            raise TypeError(f"{scheme}: has neither headers nor a token")
+        return kind(url)
     # the rest of the URL may hold a secret
     shown = f"{scheme}://…" if rest.startswith("//") else repr(url)
     raise ValueError(
-        f"cannot connect to {shown}: a target is a URL (ws://…, wss://…, unix:…, tcp://…), "
-        "Stdio(command, args) or a Server"
+        f"cannot connect to {shown}: a target is a URL (http://…, https://…, ws://…, wss://…, "
+        "unix:…, tcp://…), Stdio(command, args) or a Server"
     )
 
 
@@ -212,13 +315,13 @@ def _check_token(token: str | None) -> None:
         )
 
 
-def _check_ssl(context: object, address: Address) -> None:
+def _check_ssl(context: object, address: Address, scheme: str) -> None:
     from ssl import SSLContext
 
     if not isinstance(context, SSLContext):
         raise TypeError(f"ssl must be an ssl.SSLContext, not {type(context).__name__}")
-    if address.scheme != "wss":
-        raise ValueError(f"ssl is for wss:// URLs; this one is {address.scheme}://")
+    if not address.secure:
+        raise ValueError(f"ssl is for {scheme}:// URLs; this one is {address.scheme}://")
 
 
 def _restart(restart: int | bool | None) -> int | None:

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from rich.pretty import pretty_repr
 
-from wirespeed import Client, Socket, Stdio, WebSocket
+from wirespeed import Client, Http, Socket, Stdio, WebSocket
 from wirespeed.client.targets.remote import RECONNECTS
 
 WS = "ws://h/mcp"
+HTTP = "http://h/mcp"
 
 
 @pytest.mark.parametrize(
@@ -72,6 +73,28 @@ WS = "ws://h/mcp"
         (lambda: WebSocket(WS, ping_timeout=None), ValueError, "ping_timeout must be seconds > 0"),
         (lambda: WebSocket(WS, ping_timeout=float("inf")), ValueError, "ping_timeout must be"),
         (lambda: WebSocket(WS, close_timeout=-1), ValueError, "close_timeout must be seconds >= 0"),
+        (lambda: Http(5), TypeError, "url must be a string, not int"),
+        (lambda: Http("ws://h"), ValueError, "Http takes http: and https: URLs; ws: is for WebS"),
+        (lambda: Http("unix:/x"), ValueError, "Http takes http: and https: URLs; unix: is for So"),
+        (lambda: Http("http://me:s3cret@h"), ValueError, "must not hold a user or password"),
+        *(
+            (
+                lambda name=name: Http(HTTP, headers={name: "s3cret"}),
+                ValueError,
+                f"itself writes the header {name}",
+            )
+            for name in (
+                "Host", "Accept", "Content-Type", "CONTENT-LENGTH", "Last-Event-ID", "Mcp-Name",
+                "Mcp-Session-Id", "mcp-protocol-version", "Mcp-Method", "Transfer-Encoding",
+            )
+        ),
+        (lambda: Http(HTTP, token="s3 cret"), ValueError, "token has a space, a line break"),
+        (lambda: Http(HTTP, ssl=ssl.create_default_context()), ValueError, "for https:// URLs"),
+        (lambda: Http(HTTP, sse="no"), TypeError, "sse must be True or False"),
+        (lambda: Http(HTTP, restart=-1), ValueError, "restart must be True, False or a count"),
+        (lambda: Http(HTTP, max_connections=1), ValueError, "a count of at least 2, not 1"),
+        (lambda: Http(HTTP, open_timeout=0), ValueError, "open_timeout must be seconds > 0"),
+        (lambda: Http(HTTP, close_timeout=-1), ValueError, "close_timeout must be seconds >= 0"),
         (lambda: Socket(None), TypeError, "url must be a string, not NoneType"),
         (lambda: Socket("ws://h"), ValueError, "Socket takes unix: and tcp: URLs; ws: is for Web"),
         (lambda: Socket("tcp://h"), ValueError, "has no port"),
@@ -123,6 +146,15 @@ def test_a_websocket_is_a_value() -> None:
     assert WebSocket(WS, restart=False).restart == 0
 
 
+def test_a_server_of_http_is_a_value() -> None:
+    a, b = (Http("https://h/mcp?key=s3cret", token="s3cret", restart=True) for _ in range(2))
+    assert a == b and hash(a) == hash(b) and a != Http("https://h/mcp?key=s3cret")
+    assert repr(a) == "Http('https://h/mcp?…', token=<…>)"
+    assert pretty_repr(a, max_width=1000) == repr(a)
+    assert (a.where, a.restart, Http(HTTP, restart=False).restart) == ("https://h/mcp", 8, 0)
+    assert a.request_headers() == {"Authorization": "Bearer s3cret"}
+
+
 def test_a_socket_is_a_value() -> None:
     a, b = Socket("tcp://[::1]:9", restart=3), Socket("tcp://[::1]:9", restart=3)
     assert a == b and hash(a) == hash(b) and a != Socket("tcp://[::1]:9")
@@ -139,6 +171,10 @@ def test_a_socket_is_a_value() -> None:
         ("ws://192.0.2.1", {"headers": {"X-Trace": "t"}}, False),
         ("ws://192.0.2.1", {}, False),
         ("wss://example.com", {"token": "t"}, False),
+        ("http://example.com", {"token": "t"}, True),
+        ("http://example.com", {"headers": {"X-Trace": "t"}}, False),
+        ("http://127.0.0.1:80", {"token": "t"}, False),
+        ("https://example.com", {"token": "t"}, False),
         ("ws://127.0.0.1:80", {"token": "t"}, False),
         ("ws://[::1]:80", {"token": "t"}, False),
         ("ws://LOCALHOST.", {"token": "t"}, False),
@@ -146,10 +182,13 @@ def test_a_socket_is_a_value() -> None:
     ],
 )
 def test_credentials_in_the_clear(url: str, more: dict[str, Any], exposed: bool) -> None:
-    assert WebSocket(url, **more).exposed is exposed
+    kind = Http if url.startswith("http") else WebSocket
+    assert kind(url, **more).exposed is exposed
 
 
 def test_a_client_takes_urls() -> None:
+    assert Client("http://h/mcp").target == Http("http://h/mcp")
+    assert Client("HTTPS://h/server.py").target == Http("HTTPS://h/server.py")
     assert Client("ws://h/mcp").target == WebSocket("ws://h/mcp")
     assert Client("WSS://h/mcp").target == WebSocket("WSS://h/mcp")
     assert Client("unix:/x").target == Socket("unix:/x")
@@ -160,16 +199,28 @@ def test_a_client_takes_urls() -> None:
     assert Client(Stdio("x")).target == Stdio("x")
 
 
+@pytest.mark.parametrize("kind", [Http, WebSocket])
+def test_a_client_takes_credentials_for_a_url(kind: type[Http | WebSocket]) -> None:
+    url = f"{kind.SCHEMES[1]}://h/mcp"
+    more: dict[str, Any] = {"headers": {"X-Key": "s3cret"}, "token": "s3cret"}
+    assert Client(url, **more).target == kind(url, **more)
+    for name, value in more.items():
+        for target in (kind(url), Stdio("x"), "server.py", "unix:/x"):
+            with pytest.raises((TypeError, ValueError)) as caught:
+                Client(target, **{name: value})
+            assert "s3cret" not in str(caught.value)
+        with pytest.raises(TypeError, match="headers and token are for a client of a URL"):
+            Client(kind(url), **{name: value})
+
+
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
-        ("https://h/s3cret", "this version does not speak HTTP, so it cannot connect to https://…"),
-        ("HTTP://h", "this version does not speak HTTP"),
         ("ftp://me:s3cret@h", "cannot connect to ftp://…: a target is a URL"),
         ("server.py", "there is no file server.py"),
         ("unix:", "names no file"),
-        ("https://h/server.py", "this version does not speak HTTP"),
         ("", "cannot connect to '': a target is a URL"),
+        ("https:h", "has no host"),
         ("ws:h", "has no host"),
         ("tcp://h", "has no port"),
     ],

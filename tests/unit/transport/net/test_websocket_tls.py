@@ -29,7 +29,7 @@ SECURE = "wss://127.0.0.1:0/mcp"
     ("listens", "asked", "words"),
     [
         (LOOPBACK, "wss://127.0.0.1:{}/mcp", "a server without TLS is reached at ws://"),
-        (LOOPBACK, "tcp://127.0.0.1:{}", "the server speaks HTTP: use ws://"),
+        (LOOPBACK, "tcp://127.0.0.1:{}", "the server speaks HTTP: use http:// or ws://"),
         (SECURE, "ws://127.0.0.1:{}/mcp", "use wss://"),
         ("tcp://127.0.0.1:0", "ws://127.0.0.1:{}/mcp", "if it speaks TLS, use wss://"),
         ("tcp://127.0.0.1:0", "wss://127.0.0.1:{}/mcp", "cannot connect to wss://"),

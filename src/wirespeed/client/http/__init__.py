@@ -1,0 +1,1 @@
+"""Streamable HTTP, and HTTP+SSE of 2024-11-05, from the client's side."""

@@ -1,0 +1,84 @@
+"""What an HTTP answer without a JSON-RPC response means: an error, or a later attempt."""
+
+from __future__ import annotations
+
+import time
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin
+
+from wirespeed.errors import HttpStatusError, shortened
+from wirespeed.transport.address import Address, parse
+
+if TYPE_CHECKING:
+    from wirespeed.client.targets.remote import Http
+    from wirespeed.transport.options import Headers
+
+# What to do about a status.
+_REMEDIES = {
+    401: "; Http(token=…) takes the server's token",
+    404: "; correct the path of the URL",
+    405: "; correct the path of the URL",
+    407: "; the proxy wants credentials",
+}
+
+
+def reason_of(status: int) -> str:
+    """The name of a status; "" for an unknown one."""
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""
+
+
+def status_error(
+    target: Http, what: str, status: int, headers: Headers, body: bytes, note: str = ""
+) -> HttpStatusError:
+    """The error of a message that was answered with a status. The text holds no credentials."""
+    reason = reason_of(status)
+    text = f"{target.where} answered {what} with {status} {reason}".rstrip()
+    said = _first_line(headers, body)
+    if said and said.lower() != reason.lower():
+        for secret in target.secrets():
+            said = said.replace(secret, "…")
+        text += f" ({said})"
+    text += note or _REMEDIES.get(status, "")
+    return HttpStatusError(text, status, reason, retry_after(headers))
+
+
+def _first_line(headers: Headers, body: bytes) -> str:
+    """The first line of a text that is meant for people."""
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in ("text/plain", "application/json", "application/problem+json"):
+        return ""
+    lines = body[:2000].decode(errors="replace").strip().splitlines()
+    text = lines[0] if lines else ""
+    return shortened("".join(c if c.isprintable() else " " for c in text))
+
+
+def retry_after(headers: Headers) -> float | None:
+    """The seconds of Retry-After (RFC 9110 section 10.2.3), which also has dates."""
+    value = headers.get("retry-after", "").strip()
+    if value.isdecimal() and value.isascii() and len(value) < 10:
+        return float(value)
+    if not value:
+        return None
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None
+
+
+def same_origin(address: Address, reference: str) -> str | None:
+    """The request target of a URL that a server sent, relative to an address; None for a URL of
+    another origin (RFC 6454 section 5), or one that is not valid."""
+    base = f"{address.scheme}://{address.authority}{address.target}"
+    try:
+        found = parse(urljoin(base, reference.strip()).partition("#")[0])
+    except ValueError:
+        return None
+    origin = (found.scheme, found.host.lower(), found.port)
+    if origin != (address.scheme, address.host.lower(), address.port):
+        return None
+    return found.target
