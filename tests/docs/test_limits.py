@@ -12,7 +12,17 @@ import msgspec
 import pytest
 
 import wirespeed.litemcp
-from wirespeed import Client, HttpOptions, Limits, ListenOptions, Server, Socket, Stdio, WebSocket
+from wirespeed import (
+    Client,
+    Http,
+    HttpOptions,
+    Limits,
+    ListenOptions,
+    Server,
+    Socket,
+    Stdio,
+    WebSocket,
+)
 from wirespeed.server.http.event_store import EventLimits, LimitedEventStore
 from wirespeed.server.requests.limiter import DEFAULT_QUEUE
 from wirespeed.tasks import store as stores
@@ -129,7 +139,7 @@ def constants() -> set[str]:
 
 def test_no_limit_is_left_out() -> None:
     wanted = arguments(Server) | arguments(Client) | constants()
-    for struct in (Limits, ListenOptions, HttpOptions, Stdio, WebSocket, Socket):
+    for struct in (Limits, ListenOptions, HttpOptions, Stdio, Http, WebSocket, Socket):
         wanted |= numbers(struct)
     wanted |= {f"EventLimits({name})" for name in EventLimits.__annotations__}
     wanted |= {f"StoreLimits({name})" for name in stores.StoreLimits.__annotations__}

@@ -145,9 +145,9 @@ async def test_no_message_overtakes_initialized() -> None:
         came.append("list")
         exchange.result({"tools": []})
 
-    async with legacy(**{"notifications/initialized": slow, "tools/list": listed}) as peer:
-        async with peer.client(era="legacy") as client:
-            await client.list_tools()
+    rules = {"notifications/initialized": slow, "tools/list": listed}
+    async with legacy(**rules) as peer, peer.client(era="legacy") as client:
+        await client.list_tools()
     assert came == ["initialized", "list"]
 
 
