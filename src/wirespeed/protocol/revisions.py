@@ -24,6 +24,7 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
         argument_errors_in_results: Arguments that break a tool's schema are answered by a result
             with ``isError``; before, by error -32602 (SEP-1303).
         structured_any: ``structuredContent`` may be any JSON value; before, an object.
+        polls: A client comes back to a stream of events whose connection the server closed.
         progress_message: Progress notifications have ``message``.
         resource_not_found: The error code for a resource that there is not.
         requests: Methods that a client may call on a server.
@@ -46,6 +47,7 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
     null_error_ids: bool = True
     argument_errors_in_results: bool = False
     structured_any: bool = False
+    polls: bool = False
     progress_message: bool = True
     resource_not_found: int = codes.RESOURCE_NOT_FOUND
     requests: frozenset[str]
@@ -125,6 +127,7 @@ _FOURTH = msgspec.structs.replace(
     version="2025-11-25",
     null_error_ids=False,
     argument_errors_in_results=True,
+    polls=True,
     requests=_LEGACY | _TASKS,
     server_requests=_ASKS | _TASKS | {"elicitation/create"},
     notifications=_SAID_BY_CLIENTS | {"notifications/tasks/status"},

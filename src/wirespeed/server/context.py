@@ -553,6 +553,23 @@ class Context:
             call = self._call
             await call.connection.questions.ask("ping", None, timeout=timeout, about=call.ref)
 
+    def close_stream(self, *, retry: float | None = None) -> bool:
+        """Close the connection that waits for the answer to this request, so that a long call holds
+        none. The client comes back for what was sent meanwhile, ``retry`` seconds later; by default
+        after ``HttpOptions(retry=…)``, or when it likes ("Sending Messages to the Server" of
+        2025-11-25 basic/transports).
+
+        Returns whether the client was told to come back. Otherwise nothing happens: on other
+        transports and in other revisions, without an event store (``HttpOptions(event_store=…)``),
+        for a client that takes JSON only, and while no connection waits.
+        """
+        self._check_thread("close the stream")
+        if retry is not None and not 0 <= retry < math.inf:
+            raise ValueError("retry must be seconds")
+        pause = getattr(self._call.route, "pause", None)
+        closed: bool = pause is not None and pause(retry)
+        return closed
+
     @property
     def input_responses(self) -> Mapping[str, Any]:
         """The answers to the `InputRequired` of the last round, by its keys: `Elicited` (with a

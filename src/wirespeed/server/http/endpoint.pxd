@@ -27,8 +27,12 @@ cdef class StreamableHttp(HttpTarget):
     cdef int post_c(
         self, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n
     ) except -1
+    cdef bint is_modern_c(self, Slab slab, const uint8_t *p, size_t n) except -1
     cdef int legacy_c(
         self, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n
+    ) except -1
+    cdef int resumable_c(
+        self, object session, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n
     ) except -1
     cdef int serve_c(
         self, ServerConnection client, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p,

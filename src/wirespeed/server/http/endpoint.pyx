@@ -10,8 +10,6 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport uint8_t
 from libc.string cimport memcmp
 
-import msgspec
-
 from wirespeed._core.envelope cimport INVALID, REQUEST, Message, method_is
 from wirespeed._core.framing.http.fields cimport (
     ACCEPT,
@@ -19,6 +17,7 @@ from wirespeed._core.framing.http.fields cimport (
     CONTENT_TYPE,
     DELETE,
     GET,
+    LAST_EVENT_ID,
     MCP_PROTOCOL_VERSION,
     MCP_SESSION_ID,
     POST,
@@ -35,8 +34,8 @@ from wirespeed.server.requests.params cimport is_modern
 from wirespeed.transport.http.exchange cimport Exchange, HttpTarget
 from wirespeed.transport.taskpool cimport TaskPool
 
-from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import REVISIONS
+from wirespeed.server.http.exchange import SESSION_OVER
 from wirespeed.server.http.media_types import accepts, is_json
 from wirespeed.server.http.http_session import HttpSession
 from wirespeed.server.http.sessions import SessionLimit, Sessions
@@ -45,7 +44,6 @@ from wirespeed.server.requests import methods
 cdef enum:
     MAX_FREE = 256        # lanes that are kept for the next requests
 
-cdef object encode = msgspec.json.Encoder().encode
 cdef dict RESPONSES = {"auto": AUTO, "json": JSON, "sse": EVENTS}
 cdef str FIRST_HTTP = "2025-03-26"     # the version where a client names none
 
@@ -97,6 +95,7 @@ cdef class StreamableHttp(HttpTarget):
 
     cdef int take_c(self, Exchange exchange, Slab slab, const uint8_t *p, size_t n) except -1:
         cdef HttpHead head = exchange.head_c()
+        cdef Span value
         cdef object session
         if head.method_c == POST:
             return self.post_c(<McpExchange> exchange, head, slab, p, n)
@@ -112,6 +111,7 @@ cdef class StreamableHttp(HttpTarget):
         session = self.session_c(exchange, head)
         if session is None:
             return 0
+        (<McpExchange> exchange).response = AUTO
         if head.method_c == DELETE:
             self.sessions.end(session)
             exchange.respond(204)
@@ -120,7 +120,10 @@ cdef class StreamableHttp(HttpTarget):
         elif (<McpExchange> exchange).response == JSON:
             return self.refuse_c(exchange, 406, "the response is text/event-stream", ())
         else:
-            session.open_stream(exchange)
+            (<McpExchange> exchange).client = session.connection
+            session.open_stream(
+                exchange, text_of(value) if head.value_c(LAST_EVENT_ID, &value) else None
+            )
         return 0
 
     # -- requests ------------------------------------------------------------------------------
@@ -143,9 +146,18 @@ cdef class StreamableHttp(HttpTarget):
             is_value(value, self.modern_version)
             or text_of(value) not in self.service.discovery.legacy_versions
         ):
+            if not is_value(value, self.modern_version) and not self.is_modern_c(slab, p, n):
+                return self.refuse_c(ex, 400, "this protocol version is not supported", ())
             ex.modern = True
             return self.serve_c(self.lane_c(), ex, head, slab, p, n)
         return self.legacy_c(ex, head, slab, p, n)
+
+    cdef bint is_modern_c(self, Slab slab, const uint8_t *p, size_t n) except -1:
+        """Whether a body is a request of the era without sessions: its refusal names the versions
+        that are supported."""
+        cdef Message m = Message.new()
+        self.reader.read_c(m, slab, Span(p, n))
+        return m.kind_c == INVALID or is_modern(m)
 
     cdef int legacy_c(
         self, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n
@@ -158,7 +170,7 @@ cdef class StreamableHttp(HttpTarget):
         if head.value_c(MCP_SESSION_ID, &value) and self.sessions is not None:
             session = self.session_c(ex, head)
             if session is not None:
-                self.serve_c(session.connection, ex, head, slab, p, n)
+                self.resumable_c(session, ex, head, slab, p, n)
             return 0
         m = Message.new()
         self.reader.read_c(m, slab, Span(p, n))
@@ -182,9 +194,20 @@ cdef class StreamableHttp(HttpTarget):
             return self.refuse_c(ex, 503, str(exc), [("Retry-After", str(exc.retry_after))])
         ex.more_fields += b"Mcp-Session-Id: %b\r\n" % session.id.encode()
         session.connection.principal = ex.principal
-        self.serve_c(session.connection, ex, head, slab, p, n)
+        self.resumable_c(session, ex, head, slab, p, n)
         if session.connection.revision is None and not session.busy:
             self.sessions.end(session)         # initialize failed
+        return 0
+
+    cdef int resumable_c(
+        self, object session, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n
+    ) except -1:
+        """Give a body to a session."""
+        if session.resumable:
+            ex.session = session
+        self.serve_c(session.connection, ex, head, slab, p, n)
+        if ex.response == EVENTS and ex.status == 0 and ex.n_open and ex.carrier is not None:
+            ex.open_events_c()                 # so that the client can come back
         return 0
 
     cdef int serve_c(
@@ -214,7 +237,7 @@ cdef class StreamableHttp(HttpTarget):
             return None
         session = self.sessions.find(text_of(value), ex.principal)
         if session is None:
-            self.refuse_c(ex, 404, "there is no such session: send initialize again", ())
+            self.refuse_c(ex, 404, SESSION_OVER, ())
             return None
         if (
             head.value_c(MCP_PROTOCOL_VERSION, &value)
@@ -248,12 +271,7 @@ cdef class StreamableHttp(HttpTarget):
         return True
 
     cdef int refuse_c(self, Exchange ex, int status, str sentence, object fields) except -1:
-        """A JSON-RPC error without an id ("Sending Messages to the Server")."""
-        error = {"code": codes.INVALID_REQUEST, "message": sentence}
-        ex.respond(
-            status, encode({"jsonrpc": "2.0", "error": error}),
-            [("Content-Type", "application/json"), *fields],
-        )
+        (<McpExchange> ex).refuse(status, sentence, fields)
         return 0
 
     # -- what serves them ----------------------------------------------------------------------
@@ -269,7 +287,7 @@ cdef class StreamableHttp(HttpTarget):
     def _open(self, id):
         """A new session."""
         cdef ServerConnection client = self.connect_c()
-        session = HttpSession(id, client)
+        session = HttpSession(id, client, self.options)
         (<SessionLink> client.link).carry = session.carry
         return session
 

@@ -1,4 +1,5 @@
 from wirespeed._core.framing.writer cimport FrameWriter
+from wirespeed._core.outbox cimport Mark
 from wirespeed.server.connection cimport ServerConnection
 from wirespeed.transport.http.exchange cimport Exchange
 
@@ -20,5 +21,10 @@ cdef class McpExchange(Exchange):
     cdef Response response
     cdef bint modern                   # of the era without sessions
     cdef bint is_lane                  # `client` serves one request after another, of all clients
+    cdef public object session         # the HttpSession, if a client may resume streams; or None
+    cdef object log                    # EventLog of the stream of events; None: it is not kept
+    cdef Mark mark                     # where the JSON text begins that is being written
 
     cdef int open_events_c(self) except -1
+    cdef int begin_event_c(self) except -1
+    cdef int finish_event_c(self, char last) except -1

@@ -1,10 +1,24 @@
+from collections.abc import Iterable
 from typing import final
 
 from wirespeed._core.framing.writer import FrameWriter
+from wirespeed.server.connection import ServerConnection
+from wirespeed.server.http.http_session import HttpSession
 from wirespeed.transport.http.exchange import Exchange
 
 @final
 class NoticeWriter(FrameWriter): ...
 
 @final
-class McpExchange(Exchange): ...
+class McpExchange(Exchange):
+    session: HttpSession | None
+    def refuse(
+        self, status: int, sentence: str, fields: Iterable[tuple[str, str]] = ()
+    ) -> None: ...
+    def leave(self) -> None: ...
+    def move(self, other: Exchange) -> None: ...
+    def pause(self, retry: float | None) -> bool: ...
+
+def dismiss_all(connection: ServerConnection) -> None: ...
+
+SESSION_OVER: str

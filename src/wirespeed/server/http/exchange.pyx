@@ -3,7 +3,16 @@
 cimport cython
 
 from wirespeed._core.framing.writer cimport FrameWriter
-from wirespeed.transport.http.exchange cimport STREAM_FIELDS, Exchange
+from wirespeed._core.outbox cimport Outbox
+from wirespeed._core.reply_route cimport ReplyRoute
+from wirespeed.server.connection cimport ServerConnection
+from wirespeed.transport.http.exchange cimport STREAM_FIELDS, Carrier, Exchange
+
+import msgspec
+
+SESSION_OVER = "there is no such session: send initialize again"
+
+cdef object encode = msgspec.json.Encoder().encode
 
 cdef enum:
     # `wirespeed.protocol.codes`, for the switch below
@@ -27,10 +36,10 @@ cdef class NoticeWriter(FrameWriter):
         if exchange.carrier is not None and not exchange.carrier.output.streaming:
             exchange.open_events_c()
             self.size_before = self.out.size     # what is aborted is the message, not the head
-        return Exchange.begin_c(exchange)
+        return exchange.begin_event_c()
 
     cdef int finish_c(self, char last) except -1:
-        return self.exchange.finish_c(last)
+        return self.exchange.finish_event_c(last)
 
 
 @cython.final
@@ -38,12 +47,28 @@ cdef class McpExchange(Exchange):
     """The route of the answers to a body."""
 
     cdef int open_events_c(self) except -1:
-        return self.open_stream_c(STREAM_FIELDS)
+        self.open_stream_c(STREAM_FIELDS)
+        if self.session is not None and self.log is None:
+            self.log = self.session.new_log(self)
+            self.session.prime(self, self.log)
+        return 0
+
+    cdef int begin_event_c(self) except -1:
+        """Begin a message, which has an id if it is kept."""
+        if self.log is not None and self.carrier is not None:
+            self.carrier.output.event = b"id: %b\n" % self.log.id_of(self.log.n + 1).encode()
+        Exchange.begin_c(self)
+        return 0 if self.log is None else self.out.mark_c(&self.mark, 0)
+
+    cdef int finish_event_c(self, char last) except -1:
+        if self.log is not None:
+            self.log.add(b"%b%c" % (self.out.since_c(&self.mark), last))
+        return Exchange.finish_c(self, last)
 
     cdef FrameWriter notices_c(self):
         cdef NoticeWriter notices = self.notices
-        if self.response == JSON or (self.carrier is None and self.is_lane):
-            return None
+        if self.response == JSON or (self.carrier is None and self.log is None):
+            return None            # of a session: its own stream may reach the client
         if notices is None:
             notices = self.notices = NoticeWriter.__new__(NoticeWriter)
             notices.exchange = self
@@ -73,25 +98,66 @@ cdef class McpExchange(Exchange):
         ):
             self.open_events_c()
             self.size_before = self.out.size
-        return Exchange.begin_c(self)
+        return self.begin_event_c()
 
     cdef int finish_c(self, char last) except -1:
-        Exchange.finish_c(self, last)
-        if not self.is_lane and self.carrier is not None:
-            self.carrier.link.wrote_c()
-        return 0
+        return self.finish_event_c(last)
 
     cdef int ended_c(self) except -1:
         """All that the body asked for is answered (2025-11-25 basic/transports, "Sending Messages
         to the Server")."""
-        if self.carrier is not None:
+        cdef Carrier carrier = self.carrier
+        if carrier is not None:
             if self.status == 0:
                 self.set_head_c(202, b"")
-                self.carrier.output.send_c(b"", True)
+                carrier.output.send_c(b"", True)
             self.done_c()
+            if not self.is_lane and carrier.link is not None:
+                carrier.link.wrote_c()         # after a cancellation, say
+        if self.log is not None:
+            self.log.route = None
         if self.is_lane:
             self.target.release(self.client)
         return 0
+
+    def leave(self):
+        """End the response, and not the stream: the client may come back for the rest."""
+        if self.carrier is not None:
+            self.out = Outbox()
+            self.finish_response_c()
+
+    def refuse(self, int status, str sentence, fields=()):
+        """Respond with a JSON-RPC error without an id ("Sending Messages to the Server")."""
+        error = {"code": INVALID_REQUEST, "message": sentence}
+        self.respond(
+            status, encode({"jsonrpc": "2.0", "error": error}),
+            [("Content-Type", "application/json"), *fields],
+        )
+
+    def move(self, Exchange other not None):
+        """Go on in the response of another exchange, in which a stream is open."""
+        cdef Carrier carrier = other.carrier
+        other.carrier = None
+        self.carrier = carrier
+        self.address = carrier.address
+        self.out = carrier.output.out
+        self.gone = False
+        carrier.exchange = self
+
+    def pause(self, retry):
+        """Close the connection to the stream; the client comes back for the rest. ``retry``: the
+        seconds until then; None for the option of the server. Returns whether the client will come
+        back."""
+        if (
+            self.session is None or self.carrier is None or self.response == JSON
+            or not self.session.polls
+        ):
+            return False
+        if not self.carrier.output.streaming:
+            self.open_events_c()
+        self.session.send_retry(self, retry)
+        self.leave()
+        return True
 
     cdef int gone_c(self) except -1:
         Exchange.gone_c(self)
@@ -108,3 +174,18 @@ cdef class McpExchange(Exchange):
         if self.is_lane:
             self.client.drain()
         return 0
+
+
+def dismiss_all(ServerConnection connection not None):
+    """End the responses to the requests of a session that ends."""
+    cdef ReplyRoute route
+    for found in list(connection.session.inflight.routes):
+        route = <ReplyRoute> found
+        while route is not None and route.parent is not None:
+            route = route.parent
+        if not isinstance(route, McpExchange) or (<McpExchange> route).carrier is None:
+            continue
+        if (<McpExchange> route).status:
+            (<McpExchange> route).leave()
+        else:
+            (<McpExchange> route).refuse(404, SESSION_OVER)

@@ -2,65 +2,262 @@
 
 from __future__ import annotations
 
+import asyncio
+import secrets
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from wirespeed.server.http.event_log import EventLog
+from wirespeed.server.http.exchange import dismiss_all
 
 if TYPE_CHECKING:
     from wirespeed.server.connection import ServerConnection
-    from wirespeed.transport.http.exchange import Exchange
+    from wirespeed.server.http.event_store import EventStore
+    from wirespeed.server.http.exchange import McpExchange
+    from wirespeed.transport.http.options import HttpOptions
+
+MAX_RESUMABLE = 64  # streams of a session that have ended and can still be resumed
+MAX_GETS = 8  # open GETs of a session
+
+
+UNKNOWN_EVENT = "the stream cannot be resumed after this Last-Event-ID"
+
+
+class _Get:
+    """A GET that is open: the messages of one stream of the server's own."""
+
+    __slots__ = ("exchange", "live", "log")
+
+    def __init__(self, exchange: McpExchange, log: EventLog | None, live: bool) -> None:
+        self.exchange = exchange
+        self.log = log
+        self.live = live  # False while earlier events are sent once more
+
+    def send(self, message: bytes) -> None:
+        event_id = None if self.log is None else self.log.add(message)
+        if self.live:
+            self.exchange.send_event(message, id=event_id)
 
 
 class HttpSession:
-    """A session: the server's connection, and the stream of what it says of its own accord.
+    """A session: the server's connection, and the streams that its client can resume.
+
+    What the server says of its own accord goes to the GET that was opened last. While none is open
+    it waits, `Limits.output_high` bytes of it; then the oldest messages are dropped.
 
     Attributes:
         id: The value of ``Mcp-Session-Id``.
         connection: What serves its requests.
-        stream: The response to its GET that is open, or None.
+        resumable: Whether events are kept, so that they have ids.
     """
 
-    __slots__ = ("_queue", "_queued", "connection", "id", "stream")
+    __slots__ = (
+        "_absent",
+        "_gets",
+        "_key",
+        "_logs",
+        "_n_logs",
+        "_queue",
+        "_queued",
+        "_retry",
+        "_store",
+        "_tasks",
+        "connection",
+        "id",
+        "resumable",
+    )
 
-    def __init__(self, id: str, connection: ServerConnection) -> None:
+    def __init__(self, id: str, connection: ServerConnection, options: HttpOptions) -> None:
         self.id = id
         self.connection = connection
-        self.stream: Exchange | None = None
+        self._store: EventStore | None = options.event_store
+        self._retry = options.retry
+        self.resumable = self._store is not None
+        # The id is a secret, which a store need not know.
+        self._key = secrets.token_urlsafe(9)
+        self._n_logs = 0
+        self._logs: dict[str, EventLog] = {}  # by name, the oldest first
+        self._gets: list[_Get] = []  # the newest last
+        self._absent: EventLog | None = None  # of the GET that was lost last, while none is open
         self._queue: deque[bytes] = deque()
         self._queued = 0
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def busy(self) -> bool:
-        """Whether a request of the session is worked on, or its stream is open."""
-        return self.stream is not None or self.connection.session.inflight.live != 0
+        """Whether a request of the session is worked on, or a GET is open."""
+        return bool(self._gets) or self.connection.session.inflight.live != 0
+
+    def close(self) -> None:
+        """End the session: what it works on is cancelled, its streams are closed and forgotten."""
+        gets, self._gets = self._gets, []
+        for get in gets:
+            self._close_get(get)
+        dismiss_all(self.connection)
+        self.connection.abort()
+        if self._logs:
+            self._start(self._forget(list(self._logs.values())))
+            self._logs.clear()
+
+    # -- messages of the server's own ----------------------------------------------------------
 
     def carry(self, messages: list[bytes]) -> None:
-        """Send messages on the stream, or keep the last ones until it is opened."""
-        if self.stream is not None:
+        """Send messages on the stream of the last GET, or keep them until there is one."""
+        if self._gets:
             for message in messages:
-                self.stream.send_event(message)
+                self._gets[-1].send(message)
             return
-        self._queue.extend(messages)
-        self._queued += sum(map(len, messages))
+        for message in messages:
+            if self._absent is not None:
+                self._absent.add(message)
+            self._queue.append(message)
+            self._queued += len(message)
         while self._queued > self.connection.session.limits.output_high:
             self._queued -= len(self._queue.popleft())
 
-    def open_stream(self, exchange: Exchange) -> None:
-        """Make a GET the stream of the session, in place of an earlier one."""
-        if self.stream is not None:
-            self.stream.close_stream()
-        self.stream = exchange
-        exchange.on_gone = self._stream_gone
+    def open_stream(self, exchange: McpExchange, last_event_id: str | None) -> None:
+        """Answer a GET: with a new stream, or with the rest of one."""
+        if last_event_id is None or self._store is None:
+            self._open_new(exchange)
+            return
+        name, _, number = last_event_id.rpartition("-")
+        log = self._logs.get(name)
+        if log is None or not number.isdecimal() or int(number) > log.n:
+            exchange.refuse(400, UNKNOWN_EVENT)
+        elif log.own:
+            self._resume_own(exchange, log, int(number))
+        else:
+            if log.route is not None:
+                log.route.leave()  # the client noticed the loss before we did
+            self._start(self._resume(exchange, log, int(number)))
+
+    def _open_new(self, exchange: McpExchange) -> None:
+        get = _Get(exchange, None, True)
         exchange.open_stream()
+        if self._store is not None:
+            get.log = self.new_log()
+            self.prime(exchange, get.log)
+        self._add_get(get)
+        self._take_queue(get)
+
+    def _resume_own(self, exchange: McpExchange, log: EventLog, n: int) -> None:
+        for get in list(self._gets):
+            if get.log is log:
+                self._gets.remove(get)
+                self._close_get(get)
+        get = _Get(exchange, log, False)
+        self._add_get(get)
+        if self._absent is log:  # it has what waits
+            self._absent = None
+            self._queue.clear()
+            self._queued = 0
+        self._take_queue(get)
+        self._start(self._replay_own(get, log, n))
+
+    async def _replay_own(self, get: _Get, log: EventLog, n: int) -> None:
+        get.live = await self._replay(get.exchange, log, n)
+
+    async def _resume(self, exchange: McpExchange, log: EventLog, n: int) -> None:
+        if await self._replay(exchange, log, n):
+            if log.route is None:
+                exchange.close_stream()
+            else:
+                log.route.move(exchange)
+
+    async def _replay(self, exchange: McpExchange, log: EventLog, n: int) -> bool:
+        """Send the events of a stream after number `n`. True: the stream goes on from here."""
+        while True:
+            events = await log.after(n)
+            if exchange.gone:
+                return False
+            if events is None or (not events and n != log.n):
+                if exchange.status:
+                    exchange.close_stream()
+                else:
+                    exchange.refuse(400, UNKNOWN_EVENT)
+                return False
+            if not exchange.status:
+                exchange.open_stream()
+            for n, data in events:
+                exchange.send_event(data, id=log.id_of(n))
+            if n == log.n:
+                return True
+
+    def _add_get(self, get: _Get) -> None:
+        def gone() -> None:
+            if get in self._gets:
+                self._gets.remove(get)
+                if not self._gets:
+                    self._absent = get.log
+
+        get.exchange.on_gone = gone
+        self._gets.append(get)
+        if len(self._gets) > MAX_GETS:
+            self._close_get(self._gets.pop(0))
+
+    def _close_get(self, get: _Get) -> None:
+        get.exchange.on_gone = None
+        if get.exchange.status:
+            get.exchange.close_stream()
+        else:
+            get.exchange.refuse(400, UNKNOWN_EVENT)
+
+    def _take_queue(self, get: _Get) -> None:
+        """Send what waits. It belongs to this stream now, and to no other one."""
+        absent, self._absent = self._absent, None
+        if absent is not None and self._queue:
+            del self._logs[absent.name]
+            self._start(absent.forget())
         queue, self._queue, self._queued = self._queue, deque(), 0
-        self.carry(list(queue))
+        for message in queue:
+            get.send(message)
 
-    def _stream_gone(self) -> None:
-        self.stream = None
+    # -- streams that can be resumed -----------------------------------------------------------
 
-    def close(self) -> None:
-        """End the session: what it works on is cancelled, and its stream is closed."""
-        stream, self.stream = self.stream, None
-        if stream is not None:
-            stream.on_gone = None
-            stream.close_stream()
-        self.connection.abort()
+    def new_log(self, route: McpExchange | None = None) -> EventLog:
+        """The log of a new stream: of an exchange, or of a GET."""
+        assert self._store is not None
+        self._n_logs += 1
+        log = EventLog(self._store, f"{self._key}.{self._n_logs}", route)
+        self._logs[log.name] = log
+        if len(self._logs) > MAX_RESUMABLE:
+            used = [get.log for get in self._gets]
+            over = [
+                one
+                for one in self._logs.values()
+                if one.route is None and one is not log and one not in used
+            ]
+            for one in over[:-MAX_RESUMABLE]:
+                del self._logs[one.name]
+                self._start(one.forget())
+        return log
+
+    def prime(self, exchange: McpExchange, log: EventLog) -> None:
+        """Tell the client the id to come back with ("Sending Messages to the Server", 6). Clients
+        of older revisions may take the empty text for a message."""
+        if self.polls:
+            exchange.send_event(b"", id=log.id_of(0))
+            self.send_retry(exchange)
+
+    def send_retry(self, exchange: McpExchange, seconds: float | None = None) -> None:
+        """Tell the client when to come back, by default as the option says."""
+        if seconds is None:
+            seconds = self._retry
+        if seconds is not None:
+            exchange.send_text(b"retry: %d\n\n" % round(seconds * 1000))
+
+    @property
+    def polls(self) -> bool:
+        """Whether the client comes back to a stream whose connection the server closed."""
+        revision = self.connection.revision
+        return self.resumable and revision is not None and revision.polls
+
+    async def _forget(self, logs: list[EventLog]) -> None:
+        for log in logs:
+            await log.forget()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -5,6 +5,7 @@ from typing import Any
 from typing_extensions import disjoint_base
 
 from wirespeed._core.envelope import Message
+from wirespeed._core.reply_route import ReplyRoute
 from wirespeed.protocol.messages import CallInput
 from wirespeed.protocol.revisions import Revision
 from wirespeed.server.connection import ServerConnection
@@ -51,6 +52,8 @@ class Call(Completion):
     def context(self) -> Context | None: ...
     @property
     def input(self) -> CallInput | None: ...
+    @property
+    def route(self) -> ReplyRoute | None: ...
     @property
     def peer(self) -> Peer | None: ...
     @property

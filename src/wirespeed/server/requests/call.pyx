@@ -92,6 +92,11 @@ cdef class Call(Completion):
         return self.phase == ENDED
 
     @property
+    def route(self):
+        """The `ReplyRoute` of the body that the request came in; None: it came on the stream."""
+        return self.connection.session.route_of_c(self.ref)
+
+    @property
     def peer(self):
         """What the transport knows of the client (`Peer`), or None. For a call in flight."""
         cdef object peer = None
