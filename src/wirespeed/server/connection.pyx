@@ -105,6 +105,8 @@ cdef class ServerConnection(Serving):
                     call = self.call_c(m)
                     if self.observer is not None:
                         self.observe_c(call, m)
+                    if self.head is not None:
+                        self.check_http_c(call, m)
                     if self.through is not None:
                         self.through.run_c(call)
                     else:
@@ -266,22 +268,17 @@ cdef class ServerConnection(Serving):
             )
         return revision
 
-    cdef object modern_revision_c(self, Message m):
-        cdef object revision = None
-        cdef str version = None
+    cdef int check_envelope_c(self, Message m) except -1:
+        """ProtocolError -32602: `_meta` of a modern request is not as the specification says."""
         cdef Span s
         if (
-            self.modern is not None
-            and poi_is(m, WS_META_PROTOCOL_VERSION, self.modern_version)
+            not poi_is(m, WS_META_PROTOCOL_VERSION, self.modern_version)
+            and m.text_c(WS_META_PROTOCOL_VERSION) is None
         ):
-            revision = self.modern
-        else:
-            version = m.text_c(WS_META_PROTOCOL_VERSION)
-            if version is None:
-                raise ProtocolError(
-                    codes.INVALID_PARAMS,
-                    "params._meta must have io.modelcontextprotocol/protocolVersion, a string",
-                )
+            raise ProtocolError(
+                codes.INVALID_PARAMS,
+                "params._meta must have io.modelcontextprotocol/protocolVersion, a string",
+            )
         s = span_of(m, WS_META_CLIENT_CAPABILITIES)
         if s.n == 0 or s.p[0] != c'{':
             raise ProtocolError(
@@ -298,17 +295,34 @@ cdef class ServerConnection(Serving):
                 codes.INVALID_PARAMS,
                 f"io.modelcontextprotocol/logLevel must be one of {', '.join(LOG_LEVELS)}",
             )
-        # the envelope comes first, then the headers, then the version (docs/explanation/readings)
-        if self.head is not None:
-            check_headers_c(self.head, m)
-        if revision is None:
-            revision = methods.modern_revision(self, version)
+        return 0
+
+    cdef object modern_revision_c(self, Message m):
+        cdef object revision
+        self.check_envelope_c(m)
+        if (
+            self.modern is not None
+            and poi_is(m, WS_META_PROTOCOL_VERSION, self.modern_version)
+        ):
+            revision = self.modern
+        else:
+            revision = methods.modern_revision(self, m.text_c(WS_META_PROTOCOL_VERSION))
         if self.revision is not None and m.method != "server/discover":
             raise ProtocolError(
                 codes.INVALID_REQUEST,
                 f"this connection was initialized for {self.revision.version}",
             )
         return revision
+
+    cdef int check_http_c(self, Call call, Message m) except -1:
+        """Compare a request with the fields of the HTTP request that brought it, before middleware
+        awaits anything or changes the request. The order is that of docs/explanation/readings.md:
+        envelope, fields, version."""
+        call.revision = None
+        if is_modern(m):
+            self.check_envelope_c(m)
+            check_headers_c(self.head, m)
+        return 0
 
     # -- tools/call ----------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from http_lab import LEGACY, META, MODERN, Peer, Response, call, message, servin
 
 from wirespeed import Context, Limits, Server
 from wirespeed.transport.http.options import HttpOptions
+from wirespeed.types import CallNext, InboundRequest, Reply
 
 
 def make() -> Server:
@@ -166,6 +167,21 @@ async def test_a_half_envelope_is_refused(missing: str) -> None:
         assert error(response) == (400, -32602)
 
 
+async def test_headers_are_compared_before_middleware_awaits() -> None:
+    server = make()
+
+    @server.add_middleware
+    async def later(request: InboundRequest, call_next: CallNext) -> Reply:
+        await asyncio.sleep(0.01)
+        return await call_next(request.replace(arguments={"a": 20, "b": 22}))
+
+    async with serving(server) as place:
+        peer = await place.connect()
+        assert error(await peer.modern("tools/call", ADD, mcp_name="other")) == (400, -32020)
+        response = await peer.modern("tools/call", ADD)
+        assert response.json["result"]["structuredContent"] == {"result": 42}
+
+
 async def test_an_unknown_version_is_named() -> None:
     async with serving(make()) as place:
         peer = await place.connect()
@@ -275,6 +291,20 @@ async def test_a_session_belongs_to_its_principal() -> None:
             )
             assert response.status == status
         assert (await peer.ask(body=call("add"), mcp_session_id=session)).status == 401
+
+
+async def test_a_legacy_call_is_cancelled_by_a_notification() -> None:
+    server = make()
+    waiting = Waiting(server)
+    async with serving(server) as place:
+        peer, session = await place.session()
+        other = await place.connect()
+        peer.send(body=call("wait", id=7), mcp_session_id=session)
+        await waiting.started.wait()
+        body = message("notifications/cancelled", {"requestId": 7})
+        assert (await other.ask(body=body, mcp_session_id=session)).status == 202
+        assert (await peer.response()).body == b""  # a cancelled request has no answer
+        assert waiting.cancelled.is_set()
 
 
 async def test_leaving_does_not_cancel_a_legacy_call() -> None:
