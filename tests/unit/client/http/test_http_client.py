@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from client_lab import until
-from http_lab import Exchange, legacy, modern
+from web_lab import Exchange, legacy, modern
 
 from wirespeed import Client, Http, SyncClient
 from wirespeed.errors import (
