@@ -26,7 +26,8 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -45,7 +46,9 @@ OWN = "own revision"  # each scenario in the revision that the suite chooses; ex
 REQUIREMENTS = ["2025-11-25", "2026-07-28"]
 # Scenarios of a client that are left out: they ask for OAuth.
 LATER = "auth/"
+SERVER_COLUMNS = [*REVISIONS, OWN, *(f"required {revision}" for revision in REQUIREMENTS)]
 SECONDS = 240.0  # for one run of the suite
+AT_ONCE = 4  # most of a run is waiting
 
 
 @dataclass
@@ -54,6 +57,7 @@ class Run:
 
     side: str
     column: str
+    wanted: list[str] = field(default_factory=list)
     checks: dict[str, list[dict[str, str]]] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
 
@@ -65,9 +69,9 @@ class Run:
             assert found is not None, name
             self.checks[found[1]] = json.loads(path.read_text())
 
-    def judge(self, wanted: list[str], reasons: Reasons) -> None:
+    def judge(self, reasons: Reasons) -> None:
         """Add the faults that the results show."""
-        for scenario in wanted:
+        for scenario in self.wanted:
             if not self.checks.get(scenario):
                 self.faults.append(f"{scenario}: there are no results")
         for scenario, checks in self.checks.items():
@@ -142,11 +146,15 @@ def call(*arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
+def revision(column: str) -> list[str]:
+    """The option of the suite for a revision."""
+    return [] if column == OWN else ["--spec-version", column]
+
+
 @cache
 def scenarios(side: str, column: str) -> list[str]:
     """The names of the scenarios of one run."""
-    which = [] if column == OWN else ["--spec-version", column]
-    status, said = call("list", f"--{side}", *which)
+    status, said = call("list", f"--{side}", *revision(column))
     assert status == 0, said
     names = [line.split()[1] for line in said.splitlines() if line.startswith("  - ")]
     return [name for name in names if not (side == "client" and name.startswith(LATER))]
@@ -184,51 +192,42 @@ def our_server(faults: list[str]) -> Iterator[str]:
                 faults.append(f"our server said:\n{said[-4000:]}")
 
 
-def server_runs(url: str, folder: Path, reasons: Reasons) -> Iterator[Run]:
-    """The runs against a server: each revision, the own one of each scenario, and what the suite
-    requires of a revision."""
-    for column in [*REVISIONS, OWN, *(f"required {revision}" for revision in REQUIREMENTS)]:
-        run = Run("server", column)
-        out = folder / f"server-{column}"
-        if column.startswith("required "):
-            which = ["--requirements", column.removeprefix("required ")]
-            wanted = []
-        else:
-            which = ["--suite", "all"]
-            which += [] if column == OWN else ["--spec-version", column]
-            wanted = scenarios("server", column)
-        status, said = call("server", "--url", url, *which, "-o", str(out))
-        if status != 0:
-            run.faults.append(f"the suite ended with status {status}: {said[-300:]}")
-        run.read(out)
-        run.judge(wanted, reasons)
-        yield run
+def server_run(url: str, column: str, folder: Path) -> Run:
+    """One run against a server: in a revision, in the own one of each scenario, or of what the
+    suite requires of a revision."""
+    run = Run("server", column)
+    if column.startswith("required "):
+        which = ["--requirements", column.removeprefix("required ")]
+    else:
+        which = ["--suite", "all", *revision(column)]
+        run.wanted = scenarios("server", column)
+    status, said = call("server", "--url", url, *which, "-o", str(folder))
+    if status != 0:
+        run.faults.append(f"the suite ended with status {status}: {said[-300:]}")
+    run.read(folder)
+    return run
 
 
 # -- our client ------------------------------------------------------------------------------------
 
 
-def client_runs(folder: Path, reasons: Reasons, only: str | None) -> Iterator[Run]:
-    """The runs of our client, one process at a time: a run of many counts no exit status."""
+def client_run(column: str, folder: Path, only: str | None) -> Run:
+    """The runs of our client in a revision, one process after the other: where the suite starts
+    many at once it counts no exit status."""
+    run = Run("client", column)
+    names = scenarios("client", column)
+    if column == OWN:  # the others ran in each of their revisions
+        known = {name for revision in REVISIONS for name in scenarios("client", revision)}
+        names = [name for name in names if name not in known]
+    run.wanted = [name for name in names if only in (None, name)]
     command = shlex.join([sys.executable, str(HERE / "client.py")])
-    for column in [*REVISIONS, OWN]:
-        run = Run("client", column)
-        names = scenarios("client", column)
-        if column == OWN:  # the others ran in each of their revisions
-            known = {name for revision in REVISIONS for name in scenarios("client", revision)}
-            names = [name for name in names if name not in known]
-        out = folder / f"client-{column}"
-        for name in names:
-            if only not in (None, name):
-                continue
-            which = [] if column == OWN else ["--spec-version", column]
-            arguments = ["client", "--command", command, "--scenario", name, *which]
-            status, said = call(*arguments, "-o", str(out))
-            if status != 0:
-                run.faults.append(f"{name}: the suite ended with status {status}: {said[-1500:]}")
-        run.read(out)
-        run.judge(names if only is None else [], reasons)
-        yield run
+    for name in run.wanted:
+        arguments = ["client", "--command", command, "--scenario", name, *revision(column)]
+        status, said = call(*arguments, "-o", str(folder))
+        if status != 0:
+            run.faults.append(f"{name}: the suite ended with status {status}: {said[-1500:]}")
+    run.read(folder)
+    return run
 
 
 # -- what is printed -------------------------------------------------------------------------------
@@ -283,17 +282,30 @@ def main() -> int:
     reasons = Reasons()
     faults: list[str] = []
     runs: dict[str, list[Run]] = {}
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = options.results or Path(scratch)
-        if "server" in sides:
-            if options.url:
-                runs["server"] = list(server_runs(options.url, folder, reasons))
-            else:
-                with our_server(faults) as url:
-                    runs["server"] = list(server_runs(url, folder, reasons))
-        if "client" in sides:
-            runs["client"] = list(client_runs(folder, reasons, options.scenario))
+    suite()  # installed before threads ask for it
+    with ExitStack() as stack:
+        folder = options.results or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        url = options.url
+        if "server" in sides and url is None:
+            url = stack.enter_context(our_server(faults))
+        # one server for all runs at once: what one does must not disturb the others
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            going: dict[str, list[Future[Run]]] = {}
+            if "server" in sides:
+                going["server"] = [
+                    pool.submit(server_run, url, column, folder / f"server {column}")
+                    for column in reversed(SERVER_COLUMNS)  # the longest first
+                ][::-1]
+            if "client" in sides:
+                going["client"] = [
+                    pool.submit(client_run, column, folder / f"client {column}", options.scenario)
+                    for column in [*REVISIONS, OWN]
+                ]
+            for side, futures in going.items():
+                runs[side] = [future.result() for future in futures]
     for side, found in runs.items():
+        for run in found:
+            run.judge(reasons)
         print(f"\nOur {side}:\n")
         print("\n".join(table(found)))
         faults += [f"{side}, {run.column}: {fault}" for run in found for fault in run.faults]

@@ -1,6 +1,7 @@
 """The server that the official conformance suite tests: every fixture that its scenarios ask for.
 
     python tests/conformance/server.py [URL]        by default http://127.0.0.1:3000/mcp
+    python tests/conformance/server.py stdio
 
 Each tool, resource and prompt has the name that the suite calls it by, so this is also an example
 of nearly everything that a server can do. Questions to the client are in `server_questions`, the
@@ -18,7 +19,7 @@ import server_questions
 import server_skills
 import server_tasks
 
-from wirespeed import Context, Server
+from wirespeed import Context, HttpOptions, MemoryEventStore, Server
 from wirespeed.errors import ToolError
 from wirespeed.types import Audio, EmbeddedResource, Image, PromptMessage, ResourceContents, Text
 
@@ -304,4 +305,8 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["stdio"]:
         server.run()
     else:
-        server.run(sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:3000/mcp")
+        server.run(
+            sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:3000/mcp",
+            http=HttpOptions(event_store=MemoryEventStore(), retry=0.5),
+            on_listening=lambda urls: print(urls[0], flush=True),
+        )

@@ -64,7 +64,10 @@ def test_the_name_is_that_of_the_method(method: str) -> None:
     message = message_of(method, **NAMED[method])
     check_headers(head_of(fields_of(method, "add")), message)
     check_headers(head_of(fields_of(method, "=?base64?YWRk?=")), message)
-    assert refused(head_of(fields_of(method)), message) == "the Mcp-Name header is missing"
+    if method.startswith("tasks/"):  # some clients of the extension leave it out
+        check_headers(head_of(fields_of(method)), message)
+    else:
+        assert refused(head_of(fields_of(method)), message) == "the Mcp-Name header is missing"
     assert refused(head_of(fields_of(method, "other")), message) == (
         "Mcp-Name header value 'other' does not match body value 'add'"
     )
