@@ -360,7 +360,9 @@ class HttpLink(Link):
         if self.old:
             return  # it arrives on the stream
         if post.last_id is not None and not self._modern:
-            EventStream(self, post).reopen()
+            stream = EventStream(self, post)
+            self._streams.add(stream)
+            stream.reopen()
         elif exc is not None or post.headers.get("content-type", "").startswith("text/event-"):
             self._fail(post, self._broken(post, exc))
         else:

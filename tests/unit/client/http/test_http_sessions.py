@@ -1,0 +1,383 @@
+"""Sessions of legacy servers over HTTP: their stream, their end, and responses that are resumed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from client_lab import text_result, until
+from http_lab import Exchange, legacy, modern
+
+from wirespeed.client.http import exchanges
+from wirespeed.errors import ConnectionLost, HttpStatusError
+from wirespeed.types import ResourceUpdated, Resumed, ToolsChanged
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams are opened again soon, where the server has not said when."""
+    monkeypatch.setattr(exchanges, "RETRY", 0.01)
+
+
+def note(method: str, **params: Any) -> dict[str, Any]:
+    return {"method": method, "params": params}
+
+
+# -- the stream of a session ----------------------------------------------------------------------
+
+
+async def test_the_stream_of_the_session() -> None:
+    changed = asyncio.Event()
+    opened: list[Exchange] = []
+
+    async def get(exchange: Exchange) -> None:
+        opened.append(exchange)
+        exchange.open()
+        if len(opened) == 1:
+            exchange.event(note("notifications/message", level="info", data="one"), id="e-1")
+        elif len(opened) == 2:
+            exchange.event(id="e-2", retry=30)
+        else:
+            exchange.event(note("notifications/tools/list_changed"))
+            await exchange.gone
+            return
+        exchange.end()
+
+    async with legacy() as peer:
+        peer.get = get
+        logs: list[Any] = []
+        client = peer.client(on_log=logs.append, on_tools_changed=lambda tools: changed.set())
+        async with client:
+            await asyncio.wait_for(changed.wait(), 5)
+            assert [entry.data for entry in logs] == ["one"]
+    ids = [exchange.headers.get("last-event-id") for exchange in opened]
+    assert ids == [None, "e-1", "e-2"]
+    assert opened[2].at - opened[1].at >= 0.029
+    assert all(exchange.headers["mcp-session-id"] == "s-1" for exchange in opened)
+
+
+@pytest.mark.parametrize("status", [405, 404, 400, 500])
+async def test_a_server_without_such_a_stream(status: int) -> None:
+    async def get(exchange: Exchange) -> None:
+        exchange.reply(status)
+
+    async with legacy(None) as peer:
+        peer.get = get
+        async with peer.client(era="legacy") as client:
+            await peer.got("GET")
+            assert (await client.call_tool("echo")).content[0].text == "ok"
+            await asyncio.sleep(0.05)
+    assert len(peer.sent("GET")) == 1
+
+
+async def test_closing_ends_the_session() -> None:
+    async def get(exchange: Exchange) -> None:
+        exchange.open()
+        await exchange.gone
+
+    async with legacy() as peer:
+        peer.get = get
+        async with peer.client(era="legacy"):
+            (stream,) = await peer.got("GET")
+        await asyncio.wait_for(asyncio.shield(stream.gone), 5)
+        (ended,) = peer.sent("DELETE")
+        assert ended.headers["mcp-session-id"] == "s-1"
+
+
+async def test_a_server_that_does_not_end_the_session() -> None:
+    async def never(exchange: Exchange) -> None:
+        await exchange.gone
+
+    async with legacy() as peer:
+        peer.delete = never
+        loop = asyncio.get_running_loop()
+        async with peer.client(era="legacy", close_timeout=0.1):
+            began = loop.time()
+        assert loop.time() - began < 2
+
+
+async def test_a_session_id_that_no_header_can_have(caplog: Any) -> None:
+    async with legacy("s 1") as peer:
+        peer.session, session = None, peer.session
+
+        async def initialize(exchange: Exchange, message: dict[str, Any]) -> None:
+            exchange.result(result, mcp_session_id=session)
+
+        result = peer.rules["initialize"]
+        peer.rules["initialize"] = initialize
+        with caplog.at_level(logging.WARNING, "wirespeed.client"):
+            async with peer.client(era="legacy") as client:
+                await client.call_tool("echo")
+    assert "its session id is not visible ASCII, and is not used" in caplog.text
+    assert all("mcp-session-id" not in one.headers for one in peer.exchanges)
+    caplog.clear()
+
+
+# -- a lost session (trap 38) ---------------------------------------------------------------------
+
+
+async def test_a_lost_session_is_replaced(caplog: Any) -> None:
+    async with legacy() as peer, peer.client(era="legacy", log_level="warning") as client:
+        await client.call_tool("echo")
+        peer.session = "s-2"
+        with pytest.raises(ConnectionLost) as caught:
+            await client.call_tool("echo")
+        assert str(caught.value) == (
+            f"{peer.url}: the server ended the session (404 Not Found): what it held is lost"
+        )
+        # the next call opens another one
+        assert (await client.call_tool("echo")).content[0].text == "ok"
+        assert [one.headers["mcp-session-id"] for one in peer.sent("tools/call")] == [
+            "s-1",
+            "s-1",
+            "s-2",
+        ]
+        _, second = peer.sent("initialize")
+        assert "mcp-session-id" not in second.headers
+        assert not peer.sent("server/discover")
+        levels = await peer.got("logging/setLevel", 2)
+        assert [one.headers["mcp-session-id"] for one in levels] == ["s-1", "s-2"]
+        assert not peer.sent("DELETE")
+    assert [one.headers["mcp-session-id"] for one in peer.sent("DELETE")] == ["s-2"]
+    caplog.clear()
+
+
+async def test_subscriptions_outlive_a_session(caplog: Any, short_delays: None) -> None:
+    streams: list[Exchange] = []
+
+    async def get(exchange: Exchange) -> None:
+        if exchange.headers["mcp-session-id"] != peer.session:
+            exchange.reply(404)
+            return
+        streams.append(exchange)
+        exchange.open()
+        await exchange.gone
+
+    def subscribing(result: Any) -> Any:
+        result["capabilities"]["resources"] = {"subscribe": True}
+        return result
+
+    async with legacy(**{"resources/subscribe": {}}) as peer:
+        peer.get = get
+        peer.rules["initialize"] = subscribing({**peer.rules["initialize"]})  # type: ignore[dict-item]
+        client = peer.client(era="legacy")
+        async with client, client.subscribe(tools=True, uris=["file:///a"]) as events:
+            await until(lambda: len(streams) == 1)
+            peer.session = "s-2"
+            streams[0].end()  # found out by the GET that follows
+            assert await events.next_event(5) == Resumed()
+            await until(lambda: len(streams) == 2)
+            streams[1].event(note("notifications/tools/list_changed"))
+            streams[1].event(note("notifications/resources/updated", uri="file:///a"))
+            assert await events.next_event(5) == ToolsChanged()
+            assert await events.next_event(5) == ResourceUpdated("file:///a")
+        sent = [one.headers["mcp-session-id"] for one in peer.sent("resources/subscribe")]
+        assert sent == ["s-1", "s-2"]
+    caplog.clear()
+
+
+@pytest.mark.parametrize("restart", [0, 1])
+async def test_restart_of_sessions(restart: int, caplog: Any) -> None:
+    async with legacy() as peer, peer.client(era="legacy", restart=restart) as client:
+        peer.session = "s-2"
+        for _ in range(2):
+            with pytest.raises(ConnectionLost, match="the server ended the session"):
+                await client.call_tool("echo")
+            if restart:
+                break
+        if restart:
+            assert (await client.call_tool("echo")).content[0].text == "ok"
+    assert len(peer.sent("initialize")) == 1 + restart
+    caplog.clear()
+
+
+async def test_an_unknown_session_may_be_a_bad_request(caplog: Any) -> None:
+    async def lost(exchange: Exchange, message: dict[str, Any]) -> None:
+        error = {"code": -32000, "message": "Bad Request: No valid session ID provided"}
+        exchange.json({"jsonrpc": "2.0", "id": None, "error": error}, 400)
+
+    async with legacy() as peer, peer.client(era="legacy") as client:
+        peer.rules["tools/call"] = lost
+        with pytest.raises(ConnectionLost, match=r"ended the session \(400 Bad Request\)"):
+            await client.call_tool("echo")
+        peer.rules["tools/call"] = text_result()
+        assert (await client.call_tool("echo")).content[0].text == "ok"
+    caplog.clear()
+
+
+async def test_404_without_a_session_is_a_wrong_path() -> None:
+    async def lost(exchange: Exchange, message: dict[str, Any]) -> None:
+        exchange.reply(404)
+
+    async with legacy(None) as peer, peer.client(era="legacy") as client:
+        peer.rules["tools/call"] = lost
+        with pytest.raises(HttpStatusError, match="404 Not Found"):
+            await client.call_tool("echo")
+    assert len(peer.sent("initialize")) == 1
+
+
+# -- resumption (trap 43) -------------------------------------------------------------------------
+
+
+async def test_a_response_goes_on_where_it_broke() -> None:
+    seen: list[float] = []
+    resumed: list[Exchange] = []
+
+    def progress(exchange: Exchange, n: int) -> dict[str, Any]:
+        token = exchange.message["params"]["_meta"]["progressToken"]
+        return note("notifications/progress", progressToken=token, progress=n)
+
+    async def call(exchange: Exchange, message: dict[str, Any]) -> None:
+        exchange.open()
+        exchange.event("", id="s-0", retry=60)
+        exchange.event(progress(exchange, 1), id="s-1")
+        exchange.vanish()
+
+    async def get(exchange: Exchange) -> None:
+        if "last-event-id" not in exchange.headers:
+            exchange.reply(405)
+            return
+        resumed.append(exchange)
+        exchange.open()
+        (post,) = peer.sent("tools/call")
+        if len(resumed) == 1:
+            exchange.event(progress(post, 2), id="s-2")
+            exchange.end()
+            return
+        result = {"id": post.message["id"], "result": text_result("whole")}
+        exchange.event(result, id="s-3")
+        await exchange.gone
+
+    async with legacy(**{"tools/call": call}) as peer:
+        peer.get = get
+        async with peer.client(era="legacy") as client:
+            result = await client.call_tool("echo", on_progress=lambda done, *_: seen.append(done))
+            assert result.content[0].text == "whole"
+            # the stream is not needed any longer
+            await asyncio.wait_for(asyncio.shield(resumed[1].gone), 5)
+    assert seen == [1.0, 2.0]
+    assert [one.headers["last-event-id"] for one in resumed] == ["s-1", "s-2"]
+    first = peer.sent("tools/call")[0]
+    assert resumed[0].at - first.at >= 0.059
+    assert resumed[1].at - resumed[0].at >= 0.059
+    assert len(peer.sent("tools/call")) == 1
+
+
+@pytest.mark.parametrize("status", [400, 405, 410])
+async def test_a_response_that_cannot_be_resumed(status: int) -> None:
+    async def call(exchange: Exchange, message: dict[str, Any]) -> None:
+        exchange.open()
+        exchange.event(id="s-0")
+        exchange.end()
+
+    async def get(exchange: Exchange) -> None:
+        exchange.reply(status)
+
+    async with legacy(**{"tools/call": call}) as peer:
+        peer.get = get
+        async with peer.client(era="legacy") as client:
+            with pytest.raises(HttpStatusError, match="the broken response cannot be resumed"):
+                await client.call_tool("echo")
+
+
+async def test_attempts_to_resume_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchanges, "MAX_RETRY", 0.01)
+
+    async def call(exchange: Exchange, message: dict[str, Any]) -> None:
+        exchange.open()
+        exchange.event(id="s-0")
+        exchange.end()
+
+    async def get(exchange: Exchange) -> None:
+        if "last-event-id" in exchange.headers:
+            exchange.open()
+            exchange.end()
+        else:
+            exchange.reply(405)
+
+    async with legacy(**{"tools/call": call}) as peer:
+        peer.get = get
+        async with peer.client(era="legacy") as client:
+            with pytest.raises(ConnectionLost, match="got no response"):
+                await client.call_tool("echo")
+            n = len(peer.sent("GET"))
+            await asyncio.sleep(0.1)
+            assert len(peer.sent("GET")) == n == 1 + exchanges.MAX_FAILURES + 1
+
+
+async def test_a_cancelled_call_is_not_resumed() -> None:
+    async def call(exchange: Exchange, message: dict[str, Any]) -> None:
+        exchange.open()
+        exchange.event(id="s-0", retry=100)
+        exchange.end()
+
+    async with legacy(**{"tools/call": call}) as peer, peer.client(era="legacy") as client:
+        await peer.got("GET")
+        calling = asyncio.ensure_future(client.call_tool("echo"))
+        await peer.got("tools/call")
+        await asyncio.sleep(0.02)
+        calling.cancel()
+        await peer.got("notifications/cancelled")
+        await asyncio.sleep(0.15)
+        assert len(peer.sent("GET")) == 1
+
+
+# -- subscriptions of 2026-07-28 ------------------------------------------------------------------
+
+
+async def test_a_subscription_outlives_its_stream(caplog: Any) -> None:
+    async def listen(exchange: Exchange, message: dict[str, Any]) -> None:
+        tag = {"io.modelcontextprotocol/subscriptionId": message["id"]}
+        exchange.open()
+        exchange.event(
+            note(
+                "notifications/subscriptions/acknowledged",
+                notifications=message["params"]["notifications"],
+                _meta=tag,
+            )
+        )
+        if len(peer.sent("subscriptions/listen")) == 1:
+            exchange.vanish()
+        else:
+            exchange.event(note("notifications/tools/list_changed", _meta=tag))
+            await exchange.gone
+
+    async with modern(**{"subscriptions/listen": listen}) as peer, peer.client() as client:
+        async with client.subscribe(tools=True) as events:
+            assert await events.next_event(5) == Resumed()
+            assert await events.next_event(5) == ToolsChanged()
+            # other calls are not disturbed
+            assert (await client.call_tool("echo")).content[0].text == "ok"
+            first, second = peer.sent("subscriptions/listen")
+            assert first.message["id"] != second.message["id"]
+        await asyncio.wait_for(asyncio.shield(second.gone), 5)
+    assert not peer.sent("notifications/cancelled")
+    assert "the client subscribes again" in caplog.text
+    caplog.clear()
+
+
+async def test_a_subscription_that_breaks_again_and_again(caplog: Any) -> None:
+    async def listen(exchange: Exchange, message: dict[str, Any]) -> None:
+        if len(peer.sent("subscriptions/listen")) > 1:
+            exchange.reply(502)
+            return
+        exchange.open()
+        exchange.event(
+            note(
+                "notifications/subscriptions/acknowledged",
+                notifications=message["params"]["notifications"],
+                _meta={"io.modelcontextprotocol/subscriptionId": message["id"]},
+            )
+        )
+        exchange.end()
+
+    rules = {"subscriptions/listen": listen}
+    async with modern(**rules) as peer, peer.client(restart=2) as client:
+        async with client.subscribe(tools=True) as events:
+            with pytest.raises(HttpStatusError, match="502 Bad Gateway"):
+                await events.next_event(5)
+        assert len(peer.sent("subscriptions/listen")) == 3
+        assert (await client.call_tool("echo")).content[0].text == "ok"
+    caplog.clear()
