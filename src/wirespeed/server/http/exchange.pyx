@@ -63,7 +63,10 @@ cdef class McpExchange(Exchange):
     cdef int finish_event_c(self, char last) except -1:
         if self.log is not None:
             self.log.add(b"%b%c" % (self.out.since_c(&self.mark), last))
-        return Exchange.finish_c(self, last)
+        Exchange.finish_c(self, last)
+        if not self.is_lane and self.carrier is not None:
+            self.carrier.link.wrote_c()        # the connection's own link has no bytes to send
+        return 0
 
     cdef FrameWriter notices_c(self):
         cdef NoticeWriter notices = self.notices
@@ -113,7 +116,7 @@ cdef class McpExchange(Exchange):
                 carrier.output.send_c(b"", True)
             self.done_c()
             if not self.is_lane and carrier.link is not None:
-                carrier.link.wrote_c()         # after a cancellation, say
+                carrier.link.wrote_c()
         if self.log is not None:
             self.log.route = None
         if self.is_lane:

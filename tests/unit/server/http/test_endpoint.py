@@ -52,6 +52,8 @@ class Waiting:
         @server.tool
         async def wait(ctx: Context) -> str:
             self.started.set()
+            await asyncio.sleep(0)
+            await ctx.progress(1)
             try:
                 await self.go.wait()
             except asyncio.CancelledError:
@@ -96,6 +98,25 @@ async def test_a_handler_that_says_something_makes_the_response_a_stream() -> No
         assert result["result"]["content"] == [{"type": "text", "text": "done"}]
         # and the next response of the connection is JSON again
         assert not (await peer.modern("tools/call", ADD)).is_stream
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+async def test_what_a_handler_says_arrives_before_its_result(legacy: bool) -> None:
+    server = make()
+    waiting = Waiting(server)
+    async with serving(server) as place:
+        params = {"name": "wait", "_meta": {"progressToken": 1}}
+        if legacy:
+            peer, session = await place.session()
+            peer.send(body=message("tools/call", params, 1), mcp_session_id=session)
+        else:
+            peer = await place.connect()
+            peer.send_modern("tools/call", params)
+        response = await peer.head()
+        (progress,) = await peer.until(response, 1)
+        assert progress["method"] == "notifications/progress"
+        waiting.go.set()
+        assert (await peer.until(response, 2))[1]["result"]["content"][0]["text"] == "went"
 
 
 async def test_clients_use_the_same_id_at_once() -> None:
