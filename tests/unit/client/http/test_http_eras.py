@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from http_lab import Exchange, legacy, modern, serving
+from web_lab import Exchange, legacy, modern, serving
 
 from wirespeed.errors import (
     ConnectionLost,

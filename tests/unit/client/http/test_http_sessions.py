@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from client_lab import text_result, until
-from http_lab import Exchange, legacy, modern
+from web_lab import Exchange, legacy, modern
 
 from wirespeed.client.http import exchanges
 from wirespeed.errors import ConnectionLost, HttpStatusError
