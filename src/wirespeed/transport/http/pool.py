@@ -13,6 +13,7 @@ from wirespeed.errors import TransportError
 from wirespeed.limits import Limits
 from wirespeed.transport.address import Address, parse, public
 from wirespeed.transport.http.client_connection import HttpCall, HttpClientConnection
+from wirespeed.transport.http.proxy import Proxy
 from wirespeed.transport.net.connect import connect_http, reason_of
 from wirespeed.transport.options import Headers
 
@@ -47,6 +48,7 @@ class HttpPool:
         address: The URL of the origin: ``http:`` or ``https:``. Requests name their targets.
         loop: The event loop, on which every method is called.
         ssl: The TLS context; by default it trusts the authorities of the system.
+        proxy: The proxy of the origin; `proxy_of` finds it in the environment.
         limits: `Limits.max_message` bounds a body and the data of an event.
         max_connections: Connections at once. Further requests wait for one.
         max_head: Bytes of the head of a response.
@@ -61,6 +63,7 @@ class HttpPool:
         *,
         loop: asyncio.AbstractEventLoop,
         ssl: ssl_.SSLContext | None = None,
+        proxy: Proxy | None = None,
         limits: Limits | None = None,
         max_connections: int = 100,
         max_head: int = 65535,
@@ -72,8 +75,9 @@ class HttpPool:
         self.address = address
         self.loop = loop
         self.prefix = ""
-        """What stands before the target of each request (of a proxy)."""
+        """What stands before the target of each request: a proxy is asked for a whole URL."""
         self._ssl = ssl
+        self._proxy = proxy
         self._limits = Limits() if limits is None else limits
         self._max_connections = max_connections
         self._max_head = max_head
@@ -83,6 +87,9 @@ class HttpPool:
             f"Host: {address.authority}\r\nUser-Agent: wirespeed/{wirespeed.__version__}\r\n"
             "Accept-Encoding: identity\r\n"
         ).encode()
+        if proxy is not None and not address.secure:
+            self.prefix = f"http://{address.authority}"
+            self._fields += proxy.fields
         self._idle: list[HttpClientConnection] = []
         self._connections: set[HttpClientConnection] = set()
         self._waiting: deque[HttpCall] = deque()
@@ -147,8 +154,11 @@ class HttpPool:
             task.add_done_callback(self._opened)
 
     async def _open(self) -> None:
+        if self._ssl is None and self.address.secure:
+            self._ssl = ssl_.create_default_context()
+            self._ssl.set_alpn_protocols(["http/1.1"])
         connected = await connect_http(
-            self.address, ssl=self._ssl, open_timeout=self._connect_timeout
+            self.address, ssl=self._ssl, proxy=self._proxy, open_timeout=self._connect_timeout
         )
         connection = HttpClientConnection(
             self,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import ssl as ssl_
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wirespeed.errors import TransportError, UpgradeRefused
@@ -15,12 +17,17 @@ from wirespeed.transport.net.stream import SocketStream, Stream, address_name, m
 from wirespeed.transport.net.tls import TlsStream
 
 if TYPE_CHECKING:
+    from wirespeed.transport.http.proxy import Proxy
     from wirespeed.transport.link import Endpoint, Link
     from wirespeed.transport.options import Headers
     from wirespeed.transport.websocket.deflate import MessageDeflate
     from wirespeed.transport.websocket.upgrade import Answer, ClientHandshake
 
 T = TypeVar("T")
+Place = tuple[int, int, Any]  # family, protocol, address
+
+CLOSE_TIMEOUT = 1.0  # seconds for the closing alert of TLS, of which HTTP needs none
+ATTEMPT_DELAY = 0.25  # seconds before the next address is tried, too (RFC 8305 section 8)
 
 TLS_ALERT = 0x15  # the first byte of a TLS server's answer to plain text (RFC 8446 section 5.1)
 
@@ -70,7 +77,11 @@ async def connect_stream(address: Address, *, open_timeout: float = 10.0) -> Con
     loop = asyncio.get_running_loop()
 
     async def connect() -> Connected:
-        return Connected(SocketStream(loop, await _connect_socket(loop, address, open_timeout)))
+        if address.scheme == "unix":
+            sock = await _try(loop, socket.AF_UNIX, 0, address.path)
+        else:
+            sock = await _connect_socket(loop, address.host, address.port)
+        return Connected(SocketStream(loop, sock))
 
     return await _explained(connect, address, open_timeout)
 
@@ -119,33 +130,50 @@ async def connect_websocket(
 
 
 async def connect_http(
-    address: Address, *, ssl: ssl_.SSLContext | None = None, open_timeout: float = 10.0
+    address: Address,
+    *,
+    ssl: ssl_.SSLContext | None = None,
+    proxy: Proxy | None = None,
+    open_timeout: float = 10.0,
 ) -> Connected:
     """Connect to ``http://`` or ``https://``, for requests of HTTP/1.1.
 
     Args:
         address: The address of the server.
         ssl: The TLS context; by default it trusts the authorities of the system.
+        proxy: The proxy. It opens a tunnel to an ``https://`` server; requests to an ``http://``
+            server are the proxy's to forward.
         open_timeout: The time limit of the whole call in seconds.
 
     TransportError: the connection failed.
     """
 
     async def connect() -> Connected:
-        return Connected(await _open_stream(address, ssl, open_timeout, 0.0))
+        return Connected(await _open_stream(address, ssl, open_timeout, CLOSE_TIMEOUT, proxy))
 
-    return await _explained(connect, address, open_timeout)
+    return await _explained(connect, address, open_timeout, proxy)
 
 
 async def _open_stream(
-    address: Address, ssl: ssl_.SSLContext | None, open_timeout: float, close_timeout: float
+    address: Address,
+    ssl: ssl_.SSLContext | None,
+    open_timeout: float,
+    close_timeout: float,
+    proxy: Proxy | None = None,
 ) -> Stream:
     """Return a stream to the host of a URL, with TLS where the URL says so."""
     loop = asyncio.get_running_loop()
-    sock = await _connect_socket(loop, address, open_timeout)
+    if proxy is None:
+        sock = await _connect_socket(loop, address.host, address.port)
+    else:
+        sock = await _connect_socket(loop, proxy.host, proxy.port)
     if not address.secure:
         return SocketStream(loop, sock)
     try:
+        if proxy is not None:
+            from wirespeed.transport.http.proxy import open_tunnel
+
+            await open_tunnel(loop, sock, address, proxy)
         context = ssl_.create_default_context() if ssl is None else ssl
     except BaseException:
         sock.close()
@@ -234,26 +262,50 @@ class _Failure(Exception):
     """The connection failed. The text is the reason."""
 
 
-async def _connect_socket(
-    loop: asyncio.AbstractEventLoop, address: Address, open_timeout: float
-) -> socket.socket:
-    """Return a connected non-blocking socket, to the first address of the host that accepts it."""
-    if address.scheme == "unix":
-        return await _try(loop, socket.AF_UNIX, 0, address.path)
-    found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    until = loop.time() + open_timeout
-    failure: Exception = _Failure("the host has no address")
-    for i, (family, _, proto, _, place) in enumerate(found):
-        # an address that does not answer must leave time for the others
-        share = (until - loop.time()) / (len(found) - i)
-        try:
-            async with asyncio.timeout(share):
-                return await _try(loop, family, proto, place)
-        except TimeoutError as exc:
-            failure = exc
-        except OSError as exc:
-            failure = exc
+async def _connect_socket(loop: asyncio.AbstractEventLoop, host: str, port: int) -> socket.socket:
+    """Return a connected non-blocking socket, to the address of the host that accepts it first.
+
+    RFC 8305 section 5: the next address is tried when one fails, or has not answered for a while.
+    """
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    waiting = _alternating([(family, proto, place) for family, _, proto, _, place in found])
+    if not waiting:
+        raise _Failure("the host has no address")
+    if len(waiting) == 1:
+        return await _try(loop, *waiting[0])
+    failure: BaseException | None = None
+    attempts: set[asyncio.Task[socket.socket]] = set()
+    try:
+        while waiting or attempts:
+            if waiting:
+                attempts.add(loop.create_task(_try(loop, *waiting.pop(0))))
+            done, _ = await asyncio.wait(
+                attempts,
+                timeout=ATTEMPT_DELAY if waiting else None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            for task in done:
+                if task.exception() is None:
+                    attempts.discard(task)
+                    return task.result()
+                failure = task.exception()
+            attempts -= done
+    finally:
+        for task in attempts:
+            task.cancel()
+        for sock in await asyncio.gather(*attempts, return_exceptions=True):
+            if isinstance(sock, socket.socket):
+                sock.close()  # two were accepted
+    assert failure is not None
     raise failure
+
+
+def _alternating(places: list[Place]) -> list[Place]:
+    """The addresses with their families in turn, each family in its own order (RFC 8305 section
+    4)."""
+    first = [place for place in places if place[0] == places[0][0]]
+    others = [place for place in places if place[0] != places[0][0]]
+    return [place for pair in zip_longest(first, others) for place in pair if place is not None]
 
 
 async def _try(
@@ -271,9 +323,13 @@ async def _try(
 
 
 async def _explained(
-    connect: Callable[[], Coroutine[Any, Any, T]], address: Address, open_timeout: float
+    connect: Callable[[], Coroutine[Any, Any, T]],
+    address: Address,
+    open_timeout: float,
+    proxy: Proxy | None = None,
 ) -> T:
     """Run work within the time limit. A failure becomes a TransportError with a reason."""
+    place = f"{address} by the proxy {proxy}" if proxy is not None else str(address)
     try:
         async with asyncio.timeout(open_timeout):
             return await connect()
@@ -283,18 +339,18 @@ async def _explained(
         # also the system's own time limit
         reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else ""
         text = reason.lower() or f"no answer within {open_timeout:g} s"
-        raise TransportError(f"cannot connect to {address}: {text}") from None
+        raise TransportError(f"cannot connect to {place}: {text}") from None
     except _Failure as exc:
-        raise TransportError(f"cannot connect to {address}: {exc}") from None
+        raise TransportError(f"cannot connect to {place}: {exc}") from None
     except OSError as exc:
-        text = f"cannot connect to {address}: {reason_of(exc)}"
+        text = f"cannot connect to {place}: {reason_of(exc)}"
         if isinstance(exc, ssl_.SSLCertVerificationError):
-            text += "; WebSocket(ssl=…) takes a context that trusts its authority"
+            text += "; ssl=… takes a context that trusts its authority"
         elif isinstance(exc, ConnectionRefusedError | FileNotFoundError):
             text += "; start a server there, or correct the URL"
         raise TransportError(text) from exc
     except UnicodeError:
-        raise TransportError(f"cannot connect to {address}: its host is not a host name") from None
+        raise TransportError(f"cannot connect to {place}: its host is not a host name") from None
 
 
 def reason_of(exc: OSError) -> str:
@@ -303,10 +359,14 @@ def reason_of(exc: OSError) -> str:
         return f"its certificate is not accepted: {exc.verify_message}"
     if isinstance(exc, ssl_.SSLError):
         text = f"TLS failed: {(exc.reason or str(exc)).replace('_', ' ').lower()}"
-        return f"{text}; a server without TLS is reached at ws://" if _is_plain(exc) else text
+        plain = "; a server without TLS is reached at http:// or ws://"
+        return text + plain if _is_plain(exc) else text
     if exc.errno is not None and exc.errno > 0 and not isinstance(exc, socket.gaierror):
         return os.strerror(exc.errno).lower()
-    text = exc.strerror or str(exc) or type(exc).__name__
+    text = exc.strerror or str(exc)
+    if not text and isinstance(exc, ConnectionResetError):
+        text = os.strerror(errno.ECONNRESET)  # asyncio's own has no text
+    text = text or type(exc).__name__
     return text[:1].lower() + text[1:]
 
 
