@@ -30,8 +30,13 @@ class HttpChannel:
     async def open(self, join: Callable[[Framer | None], ClientConnection], limits: Limits) -> None:
         """Make the link. The first message connects."""
         from wirespeed.transport.http.pool import HttpPool
+        from wirespeed.transport.http.proxy import proxy_of
 
         target = self.target
+        try:
+            proxy = proxy_of(target.address)
+        except ValueError as exc:
+            raise TransportError(f"cannot connect to {target.where}: {exc}") from None
         target.warn_if_exposed()
         connection = join(None)
 
@@ -40,6 +45,7 @@ class HttpChannel:
                 target.address,
                 loop=connection.loop,
                 ssl=target.ssl,
+                proxy=proxy,
                 limits=limits,
                 max_connections=max_connections,
                 connect_timeout=target.open_timeout,

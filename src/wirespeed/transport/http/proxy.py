@@ -16,7 +16,7 @@ import wirespeed
 from wirespeed._core.frames import FrameStream
 from wirespeed._core.framing.http.framer import HttpFramer
 from wirespeed.errors import TransportError
-from wirespeed.transport.address import Address, public
+from wirespeed.transport.address import Address, is_loopback, public
 
 DEFAULT_PORT = 1080  # curl's, too
 MAX_REFUSAL = 65536  # bytes of a body, which is not read
@@ -72,7 +72,8 @@ def parse_proxy(url: str) -> Proxy:
 def proxy_of(address: Address, environ: Mapping[str, str] = os.environ) -> Proxy | None:
     """The proxy for a URL, as curl reads the environment: ``http_proxy`` (in small letters alone:
     in a CGI program HTTP_PROXY is a header of the client), ``https_proxy``, ``all_proxy``, and
-    ``no_proxy``; the names in capitals count where those in small letters are absent or empty.
+    ``no_proxy``; the names in capitals count where those in small letters are absent or empty. Unlike
+    curl it never finds one for ``localhost`` and loopback addresses: no proxy reaches these.
 
     ValueError names the variable whose value is wrong.
     """
@@ -81,6 +82,8 @@ def proxy_of(address: Address, environ: Mapping[str, str] = os.environ) -> Proxy
         if url := environ.get(name):
             break
     else:
+        return None
+    if is_loopback(address.host):
         return None
     if _is_excepted(address.host, environ.get("no_proxy") or environ.get("NO_PROXY") or ""):
         return None
