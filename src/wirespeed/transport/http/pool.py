@@ -17,6 +17,7 @@ from wirespeed.transport.http.proxy import Proxy
 from wirespeed.transport.net.connect import connect_http, reason_of
 from wirespeed.transport.options import Headers
 
+MAX_HEAD = 65535  # bytes
 MAX_REDIRECTS = 5  # of one request
 
 
@@ -66,7 +67,7 @@ class HttpPool:
         proxy: Proxy | None = None,
         limits: Limits | None = None,
         max_connections: int = 100,
-        max_head: int = 65535,
+        max_head: int = MAX_HEAD,
         connect_timeout: float = 10.0,
         idle_timeout: float = 4.0,
     ) -> None:

@@ -19,7 +19,7 @@ from wirespeed.errors import TransportError
 from wirespeed.transport.address import Address, is_loopback, public
 
 DEFAULT_PORT = 1080  # curl's, too
-MAX_REFUSAL = 65536  # bytes of a body, which is not read
+MAX_REFUSAL = 65536  # bytes of an answer that refuses a tunnel
 READ_SIZE = 4096
 
 
@@ -72,8 +72,8 @@ def parse_proxy(url: str) -> Proxy:
 def proxy_of(address: Address, environ: Mapping[str, str] = os.environ) -> Proxy | None:
     """The proxy for a URL, as curl reads the environment: ``http_proxy`` (in small letters alone:
     in a CGI program HTTP_PROXY is a header of the client), ``https_proxy``, ``all_proxy``, and
-    ``no_proxy``; the names in capitals count where those in small letters are absent or empty. Unlike
-    curl it never finds one for ``localhost`` and loopback addresses: no proxy reaches these.
+    ``no_proxy``; the names in capitals count where those in small letters are absent or empty.
+    ``localhost`` and loopback addresses never have one, which is not so in curl.
 
     ValueError names the variable whose value is wrong.
     """
