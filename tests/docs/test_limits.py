@@ -48,6 +48,7 @@ NO_LIMITS = {
     "ListenOptions.socket_mode",
     "Server(list_ttl_ms)",
     "client.requests.rounds.MAX_ROUNDS",  # Client(max_rounds)
+    "protocol.header_values.MAX_INTEGER",  # exact integers of JSON
     "server.resources.folder.MAX_FILE",  # Server.add_folder(max_size)
     "server.requests.methods.MAX_COMPARED",  # names that a suggestion is looked for in
     "server.subscriptions.subscription.MAX_ENCLOSING",  # URIs above one URI
