@@ -203,6 +203,8 @@ class Client:
         self._task_only = self._sender.listed.task_only
         self._tasks = TaskCalls(self._sender, self._rounds, self._subscriptions)
         self._roots = SharedRoots(self._sender, self._identity)
+        if hasattr(self.target, "sse"):  # Http, whose module need not be loaded for this
+            self._sender.relist = self._features.tools_again
         if validate is not False:
             self._sender.checks = OutputChecks(validate, self._features.tools_again)
         consumers = Consumers(
@@ -231,11 +233,17 @@ class Client:
         self._sender.listed.spawn = self._life.spawn
         self._sender.continuation = self._tasks
 
-    def _learn(self, tools: Iterable[ToolInfo]) -> None:
-        """A page of tools arrived."""
+    def _learn(self, tools: list[ToolInfo]) -> list[ToolInfo]:
+        """A page of tools arrived. Returns the tools that can be called."""
+        agreement = self._life.agreement
+        if self._sender.relist is not None and agreement is not None and agreement.revision.modern:
+            link: Any = None if self._life.live is None else self._life.live.link
+            if link is not None:
+                tools = link.mirrored.learn(tools)
         if self._sender.checks is not None:
             self._sender.checks.learn(tools)
         self._sender.listed.learn(tools)
+        return tools
 
     def __repr__(self) -> str:
         agreement = self._life.agreement

@@ -5,7 +5,7 @@ Results of a modern server are cached as long as they are fresh: see `wirespeed.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from wirespeed.client import pagination as lists
@@ -49,14 +49,14 @@ class FeatureRequests:
     Args:
         sender: Sends the requests.
         cache: Keeps results; None: no result is kept.
-        learn: Called with each page of tools.
+        learn: Called with each page of tools. Returns the tools that can be called.
     """
 
     def __init__(
         self,
         sender: Sender,
         cache: ResponseCache | None,
-        learn: Callable[[Iterable[ToolInfo]], None],
+        learn: Callable[[list[ToolInfo]], list[ToolInfo]],
     ) -> None:
         self._sender = sender
         self._cache = cache
@@ -105,7 +105,7 @@ class FeatureRequests:
                 self._cache.drop(listing.method)
             raise
         if isinstance(page, ListToolsResult):
-            self._learn(page.tools)
+            page.tools = self._learn(page.tools)
         return page
 
     # -- resources, prompts, completion ----------------------------------------------------------

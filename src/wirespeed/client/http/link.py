@@ -23,6 +23,7 @@ from wirespeed.client.http.exchanges import (
     OldStream,
     Post,
 )
+from wirespeed.client.http.mirrored import MirroredArguments
 from wirespeed.errors import (
     ConnectionLost,
     InvalidResponse,
@@ -71,6 +72,7 @@ class HttpLink(Link):
         pool: The connections to the server.
         failure: Why the link ended; None while it has not, or when the client closed it.
         lost: Whether the link has ended.
+        mirrored: The arguments of listed tools that are header fields.
         old: Whether the server speaks HTTP+SSE.
     """
 
@@ -94,6 +96,7 @@ class HttpLink(Link):
         self._streams: set[Exchange] = set()
         self._lines: deque[bytes] = deque()  # messages that wait for `_gate`
         self._gate: Post | None = None  # notifications/initialized, which others must not overtake
+        self.mirrored = MirroredArguments()
         self._session: str | None = None
         self._paused: list[HttpCall] = []  # whose events the session has no room for
         self._side: HttpPool | None = None  # for notes while all connections have calls
@@ -276,6 +279,8 @@ class HttpLink(Link):
             head = self._base + text.encode("ascii")
             if len(self._heads) < MAX_NAMES:
                 self._heads[key] = head
+        if method == "tools/call":
+            head += self.mirrored.lines(name, message.lease("params.arguments"))
         return head
 
     def _session_fields(self, fields: bytes) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, TypeVar
 
 import msgspec
@@ -16,6 +16,7 @@ from wirespeed.client.results.decode import Unfinished, decode_call_result
 from wirespeed.client.results.listed_tools import ListedTools
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, seconds_of, shown, timed_out
 from wirespeed.errors import CallTimeout, ConnectionClosed, InvalidResponse, RemoteError
+from wirespeed.protocol import codes
 from wirespeed.protocol.meta import check_json
 from wirespeed.protocol.results import CallToolResult
 from wirespeed.protocol.revisions import (
@@ -163,6 +164,8 @@ class Sender:
         middleware: The middleware of all requests, or None.
         checks: Checks results by the output schemas of tools; None: no result is checked.
         listed: The listed tools.
+        relist: Lists the tools again, up to a time of the loop, where calls repeat arguments in
+            header fields (HTTP); else None.
         continuation: Continues calls whose answer is not their result.
         start_at_use: Whether the first request opens the client.
     """
@@ -182,6 +185,7 @@ class Sender:
         self.checks: OutputChecks | None = None
         self.listed = ListedTools()
         self._wraps = self.listed.wraps
+        self.relist: Callable[[float], Awaitable[object]] | None = None
         self.start_at_use = False
         self._open = open_client
         self._opening: asyncio.Task[None] | None = None
@@ -272,8 +276,10 @@ class Sender:
         timeout: Timeout = CLIENT_DEFAULT,
         on_progress: OnProgress | None = None,
         meta: Meta | None = None,
+        relisted: bool = False,
     ) -> CallToolResult:
-        """Send tools/call past the middleware, and wait for its result."""
+        """Send tools/call past the middleware, and wait for its result. ``relisted``: the tools
+        were listed again, because the server refused the header fields of the call."""
         limit = self.limit if timeout is CLIENT_DEFAULT else self.seconds(timeout)
         members = None if meta is None else meta_text(meta)
         callback = on_progress
@@ -307,6 +313,10 @@ class Sender:
                 self.continuation.unwanted(waiter.future)
             raise
         except RemoteError as exc:
+            if exc.code == codes.HEADER_MISMATCH and self.relist is not None and not relisted:
+                await self.relist(waiter.deadline)
+                left = self.rest(waiter.deadline)
+                return await self.call_tool(name, arguments, left, callback, meta, True)
             return await self.continuation.after_refusal(
                 exc, name, arguments, waiter.deadline, self.seconds(timeout), callback, meta
             )

@@ -151,8 +151,8 @@ class Http(_WithCredentials, frozen=True, kw_only=True):
         url: ``http://host[:port][/path][?query]``, or the same with ``https:``.
         headers: Further headers of each request, except the headers that the client writes itself:
             Host, Connection, Content-Length, Content-Type, Transfer-Encoding, Accept, Expect,
-            Last-Event-ID, Upgrade, Mcp-Method, Mcp-Name, Mcp-Session-Id, MCP-Protocol-Version. The
-            client sends no Origin of its own.
+            Last-Event-ID, Upgrade, Mcp-Method, Mcp-Name, Mcp-Param-…, Mcp-Session-Id,
+            MCP-Protocol-Version. The client sends no Origin of its own.
         token: Sent as ``Authorization: Bearer …`` (RFC 6750). Over ``http://`` to another machine
             it crosses the network in clear text, which is logged as a warning.
         ssl: The context that verifies an ``https://`` server; None for
@@ -184,6 +184,9 @@ class Http(_WithCredentials, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in self.headers or ():
+            if name.lower().startswith("mcp-param-"):
+                raise ValueError(f"the client itself writes the header {name}")
         if not isinstance(self.sse, bool):
             raise TypeError(f"sse must be True or False, not {self.sse!r}")
         count = self.max_connections

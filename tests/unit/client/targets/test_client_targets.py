@@ -86,6 +86,7 @@ HTTP = "http://h/mcp"
             for name in (
                 "Host", "Accept", "Content-Type", "CONTENT-LENGTH", "Last-Event-ID", "Mcp-Name",
                 "Mcp-Session-Id", "mcp-protocol-version", "Mcp-Method", "Transfer-Encoding",
+                "Mcp-Param-X",
             )
         ),
         (lambda: Http(HTTP, token="s3 cret"), ValueError, "token has a space, a line break"),
