@@ -26,6 +26,7 @@ HOMES = {
         "wirespeed.core": "",
         "wirespeed.errors": "",
         "wirespeed.limits": "Limits",
+        "wirespeed.schema.header_param": "HeaderParam",
         "wirespeed.server.context": "Context",
         "wirespeed.server.dependencies.provider": "Depends",
         "wirespeed.server.extensions": "Extension",

@@ -13,6 +13,7 @@ from wirespeed import (
     Client,
     Context,
     Depends,
+    HeaderParam,
     Limits,
     Server,
     Stdio,
@@ -73,6 +74,12 @@ server = Server("typing", version="1.0.0", limits=Limits(max_depth=32))
 @server.tool
 async def add(a: int, b: int) -> int:
     return a + b
+
+
+@server.tool
+async def query(sql: str, region: Annotated[str, HeaderParam("Region")] = "us") -> str:
+    assert_type(HeaderParam("Region").name, str)
+    return f"{sql} in {region}"
 
 
 @server.tool(title="Shout", inline=True, timeout=1.5)

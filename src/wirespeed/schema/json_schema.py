@@ -10,8 +10,8 @@ msgspec does most of the work; this module adds the rest.  The rules, type -> sc
   ``1e3`` are an ``int`` for tools (`wirespeed.schema.whole_numbers`).
 * ``Annotated`` metadata that counts, at any depth of the annotation itself: ``msgspec.Meta``;
   ``annotated_types`` bounds and lengths; pydantic's ``Field``; a plain string or ``Doc`` as the
-  description.  Constraints on ``T | None`` apply to ``T``.  Other metadata is ignored.  Only
-  msgspec (or pydantic) reads the fields of classes.
+  description; `HeaderParam`.  Constraints on ``T | None`` apply to ``T``.  Other metadata is
+  ignored.  Only msgspec (or pydantic) reads the fields of classes.
 * pydantic models are validated by pydantic, from JSON, with the model's own settings.  A strict
   ``TypeAdapter`` takes a whole type that msgspec refuses, or that has pydantic metadata without a
   counterpart in msgspec, but only in a process that has imported pydantic: this module never does.
@@ -37,6 +37,7 @@ from typing import Annotated, Any, Literal, Union
 import msgspec
 
 from wirespeed.errors import SignatureError
+from wirespeed.schema.header_param import HeaderParam, note_of
 
 __all__ = [
     "DEFS",
@@ -239,6 +240,8 @@ class _Normaliser:
                 notes.setdefault("description", meta)
             elif is_field_info(meta):
                 self._field(meta, bounds, notes)
+            elif isinstance(meta, HeaderParam):
+                keep.append(note_of(meta, tp))
             elif type(meta).__name__ == "Doc" and isinstance(
                 doc := getattr(meta, "documentation", None), str
             ):
@@ -323,6 +326,9 @@ def prepare_type(
                 tp = Annotated[tp, part]
         try:
             adapted = _adapt(pydantic, tp)
+            for part in getattr(tp, "__metadata__", ()):
+                if isinstance(part, HeaderParam):  # which pydantic ignores
+                    adapted = Annotated[adapted, note_of(part, tp)]
             build_schemas([adapted], mode)
         except _REFUSALS as exc:
             cause = cause or exc

@@ -45,7 +45,7 @@ from wirespeed.server.requests.call cimport (
 from wirespeed.server.requests.observer cimport now_c
 from wirespeed.server.requests.params cimport has_other_params_c, is_modern
 from wirespeed.server.requests.serving cimport Serving
-from wirespeed.server.http.headers cimport check_headers_c
+from wirespeed.server.http.headers cimport check_headers_c, check_params_c
 from wirespeed.server.tools.tool cimport INLINE, Tool
 from wirespeed.transport.taskpool cimport Completion, TaskPool
 
@@ -322,6 +322,19 @@ cdef class ServerConnection(Serving):
         if is_modern(m):
             self.check_envelope_c(m)
             check_headers_c(self.head, m)
+            if self.through is not None and method_is(m, b'"tools/call"', "tools/call"):
+                self.check_arguments_c(m)
+        return 0
+
+    cdef int check_arguments_c(self, Message m) except -1:
+        """The same for arguments that are mirrored."""
+        cdef Tool tool
+        try:
+            tool = self.find_tool_c(m)
+        except ProtocolError:
+            return 0                    # middleware may know better
+        if tool.header_params is not None:
+            check_params_c(self.head, tool.header_params, m.lease_c(WS_ARGUMENTS))
         return 0
 
     # -- tools/call ----------------------------------------------------------------------------
@@ -364,6 +377,9 @@ cdef class ServerConnection(Serving):
             if s.p[0] != c'{':
                 raise ProtocolError(codes.INVALID_PARAMS, "params.arguments must be an object")
             arguments = Lease.of(m.slab, s.p, s.n)
+        if tool.header_params is not None and self.head is not None and self.through is None:
+            if call.modern:
+                check_params_c(self.head, tool.header_params, arguments)
         call.operation = tool
         if call.modern and not self.pinned_modern:
             self.pin_modern_c()

@@ -226,6 +226,7 @@ cdef class StreamableHttp(HttpTarget):
             (<SessionLink> client.link).via = ex.carrier.link
         client.session.receive_message_c(slab, p, n, ex)
         client.link.deliver_c()
+        client.head = None                     # its bytes may go
         return 0
 
     cdef object session_c(self, Exchange ex, HttpHead head):

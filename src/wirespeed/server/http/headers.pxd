@@ -3,8 +3,8 @@ from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.slab cimport Lease
 
 
-# Whether the routing fields of a request agree with its message, a request or a notification of
-# 2026-07-28. ProtocolError -32020: they do not.
+# Whether the routing fields of a request of 2026-07-28 agree with its message. ProtocolError
+# -32020: they do not.
 cdef int check_headers_c(HttpHead head, Message m) except -1
 # The same for the arguments of a tool that are mirrored: `fields` are its ParamFields. `arguments`
 # is None where the call has none.

@@ -20,7 +20,7 @@ from wirespeed._core._simd cimport (
     WS_NAME,
     WS_URI,
 )
-from wirespeed._core.envelope cimport REQUEST, Message, poi_is, span_of
+from wirespeed._core.envelope cimport Message, poi_is, span_of
 from wirespeed._core.framing.http.fields cimport (
     MCP_METHOD,
     MCP_NAME,
@@ -72,29 +72,15 @@ cdef int check_headers_c(HttpHead head, Message m) except -1:
             if head.duplicates >> <int> field & 1:
                 raise mismatch(f"the {NAMES[field]} header occurs more than once")
     if not is_same(head, MCP_PROTOCOL_VERSION, span_of(m, WS_META_PROTOCOL_VERSION)):
-        check_field_c(head, m, MCP_PROTOCOL_VERSION, WS_META_PROTOCOL_VERSION)
+        compare_c(head, MCP_PROTOCOL_VERSION, m.text_c(WS_META_PROTOCOL_VERSION))
     if not is_same(head, MCP_METHOD, span_of(m, WS_METHOD)):
-        check_field_c(head, m, MCP_METHOD, WS_METHOD)
+        compare_c(head, MCP_METHOD, m.text_c(WS_METHOD))
     if not poi_is(m, WS_METHOD, b'"tools/call"'):
         return check_other_name_c(head, m)
     name = span_of(m, WS_NAME)
     if not is_same(head, MCP_NAME, name) and name.n and name.p[0] == c'"':
-        check_field_c(head, m, MCP_NAME, WS_NAME)
+        compare_c(head, MCP_NAME, m.text_c(WS_NAME))
     return 0                               # a request without a name is refused for that
-
-
-cdef int check_field_c(HttpHead head, Message m, KnownField field, int point) except -1:
-    """Compare a field with the string at a point of interest. A notification needs no fields: they
-    are compared with what it has."""
-    cdef Span value = Span(NULL, 0)
-    cdef Span text = span_of(m, point)
-    if not head.value_c(field, &value):
-        if m.kind_c == REQUEST:
-            raise mismatch(f"the {NAMES[<int> field]} header is missing")
-        return 0
-    if text.n or m.kind_c == REQUEST:
-        compare_c(field, value, m.text_c(point))
-    return 0
 
 
 cdef inline bint is_same(HttpHead head, KnownField known, Span text) noexcept:
@@ -137,33 +123,34 @@ cdef int check_other_name_c(HttpHead head, Message m) except -1:
     """Mcp-Name of any method but tools/call: the parameter that the method's target is in."""
     from wirespeed.protocol.header_values import NAMED_BY
 
-    cdef Span value = Span(NULL, 0)
     cdef object source = NAMED_BY.get(m.method), target
     cdef Lease params
     if source is None:
         return 0
     if source != "taskId":
-        point = WS_URI if source == "uri" else WS_NAME
-        return 0 if m.text_c(point) is None else check_field_c(head, m, MCP_NAME, point)
-    params = m.params
-    try:
-        target = None if params is None else decode_value(decode_members(params)[source])
-    except (KeyError, msgspec.DecodeError):
-        return 0                           # the request is refused for that
-    if not isinstance(target, str):
-        return 0
-    if head.value_c(MCP_NAME, &value):
-        return compare_c(MCP_NAME, value, target)
-    return 0                               # clients of extensions leave it out (FastMCP 4.1)
+        target = m.text_c(WS_URI if source == "uri" else WS_NAME)
+    elif head.first[<int> MCP_NAME] < 0:
+        return 0                           # clients of the extension leave it out (FastMCP 4.1)
+    else:
+        params = m.params
+        try:
+            target = None if params is None else decode_value(decode_members(params)[source])
+        except (KeyError, msgspec.DecodeError):
+            target = None
+    # a request without a target is refused for that
+    return compare_c(head, MCP_NAME, target) if isinstance(target, str) else 0
 
 
-cdef int compare_c(KnownField field, Span value, str body) except -1:
-    """Compare what a field and the body say, both decoded. ``body`` is None if it says nothing."""
-    cdef str name = NAMES[<int> field]
-    cdef str text = text_of(value)
+cdef int compare_c(HttpHead head, KnownField field, str body) except -1:
+    """Compare what a field and the body say. ``body`` is None if it says nothing."""
+    cdef Span value = Span(NULL, 0)
+    cdef str name = NAMES[<int> field], text
+    if not head.value_c(field, &value):
+        raise mismatch(f"the {name} header is missing")
+    text = text_of(value)
     if field == MCP_NAME:
         text = decoded(name, text)
-    if text != body or not text_of(value).isascii():
+    if text != body or (field != MCP_NAME and not text.isascii()):
         raise unlike(name, text, body)
     return 0
 

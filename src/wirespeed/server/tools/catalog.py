@@ -115,9 +115,15 @@ class ToolCatalog(Catalog[Tool]):
         **options: Unpack[RawToolOptions],
     ) -> Tool:
         """See `Server.tool_raw`."""
+        from wirespeed.protocol.header_values import param_fields
+
         check_options("tool_raw()", options, RawToolOptions)
         if schema.get("type") != "object":
             raise ValueError(f'tool {name!r}: the type of its schema must be "object"')
+        try:
+            header_params = param_fields(schema) or None
+        except ValueError as exc:
+            raise ValueError(f"tool {name!r}: {exc}") from None
         check_timeout(options.get("timeout"))
         entry = _entry(name, dict(schema), options.get("output_schema"), options)
         plan: ResultPlan = plan_result(msgspec.UNSET, f"tool {name!r}: result", None)
@@ -139,6 +145,7 @@ class ToolCatalog(Catalog[Tool]):
             encode=plan.encode,
             launch=in_thread,
         )
+        tool.header_params = header_params
         return self._add(tool, options, inline)
 
     def _add(self, tool: Tool, options: CommonToolOptions, inline: bool) -> Tool:

@@ -54,6 +54,7 @@ from wirespeed.server.tools.results import ResultPlan, plan_result
 if typing.TYPE_CHECKING:
     import inspect
 
+    from wirespeed.protocol.header_values import ParamField
     from wirespeed.server.dependencies.provider import Provider
     from wirespeed.server.dependencies.registry import Dependencies, Injection
     from wirespeed.server.tools.second_look import SecondLook
@@ -95,6 +96,7 @@ class ToolSpec:
     kwnames             the names of the values passed by keyword: the last of the vector
     context_param       the name of the parameter that takes the context, or None
     context_index       where the context goes in the vector; -1: nowhere
+    header_params       the arguments that HTTP clients mirror (`ParamField`); None: there are none
     injection           what is injected beside the arguments; None: nothing
     threads             where the function runs, if it blocks
     """
@@ -122,6 +124,7 @@ class ToolSpec:
     kwnames: tuple[str, ...]
     context_param: str | None
     context_index: int
+    header_params: tuple[ParamField, ...] | None
     injection: Injection | None
     threads: Threads
 
@@ -458,6 +461,7 @@ def inspect_tool(
     spec.returns = returns
     spec.result = plan_result(returns if kind == "tool" else msgspec.UNSET, where, structured)
     spec.output_schema = spec.result.output_schema
+    spec.header_params = None
     try:
         check_json(label, {"name": spec.name, "title": spec.title, "description": spec.description})
     except (ValueError, TypeError) as exc:
@@ -468,6 +472,15 @@ def inspect_tool(
         spec.output_schema_json = None if out is None else msgspec.json.encode(out)
     except (UnicodeEncodeError, TypeError) as exc:
         raise SignatureError(f"{label}: its schema is not JSON: {exc}") from exc
+    if b'"x-mcp-header"' in spec.input_schema_json:
+        from wirespeed.protocol.header_values import param_fields
+
+        try:
+            spec.header_params = param_fields(spec.input_schema) or None
+        except ValueError as exc:
+            raise SignatureError(f"{label}: {exc}") from None
+        if kind != "tool" and spec.header_params is not None:
+            raise SignatureError(f"{label}: only arguments of tools have header fields")
     if dependencies is not None and injected:
         spec.injection = dependencies.bind(spec, injected)
     return spec

@@ -1,6 +1,7 @@
 from collections.abc import Callable, Coroutine
 from typing import Any, final
 
+from wirespeed.protocol.header_values import ParamField
 from wirespeed.server.entries import ToolEntry
 from wirespeed.server.requests.call import Operation
 from wirespeed.server.tasks.catalog import TaskTool
@@ -9,6 +10,7 @@ from wirespeed.server.tools.signature import ToolSpec
 
 @final
 class Tool(Operation):
+    header_params: tuple[ParamField, ...] | None
     tasks: TaskTool | None
     def __init__(
         self,

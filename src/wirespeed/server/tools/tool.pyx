@@ -98,6 +98,7 @@ cdef class Tool(Operation):
                 self.how = INLINE if inline else LAUNCHED
                 self.launch = launch
             return
+        self.header_params = spec.header_params
         self.decode = spec.decoder.decode
         self.fields = spec.fields
         self.kwnames = spec.kwnames or None
@@ -143,6 +144,7 @@ cdef class Tool(Operation):
         other.spec = self.spec
         other.raw = self.raw
         other.tasks = self.tasks
+        other.header_params = self.header_params
         other.how = self.how
         other.plain_text = self.plain_text
         other.function = self.function

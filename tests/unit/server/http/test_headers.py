@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
+from http_lab import LEGACY, MODERN, Peer, message, serving
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wirespeed import HeaderParam, Server
 from wirespeed._core.framing.http.head import HttpHead
 from wirespeed.core import Message, parse
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol.header_values import encode_text, param_fields
 from wirespeed.server.http.headers import check_headers, check_params
+from wirespeed.types import CallNext, InboundRequest, Reply
 
-VERSION = "2026-07-28"
 META = {
-    "io.modelcontextprotocol/protocolVersion": VERSION,
+    "io.modelcontextprotocol/protocolVersion": MODERN,
     "io.modelcontextprotocol/clientCapabilities": {},
 }
 
@@ -36,7 +39,7 @@ def message_of(method: str, *, id: int | None = 1, **params: Any) -> Message:
 
 
 def fields_of(method: str, name: str | None = None) -> list[tuple[str, str]]:
-    found = [("MCP-Protocol-Version", VERSION), ("Mcp-Method", method)]
+    found = [("MCP-Protocol-Version", MODERN), ("Mcp-Method", method)]
     return found if name is None else [*found, ("Mcp-Name", name)]
 
 
@@ -199,20 +202,6 @@ def test_a_long_value_is_cut_in_the_error() -> None:
     assert len(text) < 600
 
 
-@pytest.mark.parametrize("fields", [[], fields_of("notifications/cancelled", "anything")])
-def test_a_notification_needs_no_fields(fields: list[tuple[str, str]]) -> None:
-    check_headers(head_of(fields), message_of("notifications/cancelled", id=None, requestId=1))
-    bare = parse(b'{"jsonrpc":"2.0","method":"notifications/cancelled"}')
-    check_headers(head_of(fields), bare)
-
-
-@pytest.mark.parametrize("field", ["MCP-Protocol-Version", "Mcp-Method"])
-def test_the_fields_that_a_notification_has_are_compared(field: str) -> None:
-    message = message_of("notifications/cancelled", id=None, requestId=1)
-    assert refused(head_of([(field, "other")]), message).startswith(f"{field} header value 'other'")
-    assert refused(head_of([(field, "a"), (field, "a")]), message).endswith("more than once")
-
-
 # -- arguments that are mirrored -------------------------------------------------------------------
 
 FIELDS = param_fields(
@@ -357,3 +346,135 @@ def test_arguments_that_differ_from_their_fields_are_refused(
 @pytest.mark.parametrize("arguments", [b'{"region":"\\ud800"}', b'{"\\ud800":1,"region":"a"}'])
 def test_arguments_that_decoders_read_differently_are_refused(arguments: bytes) -> None:
     assert "cannot be compared" in refused_params([(REGION, "a")], arguments)
+
+
+# -- as a client sees it ---------------------------------------------------------------------------
+
+
+def make(**options: Any) -> Server:
+    server = Server("headers", version="1", **options)
+
+    @server.tool
+    async def query(
+        sql: str,
+        region: Annotated[Literal["us", "eu"], HeaderParam("Region")],
+        limit: Annotated[int, HeaderParam("Limit")] = 10,
+    ) -> str:
+        return f"{sql} {region} {limit}"
+
+    schema = {
+        "type": "object",
+        "properties": {"zone": {"type": "string", "x-mcp-header": "Zone"}},
+    }
+    server.tool_raw("raw", schema, lambda arguments: bytes(arguments).decode())
+    return server
+
+
+QUERY = {"name": "query", "arguments": {"sql": "select 1", "region": "us"}}
+
+
+async def refusal(peer: Peer, method: str, params: dict[str, Any], **fields: Any) -> str:
+    response = await peer.modern(method, params, **fields)
+    assert response.status == 400
+    assert response.headers["content-type"] == "application/json"
+    assert response.json["id"] == 1
+    assert response.json["error"]["code"] == -32020
+    return str(response.json["error"]["message"]).removeprefix("Header mismatch: ")
+
+
+async def text_of(peer: Peer, params: dict[str, Any], **fields: Any) -> str:
+    response = await peer.modern("tools/call", params, **fields)
+    assert response.status == 200, response.body
+    return str(response.json["result"]["content"][0]["text"])
+
+
+async def test_requests_are_refused_by_their_fields_and_the_connection_goes_on() -> None:
+    async with serving(make()) as place:
+        peer = await place.connect()
+        assert (await refusal(peer, "tools/call", QUERY, mcp_method=None)).endswith("is missing")
+        assert (await refusal(peer, "tools/call", QUERY, mcp_name=None)).endswith("is missing")
+        assert "'TOOLS/CALL'" in await refusal(peer, "tools/call", QUERY, mcp_method="TOOLS/CALL")
+        assert "'raw'" in await refusal(peer, "tools/call", QUERY, mcp_name="raw")
+        assert "'tools/call'" in await refusal(peer, "tools/list", {}, mcp_method="tools/call")
+        for region in (None, "eu", "=?base64?dXM?="):
+            assert REGION in await refusal(peer, "tools/call", QUERY, mcp_param_region=region)
+        assert await text_of(peer, QUERY, mcp_param_region="=?base64?dXM=?=") == "select 1 us 10"
+        raw = {"name": "raw", "arguments": {"zone": "a"}}
+        assert (await refusal(peer, "tools/call", raw)).endswith("Zone header is missing")
+        assert await text_of(peer, raw, mcp_param_zone="a") == '{"zone": "a"}'
+
+
+async def test_a_default_makes_an_argument_and_its_field_optional() -> None:
+    async with serving(make()) as place:
+        peer = await place.connect()
+        more = {**QUERY, "arguments": {**QUERY["arguments"], "limit": 5}}  # type: ignore[dict-item]
+        assert await text_of(peer, QUERY, mcp_param_region="us") == "select 1 us 10"
+        found = await text_of(peer, more, mcp_param_region="us", mcp_param_limit="5.0")
+        assert found == "select 1 us 5"
+
+
+async def test_legacy_requests_need_no_fields() -> None:
+    async with serving(make()) as place:
+        peer, session = await place.session(LEGACY)
+        body = message("tools/call", QUERY, 7)
+        response = await peer.ask(body=body, mcp_session_id=session, mcp_protocol_version=LEGACY)
+        assert response.json["result"]["content"][0]["text"] == "select 1 us 10"
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_fields_are_compared_before_middleware(waits: bool) -> None:
+    """It may replace the request, and wait until the head of the request is gone."""
+    server = make()
+    seen = []
+
+    @server.add_middleware
+    async def rewrite(request: InboundRequest, call_next: CallNext) -> Reply | None:
+        seen.append(request.method)
+        if waits:
+            await asyncio.sleep(0.02)
+        arguments = {"sql": "select 2", "region": "eu"}
+        return await call_next(request.replace(arguments=arguments))
+
+    async with serving(server) as place:
+        peer = await place.connect()
+        assert REGION in await refusal(peer, "tools/call", QUERY, mcp_param_region="eu")
+        assert "Mcp-Name" in await refusal(peer, "tools/call", QUERY, mcp_name="raw")
+        assert "Mcp-Name" in await refusal(
+            peer, "tools/call", {**QUERY, "name": "no"}, mcp_name="a"
+        )
+        assert not seen
+        assert await text_of(peer, QUERY, mcp_param_region="us") == "select 2 eu 10"
+        unknown = await peer.modern("tools/call", {**QUERY, "name": "no"})
+        assert unknown.json["error"]["code"] == -32602
+
+
+async def test_a_mounted_tool_keeps_its_fields() -> None:
+    server = Server("outer", version="1")
+    server.mount("sub", make())
+    async with serving(server) as place:
+        peer = await place.connect()
+        (name,) = [
+            tool["name"]
+            for tool in (await peer.modern("tools/list")).json["result"]["tools"]
+            if tool["name"].endswith("query")
+        ]
+        params = {**QUERY, "name": name}
+        assert REGION in await refusal(peer, "tools/call", params)
+        assert await text_of(peer, params, mcp_param_region="us") == "select 1 us 10"
+
+
+@pytest.mark.parametrize("middleware", [False, True])
+async def test_a_hidden_tool_is_unknown_whatever_its_fields(middleware: bool) -> None:
+    server = make(filter=lambda user, entry: entry.name != "query")
+
+    async def passing(request: InboundRequest, call_next: CallNext) -> Reply | None:
+        return await call_next(request)
+
+    if middleware:
+        server.add_middleware(passing)
+    async with serving(server) as place:
+        peer = await place.connect()
+        response = await peer.modern("tools/call", QUERY)
+        assert response.json["error"]["code"] == -32602
+        raw = {"name": "raw", "arguments": {"zone": "a"}}
+        assert (await refusal(peer, "tools/call", raw)).endswith("Zone header is missing")

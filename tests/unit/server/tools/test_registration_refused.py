@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import pytest
 from caller_lab import Caller
 
-from wirespeed import Extension, Server
+from wirespeed import Extension, HeaderParam, Server
 from wirespeed.errors import SignatureError
 from wirespeed.protocol.revisions import REVISIONS
 from wirespeed.server.discovery import Discovery
@@ -22,6 +22,12 @@ LONE = "caf\udce9"  # what os.listdir makes of the bytes "caf\xe9"
 
 class Database:
     """Has no JSON form."""
+
+
+class Place(msgspec.Struct):
+    """Its schema stands in "$defs"."""
+
+    region: Annotated[str, msgspec.Meta(extra_json_schema={"x-mcp-header": "Region"})]
 
 
 def nothing() -> None:
@@ -79,6 +85,47 @@ def test_what_has_no_json_form_is_refused_where_it_is_given(server: Server) -> N
 
 
 # -- common mistakes ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tp", "reason"),
+    [
+        (Annotated[str, HeaderParam("")], "is not the name of a header field"),
+        (Annotated[str, HeaderParam("My Region")], "'My Region'"),
+        (Annotated[str, HeaderParam("Other")], "is the name of 'region' already"),
+        (Annotated[float, HeaderParam("Region")], 'needs the type "string", "integer"'),
+        (Annotated[str | None, HeaderParam("Region")], 'needs the type "string", "integer"'),
+        (Annotated[list[str], HeaderParam("Region")], 'needs the type "string", "integer"'),
+        (list[Annotated[str, HeaderParam("Region")]], "stands outside the properties"),
+        (Place, "stands outside the properties"),
+    ],
+)
+def test_a_bad_mark_for_a_header_field_is_refused(server: Server, tp: Any, reason: str) -> None:
+    def query(region: Any, other: Annotated[str, HeaderParam("other")] = "") -> None: ...
+
+    query.__annotations__["region"] = tp
+    with pytest.raises(SignatureError, match=r"^tool 'query' \(.*: ") as failure:
+        server.add_tool(query)
+    assert reason in str(failure.value)
+    assert "x-mcp-header" in str(failure.value)
+
+
+def test_a_bad_mark_in_the_schema_of_a_raw_tool_is_refused(server: Server) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "number", "x-mcp-header": "A"}}}
+    with pytest.raises(ValueError, match=r"^tool 'raw': property 'a': x-mcp-header needs the type"):
+        server.tool_raw("raw", schema, len)
+
+
+def test_only_arguments_of_tools_have_header_fields(server: Server) -> None:
+    def ask(region: Annotated[str, HeaderParam("Region")]) -> str:
+        return region
+
+    with pytest.raises(
+        SignatureError, match=r"prompt 'ask' .*: only arguments of tools have header"
+    ):
+        server.add_prompt(ask)
+    with pytest.raises(SignatureError, match="only arguments of tools have header fields"):
+        server.add_resource("a://{region}", ask)
 
 
 def test_resource_without_parentheses_is_refused(server: Server) -> None:

@@ -21,8 +21,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wirespeed import HeaderParam
 from wirespeed.errors import SignatureError
 from wirespeed.protocol.blocks import Image, Text
+from wirespeed.protocol.header_values import ParamField
 from wirespeed.schema.json_schema import describe_validation_error
 from wirespeed.server.tools.results import ResultKind
 from wirespeed.server.tools.signature import ToolSpec, inspect_tool, parse_docstring
@@ -690,6 +692,42 @@ def test_renamed_parameters_do_not_clash() -> None:
     assert run(tool(f), values) == [1, 2, 3]
 
 
+class Size(enum.Enum):
+    SMALL = 1
+    BIG = 2
+
+
+def test_arguments_marked_for_header_fields() -> None:
+    def f(
+        a: Annotated[str, HeaderParam("A"), "what it is"],
+        b: Annotated[int, msgspec.Meta(ge=1), HeaderParam("B")],
+        c: Annotated[bool, HeaderParam("C")] = False,
+        d: Annotated[Literal["x", "y"], HeaderParam("D")] = "x",
+        e: Annotated[Size, HeaderParam("E")] = Size.BIG,
+        g: Annotated[Decimal, HeaderParam("G")] = Decimal(0),
+    ) -> list[Any]:
+        return [a, b, c, d, e, g]
+
+    spec = tool(f)
+    assert spec.header_params == tuple(
+        ParamField(f"Mcp-Param-{name.upper()}", (name,), kind)
+        for name, kind in [
+            ("a", "string"), ("b", "integer"), ("c", "boolean"), ("d", "string"), ("e", "integer"),
+            ("g", "string"),
+        ]
+    )  # fmt: skip
+    properties = spec.input_schema["properties"]
+    assert properties["a"] == {
+        "type": "string", "description": "what it is", "x-mcp-header": "A",
+    }  # fmt: skip
+    assert properties["b"] == {"type": "integer", "minimum": 1, "x-mcp-header": "B"}
+    assert properties["d"] == {
+        "type": "string", "enum": ["x", "y"], "default": "x", "x-mcp-header": "D",
+    }  # fmt: skip
+    assert run(spec, {"a": "A", "b": 2, "e": 1}) == ["A", 2, False, "x", Size.SMALL, Decimal(0)]
+    assert tool(add).header_params is None
+
+
 def test_pydantic_fields() -> None:
     def f(
         a: int = pydantic.Field(ge=1),
@@ -714,6 +752,18 @@ def test_pydantic_fields() -> None:
     for bad in ({}, {"a": 0}, {"a": 1, "dd": 0}, {"a": 1, "b": 10}):
         with pytest.raises(msgspec.ValidationError):
             run(spec, bad)
+
+    def marked(
+        a: Annotated[str, pydantic.AfterValidator(str.upper), HeaderParam("A")],
+        b: str = pydantic.Field(json_schema_extra={"x-mcp-header": "B"}),
+    ) -> str:
+        return a + b
+
+    spec = tool(marked)
+    assert spec.header_params == (
+        ParamField("Mcp-Param-A", ("a",), "string"), ParamField("Mcp-Param-B", ("b",), "string"),
+    )  # fmt: skip
+    assert run(spec, {"a": "x", "b": "y"}) == "Xy"
 
     def digits(a: Decimal = pydantic.Field(Decimal(3), max_digits=2)) -> str:  # noqa: B008
         return str(a)
