@@ -10,9 +10,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import raw
-from http_lab import Peer, Place, Response, serving
+from http_lab import Peer, Place, Response
+from serve_lab import serving
 
 from wirespeed import Context, HttpOptions, Server
+from wirespeed.transport.net.listener import Listener
 
 BOUND = 30.0
 
@@ -66,13 +68,12 @@ class Reply:
         return Event(self._response.events[self._n - 1])
 
     async def comment(self) -> str:
-        """The next comment of a stream of which nothing was read."""
-        while b"\n\n" not in self._response.body:
-            assert await self._peer.more(self._response)
-        text = self._response.body.partition(b"\n\n")[0].decode()
-        self._response.body = b""
-        assert text.startswith(":") and "\n" not in text
-        return text
+        """The first comment of a stream."""
+        while True:
+            for line in self._response.body.decode().split("\n")[:-1]:
+                if line.startswith(":"):
+                    return line
+            assert await self._peer.more(self._response), "the stream has ended"
 
     async def events(self) -> list[Event]:
         """All further events."""
@@ -107,8 +108,9 @@ class HttpClient:
         fields: The header fields of its requests: the session's id, say.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, listener: Listener) -> None:
         self._place = place
+        self._listener = listener
         self._peers: list[Peer] = []
         self.fields: dict[str, str | None] = {}
 
@@ -144,6 +146,17 @@ class HttpClient:
         if meta is not None:
             params["_meta"] = meta
         return await self.post(raw.request(id, "tools/call", params))
+
+    async def listen(self) -> Reply:
+        """Subscribe to changes, as a client of 2026-07-28."""
+        peer = await self._place.connect()
+        self._peers.append(peer)
+        peer.send_modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        return Reply(peer, await peer.head())
+
+    def drain(self) -> None:
+        """Shut the server down in order."""
+        self._listener.drain()
 
     def leave(self) -> None:
         """Close all connections, as a network does."""
@@ -216,6 +229,11 @@ class Lab:
 async def served(lab: Lab, **http: Any) -> AsyncIterator[HttpClient]:
     """A client of a server that listens; ``http``: its `HttpOptions`."""
     token = http.pop("token", None)
+    options = {"http": HttpOptions(**http), "token": token}
     async with asyncio.timeout(BOUND):
-        async with serving(lab.server, http=HttpOptions(**http), token=token) as place:
-            yield HttpClient(place)
+        async with serving(lab.server, "http://127.0.0.1:0/mcp", **options) as listening:
+            place = Place(lab.server, listening.url)
+            try:
+                yield HttpClient(place, listening.listener)
+            finally:
+                place.close()

@@ -14,6 +14,7 @@ cdef class StreamableHttp(HttpTarget):
     cdef readonly object options       # HttpOptions
     cdef readonly object loop
     cdef readonly TaskPool pool
+    cdef readonly object streams       # Streams
     cdef readonly object sessions      # Sessions; None in stateless mode
     cdef list lanes                    # that are free
     cdef set used                      # lanes that are not

@@ -39,6 +39,7 @@ from wirespeed.server.http.exchange import SESSION_OVER
 from wirespeed.server.http.media_types import accepts, is_json
 from wirespeed.server.http.http_session import HttpSession
 from wirespeed.server.http.sessions import SessionLimit, Sessions
+from wirespeed.server.http.streams import Streams
 from wirespeed.server.requests import methods
 
 cdef enum:
@@ -82,6 +83,7 @@ cdef class StreamableHttp(HttpTarget):
         newest = methods.newest(service.discovery.modern_versions)
         self.modern_version = b"" if newest is None else newest.version.encode()
         self.accept = b""
+        self.streams = Streams(loop, options)
         if not options.stateless:
             self.sessions = Sessions(
                 loop, ttl=options.session_ttl, max_sessions=options.max_sessions,
@@ -91,6 +93,7 @@ cdef class StreamableHttp(HttpTarget):
     cdef Exchange exchange_c(self):
         cdef McpExchange ex = McpExchange.__new__(McpExchange)
         ex.response = self.response
+        ex.streams = self.streams
         return ex
 
     cdef int take_c(self, Exchange exchange, Slab slab, const uint8_t *p, size_t n) except -1:
@@ -288,7 +291,7 @@ cdef class StreamableHttp(HttpTarget):
     def _open(self, id):
         """A new session."""
         cdef ServerConnection client = self.connect_c()
-        session = HttpSession(id, client, self.options)
+        session = HttpSession(id, client, self.streams)
         (<SessionLink> client.link).carry = session.carry
         return session
 
@@ -334,11 +337,16 @@ cdef class StreamableHttp(HttpTarget):
     def drain(self):
         """End the sessions: their requests are answered, their streams closed."""
         if self.sessions is not None:
-            self.sessions.close()
+            self.sessions.drain()
 
     def close(self):
         """End everything now."""
-        self.drain()
+        if self.sessions is not None:
+            self.sessions.close()
         for lane in (*self.lanes, *self.used):
             lane.abort()
         self.lanes.clear()
+
+    async def aclose(self):
+        """Wait for the event store."""
+        await self.streams.aclose()

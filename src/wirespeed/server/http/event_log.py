@@ -85,7 +85,7 @@ class EventLog:
             while self._waiting:
                 n, data = self._waiting.popleft()
                 self._size -= len(data)
-                await _value(self._store.append(self.name, n, data))
+                await value_of(self._store.append(self.name, n, data))
         except Exception as exc:
             self._fail(exc)
         finally:
@@ -102,7 +102,7 @@ class EventLog:
         if self._failed:
             return None
         try:
-            found: Sequence[tuple[int, bytes]] | None = await _value(
+            found: Sequence[tuple[int, bytes]] | None = await value_of(
                 self._store.after(self.name, n)
             )
         except Exception as exc:
@@ -117,7 +117,7 @@ class EventLog:
         while self._task is not None:
             await asyncio.wait([self._task])
         with contextlib.suppress(Exception):  # the store may have failed before
-            await _value(self._store.forget(self.name))
+            await value_of(self._store.forget(self.name))
 
     def _fail(self, why: Exception | str) -> None:
         if not self._failed:
@@ -130,6 +130,6 @@ class EventLog:
             )
 
 
-async def _value(result: Any) -> Any:
+async def value_of(result: Any) -> Any:
     """What a method returned, which may be a coroutine function."""
     return await result if inspect.isawaitable(result) else result

@@ -22,6 +22,7 @@ cdef class McpExchange(Exchange):
     cdef bint modern                   # of the era without sessions
     cdef bint is_lane                  # `client` serves one request after another, of all clients
     cdef public object session         # the HttpSession, if a client may resume streams; or None
+    cdef object streams                # Streams of the endpoint
     cdef object log                    # EventLog of the stream of events; None: it is not kept
     cdef Mark mark                     # where the JSON text begins that is being written
 

@@ -46,6 +46,16 @@ cdef class NoticeWriter(FrameWriter):
 cdef class McpExchange(Exchange):
     """The route of the answers to a body."""
 
+    cdef int open_stream_c(self, bytes fields) except -1:
+        Exchange.open_stream_c(self, fields)
+        self.streams.opened(self)
+        return 0
+
+    cdef int done_c(self) except -1:
+        if self.carrier is not None and self.carrier.output.streaming:
+            self.streams.closed(self)
+        return Exchange.done_c(self)
+
     cdef int open_events_c(self) except -1:
         self.open_stream_c(STREAM_FIELDS)
         if self.session is not None and self.log is None:
@@ -137,11 +147,13 @@ cdef class McpExchange(Exchange):
             [("Content-Type", "application/json"), *fields],
         )
 
-    def move(self, Exchange other not None):
+    def move(self, McpExchange other not None):
         """Go on in the response of another exchange, in which a stream is open."""
         cdef Carrier carrier = other.carrier
+        other.streams.closed(other)
         other.carrier = None
         self.carrier = carrier
+        self.streams.opened(self)
         self.address = carrier.address
         self.out = carrier.output.out
         self.gone = False
@@ -163,6 +175,7 @@ cdef class McpExchange(Exchange):
         return True
 
     cdef int gone_c(self) except -1:
+        self.streams.closed(self)
         Exchange.gone_c(self)
         # 2026-07-28 basic/transports/streamable-http, "Cancellation"; before, no cancellation
         if self.is_lane and self.client.link is not None:

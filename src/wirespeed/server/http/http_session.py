@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
+import logging
 import secrets
 from collections import deque
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from wirespeed.server.http.event_log import EventLog
 from wirespeed.server.http.exchange import dismiss_all
 
 if TYPE_CHECKING:
     from wirespeed.server.connection import ServerConnection
-    from wirespeed.server.http.event_store import EventStore
     from wirespeed.server.http.exchange import McpExchange
-    from wirespeed.transport.http.options import HttpOptions
+    from wirespeed.server.http.streams import Streams
+
+logger = logging.getLogger("wirespeed.server")
 
 MAX_RESUMABLE = 64  # streams of a session that have ended and can still be resumed
 MAX_GETS = 8  # open GETs of a session
@@ -39,6 +40,14 @@ class _Get:
         if self.live:
             self.exchange.send_event(message, id=event_id)
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the client does not read."""
+        carrier = self.exchange.carrier
+        if carrier is None:
+            return False
+        return len(carrier.wire.outbox) >= 4 * carrier.wire.limits.output_high
+
 
 class HttpSession:
     """A session: the server's connection, and the streams that its client can resume.
@@ -60,20 +69,17 @@ class HttpSession:
         "_n_logs",
         "_queue",
         "_queued",
-        "_retry",
-        "_store",
-        "_tasks",
+        "_streams",
         "connection",
         "id",
         "resumable",
     )
 
-    def __init__(self, id: str, connection: ServerConnection, options: HttpOptions) -> None:
+    def __init__(self, id: str, connection: ServerConnection, streams: Streams) -> None:
         self.id = id
         self.connection = connection
-        self._store: EventStore | None = options.event_store
-        self._retry = options.retry
-        self.resumable = self._store is not None
+        self._streams = streams
+        self.resumable = streams.store is not None
         # The id is a secret, which a store need not know.
         self._key = secrets.token_urlsafe(9)
         self._n_logs = 0
@@ -82,12 +88,18 @@ class HttpSession:
         self._absent: EventLog | None = None  # of the GET that was lost last, while none is open
         self._queue: deque[bytes] = deque()
         self._queued = 0
-        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def busy(self) -> bool:
         """Whether a request of the session is worked on, or a GET is open."""
         return bool(self._gets) or self.connection.session.inflight.live != 0
+
+    def drain(self) -> None:
+        """Answer the requests that are worked on, and close the GETs."""
+        gets, self._gets = self._gets, []
+        for get in gets:
+            self._close_get(get)
+        self.connection.drain()
 
     def close(self) -> None:
         """End the session: what it works on is cancelled, its streams are closed and forgotten."""
@@ -97,18 +109,20 @@ class HttpSession:
         dismiss_all(self.connection)
         self.connection.abort()
         if self._logs:
-            self._start(self._forget(list(self._logs.values())))
+            self._streams.run(self._forget(list(self._logs.values())))
             self._logs.clear()
 
     # -- messages of the server's own ----------------------------------------------------------
 
     def carry(self, messages: list[bytes]) -> None:
         """Send messages on the stream of the last GET, or keep them until there is one."""
-        if self._gets:
-            for message in messages:
-                self._gets[-1].send(message)
-            return
         for message in messages:
+            if self._gets and self._gets[-1].is_stuck:
+                logger.warning("a client does not read its GET: the stream is closed")
+                self._lose(self._gets[-1])
+            if self._gets:
+                self._gets[-1].send(message)
+                continue
             if self._absent is not None:
                 self._absent.add(message)
             self._queue.append(message)
@@ -118,7 +132,7 @@ class HttpSession:
 
     def open_stream(self, exchange: McpExchange, last_event_id: str | None) -> None:
         """Answer a GET: with a new stream, or with the rest of one."""
-        if last_event_id is None or self._store is None:
+        if last_event_id is None or not self.resumable:
             self._open_new(exchange)
             return
         name, _, number = last_event_id.rpartition("-")
@@ -130,12 +144,12 @@ class HttpSession:
         else:
             if log.route is not None:
                 log.route.leave()  # the client noticed the loss before we did
-            self._start(self._resume(exchange, log, int(number)))
+            self._streams.run(self._resume(exchange, log, int(number)))
 
     def _open_new(self, exchange: McpExchange) -> None:
         get = _Get(exchange, None, True)
         exchange.open_stream()
-        if self._store is not None:
+        if self.resumable:
             get.log = self.new_log()
             self.prime(exchange, get.log)
         self._add_get(get)
@@ -153,7 +167,7 @@ class HttpSession:
             self._queue.clear()
             self._queued = 0
         self._take_queue(get)
-        self._start(self._replay_own(get, log, n))
+        self._streams.run(self._replay_own(get, log, n))
 
     async def _replay_own(self, get: _Get, log: EventLog, n: int) -> None:
         get.live = await self._replay(get.exchange, log, n)
@@ -185,16 +199,21 @@ class HttpSession:
                 return True
 
     def _add_get(self, get: _Get) -> None:
-        def gone() -> None:
-            if get in self._gets:
-                self._gets.remove(get)
-                if not self._gets:
-                    self._absent = get.log
-
-        get.exchange.on_gone = gone
+        get.exchange.on_gone = partial(self._gone, get)
         self._gets.append(get)
         if len(self._gets) > MAX_GETS:
             self._close_get(self._gets.pop(0))
+
+    def _gone(self, get: _Get) -> None:
+        if get in self._gets:
+            self._gets.remove(get)
+            if not self._gets:
+                self._absent = get.log
+
+    def _lose(self, get: _Get) -> None:
+        """Close a GET whose client may come back."""
+        self._close_get(get)
+        self._gone(get)
 
     def _close_get(self, get: _Get) -> None:
         get.exchange.on_gone = None
@@ -208,7 +227,7 @@ class HttpSession:
         absent, self._absent = self._absent, None
         if absent is not None and self._queue:
             del self._logs[absent.name]
-            self._start(absent.forget())
+            self._streams.run(absent.forget())
         queue, self._queue, self._queued = self._queue, deque(), 0
         for message in queue:
             get.send(message)
@@ -217,9 +236,10 @@ class HttpSession:
 
     def new_log(self, route: McpExchange | None = None) -> EventLog:
         """The log of a new stream: of an exchange, or of a GET."""
-        assert self._store is not None
+        store = self._streams.store
+        assert store is not None
         self._n_logs += 1
-        log = EventLog(self._store, f"{self._key}.{self._n_logs}", route)
+        log = EventLog(store, f"{self._key}.{self._n_logs}", route)
         self._logs[log.name] = log
         if len(self._logs) > MAX_RESUMABLE:
             used = [get.log for get in self._gets]
@@ -230,7 +250,7 @@ class HttpSession:
             ]
             for one in over[:-MAX_RESUMABLE]:
                 del self._logs[one.name]
-                self._start(one.forget())
+                self._streams.run(one.forget())
         return log
 
     def prime(self, exchange: McpExchange, log: EventLog) -> None:
@@ -243,7 +263,7 @@ class HttpSession:
     def send_retry(self, exchange: McpExchange, seconds: float | None = None) -> None:
         """Tell the client when to come back, by default as the option says."""
         if seconds is None:
-            seconds = self._retry
+            seconds = self._streams.retry
         if seconds is not None:
             exchange.send_text(b"retry: %d\n\n" % round(seconds * 1000))
 
@@ -256,8 +276,3 @@ class HttpSession:
     async def _forget(self, logs: list[EventLog]) -> None:
         for log in logs:
             await log.forget()
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

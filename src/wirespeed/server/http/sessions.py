@@ -23,6 +23,9 @@ class Session(Protocol):
     def busy(self) -> bool:
         """Whether a request of the session is worked on, or a stream of it is open."""
 
+    def drain(self) -> None:
+        """Answer the requests that are worked on, and take no more."""
+
     def close(self) -> None:
         """End the session: it is out of the table already. A second call does nothing."""
 
@@ -113,6 +116,11 @@ class Sessions(Generic[S]):
         if entry is not None:
             self._disown(entry.principal)
             session.close()
+
+    def drain(self) -> None:
+        """Drain all sessions."""
+        for entry in list(self._entries.values()):
+            entry.session.drain()
 
     def close(self) -> None:
         """Close all sessions."""

@@ -111,6 +111,11 @@ cdef class HttpSite:
         for target in self.targets.values():
             target.close()
 
+    async def aclose(self):
+        """After `close`: wait for what has to end in order."""
+        for target in self.targets.values():
+            await target.aclose()
+
     cdef bytes date_c(self):
         """The Date field (RFC 9110 section 6.6.1), made once a second."""
         cdef double now = time.time()

@@ -247,6 +247,9 @@ cdef class HttpTarget:
     def close(self):
         """End everything now."""
 
+    async def aclose(self):
+        """After `close`: wait for what has to end in order."""
+
     cdef Exchange exchange_c(self):
         return Exchange.__new__(Exchange)
 

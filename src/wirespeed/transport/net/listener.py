@@ -520,6 +520,8 @@ class Listener:
                 if stubborn:
                     what = "authenticate" if stubborn <= self.opening else "a route"
                     logger.warning("%s ignores its cancellation and is abandoned", what)
+            if self._site is not None:
+                await self._site.aclose()
             await close_pool(self.pool)
             await asyncio.sleep(0)  # `Served.gone` of the last ones
 

@@ -333,3 +333,59 @@ async def test_stateless_mode() -> None:
         lab.gate("a").set()
         reply = await client.call("talk", name="a", n=1, meta={"progressToken": 1})
         assert len(await reply.messages()) == 3
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+async def test_a_silent_stream_gets_comments(version: str) -> None:
+    lab = Lab()
+    async with served(lab, sse_keepalive=0.2, response="sse") as client:
+        if version == "2025-11-25":
+            await client.open(version)
+            streams = [await client.get(), await client.call("wait", name="a")]
+        else:
+            streams = [await client.listen()]
+            await streams[0].event()
+        for stream in streams:
+            assert await stream.comment() == ":"
+        lab.gate("a").set()
+        if version == "2025-11-25":
+            (result,) = await streams[1].messages()
+            assert result["result"]["content"][0]["text"] == "a"
+
+
+async def test_a_server_that_shuts_down_answers_what_it_works_on() -> None:
+    lab = Lab()
+    async with served(lab) as client:
+        await client.open()
+        stream = await client.get()
+        call = asyncio.create_task(client.call("wait", name="a"))
+        await lab.started.get()
+        client.drain()
+        assert await stream.messages() == []
+        assert lab.cancelled == []
+        lab.gate("a").set()
+        assert await text_of(await call) == "a"
+
+
+async def test_a_client_that_does_not_read_its_get_loses_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lab = Lab()
+
+    @lab.server.resource("x://{name}")
+    def thing(name: str) -> str:
+        return name
+
+    uris = [f"x://{letter * 8000}" for letter in "abcdefgh"]
+    async with served(lab) as client:
+        await client.open()
+        for uri in uris:
+            await client.post(raw.request(1, "resources/subscribe", {"uri": uri}))
+        await client.get()
+        while "does not read its GET" not in caplog.text:
+            for uri in uris:
+                lab.server.resource_updated(uri)
+            await asyncio.sleep(0)
+        stream = await client.get()
+        (update,) = await stream.next_messages(1)
+        assert update["method"] == "notifications/resources/updated"

@@ -21,6 +21,9 @@ class Kept:
         self.busy = False
         self.closed = asyncio.Event()
 
+    def drain(self) -> None:
+        self.drained = True
+
     def close(self) -> None:
         assert not self.closed.is_set()
         self.closed.set()
