@@ -98,6 +98,7 @@ HOMES = {
         "wirespeed.server.resources.resource": "Resource ResourceTemplate",
         "wirespeed.server.tools.results": "RawResult ToolResult",
         "wirespeed.server.tools.tool": "Tool",
+        "wirespeed.transport.http.asgi": "AsgiApp",
     },
     "wirespeed.tasks": {
         "wirespeed.tasks.memory": "MemoryTaskStore",

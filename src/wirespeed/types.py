@@ -120,5 +120,6 @@ if TYPE_CHECKING:  # isort: off
     )
     from wirespeed.server.tools.results import RawResult as RawResult, ToolResult as ToolResult
     from wirespeed.server.tools.tool import Tool as Tool
+    from wirespeed.transport.http.asgi import AsgiApp as AsgiApp
 else:  # type checkers would take any name
     __all__, __getattr__ = exports(__name__)

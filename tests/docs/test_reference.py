@@ -18,6 +18,7 @@ NAME = re.compile(r"`(wirespeed(?:\.\w+)+)(?:\(\))?`")
 IMPORT = re.compile(r"^(?:from|import) (wirespeed[\w.]*)", re.MULTILINE)
 # with "members: []" a module's docstring only
 BLOCK = re.compile(r"^::: ([\w.]+)$(?!\n    options:\n      members: \[\])", re.MULTILINE)
+LOGGERS = {"wirespeed.access", "wirespeed.stdio"}
 MODULES = (
     "wirespeed",
     "wirespeed.config",
@@ -87,4 +88,4 @@ def test_names_in_the_guide_and_in_docstrings_exist() -> None:
     files = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "src" / "wirespeed").rglob("*.p[xy]*")]
     texts = [file.read_text(encoding="utf-8") for file in files if file.suffix != ".pyc"]
     used = {name for text in texts for name in NAME.findall(text)}
-    assert {name for name in used if not exists(name)} <= {"wirespeed.stdio"}  # a logger
+    assert {name for name in used if not exists(name)} <= LOGGERS

@@ -35,6 +35,7 @@ from wirespeed.tasks import (
 )
 from wirespeed.types import (
     Annotations,
+    AsgiApp,
     AskMiddleware,
     AskNext,
     Audio,
@@ -262,6 +263,13 @@ HTTP = HttpOptions(
     routes={"/version": version},
 )
 HttpOptions(routes={"/version": no_response})  # type: ignore[dict-item]
+
+
+async def mounted() -> None:
+    app = server.asgi(token="s3cret", http=HTTP)
+    assert_type(app, AsgiApp)
+    async with app.lifespan():
+        server.asgi("/mcp", backlog=3)  # type: ignore[call-arg]
 
 
 async def listening() -> None:

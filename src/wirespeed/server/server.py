@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from wirespeed.server.tools.tool import Tool
     from wirespeed.server.visibility import Filter
     from wirespeed.tasks.store import TaskStore
-    from wirespeed.transport.options import RunOptions, ServeOptions
+    from wirespeed.transport.http.asgi import AsgiApp
+    from wirespeed.transport.options import AsgiOptions, RunOptions, ServeOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 OnRoots = TypeVar("OnRoots", bound="Callable[[RootsChange], Any]")
@@ -723,6 +724,27 @@ class Server:
             from wirespeed.transport.net.serve import serve
 
             await serve(url, self._service, **options)
+
+    def asgi(self, path: str = "/mcp", **options: Unpack[AsgiOptions]) -> AsgiApp:
+        """Return an ASGI 3 application that serves Streamable HTTP, for other HTTP servers and for
+        applications that mount it.
+
+        >>> app = server.asgi(token="…")  # uvicorn tools:app
+
+        Options are the fields of `wirespeed.ListenOptions` that are about requests: ``token``,
+        ``authenticate``, ``origins``, ``hosts``, ``max_connections`` (requests at once) and
+        ``http``. The timeouts of a connection are those of the HTTP server. By default any Host is
+        accepted, and pages that came from the server's own IP address.
+
+        ``path``: Below the path where the application is mounted.
+        """
+        from wirespeed.transport.http.asgi import AsgiApp
+        from wirespeed.transport.options import ListenOptions
+
+        chosen = ListenOptions(**options)
+        if path in (*chosen.http.by_path, chosen.http.healthz):
+            raise ValueError(f"{path} is the path of a route, too")
+        return AsgiApp(self._service, path, chosen)
 
     def run(self, url: str | None = None, **options: Unpack[RunOptions]) -> None:
         """`serve` on a new event loop, on uvloop where it is installed, until the client leaves or

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 __all__ = [
+    "AsgiOptions",
     "Authenticate",
     "Headers",
     "HttpRequest",
@@ -245,17 +246,23 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
         return f"ListenOptions({shown})"
 
 
-class ListenFields(TypedDict, total=False):
-    """The fields of a `ListenOptions` as keyword arguments; `ListenOptions` describes them."""
+class AsgiOptions(TypedDict, total=False):
+    """The fields of a `ListenOptions` that a server's ``asgi`` takes."""
 
-    ssl: "SSLContext | None"
     token: str | Sequence[str] | None
     authenticate: Authenticate | None
     origins: Sequence[str] | None
     hosts: Sequence[str] | None
+    max_connections: int
+    http: HttpOptions
+
+
+class ListenFields(AsgiOptions, total=False):
+    """The fields of a `ListenOptions` as keyword arguments; `ListenOptions` describes them."""
+
+    ssl: "SSLContext | None"
     require_subprotocol: bool
     headers: Mapping[str, str]
-    max_connections: int
     open_timeout: float
     ping_interval: float | None
     ping_timeout: float
@@ -265,7 +272,6 @@ class ListenFields(TypedDict, total=False):
     reuse_port: bool
     backlog: int
     socket_mode: int
-    http: HttpOptions
 
 
 class ServeOptions(ListenFields, total=False):
