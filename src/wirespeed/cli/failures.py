@@ -27,11 +27,8 @@ _ELSEWHERE = "; its stderr was inherited, so look for its messages there"
 _PREFIX = "wirespeed:"
 # Remedies of the library, and what stands for them on this command line.
 _REMEDIES = {
-    "; ssl=… takes a context that trusts its authority": ("; --ca FILE trusts a private authority"),
+    "; ssl=… takes a context that trusts its authority": "; --ca FILE trusts a private authority",
     "; WebSocket(token=…) takes the server's token": "; set WIRESPEED_TOKEN or give --token-file",
-    "; Http(ssl=…) takes a context that trusts its authority": (
-        "; --ca FILE trusts a private authority"
-    ),
     "; Http(token=…) takes the server's token": "; set WIRESPEED_TOKEN or give --token-file",
 }
 

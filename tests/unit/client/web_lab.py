@@ -90,6 +90,10 @@ class Exchange:
         data = text.encode()
         self._writer.write(b"%x\r\n%b\r\n" % (len(data), data))
 
+    async def flushed(self) -> None:
+        """Wait until the client has room."""
+        await self._writer.drain()
+
     def end(self) -> None:
         """End the stream in order."""
         self._streams = False

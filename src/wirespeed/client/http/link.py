@@ -172,7 +172,7 @@ class HttpLink(Link):
         if self._session is not None and self.failure is None:
             ended = self.loop.create_future()
             fields = self._session_fields(self._own)
-            self.pool.request("DELETE", self._place, fields, b"", _Ended(ended))
+            self.pool.request("DELETE", self._place, fields, None, _Ended(ended))
             await ended
 
     async def release(self) -> None:
@@ -257,7 +257,7 @@ class HttpLink(Link):
         fields = self._session_fields(self._own) + b"Accept: text/event-stream\r\n"
         if stream.last_id is not None:
             fields += b"Last-Event-ID: %b\r\n" % stream.last_id.encode()
-        return self.pool.request("GET", self._target.address.target, fields, b"", stream)
+        return self.pool.request("GET", self._target.address.target, fields, None, stream)
 
     # -- header fields ---------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from web_lab import Exchange, legacy, modern
 
 from wirespeed.client.http import exchanges
 from wirespeed.errors import ConnectionLost, HttpStatusError
+from wirespeed.limits import Limits
 from wirespeed.types import ResourceUpdated, Resumed, ToolsChanged
 
 
@@ -381,3 +382,62 @@ async def test_a_subscription_that_breaks_again_and_again(caplog: Any) -> None:
         assert len(peer.sent("subscriptions/listen")) == 3
         assert (await client.call_tool("echo")).content[0].text == "ok"
     caplog.clear()
+
+
+# -- limits ---------------------------------------------------------------------------------------
+
+
+async def test_answers_do_not_wait_for_a_connection() -> None:
+    """Every connection has a call, and every call waits for an answer of the client."""
+
+    async def stream(exchange: Exchange) -> None:
+        exchange.open()
+        await exchange.gone
+
+    async def ask(exchange: Exchange, message: dict[str, Any]) -> None:
+        exchange.open()
+        key = f"q{message['id']}"
+        exchange.event({"id": key, "method": "roots/list"})
+        await until(lambda: any(one.message.get("id") == key for one in peer.exchanges))
+        exchange.answered(key)
+        exchange.end()
+
+    async with legacy(**{"tools/call": ask}) as peer:
+        peer.get = stream
+        client = peer.client(era="legacy", roots=["file:///here"], max_connections=3)
+        async with client:
+            await peer.got("GET")
+            results = await asyncio.gather(*(client.call_tool("ask") for _ in range(6)))
+    assert len({result.content[0].text for result in results}) == 6
+
+
+async def test_a_server_that_asks_without_end() -> None:
+    """The client reads no more of the stream than its limits allow, and goes on afterwards."""
+    release = asyncio.Event()
+    sent = 0
+    total = 20_000
+
+    async def stream(exchange: Exchange) -> None:
+        nonlocal sent
+        exchange.open()
+        for n in range(total):
+            exchange.event({"id": n, "method": "roots/list", "params": {"pad": "x" * 1000}})
+            await exchange.flushed()
+            sent += 1
+        await exchange.gone
+
+    async def roots() -> list[str]:
+        await release.wait()
+        return []
+
+    limits = Limits(max_in_flight=4, max_waiting=10)
+    async with legacy() as peer:
+        peer.get = stream
+        async with peer.client(era="legacy", roots=roots, limits=limits):
+            before = -1
+            while before != sent:
+                before = sent
+                await asyncio.sleep(0.3)
+            assert 0 < sent < total
+            release.set()
+            await until(lambda: sent > before + 1000)
