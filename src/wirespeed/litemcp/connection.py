@@ -10,18 +10,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from wirespeed._core.frames import FrameStream
-from wirespeed.errors import ToolError
-from wirespeed.litemcp.arguments import ArgumentError, text_of
-from wirespeed.litemcp.contents import ResultError, encode_text, response_of
+from wirespeed.litemcp.arguments import ArgumentError
+from wirespeed.litemcp.call import SHOWN, Call, Calls
 from wirespeed.litemcp.envelope import BadMessage, id_of
 from wirespeed.litemcp.ids import SeenIds
-from wirespeed.litemcp.messages import Content, IOBasic, Response, ToolCall, refuse_version
-from wirespeed.server.requests.failure import describe, report, report_end
+from wirespeed.litemcp.messages import IOBasic, refuse_version
 from wirespeed.transport.link import Endpoint
 from wirespeed.transport.taskpool_choice import LAST_WAIT
 
@@ -31,12 +29,11 @@ if TYPE_CHECKING:
     from wirespeed.litemcp.server import LiteServer
     from wirespeed.litemcp.tool import LiteTool
     from wirespeed.transport.service import Peer
-    from wirespeed.transport.taskpool import Running, TaskPool
+    from wirespeed.transport.taskpool import TaskPool
 
 logger = logging.getLogger("wirespeed.litemcp")
 
 MAX_LOGGED_FAULTS = 100
-SHOWN = 200  # bytes of a bad message in a log line
 
 # Escapes in a JSON string: a backslash, a pair of surrogates, or (the group) a lone surrogate.
 _PAIR_OR_HALF = re.compile(
@@ -45,45 +42,26 @@ _PAIR_OR_HALF = re.compile(
 
 _encode = msgspec.json.Encoder().encode
 _message = msgspec.json.Decoder(IOBasic).decode
-_call = msgspec.json.Decoder(ToolCall).decode
 
 
-class _LooseCall(msgspec.Struct):
-    tool: str
-    arguments: list[msgspec.Raw] | None = None
-    version: msgspec.Raw = msgspec.Raw(b"")
+class _StreamCall(Call):
+    """A call over a stream."""
 
+    __slots__ = ("connection", "raw_id")
 
-_loose_call = msgspec.json.Decoder(_LooseCall).decode
-_any = msgspec.json.Decoder().decode
-
-
-class _Call:
-    """A running call. `done` is called at the end of its handler."""
-
-    __slots__ = ("arguments", "connection", "given_up", "raw_id", "running", "timed_out", "timer")
-
-    def __init__(self, connection: LiteConnection, raw_id: bytes, arguments: list[str]) -> None:
+    def __init__(
+        self, calls: Calls, arguments: list[str], connection: LiteConnection, raw_id: bytes
+    ) -> None:
+        super().__init__(calls, arguments)
         self.connection = connection
         self.raw_id = raw_id
-        self.arguments = arguments
-        self.running: Running | None = None
-        self.timer: asyncio.TimerHandle | None = None
-        self.timed_out = False
-        self.given_up = False
 
-    def done(self, value: Any, exc: BaseException | None) -> None:
-        self.connection.finish(self, value, exc)
+    @property
+    def gone(self) -> bool:
+        return self.connection.link is None
 
-    def expire(self) -> None:
-        """Cancel the call: the time limit of the tool has passed."""
-        self.timed_out = True
-        self.timer = None
-        self.cancel()
-
-    def cancel(self) -> None:
-        if self.running is not None:
-            self.running.cancel()
+    def send(self, result: bytes) -> None:
+        self.connection.finish(self.raw_id, result)
 
 
 class LiteConnection(Endpoint):
@@ -107,16 +85,12 @@ class LiteConnection(Endpoint):
         self.faults = 0  # frames that cannot be answered
         self.wire = self.stream = FrameStream(framer, limits=server.limits)
         self._limits = server.limits
-        self._strict = server.strict
-        self._mask_errors = server.mask_errors
-        self._tool = tool
         self._info = server.info_json
         self._version = server.version
-        version = _encode(server.version)
-        self._head = b'{"version":%b,"id":' % version
-        self._middle = b',"type":"result","data":{"version":%b,"params":' % version
+        self._head = b'{"version":%b,"id":' % _encode(server.version)
         self._seen = SeenIds()
-        self._running: set[_Call] = set()
+        self._calls = Calls(server, tool, loop, pool)
+        self._running = self._calls.running
         self._at_eof = False
         self._grace_timer: asyncio.TimerHandle | None = None
 
@@ -200,137 +174,41 @@ class LiteConnection(Endpoint):
         else:
             kind = message.type
         if kind == "call":
-            message.data = msgspec.Raw(b"")  # `_read_call` refuses empty data
+            message.data = msgspec.Raw(b"")  # `_call_tool` refuses empty data
         if kind in ("call", "get"):
             self._receive(message, raw_id, frame)
         else:
             self._fault(f"not a message of LiteMCP ({exc})", frame)
 
     def _call_tool(self, message: IOBasic, raw_id: bytes) -> None:
+        calls = self._calls
         try:
-            arguments = self._read_call(message)
+            if reason := refuse_version(message.version, self._version):
+                raise ArgumentError(reason)
+            if not bytes(message.data):
+                raise ArgumentError("data holds a lone surrogate: half of a pair of \\u escapes")
+            arguments = calls.read(message.data, "data")
         except ArgumentError as exc:
-            self._answer(raw_id, [], _failure(str(exc)))
+            self._answer(raw_id, calls.refused(exc))
             return
-        call = _Call(self, raw_id, arguments)
-        tool = self._tool
-        try:
-            started = tool.start(arguments)
-        except BaseException as exc:
-            self.finish(call, None, exc)
-            if not isinstance(exc, Exception):
-                raise
-            return
-        if tool.inline:
-            self.finish(call, started, None)
-            return
-        self._running.add(call)
-        try:
-            call.running = self.pool.start(started, call.done)
-        except (RuntimeError, TypeError) as exc:  # a closed pool; not a coroutine
-            self.finish(call, None, exc)
-            return
-        if call.running is None:
-            return  # the call has ended
-        if tool.timeout is not None:
-            call.timer = self.loop.call_later(tool.timeout, call.expire)
+        calls.start(_StreamCall(calls, arguments, self, raw_id))
         # reading stops at the limit
         self.stream.paused = len(self._running) >= self._limits.max_in_flight
 
-    def _read_call(self, message: IOBasic) -> list[str]:
-        """Return the arguments of a call. ArgumentError: the call cannot be served."""
-        if reason := refuse_version(message.version, self._version):
-            raise ArgumentError(reason)
-        if not bytes(message.data):
-            raise ArgumentError("data holds a lone surrogate: half of a pair of \\u escapes")
-        call: ToolCall | _LooseCall
-        try:
-            call = exact = _call(message.data)
-            arguments = exact.arguments or []
-        except (msgspec.DecodeError, RecursionError):
-            call, arguments = self._read_loosely(message.data)
-        reason = refuse_version(call.version, self._version)
-        if reason and (self._strict or bytes(call.version)):
-            raise ArgumentError(f"data: {reason}")
-        if call.tool != self._tool.name:
-            name = encode_text(call.tool[:SHOWN])
-            raise ArgumentError(f"unknown tool {name!r}: the tool is {self._tool.name!r}")
-        return arguments
-
-    def _read_loosely(self, data: msgspec.Raw) -> tuple[_LooseCall, list[str]]:
-        """Return a call that is not strictly valid, and its arguments as strings. ArgumentError:
-        the call cannot be read."""
-        try:
-            call = _loose_call(data)
-        except (msgspec.DecodeError, RecursionError) as exc:
-            raise ArgumentError(f"data is not a ToolCall: {_reason(exc)}") from None
-        arguments = []
-        for at, raw in enumerate(call.arguments or ()):
-            if bytes(raw)[:1] != b'"' and self._strict:
-                raise ArgumentError(f"arguments[{at}] is not a string")
-            try:
-                arguments.append(text_of(_any(raw)) if bytes(raw)[:1] == b'"' else _json(raw))
-            except (msgspec.DecodeError, RecursionError) as exc:
-                raise ArgumentError(f"arguments[{at}]: {_reason(exc)}") from None
-        return call, arguments
-
     # -- answers ---------------------------------------------------------------------------------
 
-    def finish(self, call: _Call, value: Any, exc: BaseException | None) -> None:
+    def finish(self, raw_id: bytes, result: bytes) -> None:
         """A handler has ended: send its result."""
-        if call.timer is not None:
-            call.timer.cancel()
-        self._running.discard(call)
-        if self.link is None:
-            if exc is not None and not isinstance(exc, asyncio.CancelledError):
-                logger.error("tool %s failed after its client left", self._tool.name, exc_info=exc)
-            return
-        if exc is None:
-            try:
-                response = response_of(value)
-            except ResultError as failure:
-                response = self._failed(call, failure)
-        else:
-            response = self._failed(call, exc)
-        self._answer(call.raw_id, call.arguments, response)
+        self._answer(raw_id, result)
         if self.stream.paused and len(self._running) < self._limits.max_in_flight:
             self.stream.paused = False
-            self.link.pump()  # no effect inside on_data, which continues by itself
+            if self.link is not None:
+                self.link.pump()  # no effect inside on_data, which continues by itself
         if self.draining:
             self._check_drained()
 
-    def _failed(self, call: _Call, exc: BaseException) -> Response:
-        """Return the response to a failed call. Only the log has the traceback."""
-        name = self._tool.name
-        if isinstance(exc, ArgumentError):
-            return _failure(str(exc))
-        if call.given_up:
-            return _failure("the server is shutting down")
-        if call.timed_out:
-            text = f"tool {name} timed out after {self._tool.timeout:g} s"
-            logger.warning("%s", text)
-        elif isinstance(exc, asyncio.CancelledError):
-            text = f"tool {name} was cancelled"
-        elif isinstance(exc, (KeyboardInterrupt, SystemExit)):
-            text = f"tool {name} ended the server"
-            report_end(name, exc, log=logger)
-        elif isinstance(exc, ToolError):
-            text = describe(exc)
-            logger.info("tool %s: %s", name, text)
-        else:
-            text = report(f"tool {name}", exc, mask=self._mask_errors, log=logger)
-        return _failure(text)
-
-    def _answer(self, raw_id: bytes, arguments: list[str], response: Response) -> None:
-        params = dict(zip(self._tool.names, arguments, strict=False))
-        try:
-            shown = _encode(response)
-        except (UnicodeEncodeError, TypeError, RecursionError):
-            logger.error("tool %s: its result is not valid text", self._tool.name)
-            shown = _encode(_failure("the result cannot be sent: it holds a lone surrogate"))
-        self._send(
-            b'%b%b%b%b,"response":%b}}' % (self._head, raw_id, self._middle, _encode(params), shown)
-        )
+    def _answer(self, raw_id: bytes, result: bytes) -> None:
+        self._send(b'%b%b,"type":"result","data":%b}' % (self._head, raw_id, result))
 
     def _send(self, message: bytes) -> None:
         if self.link is not None:
@@ -361,10 +239,7 @@ class LiteConnection(Endpoint):
 
     def _grace_over(self) -> None:
         self._grace_timer = None
-        for call in list(self._running):
-            logger.warning("tool %s did not end in time for the shutdown", self._tool.name)
-            call.given_up = True
-            call.cancel()
+        self._calls.give_up()
         # do not wait for a handler that ignores its cancellation
         self.loop.call_later(LAST_WAIT, self._end)
 
@@ -378,21 +253,8 @@ class LiteConnection(Endpoint):
             self.link.close()
 
 
-def _failure(text: str) -> Response:
-    return Response([Content("text", encode_text(text))], True)
-
-
-def _json(raw: Any) -> str:
-    """Return a JSON text without white space between its tokens."""
-    return bytes(msgspec.json.format(bytes(raw), indent=-1)).decode()
-
-
 def _whole(found: re.Match[bytes]) -> bytes:
     return rb"\ufffd" if found[1] else found[0]
-
-
-def _reason(exc: BaseException) -> str:
-    return "nested too deeply" if isinstance(exc, RecursionError) else encode_text(str(exc))
 
 
 def _shown(raw_id: bytes) -> str:

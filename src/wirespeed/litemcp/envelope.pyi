@@ -1,6 +1,9 @@
+from typing_extensions import Buffer
+
 from wirespeed._core.frames import FrameStream
 from wirespeed._core.slab import Lease
 
 class BadMessage(ValueError): ...
 
+def check_json(data: Buffer, max_depth: int, /) -> None: ...
 def id_of(stream: FrameStream, frame: Lease, max_depth: int, /) -> bytes: ...

@@ -19,6 +19,8 @@ from wirespeed.transport.workers import DEFAULT_SIZE
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
+    from wirespeed.litemcp.endpoint import LiteEndpoint
+    from wirespeed.transport.http.options import HttpOptions
     from wirespeed.transport.link import Link
     from wirespeed.transport.options import RunOptions, ServeOptions
     from wirespeed.transport.taskpool import TaskPool
@@ -29,8 +31,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 class LiteServer:
     """A LiteMCP server: one tool at one endpoint.
 
-    Several tools need several servers: over WebSocket on several paths (`serve`), over stdio as
-    several processes.
+    Several tools need several servers: over HTTP and WebSocket on several paths (`serve`), over
+    stdio as several processes.
 
     Args:
         name: The name of the tool; by default the name of its function.
@@ -41,13 +43,13 @@ class LiteServer:
         mask_errors: Send only the class of an exception that the tool raises, and a reference that
             the line in the log has, too. The text of a `wirespeed.errors.ToolError` always passes.
         limits: The limits of a connection: ``max_message``, ``max_depth``, ``max_in_flight``,
-            ``output_high`` and ``output_low``.
+            ``output_high`` and ``output_low``. Over HTTP a connection has one call at a time.
         threads: The most worker threads, which run the tool if it is a plain function. Further
             calls wait.
         shutdown_grace: Seconds that running calls have when the client leaves or the process is
             told to end.
-        refusal_status: The HTTP status for a WebSocket client without a valid token: 403, the
-            protocol's status, or 401.
+        refusal_status: The HTTP status for a client without a valid token: 403, the protocol's
+            status, or 401.
     """
 
     subprotocol: str | None = None
@@ -191,8 +193,8 @@ class LiteServer:
     @property
     def info(self) -> Tool:
         """The description of the tool for clients. ValueError: the server has no tool yet."""
-        if self._info is None:
-            raise ValueError("this server has no tool: decorate a function with @server.tool")
+        self._known_tool()
+        assert self._info is not None
         return self._info
 
     # -- running ---------------------------------------------------------------------------------
@@ -211,14 +213,25 @@ class LiteServer:
     ) -> LiteConnection:
         """Serve a connection over the link that ``make_link`` makes (for transports). ``framer``:
         the framing of the stream; by default three newlines end a message."""
-        if self._tool is None:
-            raise ValueError("this server has no tool: decorate a function with @server.tool")
         if framer is None:
             framer = self.stream_framer()
-        connection = LiteConnection(self, self._tool, loop, pool, framer)
+        connection = LiteConnection(self, self._known_tool(), loop, pool, framer)
         make_link(connection)
         self.connections.add(connection)
         return connection
+
+    def http_target(
+        self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool
+    ) -> LiteEndpoint:
+        """Return what answers the requests at a path of HTTP (for transports)."""
+        from wirespeed.litemcp.endpoint import LiteEndpoint
+
+        return LiteEndpoint(self, self._known_tool(), options, loop=loop, pool=pool)
+
+    def _known_tool(self) -> LiteTool:
+        if self._tool is None:
+            raise ValueError("this server has no tool: decorate a function with @server.tool")
+        return self._tool
 
     def forget(self, connection: LiteConnection) -> None:
         """Remove a connection that is lost."""
@@ -262,15 +275,16 @@ async def serve(
     services: LiteServer | Mapping[str, LiteServer],
     **options: Unpack[ServeOptions],
 ) -> None:
-    """Serve one tool, or several WebSocket paths with one tool each, inside a running loop, until
-    SIGTERM, SIGINT or a cancellation.
+    """Serve one tool, or several paths with one tool each, inside a running loop, until SIGTERM,
+    SIGINT or a cancellation.
 
-    >>> await serve("ws://127.0.0.1:8765", {"/add": adder, "/weather": weather})
+    >>> await serve("http://127.0.0.1:8765", {"/add": adder, "/weather": weather})
 
     Args:
-        url: ``ws://host:port/path``, ``wss://…``, ``tcp://host:port`` or ``unix:/path``. Over
-            WebSocket a text message is a message of LiteMCP. Over tcp and unix three newlines end a
-            message, as over stdio.
+        url: ``http://host:port/path``, ``https://…``, ``ws://…``, ``wss://…``, ``tcp://host:port``
+            or ``unix:/path``. Over HTTP, GET returns the tool, and POST calls it. Over WebSocket a
+            text message is a message of LiteMCP. Over tcp and unix three newlines end a message, as
+            over stdio.
         services: A server, or a mapping of paths to servers (then the URL has no path).
         options: Those of `wirespeed.serve`: a `ListenOptions` or its fields, and ``on_listening``.
             With ``token``, clients send it as ``Authorization: Bearer …`` or ``Authentication:

@@ -93,6 +93,11 @@ cdef class Exchange(ReplyRoute):
 
     # -- the response ----------------------------------------------------------------------------
 
+    @property
+    def lasts(self):
+        """Whether the connection is kept after the response, as far as is known now."""
+        return self.carrier is not None and not self.carrier.output.closes
+
     cdef int set_head_c(self, int status, bytes fields) except -1:
         """Set status and fields of the response."""
         cdef HttpWriter output = self.carrier.output
