@@ -231,6 +231,14 @@ class McpService:
 
         return StreamableHttp(self, options, loop, pool)
 
+    def sse_target(
+        self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool
+    ) -> HttpTarget:
+        """What answers HTTP requests of clients of 2024-11-05."""
+        from wirespeed.server.http.sse import SseEndpoint
+
+        return SseEndpoint(self, options, loop, pool)
+
     def stream_framer(self) -> None:
         """The framing on a byte stream: one message a line, the default of `connect`."""
         return None

@@ -35,7 +35,7 @@ from wirespeed.transport.http.exchange cimport Exchange, HttpTarget
 from wirespeed.transport.taskpool cimport TaskPool
 
 from wirespeed.protocol.revisions import REVISIONS
-from wirespeed.server.http.exchange import SESSION_OVER
+from wirespeed.server.http.exchange import SESSION_OVER, refuse
 from wirespeed.server.http.media_types import accepts, is_json
 from wirespeed.server.http.http_session import HttpSession
 from wirespeed.server.http.sessions import SessionLimit, Sessions
@@ -275,7 +275,7 @@ cdef class StreamableHttp(HttpTarget):
         return True
 
     cdef int refuse_c(self, Exchange ex, int status, str sentence, object fields) except -1:
-        (<McpExchange> ex).refuse(status, sentence, fields)
+        refuse(ex, status, sentence, fields)
         return 0
 
     # -- what serves them ----------------------------------------------------------------------

@@ -139,14 +139,6 @@ cdef class McpExchange(Exchange):
             self.out = Outbox()
             self.finish_response_c()
 
-    def refuse(self, int status, str sentence, fields=()):
-        """Respond with a JSON-RPC error without an id ("Sending Messages to the Server")."""
-        error = {"code": INVALID_REQUEST, "message": sentence}
-        self.respond(
-            status, encode({"jsonrpc": "2.0", "error": error}),
-            [("Content-Type", "application/json"), *fields],
-        )
-
     def move(self, McpExchange other not None):
         """Go on in the response of another exchange, in which a stream is open."""
         cdef Carrier carrier = other.carrier
@@ -204,4 +196,13 @@ def dismiss_all(ServerConnection connection not None):
         if (<McpExchange> route).status:
             (<McpExchange> route).leave()
         else:
-            (<McpExchange> route).refuse(404, SESSION_OVER)
+            refuse(route, 404, SESSION_OVER)
+
+
+def refuse(Exchange exchange not None, int status, str sentence, fields=()):
+    """Respond with a JSON-RPC error without an id ("Sending Messages to the Server")."""
+    error = {"code": INVALID_REQUEST, "message": sentence}
+    exchange.respond(
+        status, encode({"jsonrpc": "2.0", "error": error}),
+        [("Content-Type", "application/json"), *fields],
+    )

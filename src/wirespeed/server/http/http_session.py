@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from wirespeed.server.http.event_log import EventLog
-from wirespeed.server.http.exchange import dismiss_all
+from wirespeed.server.http.exchange import dismiss_all, refuse
 
 if TYPE_CHECKING:
     from wirespeed.server.connection import ServerConnection
@@ -138,7 +138,7 @@ class HttpSession:
         name, _, number = last_event_id.rpartition("-")
         log = self._logs.get(name)
         if log is None or not number.isdecimal() or int(number) > log.n:
-            exchange.refuse(400, UNKNOWN_EVENT)
+            refuse(exchange, 400, UNKNOWN_EVENT)
         elif log.own:
             self._resume_own(exchange, log, int(number))
         else:
@@ -189,7 +189,7 @@ class HttpSession:
                 if exchange.status:
                     exchange.close_stream()
                 else:
-                    exchange.refuse(400, UNKNOWN_EVENT)
+                    refuse(exchange, 400, UNKNOWN_EVENT)
                 return False
             if not exchange.status:
                 exchange.open_stream()
@@ -220,7 +220,7 @@ class HttpSession:
         if get.exchange.status:
             get.exchange.close_stream()
         else:
-            get.exchange.refuse(400, UNKNOWN_EVENT)
+            refuse(get.exchange, 400, UNKNOWN_EVENT)
 
     def _take_queue(self, get: _Get) -> None:
         """Send what waits. It belongs to this stream now, and to no other one."""

@@ -12,7 +12,7 @@ from wirespeed.server.http.event_log import value_of
 
 if TYPE_CHECKING:
     from wirespeed.server.http.event_store import EventStore
-    from wirespeed.server.http.exchange import McpExchange
+    from wirespeed.transport.http.exchange import Exchange
     from wirespeed.transport.http.options import HttpOptions
 
 logger = logging.getLogger("wirespeed.server")
@@ -36,11 +36,11 @@ class Streams:
         self._tasks: set[asyncio.Task[None]] = set()
         self._keepalive = options.sse_keepalive
         # The open ones, and the bytes that their connections had sent when they were looked at.
-        self._parts: list[dict[McpExchange, int]] = [{} for _ in range(PARTS)]
+        self._parts: list[dict[Exchange, int]] = [{} for _ in range(PARTS)]
         self._next = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def opened(self, exchange: McpExchange) -> None:
+    def opened(self, exchange: Exchange) -> None:
         """A stream begins, or goes on at another connection."""
         if self._keepalive is not None:
             part = self._parts[hash(exchange) % PARTS]
@@ -48,7 +48,7 @@ class Streams:
             if self._timer is None:
                 self._arm(self._keepalive)
 
-    def closed(self, exchange: McpExchange) -> None:
+    def closed(self, exchange: Exchange) -> None:
         """The connection of a stream has ended, or the stream."""
         self._parts[hash(exchange) % PARTS].pop(exchange, None)
 
@@ -77,11 +77,15 @@ class Streams:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def aclose(self) -> None:
-        """End what is running, and close the store."""
+    def stop(self) -> None:
+        """Send no more comments."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    async def aclose(self) -> None:
+        """End what is running, and close the store."""
+        self.stop()
         try:
             async with asyncio.timeout(LAST_WAIT):
                 if self._tasks:

@@ -44,6 +44,11 @@ def make_site(
         targets[http.healthz] = Health()
     for path, service in services.items():
         targets[path] = service.http_target(http, loop=loop, pool=pool)
+    if http.sse_path is not None:
+        served = [one for one in services.values() if hasattr(one, "sse_target")]
+        if len(services) != 1 or not served:
+            raise ValueError("sse_path needs one server of MCP at the address")
+        targets[http.sse_path] = served[0].sse_target(http, loop=loop, pool=pool)
     return HttpSite(
         targets,
         options=http,

@@ -1,0 +1,157 @@
+"""HTTP+SSE of 2024-11-05 (basic/transports, "HTTP with SSE"), which later revisions replaced: a GET
+is a connection, whose stream has all messages of the server; each message of the client is a POST.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
+
+from wirespeed.server.http.exchange import refuse
+from wirespeed.server.http.media_types import accepts, is_json
+from wirespeed.server.http.session_link import SessionLink
+from wirespeed.server.http.sessions import SessionLimit, Sessions
+from wirespeed.server.http.streams import Streams
+from wirespeed.transport.http.exchange import Exchange, HttpTarget
+from wirespeed.transport.service import Peer
+
+if TYPE_CHECKING:
+    from wirespeed.server.connection import ServerConnection
+    from wirespeed.server.service import McpService
+    from wirespeed.transport.http.options import HttpOptions
+    from wirespeed.transport.taskpool import TaskPool
+
+logger = logging.getLogger("wirespeed.server")
+
+PARAMETER = "session_id"  # of the query that says which stream a POST belongs to
+
+
+class SseSession:
+    """A client: its GET, and the connection that serves it. It lives as long as the GET."""
+
+    busy = True
+
+    def __init__(
+        self, id: str, connection: ServerConnection, exchange: Exchange, end: Callable[[], None]
+    ) -> None:
+        self.id = id
+        self.connection = connection
+        self._exchange = exchange
+        self._end = end
+        exchange.on_gone = end
+        connection.closed.add_done_callback(self._ended)
+
+    def carry(self, messages: list[bytes]) -> None:
+        """Send messages."""
+        carrier = self._exchange.carrier
+        if carrier is not None and len(carrier.wire.outbox) >= 4 * carrier.wire.limits.output_high:
+            logger.warning("a client of HTTP+SSE does not read: its session is over")
+            self._end()
+            return
+        for message in messages:
+            self._exchange.send_event(message, event="message")
+
+    def drain(self) -> None:
+        """Answer the requests that are worked on, then end."""
+        self.connection.drain()
+
+    def close(self) -> None:
+        """End now."""
+        self.connection.abort()
+
+    def _ended(self, closed: asyncio.Future[BaseException | None]) -> None:
+        self._exchange.on_gone = None
+        self._exchange.close_stream()
+        self._end()
+
+
+class SseEndpoint(HttpTarget):
+    """Serves one server at the path of ``HttpOptions(sse_path=…)``."""
+
+    methods = ("GET", "POST")
+
+    def __init__(
+        self,
+        service: McpService,
+        options: HttpOptions,
+        loop: asyncio.AbstractEventLoop,
+        pool: TaskPool,
+    ) -> None:
+        self._service = service
+        self._loop = loop
+        self._pool = pool
+        self._streams = Streams(loop, options)
+        self._sessions: Sessions[SseSession] = Sessions(
+            loop,
+            ttl=options.session_ttl,
+            max_sessions=options.max_sessions,
+            max_per_principal=options.max_sessions_per_principal,
+        )
+
+    def take(self, exchange: Exchange, body: bytes) -> None:
+        method = exchange.method
+        if method == "GET":
+            self._open(exchange)
+        elif method == "POST":
+            self._post(exchange, body)
+        else:
+            refuse(exchange, 405, "this endpoint takes GET and POST", [("Allow", "GET, POST")])
+
+    def _open(self, exchange: Exchange) -> None:
+        if not accepts(exchange.headers.get("accept", "*/*"))[1]:
+            refuse(exchange, 406, "the response is text/event-stream")
+            return
+
+        def make(id: str) -> SseSession:
+            connection = self._service.connect(
+                lambda endpoint: SessionLink(self._loop, endpoint),
+                loop=self._loop,
+                pool=self._pool,
+            )
+            connection.principal = exchange.principal
+            connection.peer = Peer(exchange.address, exchange.user, lambda: exchange.headers)
+            session = SseSession(id, connection, exchange, lambda: self._sessions.end(session))
+            link = connection.link
+            assert isinstance(link, SessionLink)
+            link.carry = session.carry
+            return session
+
+        try:
+            session = self._sessions.open(exchange.principal, make)
+        except SessionLimit as exc:
+            refuse(exchange, 503, str(exc), [("Retry-After", str(exc.retry_after))])
+            return
+        exchange.open_stream()
+        self._streams.opened(exchange)
+        place = f"{exchange.path}?{PARAMETER}={session.id}"
+        exchange.send_event(place.encode("latin-1"), event="endpoint")
+
+    def _post(self, exchange: Exchange, body: bytes) -> None:
+        if not is_json(exchange.headers.get("content-type", "")):
+            refuse(exchange, 415, "the body must be application/json")
+            return
+        ids = parse_qs(exchange.query).get(PARAMETER)
+        if ids is None:
+            refuse(exchange, 400, f"the URI needs the parameter {PARAMETER}")
+            return
+        session = self._sessions.find(ids[0], exchange.principal)
+        if session is None:
+            refuse(exchange, 404, "there is no such session")
+            return
+        exchange.respond(202)
+        connection = session.connection
+        if connection.link is not None:
+            connection.session.receive_message(body)
+            connection.link.deliver()
+
+    def drain(self) -> None:
+        self._sessions.drain()
+
+    def close(self) -> None:
+        self._sessions.close()
+
+    async def aclose(self) -> None:
+        self._streams.stop()

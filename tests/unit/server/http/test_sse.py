@@ -1,0 +1,151 @@
+"""HTTP+SSE of 2024-11-05: the stream, the POSTs, and how both end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import raw
+from session_lab import HttpClient, Lab, Reply, served
+
+
+class SseClient:
+    """A client of HTTP+SSE."""
+
+    def __init__(self, client: HttpClient, stream: Reply, place: str) -> None:
+        self.client = client
+        self.stream = stream
+        self.place = place
+
+    @classmethod
+    async def connect(cls, client: HttpClient) -> SseClient:
+        stream = await client.get(path="/sse")
+        assert stream.status == 200 and stream.is_stream
+        event = await stream.event()
+        assert event is not None and event.fields["event"] == "endpoint"
+        assert event.data is not None and event.data.startswith("/sse?")
+        return cls(client, stream, event.data)
+
+    async def post(self, message: Any, **fields: str | None) -> Reply:
+        return await self.client.post(message, path=self.place, **fields)
+
+    async def ask(self, message: Any) -> Any:
+        """POST a request, and read its answer on the stream."""
+        reply = await self.post(message)
+        assert reply.status == 202 and await reply.body() == b""
+        event = await self.stream.event()
+        assert event is not None and event.fields["event"] == "message"
+        assert event.message["id"] == message["id"]
+        return event.message
+
+    async def open(self, version: str = "2024-11-05") -> None:
+        opened = await self.ask(raw.initialize(0, version))
+        assert opened["result"]["protocolVersion"] == version
+        assert (await self.post(raw.notification("notifications/initialized"))).status == 202
+
+
+@pytest.mark.every_revision
+async def test_a_session(version: str) -> None:
+    if version == "2026-07-28":
+        return
+    lab = Lab()
+    async with served(lab, sse_path="/sse") as client:
+        one, two = [await SseClient.connect(client) for _ in range(2)]
+        assert one.place != two.place
+        for each in (one, two):
+            await each.open(version)
+        for text, each in (("1", one), ("2", two)):
+            answer = await each.ask(raw.call(1, "echo", {"text": text}))
+            assert answer["result"]["content"][0]["text"] == text
+        lab.change()
+        for each in (one, two):
+            (changed,) = await each.stream.next_messages(1)
+            assert changed["method"] == "notifications/tools/list_changed"
+        # the endpoint of later revisions is there, too
+        assert (await client.open()).status == 200
+
+
+async def test_what_a_handler_says_is_on_the_stream() -> None:
+    lab = Lab()
+    async with served(lab, sse_path="/sse") as client:
+        peer = await SseClient.connect(client)
+        await peer.open()
+        assert (await peer.post(raw.call(1, "ping"))).status == 202
+        (question,) = await peer.stream.next_messages(1)
+        assert question["method"] == "ping"
+        await peer.post({"jsonrpc": "2.0", "id": question["id"], "result": {}})
+        (answer,) = await peer.stream.next_messages(1)
+        assert answer["result"]["content"][0]["text"] == "pong"
+
+
+async def test_the_end_of_the_stream_is_the_end_of_the_session() -> None:
+    lab = Lab()
+    async with served(lab, sse_path="/sse") as client:
+        peer = await SseClient.connect(client)
+        await peer.open()
+        await peer.post(raw.call(1, "wait", {"name": "a"}))
+        await lab.started.get()
+        peer.stream.leave()
+        while (await peer.post(raw.request(2, "ping"))).status != 404:
+            await asyncio.sleep(0.005)
+        while lab.cancelled != ["a"]:
+            await asyncio.sleep(0.005)
+
+
+async def test_bad_input_is_answered() -> None:
+    async with served(Lab(), sse_path="/sse") as client:
+        peer = await SseClient.connect(client)
+        reply = await client.request("POST", b"{", path=peer.place)
+        assert reply.status == 202
+        (error,) = await peer.stream.next_messages(1)
+        assert error["error"]["code"] == -32700
+        assert (await client.post({}, path="/sse")).status == 400
+        assert (await client.post({}, path="/sse?session_id=made-up")).status == 404
+        assert (await peer.post({}, content_type="text/plain")).status == 415
+        assert (await client.get(path="/sse", accept="application/json")).status == 406
+        reply = await client.request("DELETE", path="/sse")
+        assert reply.status == 405 and "GET" in reply.headers["allow"]
+        # without the option nothing is there
+    async with served(Lab()) as client:
+        assert (await client.get(path="/sse")).status == 404
+
+
+async def test_a_session_belongs_to_its_principal() -> None:
+    async with served(Lab(), sse_path="/sse", token=["anne", "bob"]) as client:
+        client.fields["authorization"] = "Bearer anne"
+        peer = await SseClient.connect(client)
+        await peer.open()
+        client.fields["authorization"] = "Bearer bob"
+        assert (await peer.post(raw.request(1, "ping"))).status == 404
+        client.fields["authorization"] = "Bearer anne"
+        assert "result" in await peer.ask(raw.request(1, "ping"))
+
+
+async def test_as_many_sessions_as_there_may_be() -> None:
+    async with served(Lab(), sse_path="/sse", max_sessions=1) as client:
+        peer = await SseClient.connect(client)
+        full = await client.get(path="/sse")
+        assert full.status == 503 and int(full.headers["retry-after"]) >= 1
+        peer.stream.leave()
+        while (await client.get(path="/sse")).status != 200:
+            await asyncio.sleep(0.005)
+
+
+async def test_a_server_that_shuts_down_answers_what_it_works_on() -> None:
+    lab = Lab()
+    async with served(lab, sse_path="/sse") as client:
+        peer = await SseClient.connect(client)
+        await peer.open()
+        await peer.post(raw.call(1, "wait", {"name": "a"}))
+        await lab.started.get()
+        client.drain()
+        lab.gate("a").set()
+        (answer,) = await peer.stream.messages()
+        assert answer["result"]["content"][0]["text"] == "a"
+
+
+async def test_a_silent_stream_gets_comments() -> None:
+    async with served(Lab(), sse_path="/sse", sse_keepalive=0.2) as client:
+        peer = await SseClient.connect(client)
+        assert await peer.stream.comment() == ":"
