@@ -5,10 +5,15 @@ from wirespeed.limits import Limits
 from wirespeed.transport.http.pool import HttpPool, Receiver
 from wirespeed.transport.link import Endpoint
 from wirespeed.transport.net.connect import Connected
+from wirespeed.transport.options import Headers
 
 @final
 class ClientWire(Wire):
     def __new__(cls, framer: Any, *, limits: Limits) -> ClientWire: ...
+
+class ResponseHeaders(Headers):
+    def __init__(self, raw: bytes, max_head: int) -> None: ...
+    def __getattr__(self, name: str) -> Any: ...
 
 @final
 class HttpCall:

@@ -52,6 +52,25 @@ cdef class ClientWire(Wire):
         return self.held
 
 
+class ResponseHeaders(Headers):
+    """The header fields of a response. They are made when one of them is first looked at."""
+
+    __slots__ = ("_max_head", "_raw")
+
+    def __init__(self, bytes raw, max_head):
+        self._raw = raw
+        self._max_head = max_head
+
+    def __getattr__(self, name):
+        cdef HttpHead head
+        if name != "_fields":
+            raise AttributeError(name)
+        head = HttpHead(True, max_head=self._max_head)
+        head.scan(self._raw)
+        Headers.__init__(self, head.fields)
+        return self._fields
+
+
 @cython.final
 cdef class HttpCall:
     """A request and its response; see `HttpPool.request`."""
@@ -178,7 +197,9 @@ cdef class HttpClientConnection(Endpoint):
         self.beginning = True
         try:
             output.send_c(b"" if body is None else body, body is not None)
-            self.link.wrote_last_c()
+            # nothing is added to it: it leaves now, or when the events of this link end
+            if not self.link.corked:
+                self.link.flush_for_c()
         except BaseException:
             self.drop_call_c()
             if self.link is not None:
@@ -262,7 +283,7 @@ cdef class HttpClientConnection(Endpoint):
         if streaming:
             self.events = EventReader(max_event=self.max_event)
             self.http.in_pieces = True
-        call.receiver.on_response(head.status, Headers(head.fields), streaming)
+        call.receiver.on_response(head.status, ResponseHeaders(head.raw, head.max_head), streaming)
         return 0
 
     cdef int events_c(self, HttpCall call) except -1:
