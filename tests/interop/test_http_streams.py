@@ -1,0 +1,101 @@
+"""Clients of others resume the streams of our server, poll them, and speak HTTP+SSE."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import peers
+import pytest
+from serve_lab import serving
+
+from wirespeed import Context, HttpOptions, MemoryEventStore, Server, SQLiteEventStore
+from wirespeed.transport.net.listener import Listener
+
+CLIENTS = ["python1", "python2", "ts1"]
+
+
+def command(peer: str) -> list[str]:
+    """What launches a peer's client."""
+    if peer == "ts1":
+        return peers.node("ts1_streams_client.mjs")
+    return [peers.python(peer), str(peers.PROGRAMS / "streams_client.py")]
+
+
+class Place:
+    """A server that breaks its connections."""
+
+    url = ""
+    listener: Listener
+
+    def __init__(self) -> None:
+        self.server = Server("streams", "1")
+        server = self.server
+
+        @server.tool
+        async def plain(ctx: Context) -> str:
+            await ctx.log("info", "plain")
+            return "done"
+
+        @server.tool
+        async def poll(ctx: Context) -> str:
+            """Work on while no connection waits."""
+            closed = ctx.close_stream()
+            await ctx.log("info", "nobody listens")
+            await asyncio.sleep(0.5)
+            await ctx.log("info", "somebody listens")
+            return f"closed: {closed}"
+
+        @server.tool
+        async def cut(ctx: Context) -> str:
+            """Lose all connections at work."""
+            await ctx.log("info", "before")
+            await asyncio.sleep(0.2)
+            for served in self.listener.served():
+                served.connection.abort()
+            await ctx.log("info", "meanwhile")
+            await asyncio.sleep(0.5)
+            await ctx.log("info", "after")
+            return "whole"
+
+        @server.tool
+        async def change() -> str:
+            server.add_tool(lambda: "", name="more")
+            return "changed"
+
+
+@contextlib.asynccontextmanager
+async def listening(http: HttpOptions) -> AsyncIterator[Place]:
+    place = Place()
+    async with serving(place.server, "http://127.0.0.1:0/mcp", http=http) as at:
+        place.listener, place.url = at.listener, at.url
+        yield place
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@pytest.mark.parametrize("peer", CLIENTS)
+async def test_streams_are_resumed(peer: str, store: str, tmp_path: Path) -> None:
+    events: Any = (
+        MemoryEventStore() if store == "memory" else SQLiteEventStore(tmp_path / "events.db")
+    )
+    run = await asyncio.to_thread(command, peer)
+    async with listening(HttpOptions(event_store=events, retry=0.1)) as place:
+        found = await peers.report([*run, place.url, "http"])
+    assert found == {
+        "plain": "done",
+        "poll": "closed: True",
+        "cut": "whole",
+        "logs": ["plain", "nobody listens", "somebody listens", "before", "meanwhile", "after"],
+    }
+
+
+@pytest.mark.parametrize("peer", CLIENTS)
+async def test_http_and_sse(peer: str) -> None:
+    run = await asyncio.to_thread(command, peer)
+    async with listening(HttpOptions(sse_path="/sse")) as place:
+        url = place.url.removesuffix("/mcp") + "/sse"
+        found = await peers.report([*run, url, "sse"])
+    assert found == {"plain": "done", "logs": ["plain"]}
