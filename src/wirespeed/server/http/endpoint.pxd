@@ -16,8 +16,8 @@ cdef class StreamableHttp(HttpTarget):
     cdef readonly TaskPool pool
     cdef readonly object streams       # Streams
     cdef readonly object sessions      # Sessions; None in stateless mode
-    cdef list lanes                    # that are free
-    cdef set used                      # lanes that are not
+    cdef ServerConnection spare        # the lane that became free last, or None
+    cdef list lanes                    # further free lanes
     cdef MessageReader reader          # of bodies that name no session
     cdef bytes modern_version          # the newest, as the header names it
     cdef Response response

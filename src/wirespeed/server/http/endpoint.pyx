@@ -75,7 +75,6 @@ cdef class StreamableHttp(HttpTarget):
         self.loop = loop
         self.pool = pool
         self.lanes = []
-        self.used = set()
         self.response = RESPONSES[options.response]
         self.reader = MessageReader(
             limits=service.limits, framer=LineFramer(service.limits.max_message)
@@ -297,13 +296,14 @@ cdef class StreamableHttp(HttpTarget):
 
     cdef ServerConnection lane_c(self):
         """A lane for one request."""
-        cdef ServerConnection lane
-        if self.lanes:
+        cdef ServerConnection lane = self.spare
+        if lane is not None:
+            self.spare = None
+        elif self.lanes:
             lane = <ServerConnection> self.lanes.pop()
         else:
             lane = self.connect_c()
             lane.shared = True
-        self.used.add(lane)
         return lane
 
     cdef int assume_c(self, ServerConnection lane, str version) except -1:
@@ -314,38 +314,44 @@ cdef class StreamableHttp(HttpTarget):
         lane.state.initialized = True
         return 0
 
-    def release(self, ServerConnection lane not None):
-        """The request of a lane is answered."""
-        self.used.discard(lane)
-        if lane.link is None:
-            return
+    cdef int over_c(self, Exchange exchange) except -1:
+        cdef ServerConnection lane = (<McpExchange> exchange).client
+        if not lane.shared or lane.link is None:
+            return 0
         if lane.revision is not None:
             lane.revision = None
             lane.session.batches = False
             lane.state = methods.State()
         lane.principal = lane.peer = lane.head = None
         if (
-            lane.kept or lane.draining or lane.running or lane.listens
+            lane.kept or lane.draining or lane.running or lane.listens or self.draining
             or len(self.lanes) >= MAX_FREE
         ):
             self.loop.call_soon(lane.abort)    # it may be at work still
+        elif self.spare is None:
+            self.spare = lane
         else:
             self.lanes.append(lane)
+        return 0
 
     # -- the end -------------------------------------------------------------------------------
 
     def drain(self):
         """End the sessions: their requests are answered, their streams closed."""
+        self.draining = True
         if self.sessions is not None:
             self.sessions.drain()
+        if self.spare is not None:
+            self.lanes.append(self.spare)
+            self.spare = None
+        while self.lanes:
+            self.lanes.pop().abort()
 
     def close(self):
-        """End everything now."""
+        """End everything now. The connections end the requests in progress."""
+        self.drain()
         if self.sessions is not None:
             self.sessions.close()
-        for lane in (*self.lanes, *self.used):
-            lane.abort()
-        self.lanes.clear()
 
     async def aclose(self):
         """Wait for the event store."""

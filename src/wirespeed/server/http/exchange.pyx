@@ -129,9 +129,7 @@ cdef class McpExchange(Exchange):
                 carrier.link.wrote_c()
         if self.log is not None:
             self.log.route = None
-        if self.is_lane:
-            self.target.release(self.client)
-        return 0
+        return self.target.over_c(self)
 
     def leave(self):
         """End the response, and not the stream: the client may come back for the rest."""

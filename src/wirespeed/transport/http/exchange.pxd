@@ -60,6 +60,8 @@ cdef class Exchange(ReplyRoute):
 cdef class HttpTarget:
     # Override: the exchange of a request.
     cdef Exchange exchange_c(self)
+    # Override: all that the request asked for is done.
+    cdef int over_c(self, Exchange exchange) except -1
     # Override: answer a request. Its body is the n bytes at p, which lie in the slab. The head and
     # the body are there until the next await.
     cdef int take_c(self, Exchange exchange, Slab slab, const uint8_t *p, size_t n) except -1

@@ -258,6 +258,9 @@ cdef class HttpTarget:
     cdef Exchange exchange_c(self):
         return Exchange.__new__(Exchange)
 
+    cdef int over_c(self, Exchange exchange) except -1:
+        return 0
+
     cdef int take_c(self, Exchange exchange, Slab slab, const uint8_t *p, size_t n) except -1:
         self.take(exchange, PyBytes_FromStringAndSize(<const char *> p, <Py_ssize_t> n))
         return 0
