@@ -34,7 +34,8 @@ LOG_FORMATS = ("text", "json")
 _TARGET_HELP = """
 \b
 TARGET is one of
-  ws://HOST[:PORT][/PATH], wss://…, unix:PATH, tcp://HOST:PORT
+  http://HOST[:PORT][/PATH], https://…, ws://…, wss://…
+  unix:PATH, tcp://HOST:PORT
   server.py[:NAME]   a file with a Server: started by "wirespeed serve"
   file.json[#NAME]   a server of an mcpServers configuration
   -- COMMAND ARGS…   a program; it gets this shell's environment
@@ -225,14 +226,16 @@ def _takes(arguments: str) -> Callable[[F], F]:
             ),
             click.option("--lite", is_flag=True, help="The target speaks LiteMCP, not MCP."),
             click.option(
-                "--ca", metavar="FILE", help="wss://: trust these certificates (PEM) only."
+                "--ca",
+                metavar="FILE",
+                help="https://, wss://: trust these certificates (PEM) only.",
             ),
             click.option(
                 "--header",
                 "headers",
                 multiple=True,
                 metavar="'NAME: VALUE'",
-                help="ws://, wss://: send a header; may be repeated.",
+                help="HTTP and WebSocket: send a header; may be repeated.",
             ),
             _token_file_option,
             _token_option,
@@ -294,9 +297,10 @@ def cli(ctx: click.Context) -> None:
 
 @cli.command(
     cls=Command,
-    short_help="Serve a file's tools on stdio, WebSocket or a socket.",
+    short_help="Serve a file's tools on stdio, HTTP, WebSocket or a socket.",
     epilog="\b\nExamples:\n"
     "  wirespeed serve server.py\n"
+    "  wirespeed serve server.py --on http://127.0.0.1:8000/mcp\n"
     "  wirespeed serve server.py --on ws://127.0.0.1:8765/mcp\n"
     "  wirespeed serve server.py --on unix:/run/tools.sock\n"
     "  wirespeed serve server.py --on wss://0.0.0.0:443/mcp --workers 4 \\\n"
@@ -307,8 +311,8 @@ def cli(ctx: click.Context) -> None:
     "--on",
     "url",
     metavar="URL",
-    help="Listen on ws://HOST:PORT/PATH, wss://…, unix:PATH or tcp://HOST:PORT, port 0 for a free "
-    "one; without --on: stdio.",
+    help="Listen on http://HOST:PORT/PATH, https://…, ws://…, wss://…, unix:PATH or "
+    "tcp://HOST:PORT, port 0 for a free one; without --on: stdio.",
 )
 @click.option("--lite", is_flag=True, help="Serve the LiteMCP servers of the file.")
 @click.option(
@@ -318,12 +322,14 @@ def cli(ctx: click.Context) -> None:
     metavar="N",
     help="The number of processes that share the port.",
 )
-@click.option("--certfile", metavar="FILE", help="wss://: the certificate and its chain (PEM).")
+@click.option(
+    "--certfile", metavar="FILE", help="https://, wss://: the certificate and its chain (PEM)."
+)
 @click.option(
     "--keyfile",
     metavar="FILE",
-    help="wss://: the certificate's key (PEM), if it is in a file of its own. The password of an "
-    "encrypted key is read from WIRESPEED_KEY_PASSWORD or the terminal.",
+    help="https://, wss://: the certificate's key (PEM), if it is in a file of its own. The "
+    "password of an encrypted key is read from WIRESPEED_KEY_PASSWORD or the terminal.",
 )
 @_token_option
 @_token_file_option
@@ -332,15 +338,15 @@ def cli(ctx: click.Context) -> None:
     "origins",
     multiple=True,
     metavar="ORIGIN",
-    help="ws://, wss://: let pages of this origin connect, such as https://app.example; may be "
-    "repeated.",
+    help="HTTP and WebSocket: let pages of this origin connect, such as https://app.example; may "
+    "be repeated.",
 )
 @click.option(
     "--host-name",
     "hosts",
     multiple=True,
     metavar="HOST",
-    help="ws://, wss://: the name in the URL that clients use; may be repeated.",
+    help="HTTP and WebSocket: the name in the URL that clients use; may be repeated.",
 )
 @click.option(
     "--max-connections",
@@ -373,8 +379,8 @@ def serve(
 
     The file is imported, not run as __main__. NAME is the variable of the Server or LiteServer.
     Without NAME, it is the only server that is not mounted on another server, or the one in a
-    variable called server, mcp, app or main. On ws:// and wss://, the variable may be a dict of
-    several servers, {"/path": server}.
+    variable called server, mcp, app or main. On URLs of HTTP and WebSocket, the variable may be a
+    dict of several servers, {"/path": server}.
 
     Log lines go to stderr. --log-level and --log-format take precedence over logging.basicConfig in
     the file.

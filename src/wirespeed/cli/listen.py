@@ -38,7 +38,7 @@ class Listening:
         self.settings = settings
         self.scheme = scheme = self.address.scheme
         self.options: dict[str, Any] = {}
-        if scheme not in ("ws", "wss"):
+        if not self.has_paths:
             self._check_unused(secret)
         elif secret is not None:
             self.options["token"] = secret.tokens
@@ -48,15 +48,15 @@ class Listening:
             self.options["hosts"] = settings.hosts
         if settings.max_connections is not None:
             self.options["max_connections"] = settings.max_connections
-        if scheme == "wss":
+        if self.address.secure:
             self.options["ssl"] = self._certificate()
         elif settings.certfile is not None or settings.keyfile is not None:
-            raise usage(f"--certfile and --keyfile are for wss://, not for {scheme}:")
+            raise usage(f"--certfile and --keyfile are for https:// and wss://, not for {scheme}:")
 
     @property
     def has_paths(self) -> bool:
         """Whether several servers can share the address, each with a path of its own."""
-        return self.address.is_websocket
+        return self.address.is_websocket or self.address.is_http
 
     def serve(self, found: Service | Routes) -> None:
         """Serve until the process is told to end."""
@@ -84,13 +84,15 @@ class Listening:
             complain(f"serving {title(service)}{workers} on {url}{end}", level="note")
         if self.scheme == "unix" or is_loopback(self.address.host):
             return
-        if "token" in self.options and self.scheme == "ws":
+        if "token" in self.options and not self.address.secure:
             complain(
-                "ws:// is not encrypted, and neither is the token: use wss://", level="warning"
+                f"{self.scheme}:// is not encrypted, and neither is the token: use "
+                f"{self.scheme}s://",
+                level="warning",
             )
 
     def _check_unused(self, secret: Secret | None) -> None:
-        only = f"is for ws:// and wss://; {self.scheme}: has no handshake that could check it"
+        only = f"is for HTTP and WebSocket; {self.scheme}: has no handshake that could check it"
         if secret is not None:
             if secret.from_option:
                 raise usage(f"a token {only}")
@@ -106,7 +108,9 @@ class Listening:
 
         certfile, keyfile = self.settings.certfile, self.settings.keyfile
         if certfile is None:
-            raise usage("wss:// needs --certfile FILE, and --keyfile FILE unless both are in one")
+            raise usage(
+                f"{self.scheme}:// needs --certfile FILE, and --keyfile FILE unless both are in one"
+            )
         for path in filter(None, (certfile, keyfile)):
             check_file(path)
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

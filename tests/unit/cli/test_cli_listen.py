@@ -34,6 +34,8 @@ ENCRYPTED = HERE / "encrypted_key.pem"  # the same key; the password is SECRET
 OTHER_KEY = HERE / "other_key.pem"
 
 ANYWHERE = "ws://127.0.0.1:0/mcp"
+HTTP = "http://127.0.0.1:0/mcp"
+TOKEN = {"WIRESPEED_TOKEN": SECRET}
 
 ROUTES = """
 from wirespeed import Server
@@ -135,6 +137,26 @@ def test_several_workers_share_a_port(server_file: Path) -> None:
         assert len(running.lines) == 1, running.said
 
 
+def test_http(server_file: Path) -> None:
+    with listening(str(server_file), "--on", HTTP, WIRESPEED_TOKEN=SECRET) as url:
+        assert url.startswith("http://127.0.0.1:")
+        for era in ("auto", "legacy", "modern"):
+            done = wirespeed("call", url, "echo", '{"text": "ü"}', "--era", era, **TOKEN)
+            assert (done.returncode, done.stdout, done.stderr) == (0, "ü\n", "")
+        done = wirespeed("list", url)
+        assert done.returncode == 3
+        assert one_line(done) == (
+            f"{url} answered server/discover with 401 Unauthorized (a bearer token is needed); "
+            "set WIRESPEED_TOKEN or give --token-file"
+        )
+        done = wirespeed("list", url.replace("/mcp", "/other"), **TOKEN)
+        assert done.returncode == 3
+        assert "/other answered initialize with 404 Not Found" in one_line(done)
+        done = wirespeed("call", "--lite", url, "echo", "[1]", **TOKEN)
+        assert done.returncode == 3
+        assert "does not speak LiteMCP over HTTP" in one_line(done)
+
+
 def test_several_servers_on_paths(tmp_path: Path) -> None:
     path = tmp_path / "routes.py"
     path.write_text(ROUTES)
@@ -147,6 +169,10 @@ def test_several_servers_on_paths(tmp_path: Path) -> None:
     # where there are no paths, the dict is not looked at
     with listening(str(path), "--on", "tcp://127.0.0.1:0") as url:
         assert name_at(url) == "unused"
+    with serving(str(path), "--on", "http://127.0.0.1:0") as running:
+        one = running.line(r"^wirespeed: serving first \(0 tools\) on (\S+/1)$")[1]
+        two = running.line(r"^wirespeed: serving second \(0 tools\) on (\S+/2);")[1]
+        assert (name_at(one), name_at(two)) == ("first", "second")
     with listening(f"{path}:first", "--on", ANYWHERE) as url:
         assert name_at(url) == "first"
     done = wirespeed("serve", f"{path}:routes", "--on", ANYWHERE)
@@ -326,8 +352,8 @@ def test_what_everybody_can_reach_is_told(server_file: Path, tmp_path: Path) -> 
     words = ["--on", f"unix:{tmp_path}/s"]
     with serving(str(server_file), *words, WIRESPEED_TOKEN=SECRET) as running:
         assert warned(running) == [
-            "wirespeed: WIRESPEED_TOKEN is for ws:// and wss://; unix: has no handshake that could "
-            "check it"
+            "wirespeed: WIRESPEED_TOKEN is for HTTP and WebSocket; unix: has no handshake that "
+            "could check it"
         ]
 
 
@@ -374,14 +400,14 @@ def test_a_host_that_is_not_ours(server_file: Path) -> None:
 WRONG = [
     (["--on", ""], "--on: '' is not a URL to listen at"),
     (["--on", "8765"], "--on: '8765' is not a URL to listen at"),
-    (["--on", "http://127.0.0.1/"], "--on: http://127.0.0.1/: this version does not serve HTTP"),
     (["--on", "ws://127.0.0.1:0/?key=open-Sesame.123"], "a URL to listen at has no query"),
     (["--on", "tcp://127.0.0.1"], "--on: 'tcp://127.0.0.1' has no port"),
+    (["--on", "https://127.0.0.1:0/"], "https:// needs --certfile FILE, and --keyfile FILE unless"),
     (["--on", "wss://127.0.0.1:0/"], "wss:// needs --certfile FILE, and --keyfile FILE unless"),
-    (["--on", "ws://127.0.0.1:0/", "--certfile", "x"], "--certfile and --keyfile are for wss://"),
+    (["--on", "ws://127.0.0.1:0/", "--certfile", "x"], "--certfile and --keyfile are for https://"),
     (["--on", "unix:x", "--workers", "2"], "several workers need a port"),
-    (["--on", "unix:x", "--origin", "https://x"], "--origin is for ws:// and wss://; unix:"),
-    (["--on", "tcp://127.0.0.1:0", "--host-name", "x"], "--host-name is for ws:// and wss://"),
+    (["--on", "unix:x", "--origin", "https://x"], "--origin is for HTTP and WebSocket; unix:"),
+    (["--on", "tcp://127.0.0.1:0", "--host-name", "x"], "--host-name is for HTTP and WebSocket"),
     (["--on", "ws://127.0.0.1:0/", "--workers", "0"], "0 is not in the range"),
     (["--on", "ws://127.0.0.1:0/", "--max-connections", "x"], "'x' is not a valid integer"),
     (["--workers", "2"], "--workers needs --on URL"),
