@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import wirespeed
 from wirespeed import Client, Server, core
 
 IN_FLIGHT = 64
@@ -124,23 +125,55 @@ def frame(text: bytes) -> bytes:
     return head + key + bytes(byte ^ key[i & 3] for i, byte in enumerate(text))
 
 
-async def websocket(number: int) -> None:
+async def over_tcp(scheme: str) -> tuple[asyncio.Task[None], int, Peer]:
+    """A server, its port, and a connection to it."""
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    serving = asyncio.ensure_future(make_server().serve(f"ws://127.0.0.1:{port}/"))
+    serving = asyncio.ensure_future(make_server().serve(f"{scheme}://127.0.0.1:{port}/"))
     while True:
         try:
-            peer = Peer(*await asyncio.open_connection("127.0.0.1", port))
+            return serving, port, Peer(*await asyncio.open_connection("127.0.0.1", port))
         except ConnectionRefusedError:
             await asyncio.sleep(0.01)
-        else:
-            break
+
+
+async def websocket(number: int) -> None:
+    serving, port, peer = await over_tcp("ws")
     await peer.ask(UPGRADE % port, b"\r\n\r\n", 1)
     await peer.ask(frame(INITIALIZE), b'"result":', 1)
     peer.writer.write(frame(INITIALIZED))
     await peer.calls(number, b"".join(frame(call_text(n)) for n in NUMBERS))
+    await stop(serving)
+
+
+def post(body: bytes, fields: bytes) -> bytes:
+    return (
+        b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        b"Accept: application/json, text/event-stream\r\n%bContent-Length: %d\r\n\r\n%b"
+        % (fields, len(body), body)
+    )
+
+
+async def http_legacy(number: int) -> None:
+    serving, _, peer = await over_tcp("http")
+    peer.writer.write(post(INITIALIZE, b""))
+    head = await peer.reader.readuntil(b"\r\n\r\n")
+    await peer.reader.readuntil(b"}}")
+    fields = b"MCP-Protocol-Version: 2025-11-25\r\n" + next(
+        line for line in head.splitlines(True) if line.lower().startswith(b"mcp-session-id:")
+    )
+    peer.writer.write(post(INITIALIZED, fields))
+    await peer.reader.readuntil(b"\r\n\r\n")
+    await peer.calls(number, b"".join(post(call_text(n), fields) for n in NUMBERS))
+    await stop(serving)
+
+
+async def http_modern(number: int) -> None:
+    serving, _, peer = await over_tcp("http")
+    fields = b"MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: echo\r\n"
+    await peer.calls(number, b"".join(post(call_text(n, MODERN), fields) for n in NUMBERS))
     await stop(serving)
 
 
@@ -172,6 +205,8 @@ WORKLOADS: dict[str, tuple[Callable[[int], Awaitable[None]], int]] = {
     "server, 2026-07-28": (server_modern, 640),
     "middleware": (middleware, 640),
     "WebSocket server": (websocket, 640),
+    "HTTP server, 2025-11-25": (http_legacy, 640),
+    "HTTP server, 2026-07-28": (http_modern, 640),
     "client": (client, 320),
 }
 
@@ -188,6 +223,8 @@ def main(arguments: list[str]) -> int:
     failed = 0
     for argument in arguments:
         name, _, number = argument.rpartition("=")
+        if name.startswith("HTTP") and not hasattr(wirespeed, "HttpOptions"):
+            continue  # a commit from before
         print(name, number, end=" ", flush=True)
         pid = os.fork()
         if pid == 0:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import gc
+import math
 import random
 import sys
+import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -19,9 +21,13 @@ def main(description: str, one: Callable[[random.Random], Iterable[str]]) -> int
     arguments = argparse.ArgumentParser(description=description)
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--count", type=int, default=10_000, help="inputs (default %(default)s)")
+    arguments.add_argument("--seconds", type=float, help="end after that time, too")
     options = arguments.parse_args()
+    end = math.inf if options.seconds is None else time.monotonic() + options.seconds
     seen: Counter[str] = Counter()
     for i in range(options.count):
+        if time.monotonic() > end:
+            break
         try:
             seen.update(one(random.Random(f"{options.seed}:{i}")))
         except Exception:

@@ -46,3 +46,14 @@ def test_a_short_run(driver: str, count: int) -> None:
     said = drive(driver, count)
     assert {line.split(maxsplit=1)[1] for line in said.splitlines()} == OUTCOMES[driver]
     assert drive(driver, count) == said
+
+
+def test_a_short_run_against_a_server() -> None:
+    """How often a response is lost with its connection depends on timing."""
+    said = drive("streamable", 300)
+    assert {line.split(maxsplit=1)[1] for line in said.splitlines()} >= {
+        "200",
+        "400",
+        "404",
+        "left",
+    }
