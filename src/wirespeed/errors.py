@@ -327,8 +327,8 @@ class UpgradeRefused(TransportError):
 
 
 class HttpStatusError(TransportError):
-    """A server of Streamable HTTP, or a proxy before it, answered a message with an HTTP status
-    instead of a JSON-RPC response.
+    """A server of HTTP, or a proxy before it, answered a message with an HTTP status instead of a
+    JSON-RPC response or a message of LiteMCP.
 
     ``status`` is the status, ``reason`` its name. ``retry_after`` has the seconds of the answer's
     Retry-After (RFC 9110, section 10.2.3), None if there is none.

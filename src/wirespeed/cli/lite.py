@@ -8,15 +8,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.cli import show
-from wirespeed.cli.failures import (
-    Exit,
-    Failure,
-    cannot_start,
-    complain,
-    print_json,
-    printable,
-    usage,
-)
+from wirespeed.cli.failures import Exit, Failure, complain, print_json, printable, usage
 from wirespeed.cli.session import Options, run, show_warnings
 from wirespeed.cli.tools import read_json, write_text
 from wirespeed.errors import CallTimeout
@@ -31,7 +23,6 @@ _EXAMPLE = """write the arguments in order, as in '["a", 1]', or by name, as in 
 @contextlib.asynccontextmanager
 async def connected(options: Options) -> AsyncIterator[LiteClient]:
     """Open a client of the target. Failure (2): an option does not apply to LiteMCP."""
-    from wirespeed import Http
     from wirespeed.litemcp import LiteClient
 
     if options.era is not None:
@@ -40,11 +31,6 @@ async def connected(options: Options) -> AsyncIterator[LiteClient]:
         raise usage("--log-level is for MCP: LiteMCP has no log messages")
     show_warnings()
     target = options.target()
-    if isinstance(target.endpoint, Http):
-        raise cannot_start(
-            f"cannot connect to {target.endpoint.where}: this version does not speak LiteMCP over "
-            "HTTP; for an MCP server leave out --lite"
-        )
     async with LiteClient(
         target.endpoint, timeout=options.time_limit(target) or _FOREVER
     ) as client:

@@ -11,30 +11,26 @@ from wirespeed.client.connection.channels import Channel, MemoryChannel
 from wirespeed.client.connection.channels import channel_for as mcp_channel_for
 
 if TYPE_CHECKING:
-    from wirespeed.client.targets.remote import Socket, WebSocket
+    from wirespeed.client.targets.remote import Http, Socket, WebSocket
     from wirespeed.litemcp.server import LiteServer
     from wirespeed.transport.child.command import Stdio
 
-LiteTarget: TypeAlias = "Stdio | WebSocket | Socket | LiteServer | str"
+LiteTarget: TypeAlias = "Stdio | Http | WebSocket | Socket | LiteServer | str"
 
 
 def as_target(
     target: Any, token: str | None, headers: Mapping[str, str] | None, both_headers: bool
-) -> Stdio | WebSocket | Socket | LiteServer:
+) -> Stdio | Http | WebSocket | Socket | LiteServer:
     """Return the target that a client's arguments name. No process is started and no host name is
     resolved. TypeError, ValueError: the arguments do not name a target."""
     from wirespeed.client.targets.remote import Http, WebSocket, from_url
 
     if isinstance(target, str):
         target = from_url(target)
-    if isinstance(target, Http):
-        raise ValueError(
-            f"cannot connect to {target.where}: this version does not speak LiteMCP over HTTP"
-        )
-    if isinstance(target, WebSocket):
+    if isinstance(target, (Http, WebSocket)):
         return _with_credentials(target, token, headers, both_headers)
     if token is not None or headers or both_headers:
-        raise ValueError("token and headers are for WebSocket only")
+        raise ValueError("token and headers are for HTTP and WebSocket only")
     from wirespeed.client.targets.remote import Socket
     from wirespeed.transport.child.command import Stdio
 
@@ -45,19 +41,22 @@ def as_target(
     if isinstance(target, LiteServer):
         return target
     raise TypeError(
-        "a target is Stdio(command, args), WebSocket(url), Socket(url), a URL or a LiteServer, not "
-        f"{type(target).__name__}"
+        "a target is Stdio(command, args), Http(url), WebSocket(url), Socket(url), a URL or a "
+        f"LiteServer, not {type(target).__name__}"
     )
 
 
 def _with_credentials(
-    target: WebSocket, token: str | None, headers: Mapping[str, str] | None, both_headers: bool
-) -> WebSocket:
+    target: Http | WebSocket,
+    token: str | None,
+    headers: Mapping[str, str] | None,
+    both_headers: bool,
+) -> Http | WebSocket:
     merged = dict(target.headers or {}) | dict(headers or {})
     if token is None:
         token = target.token
     if both_headers:
-        # LiteMCP's page on WebSocket says "Authorization", and shows "Authentication: Bearer …"
+        # LiteMCP's pages say "Authorization", and show "Authentication: Bearer …"
         if token is None:
             raise ValueError("both_headers needs a token")
         if "authentication" in map(str.lower, merged):

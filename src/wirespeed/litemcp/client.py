@@ -16,10 +16,10 @@ from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, seconds_of, timed
 from wirespeed.errors import CallTimeout, ConnectionClosed, WirespeedError
 from wirespeed.limits import Limits
 from wirespeed.litemcp.channels import LiteTarget, as_target
-from wirespeed.litemcp.client_connection import GET, HEAD, LiteClientConnection
 from wirespeed.litemcp.life import LiteLife
 from wirespeed.litemcp.messages import VERSION, CallResult, Tool
 from wirespeed.litemcp.reading import info_reader, result_reader
+from wirespeed.litemcp.requests import Requests
 from wirespeed.schema.json_schema import enc_hook
 
 if TYPE_CHECKING:
@@ -42,10 +42,11 @@ class LiteClient:
             print(result.text)
 
     Args:
-        target: ``Stdio(command, args)``, `WebSocket` or `Socket`, a URL (``ws://``, ``wss://``,
-            ``unix:``, ``tcp://``), or a `LiteServer` in this process.
-        token: Over WebSocket, the bearer token of the server.
-        headers: Over WebSocket, further headers of the upgrade request.
+        target: ``Stdio(command, args)``, `Http`, `WebSocket` or `Socket`, a URL (``http://``,
+            ``https://``, ``ws://``, ``wss://``, ``unix:``, ``tcp://``), or a `LiteServer` in this
+            process.
+        token: Over HTTP and WebSocket, the bearer token of the server.
+        headers: Further headers of each request over HTTP, and of the upgrade request of WebSocket.
         both_headers: Send the token in the header ``Authentication``, too. LiteMCP names that
             header beside ``Authorization``.
         timeout: The default time limit of a request in seconds, including the wait before the
@@ -58,7 +59,8 @@ class LiteClient:
         limits: The limits of the connection.
 
     `open` launches the server or connects to it. A server that ended is started again at the next
-    call, if its target allows restarts (``restart=…``).
+    call, if its target allows restarts (``restart=…``). Over HTTP each request stands alone: `open`
+    sends nothing, and the connections are kept for later requests.
     """
 
     def __init__(
@@ -128,28 +130,26 @@ class LiteClient:
     @property
     def n_outstanding(self) -> int:
         """The number of requests that wait for their answers."""
-        connection = cast(LiteClientConnection | None, self._life.live)
+        connection = cast(Requests | None, self._life.live)
         return 0 if connection is None else connection.n_outstanding
 
     # -- requests --------------------------------------------------------------------------------
 
-    async def _request(
-        self, what: str, head: bytes, tail: bytes, kind: str, decode: Any, timeout: Timeout
-    ) -> Any:
+    async def _request(self, what: str, call: bytes | None, decode: Any, timeout: Timeout) -> Any:
         seconds = seconds_of(timeout, self.timeout)
         if seconds <= 0:
             raise timed_out(what, seconds)
-        connection = cast(LiteClientConnection | None, self._life.live)
+        connection = cast(Requests | None, self._life.live)
         if connection is None or not connection.usable or connection.full:
             loop = asyncio.get_running_loop()
             until = loop.time() + seconds
             try:
                 async with asyncio.timeout_at(None if until == math.inf else until):
-                    connection = cast(LiteClientConnection, await self._life.ready())
+                    connection = cast(Requests, await self._life.ready())
             except TimeoutError:
                 raise CallTimeout(f"{what} could not be sent within {seconds:g} s") from None
             seconds = max(until - loop.time(), 0.001)
-        waiter = connection.request(what, head, tail, kind, decode, seconds)
+        waiter = connection.request(what, call, decode, seconds)
         try:
             return await waiter.future
         except asyncio.CancelledError:
@@ -160,9 +160,10 @@ class LiteClient:
         """Ask the server for the description of its tool.
 
         CallTimeout: the server did not answer. InvalidResponse: the answer is not a description.
+        Over HTTP, HttpStatusError: the answer has another status than 200. TransportError: the
+        server was not reached.
         """
-        decode = self._read_info
-        tool: Tool = await self._request("get", HEAD, GET, "info", decode, timeout)
+        tool: Tool = await self._request("get", None, self._read_info, timeout)
         self._remember(tool)
         return tool
 
@@ -170,10 +171,7 @@ class LiteClient:
         if tool.version.major != VERSION.major:
             logger.warning("the server speaks LiteMCP %s, not %s", tool.version, VERSION)
         self._tool = tool
-        self._call_head = b',"type":"call","data":{"version":%b,"tool":%b,"arguments":' % (
-            _VERSION,
-            _json(tool.name),
-        )
+        self._call_head = b'{"version":%b,"tool":%b,"arguments":' % (_VERSION, _json(tool.name))
 
     async def _known(self, timeout: Timeout) -> Tool:
         """Return the tool. The server is asked for the tool once for each link."""
@@ -208,7 +206,9 @@ class LiteClient:
 
         TypeError: unknown parameter, repeated parameter, or too many arguments. CallTimeout: the
         server did not answer. ChildExited, ConnectionLost, ConnectionClosed: the link ended before
-        the answer. InvalidResponse: the answer is not a result.
+        the answer. InvalidResponse: the answer is not a result. Over HTTP, HttpStatusError: the
+        answer has another status than 200. TransportError: the server was not reached, or the
+        connection broke.
         """
         return await self.invoke(args, kwargs)
 
@@ -228,10 +228,8 @@ class LiteClient:
             tool = await self._known(timeout)
             timeout = max(until - loop.time(), 0.001)
         arguments = arrange(tool, args, kwargs or {})
-        tail = b"%b%b}}" % (self._call_head, _json(arguments))
-        result: CallResult = await self._request(
-            tool.name, HEAD, tail, "result", self._read_result, timeout
-        )
+        data = b"%b%b}" % (self._call_head, _json(arguments))
+        result: CallResult = await self._request(tool.name, data, self._read_result, timeout)
         return result
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from wirespeed._core.framing.blankline import BlankLineFramer
 from wirespeed.client.connection.lifecycle import Lifecycle
+from wirespeed.client.targets.remote import Http
 from wirespeed.litemcp.channels import channel_for, restarts_of
 from wirespeed.litemcp.client_connection import LiteClientConnection
 
@@ -51,6 +52,14 @@ class LiteLife(Lifecycle):
         self._live_since = asyncio.get_running_loop().time()
 
     async def _connect(self) -> None:
+        self._channel = self._connection = None
+        self._on_link()
+        if isinstance(self.target, Http):
+            from wirespeed.litemcp.http_requests import HttpRequests
+
+            requests: Any = HttpRequests(self.target, self._limits)
+            self._channel = self._connection = requests
+            return
         channel = channel_for(self.target)
 
         def join(framer: Framer | None) -> Any:
@@ -62,8 +71,7 @@ class LiteLife(Lifecycle):
             self._connection = made
             return made
 
-        self._channel, self._connection = channel, None
-        self._on_link()
+        self._channel = channel
         await channel.open(join, self._limits)
 
     def lost(self, connection: Any, reason: str) -> None:

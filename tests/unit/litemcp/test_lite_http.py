@@ -12,10 +12,19 @@ from typing import Any
 import pytest
 from http_lab import Peer, Response
 from lite_lab import FOREVER, Run, calculator, listening, until
+from web_lab import Exchange, HttpPeer, serving
 
 import wirespeed
-from wirespeed import HttpOptions, Limits
-from wirespeed.litemcp import LiteServer
+from wirespeed import Client, Http, HttpOptions, Limits, Server
+from wirespeed.errors import (
+    CallTimeout,
+    ConnectionClosed,
+    HttpStatusError,
+    InvalidResponse,
+    TransportError,
+)
+from wirespeed.litemcp import LiteClient, LiteServer, SyncLiteClient
+from wirespeed.litemcp.bridge import as_lite_server, as_mcp_tool
 from wirespeed.transport.net import bind
 from wirespeed.transport.net.listener import serve_at
 from wirespeed.transport.net.serve import plan
@@ -445,3 +454,290 @@ async def test_running_calls_have_the_grace_time_of_a_shutdown(end: str) -> None
     waiting.stubborn = False
     async with asyncio.timeout(FOREVER):
         await task
+
+
+# -- our client, a server written from the pages ---------------------------------------------------
+
+INFO = {
+    "version": [1, 0, 0],
+    "name": "Calculator",
+    "parameters": [{"name": "a", "type": "number"}, {"name": "b", "type": "number"}],
+}
+
+
+async def tell(exchange: Exchange) -> None:
+    exchange.json(INFO)
+
+
+async def add(exchange: Exchange, sent: Any) -> None:
+    texts = [{"type": "number", "data": str(sum(map(int, sent["arguments"])))}]
+    params = dict(zip("ab", sent["arguments"], strict=True))
+    response = {"content": texts, "error": False}
+    exchange.json({"version": [1, 0, 0], "params": params, "response": response})
+
+
+@contextlib.asynccontextmanager
+async def other(call: Any = add, get: Any = tell) -> AsyncIterator[HttpPeer]:
+    async with serving({"": call}) as peer:
+        peer.get = get
+        yield peer
+
+
+async def test_a_client_says_what_the_pages_say() -> None:
+    async with other() as there:
+        async with LiteClient(there.url + "?user=1", token=TOKEN) as client:
+            assert not there.exchanges  # opening sends nothing
+            assert (await client.info()).name == "Calculator"
+            answer = await client.call(2, b=3)
+            assert (answer.text, answer.params) == ("5", {"a": "2", "b": "3"})
+        async with LiteClient(Http(there.url, token=TOKEN), both_headers=True) as client:
+            await client.info()
+        async with LiteClient(
+            there.url, headers={"Authentication": "x", "X-Any": "y"}, strict=True
+        ) as client:
+            assert (await client.call(1, 1)).text == "2"
+    get, post, both, _, own = there.exchanges
+    assert (get.method, get.target, get.body) == ("GET", "/mcp?user=1", b"")
+    assert get.headers["authorization"] == post.headers["authorization"] == bearer()
+    assert "authentication" not in post.headers
+    assert (post.method, post.target) == ("POST", "/mcp?user=1")
+    assert post.headers["content-type"] == "application/json"
+    assert post.message == {"version": [1, 0, 0], "tool": "Calculator", "arguments": ["2", "3"]}
+    assert both.headers["authorization"] == both.headers["authentication"] == bearer()
+    assert (own.headers["authentication"], own.headers["x-any"]) == ("x", "y")
+    assert "authorization" not in own.headers
+
+
+@pytest.mark.parametrize(
+    ("token", "status", "said"),
+    [
+        (None, 401, "; Http(token=…) takes the server's token"),
+        (None, 403, "; Http(token=…) takes the server's token"),
+        (TOKEN, 403, ""),
+        (None, 404, "; correct the path of the URL"),
+        (None, 500, ""),
+        (None, 204, ""),
+    ],
+)
+async def test_a_status_is_told(once: Run, token: str | None, status: int, said: str) -> None:
+    async def refuse(exchange: Exchange, sent: Any = None) -> None:
+        words = "" if status == 204 else f"no, {TOKEN}"
+        exchange.reply(status, words, content_type="text/plain", retry_after="7")
+
+    async with (
+        other(refuse, refuse) as there,
+        LiteClient(there.url + "?secret=1", token=token) as client,
+    ):
+        with pytest.raises(HttpStatusError) as caught:
+            await client.info()
+        assert (caught.value.status, caught.value.retry_after) == (status, 7.0)
+        text = str(caught.value)
+        assert text.startswith(f"{there.url} answered get with {status} ")
+        assert text.endswith(said)
+        assert "secret" not in text
+        if token is not None:
+            assert "(no, …)" in text
+        there.get = tell
+        with pytest.raises(HttpStatusError, match="answered Calculator with"):
+            await client.call(1, 2)
+        there.rules[""] = add
+        assert (await client.call(1, 2)).text == "3"
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (b"<html>", "answered get with a body that is not one JSON value (byte 0)"),
+        (b"[]", "answered get with a body that is not a JSON object"),
+        (b'{"a":' + b"[" * 200 + b"]" * 200 + b"}", "answered get with a body that is nested"),
+        (b"", "answered get with a body that is an empty message"),
+        (b"{}", "the data of 'info' is not valid"),
+    ],
+)
+async def test_a_body_that_is_not_an_answer_is_told(once: Run, sent: bytes, said: str) -> None:
+    async def get(exchange: Exchange) -> None:
+        exchange.reply(200, sent)
+
+    async with other(get=get) as there, LiteClient(there.url) as client:
+        with pytest.raises(InvalidResponse) as caught:
+            await client.info()
+        assert said in str(caught.value)
+
+
+async def test_a_stream_of_events_is_not_an_answer(once: Run, caplog: Any) -> None:
+    left = asyncio.Event()
+
+    async def stream(exchange: Exchange) -> None:
+        exchange.open()
+        exchange.event({"a": 1})
+        await exchange.gone
+        left.set()
+
+    async with other(get=stream) as there, LiteClient(there.url) as client:
+        with pytest.raises(InvalidResponse, match="answered get with a stream of events"):
+            await client.info()
+        await asyncio.wait_for(left.wait(), FOREVER)
+    assert not caplog.records
+
+
+async def test_a_body_above_the_limit_is_told(once: Run) -> None:
+    async with other() as there, LiteClient(there.url, limits=Limits(max_message=50)) as client:
+        with pytest.raises(TransportError, match="50 bytes"):
+            await client.info()
+
+
+async def test_time_limits_and_cancellations_leave_the_server() -> None:
+    came = asyncio.Event()
+    gone = 0
+
+    async def wait(exchange: Exchange, sent: Any) -> None:
+        nonlocal gone
+        came.set()
+        await exchange.gone
+        gone += 1
+
+    async with other(wait) as there, LiteClient(there.url, timeout=FOREVER) as client:
+        await client.info()
+        with pytest.raises(CallTimeout, match=r"Calculator was not answered within 0\.05 s"):
+            await client.invoke(["1", "2"], timeout=0.05)
+        async with asyncio.timeout(FOREVER):
+            await until(lambda: gone == 1)
+        came.clear()
+        calling = asyncio.ensure_future(client.call(1, 2))
+        await came.wait()
+        assert client.n_outstanding == 1
+        calling.cancel()
+        async with asyncio.timeout(FOREVER):
+            await until(lambda: gone == 2)
+        assert client.n_outstanding == 0
+        there.rules[""] = add
+        assert (await client.call(1, 2)).text == "3"
+
+
+async def test_closing_ends_the_calls_and_opening_begins_anew() -> None:
+    came = asyncio.Event()
+
+    async def wait(exchange: Exchange, sent: Any) -> None:
+        came.set()
+        await exchange.gone
+
+    async with other(wait) as there:
+        client = LiteClient(there.url)
+        with pytest.raises(ConnectionClosed, match="not open"):
+            await client.info()
+        await client.open()
+        calling = asyncio.ensure_future(client.call(1, 2))
+        await came.wait()
+        await client.close()
+        with pytest.raises(ConnectionClosed, match="the client was closed"):
+            await calling
+        with pytest.raises(ConnectionClosed, match="not open"):
+            await client.info()
+        there.rules[""] = add
+        async with client:
+            assert (await client.call(1, 2)).text == "3"
+
+
+async def test_a_server_that_leaves_is_told_and_reached_again() -> None:
+    async def vanish(exchange: Exchange, sent: Any) -> None:
+        exchange.vanish()
+
+    async with other(vanish) as there, LiteClient(there.url) as client:
+        with pytest.raises(TransportError, match="the connection to http://127"):
+            await client.call(1, 2)
+        assert len(there.sent("POST")) == 1  # a call is not sent twice
+        there.rules[""] = add
+        assert (await client.call(1, 2)).text == "3"
+    client = LiteClient(there.url)
+    async with client:
+        with pytest.raises(TransportError, match="cannot connect to http://127"):
+            await client.info()
+
+
+async def test_further_calls_wait_at_the_limits(once: Run) -> None:
+    running = most = 0
+
+    async def slow(exchange: Exchange, sent: Any) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.01)
+        running -= 1
+        await add(exchange, sent)
+
+    async with other(slow) as there:
+        for target, limits in (
+            (Http(there.url, max_connections=3), Limits()),
+            (Http(there.url), Limits(max_outstanding=3)),
+        ):
+            most = 0
+            async with LiteClient(target, limits=limits) as client:
+                await client.info()
+                found = await asyncio.gather(*(client.call(i, b=1) for i in range(12)))
+                assert [one.text for one in found] == [str(i + 1) for i in range(12)]
+            assert most == 3
+
+
+def test_a_client_is_used_on_one_loop_after_another() -> None:
+    async def ask(url: str, client: LiteClient | None = None) -> tuple[str, LiteClient]:
+        async with listening(calculator(), url) as found:
+            client = client or LiteClient(found)
+            await client.open()
+            assert (await client.call(1, 2)).text == "3"
+            return found, client
+
+    url, client = asyncio.run(ask(URL))
+    asyncio.run(ask(url, client))
+
+
+# -- both are ours ---------------------------------------------------------------------------------
+
+
+async def test_many_calls_over_kept_connections() -> None:
+    async with (
+        listening(calculator(), URL, token=TOKEN) as url,
+        LiteClient(url, token=TOKEN, both_headers=True) as client,
+    ):
+        results = await asyncio.gather(*(client.call(i, b=1) for i in range(1000)))
+        assert [one.text for one in results] == [str(i + 1) for i in range(1000)]
+        big = await client.call("1", "x" * 200_000)
+        assert big.error
+
+
+async def test_the_blocking_client() -> None:
+    def ask(url: str) -> None:
+        with SyncLiteClient(url, token=TOKEN) as client:
+            assert client.info().name == "Calculator"
+            assert client.call(2, b=3).text == "5"
+
+    async with listening(calculator(), URL, token=TOKEN) as url:
+        await asyncio.to_thread(ask, url)
+
+
+async def test_bridges_both_ways() -> None:
+    mcp = Server("mcp")
+
+    @mcp.tool
+    async def area(width: float, height: float) -> float:
+        return width * height
+
+    async with (
+        listening(calculator(), URL) as lite_url,
+        LiteClient(lite_url) as lite,
+        Client(mcp) as client,
+    ):
+        await as_mcp_tool(mcp, lite)
+        found = await client.call_tool("Calculator", {"a": "2", "b": "3"})
+        assert found.text == "5"
+        bridge = await as_lite_server(client, "area")
+        async with listening(bridge, "http://127.0.0.1:0/area") as url, LiteClient(url) as asking:
+            assert (await asking.call(2, 3)).text == "6.0"
+    # a bridge whose server has left
+    found_error = None
+    async with LiteClient(lite_url) as lite, Client(mcp) as client:
+        other_server = Server("other")
+        await as_mcp_tool(other_server, lite, info=calculator().info)
+        async with Client(other_server) as asking_mcp:
+            found_error = await asking_mcp.call_tool("Calculator", {"a": "2", "b": "3"})
+    assert found_error is not None and found_error.is_error
+    assert found_error.text == "tool Calculator cannot be reached"

@@ -384,16 +384,16 @@ async def test_servers_without_tools_are_not_served(once: Run) -> None:
         await serve("ws://127.0.0.1:0", {"/a": calculator(), "/b": LiteServer("b")})
 
 
-def test_credentials_are_for_websocket() -> None:
+def test_credentials_are_for_http_and_websocket() -> None:
     for target in (calculator(), "unix:/x", Socket("tcp://127.0.0.1:1")):
         for options in ({"token": "x"}, {"headers": {"a": "b"}}, {"both_headers": True}):
-            with pytest.raises(ValueError, match="for WebSocket"):
+            with pytest.raises(ValueError, match="for HTTP and WebSocket"):
                 LiteClient(target, **options)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="needs a token"):
         LiteClient("ws://127.0.0.1/", both_headers=True)
     with pytest.raises(ValueError, match="exclude each other"):
         LiteClient("ws://127.0.0.1/", token="x", both_headers=True, headers={"authentication": "y"})
-    for nothing in (5, "http://127.0.0.1/", wirespeed.Server("mcp")):
+    for nothing in (5, "ftp://127.0.0.1/", wirespeed.Server("mcp")):
         with pytest.raises((TypeError, ValueError)):
             LiteClient(nothing)  # type: ignore[arg-type]
     assert TOKEN not in repr(LiteClient("ws://127.0.0.1/", token=TOKEN, both_headers=True))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from wirespeed.client.connection.connection import ClientConnection
     from wirespeed.client.targets.remote import Http
     from wirespeed.limits import Limits
+    from wirespeed.transport.http.pool import HttpPool
 
 
 class HttpChannel:
@@ -29,29 +30,8 @@ class HttpChannel:
 
     async def open(self, join: Callable[[Framer | None], ClientConnection], limits: Limits) -> None:
         """Make the link. The first message connects."""
-        from wirespeed.transport.http.pool import HttpPool
-        from wirespeed.transport.http.proxy import proxy_of
-
-        target = self.target
-        try:
-            proxy = proxy_of(target.address)
-        except ValueError as exc:
-            raise TransportError(f"cannot connect to {target.where}: {exc}") from None
-        target.warn_if_exposed()
-        connection = join(None)
-
-        def make_pool(max_connections: int) -> HttpPool:
-            return HttpPool(
-                target.address,
-                loop=connection.loop,
-                ssl=target.ssl,
-                proxy=proxy,
-                limits=limits,
-                max_connections=max_connections,
-                connect_timeout=target.open_timeout,
-            )
-
-        self._link = HttpLink(connection, target, make_pool)
+        make_pool = pools_to(self.target, asyncio.get_running_loop(), limits)
+        self._link = HttpLink(join(None), self.target, make_pool)
 
     def hang_up(self) -> None:
         """Send what is queued, and end all requests."""
@@ -82,3 +62,31 @@ class HttpChannel:
             pass
         finally:
             await link.release()
+
+
+def pools_to(
+    target: Http, loop: asyncio.AbstractEventLoop, limits: Limits
+) -> Callable[[int], HttpPool]:
+    """Return a function that makes a pool of at most so many connections to a target.
+    TransportError: the proxy that the environment names is not valid."""
+    from wirespeed.transport.http.pool import HttpPool
+    from wirespeed.transport.http.proxy import proxy_of
+
+    try:
+        proxy = proxy_of(target.address)
+    except ValueError as exc:
+        raise TransportError(f"cannot connect to {target.where}: {exc}") from None
+    target.warn_if_exposed()
+
+    def make_pool(max_connections: int) -> HttpPool:
+        return HttpPool(
+            target.address,
+            loop=loop,
+            ssl=target.ssl,
+            proxy=proxy,
+            limits=limits,
+            max_connections=max_connections,
+            connect_timeout=target.open_timeout,
+        )
+
+    return make_pool
