@@ -173,6 +173,8 @@ async def main(url: str) -> int:
         era="auto" if modern else "legacy",
         name="wirespeed-everything",
         on_elicit=fill_in,
+        on_sample=lambda request: "decline",
+        roots=[],
         extensions=[SKILLS],
         timeout=20,
     ) as client:

@@ -124,6 +124,14 @@ async def test_tool_with_progress(ctx: Context) -> str:
     return "Tool with progress executed successfully"
 
 
+@server.tool
+async def test_reconnection(ctx: Context) -> str:
+    """Close the stream, so that the client comes back for the result (2025-11-25)."""
+    ctx.close_stream()
+    await asyncio.sleep(0.1)
+    return "Reconnection test completed successfully."
+
+
 # -- tools: schemas --------------------------------------------------------------------------------
 
 
