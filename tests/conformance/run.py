@@ -167,6 +167,11 @@ def scenarios(side: str, column: str) -> list[str]:
 def our_server(faults: list[str]) -> Iterator[str]:
     """The URL of our server, which is ended afterwards; what it logged as an error is a fault."""
     with tempfile.TemporaryFile("w+") as log:
+
+        def said() -> str:
+            log.seek(0)
+            return log.read()
+
         child = subprocess.Popen(
             [sys.executable, str(HERE / "server.py"), "http://127.0.0.1:0/mcp"],
             stdin=subprocess.DEVNULL,
@@ -176,7 +181,10 @@ def our_server(faults: list[str]) -> Iterator[str]:
         )
         try:
             assert child.stdout is not None
-            yield child.stdout.readline().strip()
+            url = child.stdout.readline().strip()
+            if not url:
+                raise SystemExit(f"our server does not listen:\n{said()}")
+            yield url
         finally:
             child.terminate()
             try:
@@ -184,12 +192,8 @@ def our_server(faults: list[str]) -> Iterator[str]:
             except subprocess.TimeoutExpired:
                 child.kill()
                 status = child.wait()
-            log.seek(0)
-            said = log.read()
-            if status != 0:
-                faults.append(f"our server ended with status {status}")
-            if status != 0 or "Traceback" in said:
-                faults.append(f"our server said:\n{said[-4000:]}")
+        if status != 0 or "Traceback" in said():
+            faults.append(f"our server ended with status {status}, and said:\n{said()[-4000:]}")
 
 
 def server_run(url: str, column: str, folder: Path) -> Run:
@@ -315,7 +319,7 @@ def main() -> int:
     if whole:
         faults += reasons.unused(sides)
         observed = page(runs, reasons)
-        if options.write_page:
+        if options.write_page and not faults:
             PAGE.write_text(observed)
         elif observed != PAGE.read_text():
             faults.append(f"{PAGE.relative_to(ROOT)} shows something else: run with --write-page")

@@ -12,14 +12,14 @@ import asyncio
 import base64
 import json
 import sys
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import server_questions
 import server_skills
 import server_tasks
 
-from wirespeed import Context, HttpOptions, MemoryEventStore, Server
+from wirespeed import Context, HeaderParam, HttpOptions, MemoryEventStore, Server
 from wirespeed.errors import ToolError
 from wirespeed.types import Audio, EmbeddedResource, Image, PromptMessage, ResourceContents, Text
 
@@ -171,16 +171,15 @@ server.tool_raw(
     description="A tool with keywords of JSON Schema 2020-12 in its input schema.",
 )
 
-server.tool_raw(
-    "test_x_mcp_header",
-    {
-        "type": "object",
-        "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
-    },
-    echo,
-    inline=True,
-    description="A tool whose argument is mirrored in the header Mcp-Param-Region (2026-07-28).",
-)
+
+@server.tool
+async def test_x_mcp_header(region: Annotated[str, HeaderParam("Region")]) -> str:
+    """Answer with an argument that HTTP clients of 2026-07-28 send as Mcp-Param-Region, too.
+
+    Args:
+        region: The region.
+    """
+    return f"Region: {region}"
 
 
 # -- tools: lists that change ----------------------------------------------------------------------

@@ -237,8 +237,8 @@ def check_cancellation(held: Held) -> None:
     after = held.run.messages[held.run.messages.index((">", cancels[0])) :]
     assert not [m for _, m in after if (m.get("params") or {}).get("progressToken") == token]
     answers = held.run.responses(request["id"])
-    if differs(held, "cancel"):
-        assert [a["error"]["code"] for a in answers] == [0]
+    if differs(held, "cancel"):  # over HTTP the stream for it may be closed
+        assert [a["error"]["code"] for a in answers] in ([0], [] if held.run.heads else [0])
         return
     assert answers == []
 
@@ -302,14 +302,18 @@ SIGNS = (
 
 def check_no_protocol_errors(held: Held) -> None:
     probed = held.pairing.probes and not held.pairing.modern
+    # what mcp 1 says of the probe, and over HTTP the TypeScript SDK
+    of_probes = ("Failed to validate", "\nerror: ") if probed else ()
     for run in held.runs:
         for sign in SIGNS:
-            if not (probed and sign == "Failed to validate"):  # what mcp 1 says of the probe
+            if sign not in of_probes:
                 assert sign not in f"\n{run.stderr}"
         for side, line in run.wire:
             assert isinstance(json.loads(line), dict), (side, line[:200])
         for method, code in run.errors():
-            if method == "server/discover":
+            if method == "?":  # over HTTP, where a server does not say the id of what it refuses
+                assert probed and held.run.heads
+            elif method == "server/discover":
                 assert not held.pairing.modern  # a probe of a server that has none
             elif code == 0:
                 assert differs(held, "cancel")
@@ -422,8 +426,9 @@ def answers(held: Held) -> None:
             continue
         status, found = lines[0].split()[1], header(lines)
         if status == "200" and found.get("content-length") != "0":
-            kind = found["content-type"].partition(";")[0]
-            assert kind in ("application/json", "text/event-stream"), lines
+            # the TypeScript servers answer DELETE with nothing of no kind and no length
+            kind = found.get("content-type", "" if held.pairing.serving else "application/json")
+            assert kind.partition(";")[0] in ("application/json", "text/event-stream"), lines
         probed = held.pairing.mode == "auto" and not held.pairing.modern
         refused = ("400", "404", "405") if probed or not held.pairing.serving else ()
         assert status in ("200", "202", "204", *refused), lines

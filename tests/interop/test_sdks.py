@@ -113,7 +113,7 @@ REFUSE = [
     serving("ts1", "legacy", "", over="ws", options=only(MODERN), error=MODERN),
     calling("python1", "modern", "", over="ws", error="VersionMismatch"),
 ]
-AGREE = [*PYTHON, *TYPESCRIPT, *WEBSOCKET, *(pairing for pairing in HTTP if pairing.serving)]
+AGREE = [*PYTHON, *TYPESCRIPT, *WEBSOCKET, *HTTP]
 OWN_CHECKS = {"stdio": {}, "ws": WEBSOCKET_CHECKS, "http": HTTP_CHECKS}
 CASES = [
     (pairing, feature)

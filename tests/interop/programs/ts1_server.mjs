@@ -25,7 +25,10 @@ function build() {
       await extra.sendNotification({ method, params: { progressToken, ...params } });
     },
     log: (extra, level) =>
-      server.sendLoggingMessage({ level, data: { said: level }, logger: 'chatter' }),
+      server.sendLoggingMessage(
+        { level, data: { said: level }, logger: 'chatter' },
+        extra.sessionId
+      ),
     signal: (extra) => extra.signal,
     client: () => server.server.getClientVersion(),
     asks: server.server,
