@@ -309,10 +309,11 @@ def cli(ctx: click.Context) -> None:
 @click.argument("file", metavar="FILE.py[:NAME]", type=str, shell_complete=_complete_target)
 @click.option(
     "--on",
-    "url",
+    "urls",
+    multiple=True,
     metavar="URL",
     help="Listen on http://HOST:PORT/PATH, https://…, ws://…, wss://…, unix:PATH or "
-    "tcp://HOST:PORT, port 0 for a free one; without --on: stdio.",
+    "tcp://HOST:PORT, port 0 for a free one; may be repeated; without --on: stdio.",
 )
 @click.option("--lite", is_flag=True, help="Serve the LiteMCP servers of the file.")
 @click.option(
@@ -328,8 +329,8 @@ def cli(ctx: click.Context) -> None:
 @click.option(
     "--keyfile",
     metavar="FILE",
-    help="https://, wss://: the certificate's key (PEM), if it is in a file of its own. The "
-    "password of an encrypted key is read from WIRESPEED_KEY_PASSWORD or the terminal.",
+    help="TLS: the certificate's key (PEM), if it is in a file of its own. The password of an "
+    "encrypted key is read from WIRESPEED_KEY_PASSWORD or the terminal.",
 )
 @_token_option
 @_token_file_option
@@ -338,15 +339,31 @@ def cli(ctx: click.Context) -> None:
     "origins",
     multiple=True,
     metavar="ORIGIN",
-    help="HTTP and WebSocket: let pages of this origin connect, such as https://app.example; may "
-    "be repeated.",
+    help="HTTP, WebSocket: let pages of this origin connect, such as https://app.example; may be "
+    "repeated.",
 )
 @click.option(
     "--host-name",
     "hosts",
     multiple=True,
     metavar="HOST",
-    help="HTTP and WebSocket: the name in the URL that clients use; may be repeated.",
+    help="HTTP, WebSocket: the name in the URL that clients use; may be repeated.",
+)
+@click.option(
+    "--stateless", is_flag=True, help="HTTP: serve without sessions. --workers needs it for HTTP."
+)
+@click.option(
+    "--access-log",
+    type=click.Choice(LOG_FORMATS),
+    metavar="FORMAT",
+    help="HTTP: write a line for each request to stderr, as text or json.",
+)
+@click.option(
+    "--trusted-proxy",
+    "trusted_proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="HTTP: the address or network of a proxy that names the client; may be repeated.",
 )
 @click.option(
     "--max-connections",
@@ -369,18 +386,18 @@ def cli(ctx: click.Context) -> None:
 @_debug_option
 def serve(
     file: str,
-    url: str | None,
+    urls: tuple[str, ...],
     lite: bool,
     log_level: str | None,
     log_format: str | None,
     **settings: Any,
 ) -> int:
-    """Serve the tools of a Python file on stdin and stdout, or at the URL of --on.
+    """Serve the tools of a Python file on stdin and stdout, or at the URLs of --on.
 
     The file is imported, not run as __main__. NAME is the variable of the Server or LiteServer.
     Without NAME, it is the only server that is not mounted on another server, or the one in a
-    variable called server, mcp, app or main. On URLs of HTTP and WebSocket, the variable may be a
-    dict of several servers, {"/path": server}.
+    variable called server, mcp, app or main. On HTTP and WebSocket, the variable may be a dict of
+    several servers, {"/path": server}.
 
     Log lines go to stderr. --log-level and --log-format take precedence over logging.basicConfig in
     the file.
@@ -390,7 +407,7 @@ def serve(
 
     return work(
         file,
-        url,
+        urls,
         lite=lite,
         settings=Settings(**settings),
         log_level=log_level,

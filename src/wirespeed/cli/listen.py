@@ -10,16 +10,75 @@ from typing import TYPE_CHECKING, Any
 from wirespeed.cli.failures import cannot_start, complain, usage
 from wirespeed.cli.modules import title
 from wirespeed.cli.targets import check_file
-from wirespeed.transport.address import is_loopback, parse
+from wirespeed.transport.address import Address, is_loopback, parse
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
+    from wirespeed import HttpOptions
     from wirespeed.cli.credentials import Secret
     from wirespeed.cli.modules import Routes, Service
     from wirespeed.cli.serve import Settings
+    from wirespeed.transport.options import ListenFields, OnListening
 
 KEY_PASSWORD = "WIRESPEED_KEY_PASSWORD"
+
+
+def parsed(url: str) -> Address:
+    """The address of a URL. Failure (2): it is not one."""
+    try:
+        return parse(url)
+    except ValueError as exc:
+        raise usage(f"--on: {exc}") from None
+
+
+def serve_at(places: Sequence[Listening], found: Service | Routes, workers: int) -> None:
+    """Serve at all places until the process is told to end."""
+    from wirespeed.transport.net.serve import run, run_together
+
+    os.environ.pop(KEY_PASSWORD, None)  # not for tools and their child processes
+    try:
+        if len(places) == 1:
+            (place,) = places
+            run(
+                place.url,
+                found,
+                workers=workers,
+                on_listening=place.announce(found),
+                **place.options,
+            )
+        elif workers > 1:
+            raise usage("--workers is for one --on URL")
+        else:
+            services: Any = found
+            run_together(
+                [(place.url, services, place.announce(found), place.options) for place in places]
+            )
+    except ValueError as exc:
+        raise usage(f"--on: {exc}") from None
+
+
+def check_used(addresses: Sequence[Address], settings: Settings, secret: Secret | None) -> None:
+    """Check that each option is for one of the URLs. Failure (2): one is for none."""
+    schemes = ", ".join(f"{scheme}:" for scheme in dict.fromkeys(a.scheme for a in addresses))
+    given = settings.given()
+    if not any(address.has_paths for address in addresses):
+        only = f"is for HTTP and WebSocket; {schemes} has no handshake that could check it"
+        if secret is not None:
+            if secret.from_option:
+                raise usage(f"a token {only}")
+            complain(f"{secret.source} {only}", level="warning")
+        for option in ("--origin", "--host-name"):
+            if option in given:
+                raise usage(f"{option} {only}")
+    if not any(address.secure for address in addresses):
+        for option in ("--certfile", "--keyfile"):
+            if option in given:
+                raise usage(f"{option} is for https:// and wss://, not for {schemes}")
+    if not any(address.is_http for address in addresses):
+        for option in ("--stateless", "--access-log", "--trusted-proxy"):
+            if option in given:
+                raise usage(f"{option} is for http:// and https://, not for {schemes}")
 
 
 class Listening:
@@ -30,49 +89,46 @@ class Listening:
     """
 
     def __init__(self, url: str, settings: Settings, secret: Secret | None) -> None:
-        try:
-            self.address = parse(url)
-        except ValueError as exc:
-            raise usage(f"--on: {exc}") from None
+        self.address = parsed(url)
         self.url = url
         self.settings = settings
-        self.scheme = scheme = self.address.scheme
-        self.options: dict[str, Any] = {}
-        if not self.has_paths:
-            self._check_unused(secret)
-        elif secret is not None:
-            self.options["token"] = secret.tokens
-        if settings.origins:
-            self.options["origins"] = settings.origins
-        if settings.hosts:
-            self.options["hosts"] = settings.hosts
+        self.scheme = self.address.scheme
+        self.options: ListenFields = {}
         if settings.max_connections is not None:
             self.options["max_connections"] = settings.max_connections
+        if self.has_paths:
+            if secret is not None:
+                self.options["token"] = secret.tokens
+            if settings.origins:
+                self.options["origins"] = settings.origins
+            if settings.hosts:
+                self.options["hosts"] = settings.hosts
         if self.address.secure:
             self.options["ssl"] = self._certificate()
-        elif settings.certfile is not None or settings.keyfile is not None:
-            raise usage(f"--certfile and --keyfile are for https:// and wss://, not for {scheme}:")
+        if self.address.is_http:
+            self.options["http"] = self._http()
 
     @property
     def has_paths(self) -> bool:
         """Whether several servers can share the address, each with a path of its own."""
-        return self.address.is_websocket or self.address.is_http
+        return self.address.has_paths
 
-    def serve(self, found: Service | Routes) -> None:
-        """Serve until the process is told to end."""
-        from wirespeed import run
+    def announce(self, found: Service | Routes) -> OnListening:
+        """Return the function that tells people where the server listens."""
+        return lambda urls: self._announce(found, urls)
 
-        os.environ.pop(KEY_PASSWORD, None)  # not for tools and their child processes
+    def _http(self) -> HttpOptions:
+        from wirespeed import HttpOptions
+
+        settings = self.settings
         try:
-            run(
-                self.url,
-                found,
-                workers=self.settings.workers,
-                on_listening=lambda urls: self._announce(found, urls),
-                **self.options,
+            return HttpOptions(
+                stateless=settings.stateless,
+                access_log=settings.access_log,
+                trusted_proxies=settings.trusted_proxies,
             )
         except ValueError as exc:
-            raise usage(f"--on: {exc}") from None
+            raise usage(f"--trusted-proxy: {exc}") from None
 
     def _announce(self, found: Service | Routes, urls: Sequence[str]) -> None:
         """Print the address and how to end the server, and warn about an unencrypted token."""
@@ -85,21 +141,11 @@ class Listening:
         if self.scheme == "unix" or is_loopback(self.address.host):
             return
         if "token" in self.options and not self.address.secure:
+            plain, secure = f"{self.scheme}://", f"{self.scheme}s://"
             complain(
-                f"{self.scheme}:// is not encrypted, and neither is the token: use "
-                f"{self.scheme}s://",
+                f"{plain} is not encrypted, and neither is the token: use {secure}",
                 level="warning",
             )
-
-    def _check_unused(self, secret: Secret | None) -> None:
-        only = f"is for HTTP and WebSocket; {self.scheme}: has no handshake that could check it"
-        if secret is not None:
-            if secret.from_option:
-                raise usage(f"a token {only}")
-            complain(f"{secret.source} {only}", level="warning")
-        for option in ("--origin", "--host-name"):
-            if option in self.settings.given():
-                raise usage(f"{option} {only}")
 
     # -- TLS ---------------------------------------------------------------------------------------
 

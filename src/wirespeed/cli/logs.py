@@ -30,6 +30,16 @@ def set_up(level: str | None, form: str | None) -> None:
         failures.complain_to(_complained)
 
 
+def show_requests(form: str) -> None:
+    """Write the access log to stderr, whatever the level of the rest."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Text() if form == "text" else logging.Formatter("%(message)s"))
+    log = logging.getLogger("wirespeed.access")
+    log.setLevel(logging.INFO)
+    log.addHandler(handler)
+    log.propagate = False
+
+
 def _complained(text: str, level: str) -> None:
     _OWN.log(logging.INFO if level == "note" else getattr(logging, level.upper()), "%s", text)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from wirespeed.cli import credentials, logs, modules
 from wirespeed.cli.failures import cannot_start, usage
@@ -27,6 +27,9 @@ class Settings:
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     max_connections: int | None = None
+    stateless: bool = False
+    access_log: Literal["text", "json"] | None = None
+    trusted_proxies: tuple[str, ...] = ()
 
     def given(self) -> list[str]:
         """Return the given options, as the user types them."""
@@ -42,12 +45,15 @@ _OPTIONS = {
     "origins": "--origin",
     "hosts": "--host-name",
     "max_connections": "--max-connections",
+    "stateless": "--stateless",
+    "access_log": "--access-log",
+    "trusted_proxies": "--trusted-proxy",
 }
 
 
 def serve(
     word: str,
-    url: str | None,
+    urls: tuple[str, ...],
     *,
     lite: bool,
     settings: Settings,
@@ -67,17 +73,22 @@ def serve(
     except ValueError as exc:
         raise usage(str(exc)) from None
     # Errors in the command line are reported before the file is imported.
-    listening = None if url is None else _listening(url, settings)
-    if listening is None and (given := settings.given()):
+    if not urls and (given := settings.given()):
         raise usage(f"{given[0]} needs --on URL: stdio has no such option")
+    places = _places(urls, settings)
+    if settings.access_log is not None:
+        logs.show_requests(settings.access_log)
     path, name = python_file(word) or (word, None)
     check_file(path)
-    if listening is not None:
+    if places:
+        from wirespeed.cli.listen import serve_at
+
         module = modules.load(path)
-        found = modules.pick(module, path, name, lite=lite, routes=listening.has_paths)
+        routes = all(place.has_paths for place in places)
+        found = modules.pick(module, path, name, lite=lite, routes=routes)
         for service in found.values() if isinstance(found, dict) else [found]:
             check(service, path)
-        listening.serve(found)
+        serve_at(places, found, settings.workers)
         return 0
     # The import of the file must not read or write the streams of the protocol.
     with claimed():
@@ -89,10 +100,14 @@ def serve(
     return 0
 
 
-def _listening(url: str, settings: Settings) -> Listening:
-    from wirespeed.cli.listen import Listening
+def _places(urls: tuple[str, ...], settings: Settings) -> list[Listening]:
+    if not urls:
+        return []
+    from wirespeed.cli.listen import Listening, check_used, parsed
 
-    return Listening(url, settings, credentials.find(settings.token, settings.token_file))
+    secret = credentials.find(settings.token, settings.token_file)
+    check_used([parsed(url) for url in urls], settings, secret)
+    return [Listening(url, settings, secret) for url in urls]
 
 
 def check(service: Service, path: str) -> None:

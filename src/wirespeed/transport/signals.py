@@ -49,3 +49,33 @@ def signals_drain(
     finally:
         for number in handled:
             loop.remove_signal_handler(number)
+
+
+class Together:
+    """Several listeners of one process, which drain and end together."""
+
+    def __init__(self) -> None:
+        self.draining = False
+        self._all: list[Drainable] = []
+
+    def drain(self) -> None:
+        """Drain all of them, and those that start later."""
+        self.draining = True
+        for one in self._all:
+            one.drain()
+
+    def abort(self) -> None:
+        """End all of them at once."""
+        for one in self._all:
+            one.abort()
+
+    @contextlib.contextmanager
+    def obeyed(self, loop: asyncio.AbstractEventLoop, served: Drainable) -> Iterator[None]:
+        """While this lasts, a listener is one of them."""
+        self._all.append(served)
+        if self.draining:
+            served.drain()
+        try:
+            yield
+        finally:
+            self._all.remove(served)

@@ -116,7 +116,7 @@ WRONG = [
     (["list", "ws://127.0.0.1:1/", f"--tokn={SECRET}"], "No such option"),
     (["list", "ws://127.0.0.1:1/", "--ca", "/no/such", "--token", SECRET], "--ca is for https://"),
     (["serve", "x.py", "--token", SECRET], "--token needs --on URL"),
-    (["serve", "x.py", "--on", "unix:x", "--token", SECRET], "a token is for HTTP and"),
+    (["serve", "x.py", "--on", "unix:x", "--token", SECRET], "a token is for HTTP and WebSocket"),
     (["serve", "x.py", "--on", f"ws://me:{SECRET}@h/"], "must not hold a user or password"),
     (["serve", "x.py", "--on", f"ftp://me:{SECRET}@h/"], "is not a URL to listen at"),
 ]

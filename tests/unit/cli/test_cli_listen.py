@@ -56,7 +56,7 @@ def name_at(url: str, *more: str, **env: str) -> str:
 # -- all that can be listened at ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("url", [ANYWHERE, "tcp://127.0.0.1:0", "unix"])
+@pytest.mark.parametrize("url", [ANYWHERE, "http://127.0.0.1:0/mcp", "tcp://127.0.0.1:0", "unix"])
 def test_serve_and_call(server_file: Path, tmp_path: Path, url: str) -> None:
     if url == "unix":
         url = f"unix:{tmp_path}/lab.sock"
@@ -80,6 +80,30 @@ def test_serve_and_call(server_file: Path, tmp_path: Path, url: str) -> None:
         assert running.end() == 0
         assert len(running.lines) == 1, running.said
     assert not os.path.exists(f"{tmp_path}/lab.sock")
+
+
+def test_several_urls(server_file: Path, tmp_path: Path) -> None:
+    http, unix = "http://127.0.0.1:0/mcp", f"unix:{tmp_path}/lab.sock"
+    options = ["--access-log", "json", "--origin", "https://app.example"]
+    with serving(str(server_file), "--on", http, "--on", unix, *options) as running:
+        url = running.line(r" on (http\S+);")[1]
+        running.line(r" on unix:(\S+);")
+        done = wirespeed("call", url, "echo", '{"text": "a"}')
+        assert (done.returncode, done.stdout) == (0, "a\n")
+        done = wirespeed("call", unix, "echo", '{"text": "b"}')
+        assert (done.returncode, done.stdout) == (0, "b\n")
+        assert running.end() == 0
+        logged = [json.loads(line) for line in running.lines if line.startswith("{")]
+    assert {line["path"] for line in logged} == {"/mcp"}
+    assert "tools/call" in [line.get("rpc") for line in logged]
+
+
+def test_several_urls_of_which_one_is_taken(server_file: Path, tmp_path: Path) -> None:
+    taken = f"unix:{tmp_path}/s"
+    with listening(str(server_file), "--on", taken):
+        done = wirespeed("serve", str(server_file), "--on", ANYWHERE, "--on", taken)
+        assert done.returncode == 3
+        assert f"cannot listen at {taken}: another server does" in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -400,11 +424,20 @@ def test_a_host_that_is_not_ours(server_file: Path) -> None:
 WRONG = [
     (["--on", ""], "--on: '' is not a URL to listen at"),
     (["--on", "8765"], "--on: '8765' is not a URL to listen at"),
+    (["--on", "http://127.0.0.1:0/", "--workers", "2"], "several workers need http=HttpOptions("),
+    (["--on", "ws://h:0/", "--on", "unix:x", "--workers", "2"], "--workers is for one --on URL"),
+    (["--on", "ws://127.0.0.1:0/", "--stateless"], "--stateless is for http:// and https://, not"),
+    (["--on", "unix:x", "--access-log", "text"], "--access-log is for http:// and https://, not"),
+    (["--on", "http://h:0/", "--trusted-proxy", "p"], "--trusted-proxy: trusted_proxies: 'p' does"),
+    (["--on", "unix:x", "--on", "tcp://h"], "--on: 'tcp://h' has no port"),
     (["--on", "ws://127.0.0.1:0/?key=open-Sesame.123"], "a URL to listen at has no query"),
     (["--on", "tcp://127.0.0.1"], "--on: 'tcp://127.0.0.1' has no port"),
     (["--on", "https://127.0.0.1:0/"], "https:// needs --certfile FILE, and --keyfile FILE unless"),
     (["--on", "wss://127.0.0.1:0/"], "wss:// needs --certfile FILE, and --keyfile FILE unless"),
-    (["--on", "ws://127.0.0.1:0/", "--certfile", "x"], "--certfile and --keyfile are for https://"),
+    (
+        ["--on", "ws://127.0.0.1:0/", "--certfile", "x"],
+        "--certfile is for https:// and wss://, not for ws:",
+    ),
     (["--on", "unix:x", "--workers", "2"], "several workers need a port"),
     (["--on", "unix:x", "--origin", "https://x"], "--origin is for HTTP and WebSocket; unix:"),
     (["--on", "tcp://127.0.0.1:0", "--host-name", "x"], "--host-name is for HTTP and WebSocket"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from datetime import UTC, datetime
 from typing import Literal
 
 logger = logging.getLogger("wirespeed.access")
@@ -55,7 +56,8 @@ class AccessLog:
         ms = round(seconds * 1000, 3)
         path, rpc = _short(path), None if rpc is None else _short(rpc)
         if self._json:
-            line: dict[str, object] = {"peer": peer, "method": method, "path": path}
+            now = datetime.now(UTC).isoformat(timespec="milliseconds")
+            line: dict[str, object] = {"time": now, "peer": peer, "method": method, "path": path}
             line |= {"status": status, "bytes": sent, "ms": ms}
             if rpc is not None:
                 line["rpc"] = rpc

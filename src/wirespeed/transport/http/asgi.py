@@ -21,7 +21,7 @@ from wirespeed.transport.http.site import make_site
 from wirespeed.transport.link import Endpoint, Link
 from wirespeed.transport.options import ListenOptions
 from wirespeed.transport.service import alive
-from wirespeed.transport.taskpool_choice import LAST_WAIT, close_pool, open_pool
+from wirespeed.transport.taskpool_choice import close_pool, open_pool
 
 if TYPE_CHECKING:
     from wirespeed.transport.service import Service
@@ -169,7 +169,6 @@ class AsgiApp:
             if self._life is not None and self._life.loop is loop:
                 return self._life
             pool = open_pool(loop)
-            tasks: set[asyncio.Task[None]] = set()
             site = make_site(
                 {self._path: self._service},
                 self._options,
@@ -178,7 +177,6 @@ class AsgiApp:
                 local=False,
                 loop=loop,
                 pool=pool,
-                tasks=tasks,
             )
             life = _Life(loop, site)
 
@@ -186,8 +184,7 @@ class AsgiApp:
                 site.close()
                 for link in list(life.links):
                     link.close()
-                if tasks:
-                    await asyncio.wait(tasks, timeout=LAST_WAIT)
+                await site.aclose()
                 await close_pool(pool)
 
             async with contextlib.AsyncExitStack() as stack:

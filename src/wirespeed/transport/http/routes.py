@@ -11,6 +11,7 @@ from wirespeed.transport.http.exchange import Exchange, HttpTarget
 from wirespeed.transport.http.options import RouteHandler
 from wirespeed.transport.http.response import HttpResponse
 from wirespeed.transport.options import HttpRequest
+from wirespeed.transport.taskpool_choice import LAST_WAIT
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -26,19 +27,15 @@ class Route(HttpTarget):
     Args:
         handlers: The functions.
         loop: The event loop.
-        tasks: The running functions; the owner of the set waits for these at the end.
     """
 
     def __init__(
-        self,
-        handlers: Mapping[str, RouteHandler],
-        loop: asyncio.AbstractEventLoop,
-        tasks: set[asyncio.Task[None]],
+        self, handlers: Mapping[str, RouteHandler], loop: asyncio.AbstractEventLoop
     ) -> None:
         self.methods = tuple(handlers)
         self._handlers = handlers
         self._loop = loop
-        self._tasks = tasks
+        self._tasks: set[asyncio.Task[None]] = set()
         self._grace: asyncio.TimerHandle | None = None
 
     def admit(self, gate: Gate, request: HttpRequest) -> Admission:
@@ -91,6 +88,12 @@ class Route(HttpTarget):
             self._grace.cancel()
         for task in self._tasks:
             task.cancel()
+
+    async def aclose(self) -> None:
+        if self._tasks:
+            _, stubborn = await asyncio.wait(self._tasks, timeout=LAST_WAIT)
+            if stubborn:
+                logger.warning("a route ignores its cancellation and is abandoned")
 
 
 class Health(HttpTarget):

@@ -23,7 +23,6 @@ def make_site(
     local: bool,
     loop: asyncio.AbstractEventLoop,
     pool: TaskPool,
-    tasks: set[asyncio.Task[None]],
 ) -> HttpSite:
     """Return what is served at the paths of an address.
 
@@ -34,11 +33,10 @@ def make_site(
         local: Whether only this machine can reach it.
         loop: The event loop.
         pool: Runs handlers.
-        tasks: The running functions of routes: the owner waits for them at the end.
     """
     http = options.http
     targets: dict[str, HttpTarget] = {
-        path: Route(handlers, loop, tasks) for path, handlers in http.by_path.items()
+        path: Route(handlers, loop) for path, handlers in http.by_path.items()
     }
     if http.healthz is not None:
         targets[http.healthz] = Health()

@@ -141,7 +141,6 @@ class Listener:
         )
         self._gate: Gate | None = None
         self._site: HttpSite | None = None
-        self._routes: set[asyncio.Task[None]] = set()  # running functions of routes
         if self.address.is_websocket:
             from wirespeed.transport.gate import Gate
 
@@ -156,7 +155,6 @@ class Listener:
                 local=listening.local,
                 loop=self.loop,
                 pool=self.pool,
-                tasks=self._routes,
             )
 
     @property
@@ -515,11 +513,10 @@ class Listener:
                     served.connection.link.flush()
             self.abort()
             self._keeper.close()
-            if last := [*self.opening, *self._routes]:
-                _, stubborn = await asyncio.wait(last, timeout=LAST_WAIT)
+            if self.opening:
+                _, stubborn = await asyncio.wait(list(self.opening), timeout=LAST_WAIT)
                 if stubborn:
-                    what = "authenticate" if stubborn <= self.opening else "a route"
-                    logger.warning("%s ignores its cancellation and is abandoned", what)
+                    logger.warning("authenticate ignores its cancellation and is abandoned")
             if self._site is not None:
                 await self._site.aclose()
             await close_pool(self.pool)

@@ -14,9 +14,10 @@ from wirespeed._exports import set_public_home
 from wirespeed.transport.address import Address, is_loopback, is_name, parse, quote_path
 from wirespeed.transport.http.options import HttpOptions
 from wirespeed.transport.net import bind
-from wirespeed.transport.net.listener import serve_at
+from wirespeed.transport.net.listener import Obey, serve_at
 from wirespeed.transport.options import ListenFields, ListenOptions, OnListening
 from wirespeed.transport.service import Service, service_of
+from wirespeed.transport.signals import Together, signals_drain
 
 if TYPE_CHECKING:
     from wirespeed.server.server import Server
@@ -54,12 +55,23 @@ async def serve(
         TransportError: The server cannot listen at the address. The text is the reason.
         StartupError: The lifespan of a server failed.
     """
-    address, by_path, options = plan(url, services, options, more)
+    await _serve(*plan(url, services, options, more), on_listening)
+
+
+async def _serve(
+    address: Address,
+    services: Mapping[str, Service],
+    options: ListenOptions,
+    on_listening: OnListening | None,
+    *,
+    obey: Obey = signals_drain,
+) -> None:
     if is_name(address.host):
         found = await asyncio.get_running_loop().run_in_executor(None, bind.resolve, address)
     else:
         found = bind.resolve(address)
-    await serve_at(address, found, by_path, options, _warning(address, options, on_listening))
+    on_listening = _warning(address, options, on_listening)
+    await serve_at(address, found, services, options, on_listening, obey=obey)
 
 
 def run(
@@ -83,6 +95,11 @@ def run(
     if workers < 1:
         raise ValueError("workers must be at least 1")
     address, by_path, options = plan(url, services, options, more)
+    if workers > 1 and address.is_http and not options.http.stateless:
+        raise ValueError(
+            "a session of a legacy client lives in one process, and the system spreads its "
+            "connections over all: several workers need http=HttpOptions(stateless=True)"
+        )
     if on_listening is None:
         on_listening = announce
     if workers > 1:
@@ -94,6 +111,34 @@ def run(
     from wirespeed.transport.loop import run as run_loop
 
     run_loop(serve(url, services, on_listening=on_listening, options=options))
+
+
+def run_together(places: Sequence[tuple[str, Servers, OnListening, ListenFields]]) -> None:
+    """Serve at several URLs in one process, each with its servers and options, until one of them
+    ends. ValueError: an argument is wrong."""
+    from wirespeed.transport.loop import run as run_loop
+
+    planned = [
+        (*plan(url, services, None, fields), on_listening)
+        for url, services, on_listening, fields in places
+    ]
+    run_loop(_serve_together(planned))
+
+
+async def _serve_together(planned: Sequence[tuple[Any, ...]]) -> None:
+    together = Together()
+    loop = asyncio.get_running_loop()
+    with signals_drain(loop, together):
+        tasks = [loop.create_task(_serve(*one, obey=together.obeyed)) for one in planned]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+    for task in tasks:
+        if not task.cancelled():
+            task.result()
 
 
 def announce(urls: Sequence[str]) -> None:

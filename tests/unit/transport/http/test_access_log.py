@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -30,7 +31,9 @@ def test_a_line_of_text(lines: Any) -> None:
 def test_a_line_of_json(lines: Any) -> None:
     AccessLog("json").log("127.0.0.1:5", "POST", "/mcp", 200, 81, 0.25, "tools/call")
     (line,) = lines()
-    assert json.loads(line) == {
+    found = json.loads(line)
+    assert datetime.fromisoformat(found.pop("time")).tzinfo is not None
+    assert found == {
         "peer": "127.0.0.1:5",
         "method": "POST",
         "path": "/mcp",
