@@ -57,6 +57,8 @@ MAX_DELAY = 30.0
 MAX_NAMES = 4096
 
 _TRY_LATER = (429, 503)
+# Statuses after which a stream of events is asked for again: the server, or its proxy, is busy.
+_BUSY = (408, 425, 429, 502, 503, 504)
 # Statuses of a server that does not speak Streamable HTTP (2025-11-25 basic/transports, "Backwards
 # Compatibility"; 406 and 415 are other ways to refuse a POST).
 _NOT_STREAMABLE = (400, 404, 405, 406, 410, 415, 501)
@@ -362,8 +364,8 @@ class HttpLink(Link):
 
     def _unanswered(self, post: Post, exc: BaseException | None) -> None:
         """A POST was taken, and its response has not arrived."""
-        if self.old:
-            return  # it arrives on the stream
+        if self.old or not self.wire.want_read:
+            return  # it arrives on the stream, or has arrived and is not read yet
         if post.last_id is not None and not self._modern:
             stream = EventStream(self, post)
             self._streams.add(stream)
@@ -475,7 +477,7 @@ class HttpLink(Link):
         post = stream.post
         if post is not None and not post.waits:
             self.resumed(stream)
-        elif stream.streaming or not stream.status or stream.status in _TRY_LATER:
+        elif stream.streaming or not stream.status or stream.status in _BUSY:
             stream.failures += 1
             if post is not None and stream.failures > MAX_FAILURES:
                 self._streams.discard(stream)

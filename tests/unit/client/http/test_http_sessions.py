@@ -40,11 +40,18 @@ async def test_the_stream_of_the_session() -> None:
             exchange.event(note("notifications/message", level="info", data="one"), id="e-1")
         elif len(opened) == 2:
             exchange.event(id="e-2", retry=30)
+            exchange.end()
+            peer.get = busy
+            return
         else:
             exchange.event(note("notifications/tools/list_changed"))
             await exchange.gone
             return
         exchange.end()
+
+    async def busy(exchange: Exchange) -> None:
+        exchange.reply(502)
+        peer.get = get
 
     async with legacy() as peer:
         peer.get = get
@@ -55,7 +62,7 @@ async def test_the_stream_of_the_session() -> None:
             assert [entry.data for entry in logs] == ["one"]
     ids = [exchange.headers.get("last-event-id") for exchange in opened]
     assert ids == [None, "e-1", "e-2"]
-    assert opened[2].at - opened[1].at >= 0.029
+    assert peer.sent("GET")[2].at - opened[1].at >= 0.029
     assert all(exchange.headers["mcp-session-id"] == "s-1" for exchange in opened)
 
 
