@@ -41,7 +41,11 @@ class HttpChannel:
             link.close()
 
     def released(self) -> None:
-        """The link is gone. Its connections are closed by `close`."""
+        """The link is gone. Its connections are closed by `close`, or here if the loop is closed,
+        which closes none."""
+        link = self._link
+        if link is not None and link.loop.is_closed():
+            link.abandon()
 
     async def failure(self, reason: str) -> TransportError | ConnectionClosed:
         """Return the error that tells why the link ended."""

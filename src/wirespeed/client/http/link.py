@@ -186,6 +186,12 @@ class HttpLink(Link):
         if self._side is not None:
             await self._side.close()
 
+    def abandon(self) -> None:
+        """Close all sockets of a loop that is closed."""
+        self.pool.release()
+        if self._side is not None:
+            self._side.release()
+
     # -- messages out ----------------------------------------------------------------------------
 
     def _send(self, line: bytes) -> None:

@@ -322,6 +322,10 @@ cdef class HttpClientConnection(Endpoint):
 
     # -- ends ----------------------------------------------------------------------------------
 
+    def release(self):
+        """Close the socket. The loop is closed, and calls nobody."""
+        self.connected.close()
+
     cdef HttpCall drop_call_c(self):
         """The call leaves this connection."""
         cdef HttpCall call = self.call

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl as ssl_
 from collections import deque
 from typing import Any, Protocol
@@ -130,6 +131,13 @@ class HttpPool:
         for task in opening:
             task.cancel()
         await asyncio.gather(*opening, return_exceptions=True)
+
+    def release(self) -> None:
+        """Close all sockets of a loop that is closed. No receiver is called."""
+        self._closed = True
+        for connection in self._connections:
+            with contextlib.suppress(RuntimeError):  # of the loop
+                connection.release()
 
     def _is_closed(self) -> TransportError:
         return TransportError(f"the connection to {self.address} was closed")

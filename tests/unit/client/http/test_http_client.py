@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import threading
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -13,6 +16,7 @@ from web_lab import Exchange, legacy, modern
 from wirespeed import Client, Http, SyncClient
 from wirespeed.errors import (
     CallTimeout,
+    ConnectionClosed,
     ConnectionLost,
     HttpStatusError,
     InvalidResponse,
@@ -433,3 +437,36 @@ async def test_a_blocking_client() -> None:
 
         assert await asyncio.to_thread(call) == "ok"
         assert peer.sent("tools/call")[0].headers["x-key"] == "k"
+
+
+def test_a_client_moves_to_another_loop() -> None:
+    """The sockets of a closed loop are closed, too: a warning about one would fail this test."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    def there(work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, loop).result(10)
+
+    serving = legacy()
+    try:
+        peer = there(serving.__aenter__())
+        client = peer.client(era="legacy")
+
+        async def call(opens: bool) -> str:
+            if opens:
+                await client.open()
+            return (await client.call_tool("echo")).content[0].text
+
+        assert asyncio.run(call(True)) == "ok"
+        with pytest.raises(ConnectionClosed, match=r"the event loop .* is closed"):
+            asyncio.run(call(False))
+        assert asyncio.run(call(True)) == "ok"
+        assert len(peer.sent("initialize")) == 2
+        asyncio.run(client.close())
+        gc.collect()
+        there(serving.__aexit__(None, None, None))
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
