@@ -1,10 +1,10 @@
 """The server of the interoperation tests, in wirespeed: what every *_server program offers.
 
 python our_server.py [--versions 2025-11-25,…] [--compression] [--origin ORIGIN] [--tls FILE]
-    [--ws | --http]
+    [--ws | --http] [--keepalive SECONDS]
 
 With --ws it listens for WebSockets, with --http for HTTP, and prints the URL; with --tls for secure
-ones.
+ones. --keepalive: how often silent streams of events get a comment.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import Literal
 
-from wirespeed import Context, Server
+from wirespeed import Context, HttpOptions, Server
 from wirespeed.types import Audio, EmbeddedResource, Image, ResourceContents, ResourceLink, Text
 
 options = sys.argv[1:]
@@ -158,6 +158,9 @@ if __name__ == "__main__":
             ssl=context,
             compression="--compression" in options,
             origins=[options[1]] if options[0] == "--origin" else None,
+            http=HttpOptions(sse_keepalive=float(options[1]))
+            if options[0] == "--keepalive"
+            else HttpOptions(),
             on_listening=lambda urls: print(urls[0], flush=True),
         )
     else:
