@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from typing import Any
 
 import pytest
 from origin_lab import JSON, SSE, Origin, Request, Told, chunk, ok, pool_for, post
+from serve_lab import descriptors
 
 from wirespeed.errors import TransportError
 from wirespeed.limits import Limits
@@ -205,6 +207,58 @@ async def test_closing_while_it_connects() -> None:
         await pool.close()
         assert told.calls == ["end"]
         assert not told.sent
+
+
+async def settled(origin: Origin) -> None:
+    """The server has noticed that its clients are gone."""
+    while origin.open:
+        await asyncio.sleep(0.005)
+    await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_exchanges_that_end_in_every_way_leave_nothing(seed: int) -> None:
+    rng = random.Random(seed)
+
+    async def answer(request: Request) -> None:
+        match rng.randrange(6):
+            case 0:
+                request.hang_up()
+            case 1:
+                await request.write(SSE + CHUNKED + chunk(b"data: x\n\n"))
+                request.hang_up()
+            case 2:
+                await request.write(SSE + CHUNKED + chunk(b"data: x\n\ndata: y"))
+            case 3:
+                await request.write(b"HTTP/1.1 200 OK\r\nContent-Le")
+            case _:
+                await request.write(ok(request.body))
+
+    async with Origin(answer) as origin:
+        async with pool_for(origin) as pool:
+            post(pool)
+            while not origin.requests:  # then what the loop keeps for itself is there
+                await asyncio.sleep(0.001)
+        await settled(origin)
+        before, tasks = descriptors(), asyncio.all_tasks()
+        async with pool_for(origin, max_connections=8, idle_timeout=0.02) as pool:
+            told = []
+            calls = []
+            for _ in range(200):
+                told.append(Told())
+                method = rng.choice(("POST", "GET"))
+                body = bytes(rng.choice((0, 10, 300_000)))
+                calls.append(pool.request(method, "/", JSON, body, told[-1]))
+                if rng.random() < 0.5:
+                    await asyncio.sleep(rng.choice((0, 0, 0.001, 0.03)))
+                if len(calls) > 8:  # else those that get no answer have all connections
+                    calls.pop(rng.randrange(len(calls))).abort()
+            assert any(one.calls == ["response", "body", "end"] for one in told)
+            assert any(isinstance(one.exc, TransportError) for one in told)
+        assert all(one.calls.count("end") <= 1 for one in told)
+        await settled(origin)
+        assert descriptors() == before
+        assert asyncio.all_tasks() == tasks
 
 
 # -- responses that are of no use ------------------------------------------------------------------
