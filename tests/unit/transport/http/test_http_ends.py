@@ -141,7 +141,12 @@ async def test_an_idle_connection_is_closed_after_a_while() -> None:
 
 
 async def test_requests_wait_for_a_connection() -> None:
-    async with Origin(echo) as origin, pool_for(origin, max_connections=2) as pool:
+    async def answer(request: Request) -> None:
+        while origin.n_connections < 2:
+            await asyncio.sleep(0.001)
+        await request.write(ok(request.body))
+
+    async with Origin(answer) as origin, pool_for(origin, max_connections=2) as pool:
         told = [post(pool, b"%d" % i) for i in range(10)]
         assert [(await one.end()).body for one in told] == [b"%d" % i for i in range(10)]
         assert origin.n_connections == 2

@@ -42,7 +42,12 @@ async def test_nothing_is_told_inside_request() -> None:
 
 
 async def test_requests_at_once_have_a_connection_each() -> None:
-    async with Origin(echo) as origin, pool_for(origin) as pool:
+    async def answer(request: Request) -> None:
+        while origin.n_connections < 20:
+            await asyncio.sleep(0.001)
+        await request.write(ok(request.body))
+
+    async with Origin(answer) as origin, pool_for(origin) as pool:
         for _ in range(2):
             told = [post(pool, b"%d" % i) for i in range(20)]
             assert [(await one.end()).body for one in told] == [b"%d" % i for i in range(20)]
