@@ -17,6 +17,11 @@ USER_REJECTED = -1
 HEADER_MISMATCH = -32020
 MISSING_CLIENT_CAPABILITY = -32021
 UNSUPPORTED_PROTOCOL_VERSION = -32022
+# Of modern servers only. The specification does not list the "recognised modern errors"; these are
+# the codes that it reserves for 2026-07-28.
+MODERN_ERRORS = frozenset(
+    {HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION}
+)
 
 # Ours: outside -32768..-32000, which JSON-RPC and MCP reserve.
 OVERLOADED = -31000

@@ -44,16 +44,6 @@ if TYPE_CHECKING:
 encode = msgspec.json.Encoder().encode
 _initialized = msgspec.json.Decoder(InitializeResult).decode
 
-# Error codes of modern servers only. The specification does not list the "recognised modern
-# errors"; these are the codes that it reserves for 2026-07-28.
-MODERN_ERRORS = frozenset(
-    {
-        -32020,  # HeaderMismatch
-        codes.MISSING_CLIENT_CAPABILITY,
-        codes.UNSUPPORTED_PROTOCOL_VERSION,
-    }
-)
-
 # HTTP statuses that say nothing about the era of a server: authorization, overload, and a proxy
 # whose server cannot be reached.
 _NO_VERDICT = frozenset({401, 402, 403, 407, 408, 425, 429, 502, 503, 504})
@@ -177,7 +167,7 @@ async def modern(
                 if fall_back and _newest(supported, LEGACY_VERSIONS):
                     raise FallBack from exc
                 raise VersionMismatch(_speaks(supported, MODERN_VERSIONS), supported) from exc
-            if exc.code in MODERN_ERRORS:
+            if exc.code in codes.MODERN_ERRORS:
                 raise
             if fall_back:
                 raise FallBack from exc

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from asyncio import TimerHandle
 
     from wirespeed.client.http.link import HttpLink
+    from wirespeed.errors import HttpStatusError, RemoteError
     from wirespeed.transport.http.client_connection import HttpCall
     from wirespeed.transport.options import Headers
 
@@ -191,13 +192,15 @@ class OldStream(Exchange):
 
     Attributes:
         post: The ``initialize`` that the server refused as Streamable HTTP.
+        refusal: How it was refused.
     """
 
-    __slots__ = ("post",)
+    __slots__ = ("post", "refusal")
 
-    def __init__(self, link: HttpLink, post: Post) -> None:
+    def __init__(self, link: HttpLink, post: Post, refusal: RemoteError | HttpStatusError) -> None:
         super().__init__(link)
         self.post = post
+        self.refusal = refusal
 
     def open(self) -> None:
         """Send the request."""

@@ -8,6 +8,7 @@ messages (GET), and responses that can be resumed after their stream broke.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -26,11 +27,13 @@ from wirespeed.client.http.exchanges import (
 from wirespeed.client.http.mirrored import MirroredArguments
 from wirespeed.errors import (
     ConnectionLost,
+    HttpStatusError,
     InvalidResponse,
     RemoteError,
     TransportError,
     WirespeedError,
 )
+from wirespeed.protocol import codes
 from wirespeed.protocol.header_values import NAMED_BY, encode_text
 from wirespeed.protocol.messages import ErrorObject
 from wirespeed.transport.link import Link
@@ -386,32 +389,35 @@ class HttpLink(Link):
     def _refused(self, post: Post) -> None:
         """A request was answered with a status other than 200."""
         assert post.id is not None
-        body = post.body
-        message = parse(body, max_depth=self._max_depth)
-        if message.kind in ("result", "error") and message.raw_id == b"%d" % post.id:
-            self.receive(body, None)
-            if not post.waits:
-                self._requests.pop(post.id, None)
-                return
-        if self._session_is_gone(post.status, message):
+        message = parse(post.body, max_depth=self._max_depth)
+        if message.kind == "result" and message.raw_id == b"%d" % post.id:
+            self.receive(post.body, None)
+            self._requests.pop(post.id, None)
             return
-        if message.kind == "error" and message.error is not None:
-            try:
-                said = _error(message.error)
-            except msgspec.DecodeError:
-                pass
-            else:
-                self._fail(post, RemoteError(said.code, said.message, said.data))
-                return
+        own = message.kind == "error" and message.raw_id == b"%d" % post.id
+        if not own and self._session_is_gone(post.status, message):
+            return
+        refusal = self._refusal(post, message)
         if (
             post.what == "initialize"
             and post.status in _NOT_STREAMABLE
             and self._target.sse
             and not self.old
+            and getattr(refusal, "code", None) not in codes.MODERN_ERRORS
         ):
-            OldStream(self, post).open()
-            return
-        self._fail(post, status_error(self._target, post.what, post.status, post.headers, body))
+            OldStream(self, post, refusal).open()
+        else:
+            self._fail(post, refusal)
+
+    def _refusal(self, post: Post, message: Message) -> RemoteError | HttpStatusError:
+        """The error of a request that was answered with a status. Some servers leave the id of the
+        request out of their JSON-RPC errors."""
+        error = message.error if message.kind == "error" else None
+        if error is not None:
+            with contextlib.suppress(msgspec.DecodeError):
+                said = _error(error)
+                return RemoteError(said.code, said.message, said.data)
+        return status_error(self._target, post.what, post.status, post.headers, post.body)
 
     def _session_is_gone(self, status: int, message: Message | None = None) -> bool:
         """End the link if a status says that the session has ended (basic/transports, "Session
@@ -524,13 +530,13 @@ class HttpLink(Link):
             why = f": {exc}" if exc is not None else ""
             self.lose(ConnectionLost(f"{self._target.where}: the stream of events ended{why}"))
             return
-        note = ""
-        if stream.status not in (0, 200, post.status):
+        refusal = stream.refusal
+        if isinstance(refusal, HttpStatusError) and stream.status not in (0, 200, post.status):
             note = f", and GET with {stream.status} {reason_of(stream.status)}".rstrip()
-        self._fail(
-            post,
-            status_error(self._target, post.what, post.status, post.headers, post.body, note),
-        )
+            refusal = status_error(
+                self._target, post.what, post.status, post.headers, post.body, note
+            )
+        self._fail(post, refusal)
 
 
 class _Ended:

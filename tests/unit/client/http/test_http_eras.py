@@ -62,7 +62,7 @@ def failing(code: int, status: int, data: Any = None, id: Any = ...) -> Any:
         failing(-32022, 400, {"supported": ["2025-11-25"]}),
     ],
 )
-async def test_probes_that_find_a_legacy_server(probed: Any) -> None:
+async def test_trap_20_probes_that_find_a_legacy_server(probed: Any) -> None:
     rules = {"server/discover": probed}
     async with legacy(None, **rules) as peer, peer.client() as client:
         assert client.protocol_version == "2025-11-25"
@@ -86,7 +86,7 @@ async def test_probes_that_find_a_legacy_server(probed: Any) -> None:
         (replying(504), HttpStatusError),
     ],
 )
-async def test_probes_without_fallback(probed: Any, error: type[Exception]) -> None:
+async def test_trap_20_probes_without_fallback(probed: Any, error: type[Exception]) -> None:
     async with legacy(None, **{"server/discover": probed}) as peer:
         with pytest.raises(error):
             await peer.client().open()
@@ -160,7 +160,7 @@ class Old:
         exchange.open()
         exchange.event(self.endpoint, event="endpoint")
 
-    def wrap(self, peer: Any) -> None:
+    def wrap(self, peer: Any, refusal: Any = None) -> None:
         """Let the peer answer POSTs with 202, and events on the stream."""
         peer.get = self.get
         answer = peer._answer
@@ -168,6 +168,8 @@ class Old:
         async def post(exchange: Exchange) -> None:
             if exchange.method == "GET":
                 await answer(exchange)
+            elif exchange.target == "/mcp" and refusal is not None:
+                await refusal(exchange, exchange.message)
             elif exchange.target == "/mcp":
                 exchange.reply(self.status)
             else:
@@ -180,6 +182,30 @@ class Old:
         peer._answer = post
 
 
+@pytest.mark.parametrize(
+    "refusal", [replying(400), replying(404), failing(-32600, 400), failing(-32000, 400, id=None)]
+)
+async def test_refusals_that_lead_to_http_and_sse(refusal: Any) -> None:
+    old = Old()
+    async with old() as peer:
+        old.wrap(peer, refusal)
+        async with peer.client(era="legacy") as client:
+            assert (await client.call_tool("echo")).content[0].text == "ok"
+
+
+async def test_a_json_rpc_error_counts_where_there_is_no_http_and_sse() -> None:
+    rules = {"initialize": failing(-32600, 400)}
+    async with legacy(None, **rules) as peer:
+        with pytest.raises(RemoteError) as caught:
+            await peer.client(era="legacy").open()
+        assert caught.value.code == -32600 and len(peer.sent("GET")) == 1
+        peer.exchanges.clear()
+        peer.rules["initialize"] = failing(-32022, 400, {"supported": ["2099-01-01"]})
+        with pytest.raises(VersionMismatch):
+            await peer.client(era="legacy").open()
+        assert not peer.sent("GET")
+
+
 @pytest.mark.parametrize("era", ["auto", "legacy"])
 @pytest.mark.parametrize(
     ("endpoint", "target"),
@@ -190,7 +216,7 @@ class Old:
         ("http://127.0.0.1:{port}/m", "/m"),
     ],
 )
-async def test_http_and_sse(era: Any, endpoint: str, target: str) -> None:
+async def test_trap_46_http_and_sse(era: Any, endpoint: str, target: str) -> None:
     old = Old()
     async with old() as peer:
         old.endpoint = endpoint.format(port=peer.port)

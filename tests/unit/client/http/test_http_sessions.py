@@ -126,7 +126,7 @@ async def test_a_session_id_that_no_header_can_have(caplog: Any) -> None:
 # -- a lost session (trap 38) ---------------------------------------------------------------------
 
 
-async def test_a_lost_session_is_replaced(caplog: Any) -> None:
+async def test_trap_38_a_lost_session_is_replaced(caplog: Any) -> None:
     async with legacy() as peer, peer.client(era="legacy", log_level="warning") as client:
         await client.call_tool("echo")
         peer.session = "s-2"
@@ -229,7 +229,7 @@ async def test_404_without_a_session_is_a_wrong_path() -> None:
 # -- resumption (trap 43) -------------------------------------------------------------------------
 
 
-async def test_a_response_goes_on_where_it_broke() -> None:
+async def test_trap_43_a_response_goes_on_where_it_broke() -> None:
     seen: list[float] = []
     resumed: list[Exchange] = []
 
