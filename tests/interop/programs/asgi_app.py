@@ -1,0 +1,53 @@
+"""Our server as an ASGI application: alone, and mounted in FastAPI."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from wirespeed import Context, Server
+
+
+@asynccontextmanager
+async def lifespan(server: Server) -> AsyncIterator[None]:
+    print("started", file=sys.stderr, flush=True)
+    yield
+    print("ended", file=sys.stderr, flush=True)
+
+
+server = Server("asgi", lifespan=lifespan)
+
+
+@server.tool
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+@server.tool
+async def count(n: int, ctx: Context) -> int:
+    for i in range(n):
+        await ctx.progress(i + 1, n)
+    return n
+
+
+@server.tool
+async def wait(ctx: Context) -> None:
+    await ctx.progress(1)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        print("cancelled", file=sys.stderr, flush=True)
+
+
+app = server.asgi()
+
+
+def mounted() -> object:
+    """The application of FastAPI; called by the servers (``--factory``)."""
+    from fastapi import FastAPI
+
+    outer = FastAPI(lifespan=app.lifespan)
+    outer.mount("/tools", app)
+    return outer
