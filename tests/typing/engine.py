@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, Literal, assert_type
 
 import wirespeed
-from wirespeed import Client, Server, Stdio, core, transport
+from wirespeed import Client, Http, HttpOptions, Server, Stdio, core, transport
 from wirespeed.core import (
     ABI,
     POINTS,
@@ -160,9 +160,12 @@ async def lite_calls() -> None:
         await bridge.as_mcp_tool(Server("bridge"), client, optional=["b"])
     async with Client(Server("bridge")) as front:
         assert_type(await bridge.as_lite_server(front, "area"), LiteServer)
-    with SyncLiteClient(lite) as blocking:
+    async with LiteClient(Http("https://h/add", token="t"), both_headers=True) as far:
+        assert_type(await far.invoke(["2"], {"b": 3}, timeout=1), CallResult)
+    with SyncLiteClient("http://127.0.0.1:8765/add", headers={"X-Tenant": "a"}) as blocking:
         assert_type(blocking.call("1").content, list[Content])
     await serve_lite("ws://127.0.0.1:0", {"/add": lite}, token="t")
+    await serve_lite("http://127.0.0.1:0", lite, http=HttpOptions(idle_timeout=180))
     run_lite("ws://127.0.0.1:0", lite, workers=2)
 
 

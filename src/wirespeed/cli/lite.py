@@ -11,12 +11,13 @@ from wirespeed.cli import show
 from wirespeed.cli.failures import Exit, Failure, complain, print_json, printable, usage
 from wirespeed.cli.session import Options, run, show_warnings
 from wirespeed.cli.tools import read_json, write_text
-from wirespeed.errors import CallTimeout
+from wirespeed.errors import CallTimeout, HttpStatusError
 
 if TYPE_CHECKING:
     from wirespeed.litemcp import CallResult, LiteClient, Tool
 
 _FOREVER = 1e9  # seconds
+_MCP = "for an MCP server leave out --lite"
 _EXAMPLE = """write the arguments in order, as in '["a", 1]', or by name, as in '{"b": 1}'"""
 
 
@@ -38,11 +39,16 @@ async def connected(options: Options) -> AsyncIterator[LiteClient]:
 
 
 async def ask(client: LiteClient) -> Tool:
-    """Return the tool of a server. A server that does not speak LiteMCP does not answer."""
+    """Return the tool of a server. A server that does not speak LiteMCP does not answer, or refuses
+    GET without the headers of MCP."""
     try:
         return await client.info()
     except CallTimeout as exc:
-        raise CallTimeout(f"{exc}; for an MCP server leave out --lite") from None
+        raise CallTimeout(f"{exc}; {_MCP}") from None
+    except HttpStatusError as exc:
+        if exc.status not in (400, 405, 406):
+            raise
+        raise HttpStatusError(f"{exc}; {_MCP}", exc.status, exc.reason) from None
 
 
 def list_tools(options: Options, *, as_json: bool) -> int:

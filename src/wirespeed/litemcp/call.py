@@ -62,7 +62,8 @@ class Call:
         raise NotImplementedError
 
     def send(self, result: bytes) -> None:
-        """Send the JSON of the result. The call has left `Calls.running`."""
+        """Send the JSON of the result, unless the client has left. The call has left
+        `Calls.running`."""
         raise NotImplementedError
 
     def done(self, value: Any, exc: BaseException | None) -> None:
@@ -71,18 +72,18 @@ class Call:
             self.timer.cancel()
         calls = self.calls
         calls.running.discard(self)
-        if self.gone:
-            if exc is not None and not isinstance(exc, asyncio.CancelledError):
-                name = calls.tool.name
-                logger.error("tool %s failed after its client left", name, exc_info=exc)
-            return
         if exc is None:
             try:
                 response = response_of(value)
             except ResultError as failure:
                 response = calls.failed(self, failure)
-        else:
+        elif not self.gone:
             response = calls.failed(self, exc)
+        else:
+            if not isinstance(exc, asyncio.CancelledError):
+                name = calls.tool.name
+                logger.error("tool %s failed after its client left", name, exc_info=exc)
+            return
         self.send(calls.result(self.arguments, response))
 
     def expire(self) -> None:

@@ -71,10 +71,15 @@ class LiteClientConnection(Requests, Endpoint):
     def full(self) -> bool:
         """Whether a request has to wait: too much output is queued, or too many answers are
         outstanding."""
-        return len(self.wire.outbox) >= self._limits.output_high or super().full
+        limits = self._limits
+        return (
+            len(self.wire.outbox) >= limits.output_high
+            or len(self._waiting) >= limits.max_outstanding
+        )
 
     def _send(self, waiter: Waiter, call: bytes | None) -> None:
-        assert self.link is not None
+        if self.link is None or self.gone:
+            raise self.error()
         self.stream.send(_GET % waiter.id if call is None else _CALL % (waiter.id, call))
         self.link.wrote()
 

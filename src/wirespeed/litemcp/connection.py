@@ -77,7 +77,6 @@ class LiteConnection(Endpoint):
     ) -> None:
         self.server = server
         self.loop = loop
-        self.pool = pool
         self.closed: asyncio.Future[BaseException | None] = loop.create_future()
         self.principal: bytes | None = None
         self.peer: Peer | None = None

@@ -47,6 +47,8 @@ class _HttpCall(Call):
         return self.exchange.gone or self.exchange.status != 0
 
     def send(self, result: bytes) -> None:
+        if self.gone:
+            return
         if self.running is not None and self.exchange.lasts:
             self.exchange.more_fields += self.keep_alive
         self.exchange.respond(200, result, _JSON)

@@ -111,8 +111,6 @@ class Requests:
         after ``seconds``, InvalidResponse if the answer is of another type, and the error of a lost
         link. A caller that needs the answer no longer calls `forget`.
         """
-        if not self.usable:
-            raise self.error()
         self._last_id = number = self._last_id * GENERATOR % PRIME
         kind = "info" if call is None else "result"
         waiter = Waiter(number, what, kind, decode, self.loop.create_future(), seconds)
@@ -127,6 +125,7 @@ class Requests:
         return waiter
 
     def _send(self, waiter: Waiter, call: bytes | None) -> None:
+        """Send a request, or raise the error of a link that is gone."""
         raise NotImplementedError
 
     def _expire(self, waiter: Waiter) -> None:

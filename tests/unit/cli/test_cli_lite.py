@@ -191,15 +191,43 @@ def test_options_that_are_mcps(routes: tuple[str, str]) -> None:
         assert (done.returncode, one_line(done).startswith(f"{words[0]} is for MCP: ")) == (2, True)
 
 
-def test_a_token(lite_file: Path) -> None:
-    with listening(str(lite_file), "--on", "ws://127.0.0.1:0/", WIRESPEED_TOKEN=SECRET) as url:
+@pytest.mark.parametrize(
+    ("scheme", "said"),
+    [
+        ("ws", "refused the WebSocket: 403"),
+        (
+            "http",
+            "answered get with 403 Forbidden (the bearer token is not valid)",
+        ),
+    ],
+)
+def test_a_token(lite_file: Path, scheme: str, said: str) -> None:
+    place = f"{scheme}://127.0.0.1:0/shout"
+    with listening(str(lite_file), "--on", place, WIRESPEED_TOKEN=SECRET) as url:
         assert wirespeed("list", "--lite", url, WIRESPEED_TOKEN=SECRET).returncode == 0
         header = f"Authentication: Bearer {SECRET}"
         assert wirespeed("list", "--lite", url, "--header", header).returncode == 0
         done = wirespeed("list", "--lite", url, WIRESPEED_TOKEN=SECRET + "x")
         assert done.returncode == 3
-        assert f"{url} refused the WebSocket: 403" in one_line(done)
+        assert f"{url} {said}" in one_line(done)
         assert SECRET not in done.stderr
+
+
+def test_over_http(tmp_path: Path) -> None:
+    path = tmp_path / "both.py"
+    mcp = 'from wirespeed import Server\nmcp = Server("mcp")\n'
+    path.write_text(LITE + mcp + 'services = {"/shout": louder, "/mcp": mcp}\n')
+    with serving(str(path), "--on", "http://127.0.0.1:0") as running:
+        url = running.line(r"serving shout \(LiteMCP\) on (\S+/shout)$")[1]
+        done = wirespeed("call", "--lite", url, "shout", '["a", 2]')
+        assert (done.returncode, done.stdout, done.stderr) == (0, "A!A!\n", "")
+        assert "shout" in wirespeed("list", "--lite", url).stdout
+        assert json.loads(wirespeed("info", "--lite", "--json", url).stdout)["tool"] == "shout"
+        done = wirespeed("list", "--lite", url.replace("/shout", "/mcp"))
+        assert done.returncode == 3
+        assert one_line(done).endswith("; for an MCP server leave out --lite")
+        done = wirespeed("list", "--lite", url + "er")
+        assert one_line(done).endswith("; correct the path of the URL")
 
 
 def test_mcp_is_not_litemcp(server_file: Path) -> None:

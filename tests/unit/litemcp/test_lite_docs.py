@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -20,6 +21,11 @@ PRINTS = re.compile(
     r'```python title="(?P<name>\w+\.py)"\n[^`]*```\n\nprints\n\n```text\n(?P<text>.*?)```',
     re.DOTALL,
 )
+
+SHELL = re.compile(
+    r"```sh\n(?P<code>curl.*?)```.*?```json\n(?P<answer>.*?)\n```", re.DOTALL
+).finditer(PAGE.read_text("utf-8"))
+((CURL, ANSWER),) = (found.groups() for found in SHELL)
 
 
 def free_port() -> str:
@@ -84,8 +90,13 @@ def test_the_example_with_a_server(folder: Path) -> None:
                 except ConnectionRefusedError:
                     time.sleep(0.02)
             assert output(folder, "ask_tools.py") == EXPECTED["ask_tools.py"]
+            if shutil.which("curl"):
+                command = CURL.replace(PORT, str(port))
+                shown = subprocess.check_output(["sh", "-ec", command], text=True)
+                assert shown.startswith('{"version":[1,0,0],"name":"upper","description":')
+                assert shown.endswith("}" + ANSWER)
         finally:
             server.terminate()
         _, errors = server.communicate(timeout=FOREVER)
     assert (server.returncode, errors.count(b"\n")) == (0, 1), errors
-    assert errors.startswith(b"wirespeed: listening at ws://127.0.0.1:")
+    assert errors.startswith(b"wirespeed: listening at http://127.0.0.1:")
