@@ -283,8 +283,9 @@ class Client:
         LaunchError, ChildExited: the server cannot be started, or ended at once; the text has the
         command, the directory, the exit status and the end of its stderr. TransportError: a server
         elsewhere cannot be reached. UpgradeRefused: the server answered the WebSocket upgrade with
-        an HTTP status. VersionMismatch: there is no common revision. CallTimeout: the server did
-        not answer in time. ConnectionClosed: `close` was called meanwhile.
+        an HTTP status. HttpStatusError: a server of HTTP answered the handshake with a status.
+        VersionMismatch: there is no common revision. CallTimeout: the server did not answer in
+        time. ConnectionClosed: `close` was called meanwhile.
         """
         try:
             await self._life.open()
@@ -395,6 +396,7 @@ class Client:
                 result with ``is_error``: see `CallToolResult.raise_for_error`.
             InvalidResponse: The answer is not valid, or does not fit *type*.
             ConnectionClosed, ChildExited, ConnectionLost: The link is gone.
+            HttpStatusError: A server of HTTP, or a proxy before it, answered with a status alone.
             TransportError: A lost connection cannot be made again.
         """
         by = self._tasks if name in self._task_only else self._sender

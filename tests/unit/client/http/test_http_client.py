@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import logging
 import threading
 from collections.abc import Coroutine
@@ -470,3 +471,29 @@ def test_a_client_moves_to_another_loop() -> None:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+
+@pytest.mark.parametrize("streams", [True, False])
+async def test_responses_in_a_batch(streams: bool) -> None:
+    """2025-03-26 basic/transports: a server may answer with an array."""
+
+    async def call(exchange: Exchange, message: dict[str, Any]) -> None:
+        note = {"jsonrpc": "2.0", "method": "notifications/message"}
+        note["params"] = {"level": "info", "data": "both"}
+        result = {"content": [{"type": "text", "text": "ok"}]}
+        batch = [note, {"jsonrpc": "2.0", "id": message["id"], "result": result}]
+        if streams:
+            exchange.open()
+            exchange.event(json.dumps(batch))
+            exchange.end()
+        else:
+            exchange.json(batch)
+
+    logs: list[Any] = []
+    async with legacy(**{"tools/call": call}) as peer:
+        result = {**peer.rules["initialize"], "protocolVersion": "2025-03-26"}  # type: ignore[dict-item]
+        peer.rules["initialize"] = result
+        async with peer.client(era="legacy", on_log=logs.append) as client:
+            assert client.protocol_version == "2025-03-26"
+            assert (await client.call_tool("echo")).content[0].text == "ok"
+    assert [entry.data for entry in logs] == ["both"]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from client_lab import until
 
 from wirespeed import Client, Context, Http, HttpOptions, Server, SyncClient
-from wirespeed.errors import CallTimeout, ConnectionLost, RemoteError
+from wirespeed.errors import CallTimeout, ConnectionLost, RemoteError, TransportError
 from wirespeed.types import ResourceUpdated, ToolsChanged
 
 ERAS = pytest.mark.parametrize("era", ["auto", "legacy"])
@@ -158,15 +160,9 @@ async def test_http_and_sse() -> None:
             await until(lambda: noticed == ["began", "cancelled"])
 
 
-async def test_a_session_that_expires(caplog: Any) -> None:
+async def test_a_server_that_is_replaced(caplog: Any) -> None:
     server, _ = lab()
-    async with serving(server, session_ttl=0.2) as url:
-        async with Client(url, era="legacy", timeout=10) as client:
-            link: Any = client.counters["messages_out"]
-            assert link
-        async with Client(Http(url), era="legacy", timeout=10) as client:
-            assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
-    async with serving(server) as url, Client(url, era="legacy") as client:
+    async with serving(server) as url:
         moved = url
     # another server at the same place does not know the session
     listens: asyncio.Future[tuple[str, ...]] = asyncio.get_running_loop().create_future()
@@ -198,3 +194,29 @@ async def test_a_blocking_client(era: Any) -> None:
                 return client.call_tool("add", {"a": 1, "b": 2}).data
 
         assert await asyncio.to_thread(call) == 3
+
+
+async def test_tls(certificate: Path) -> None:
+    served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    served.load_cert_chain(certificate)
+    server, _ = lab()
+    listens: asyncio.Future[tuple[str, ...]] = asyncio.get_running_loop().create_future()
+    task = asyncio.ensure_future(
+        server.serve("https://127.0.0.1:0/mcp", ssl=served, on_listening=listens.set_result)
+    )
+    (url,) = await listens
+    trusting = ssl.create_default_context(cafile=certificate)
+    async with Client(Http(url, ssl=trusting)) as client:
+        calls = (client.call_tool("add", {"a": i, "b": 1}) for i in range(10))
+        assert [result.data for result in await asyncio.gather(*calls)] == list(range(1, 11))
+    with pytest.raises(TransportError, match="its certificate is not accepted"):
+        await Client(url).open()
+    task.cancel()
+    await asyncio.wait((task,))
+
+
+async def test_few_connections() -> None:
+    server, _ = lab()
+    async with serving(server) as url, Client(Http(url, max_connections=2)) as client:
+        calls = (client.call_tool("add", {"a": i, "b": 1}) for i in range(300))
+        assert [result.data for result in await asyncio.gather(*calls)] == list(range(1, 301))
