@@ -350,7 +350,9 @@ def cli(ctx: click.Context) -> None:
     help="HTTP, WebSocket: the name in the URL that clients use; may be repeated.",
 )
 @click.option(
-    "--stateless", is_flag=True, help="HTTP: serve without sessions. --workers needs it for HTTP."
+    "--stateless",
+    is_flag=True,
+    help="HTTP: serve without sessions. --workers needs it for https://.",
 )
 @click.option(
     "--access-log",

@@ -223,6 +223,11 @@ class McpService:
         self.connections.add(connection)
         return connection
 
+    @property
+    def has_sessions(self) -> bool:
+        """Whether clients have sessions over HTTP: those of legacy eras."""
+        return bool(self.discovery.legacy_versions)
+
     def http_target(
         self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool
     ) -> HttpTarget:

@@ -41,6 +41,7 @@ from wirespeed.server.http.http_session import HttpSession
 from wirespeed.server.http.sessions import SessionLimit, Sessions
 from wirespeed.server.http.streams import Streams
 from wirespeed.server.requests import methods
+from wirespeed.transport.http.exchange import Elsewhere
 
 cdef enum:
     MAX_FREE = 256        # lanes that are kept for the next requests
@@ -240,6 +241,9 @@ cdef class StreamableHttp(HttpTarget):
             return None
         session = self.sessions.find(text_of(value), ex.principal)
         if session is None:
+            worker = self.sessions.owner(text_of(value))
+            if worker is not None:
+                raise Elsewhere(worker)
             self.refuse_c(ex, 404, SESSION_OVER, ())
             return None
         if (
@@ -335,6 +339,11 @@ cdef class StreamableHttp(HttpTarget):
         return 0
 
     # -- the end -------------------------------------------------------------------------------
+
+    def share(self, int worker, int n):
+        """Name this process in the ids of sessions."""
+        if self.sessions is not None:
+            self.sessions.share(worker, n)
 
     def drain(self):
         """End the sessions: their requests are answered, their streams closed."""

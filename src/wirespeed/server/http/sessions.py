@@ -62,7 +62,6 @@ class Sessions(Generic[S]):
         max_sessions: The most sessions.
         max_per_principal: The most sessions of one principal. Clients without credentials have no
             principal, so that ``max_sessions`` alone limits them.
-        prefix: What every id begins with.
     """
 
     def __init__(
@@ -72,19 +71,34 @@ class Sessions(Generic[S]):
         ttl: float,
         max_sessions: int,
         max_per_principal: int,
-        prefix: str = "",
     ) -> None:
         self._loop = loop
         self._ttl = ttl
         self._max_sessions = max_sessions
         self._max_per_principal = max_per_principal
-        self._prefix = prefix
+        self._prefix = ""
+        self._worker = 0
+        self._n_workers = 1
         self._entries: OrderedDict[str, _Entry[S]] = OrderedDict()
         self._owned: dict[bytes, int] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def share(self, worker: int, n: int) -> None:
+        """Name this process in ids, number `worker` of n, so that the others find its sessions."""
+        self._worker = worker
+        self._n_workers = n
+        self._prefix = f"{worker}."
+
+    def owner(self, id: str) -> int | None:
+        """The number of the other process that made an id; None: it is no such id."""
+        worker, dot, _ = id.partition(".")
+        if not dot or not (worker.isascii() and worker.isdecimal()) or len(worker) > 4:
+            return None
+        found = int(worker)
+        return found if found < self._n_workers and found != self._worker else None
 
     def open(self, principal: bytes | None, make: Callable[[str], S]) -> S:
         """A new session, made by ``make`` of its id. SessionLimit: there are too many."""

@@ -15,7 +15,7 @@ from wirespeed.server.http.media_types import accepts, is_json
 from wirespeed.server.http.session_link import SessionLink
 from wirespeed.server.http.sessions import SessionLimit, Sessions
 from wirespeed.server.http.streams import Streams
-from wirespeed.transport.http.exchange import Exchange, HttpTarget
+from wirespeed.transport.http.exchange import Elsewhere, Exchange, HttpTarget
 from wirespeed.transport.service import Peer
 
 if TYPE_CHECKING:
@@ -139,6 +139,9 @@ class SseEndpoint(HttpTarget):
             return
         session = self._sessions.find(ids[0], exchange.principal)
         if session is None:
+            worker = self._sessions.owner(ids[0])
+            if worker is not None:
+                raise Elsewhere(worker)
             refuse(exchange, 404, "there is no such session")
             return
         exchange.respond(202)
@@ -146,6 +149,9 @@ class SseEndpoint(HttpTarget):
         if connection.link is not None:
             connection.session.receive_message(body)
             connection.link.deliver()
+
+    def share(self, worker: int, n: int) -> None:
+        self._sessions.share(worker, n)
 
     def drain(self) -> None:
         self._sessions.drain()

@@ -41,6 +41,7 @@ cdef class HttpConnection(Carrier):
     cdef bint last                     # close when the response in progress is sent
     cdef bint looked                   # the head was checked before its body has arrived
     cdef bint full                     # there are too many connections: every request is refused
+    cdef public object pass_on         # gives the connection to another process; or None
     cdef double began                  # when the request arrived that is being answered
     cdef long long sent_before         # bytes sent and queued before its response
     # the last web page whose requests were let in, and the fields of responses to it
@@ -62,6 +63,7 @@ cdef class HttpConnection(Carrier):
     cdef long long sent_c(self) noexcept
     cdef int waits_for_c(self) noexcept
     cdef int request_c(self, Span body) except -1
+    cdef int pass_on_c(self, Exchange exchange, int worker, Span body) except -1
     cdef int unfinished_c(self) except -1
     cdef int rest_c(self, Exchange exchange) except -1
     cdef int ended_c(self) except -1

@@ -33,6 +33,7 @@ from wirespeed.transport.http.exchange cimport Carrier, Exchange, HttpTarget
 from wirespeed._core.framing.http.writer import field_lines
 from wirespeed.errors import shortened
 from wirespeed.transport.gate import Refused
+from wirespeed.transport.http.exchange import Elsewhere
 from wirespeed.transport.options import Headers, HttpRequest, Refusal
 from wirespeed.transport.quiet import Quiet
 
@@ -40,6 +41,9 @@ logger = logging.getLogger("wirespeed.server")
 cdef int WARNING = logging.WARNING
 
 TOO_MANY = Refusal(503, "too many connections", {"Retry-After": "5"})
+
+# header fields that say how a body is sent
+OF_BODIES = (b"transfer-encoding", b"content-length", b"expect", b"trailer")
 
 cdef enum:
     MAX_AHEAD = 65536     # bytes that are read while a request is being answered
@@ -100,6 +104,11 @@ cdef class HttpSite:
             from wirespeed.transport.http.access_log import AccessLog
 
             self.log = AccessLog(options.access_log, options.access_log_sample)
+
+    def share(self, int worker, int n):
+        """The port is shared by n processes; this is the one with that number."""
+        for target in self.targets.values():
+            target.share(worker, n)
 
     def drain(self):
         """The server shuts down: end what no request waits for."""
@@ -395,11 +404,41 @@ cdef class HttpConnection(Carrier):
             exchange.user = self.user
             exchange.principal = self.known_principal
             target.take_c(exchange, framer.slab, body.p, body.n)
+        except Elsewhere as exc:
+            return me.pass_on_c(exchange, exc.worker, body)
         except Refused as exc:
             self._refuse(exchange, exc.refusal)
         except Exception as exc:
             self._failed(exchange, exc)
         return me.rest_c(exchange)
+
+    cdef int pass_on_c(self, Exchange exchange, int worker, Span body) except -1:
+        """Give the connection to another process, with this request and what was read behind it."""
+        cdef HttpConnection me = self
+        cdef HttpHead head = self.framer.head
+        cdef bytes text = PyBytes_FromStringAndSize(<const char *> body.p, <Py_ssize_t> body.n)
+        cdef bytes data = head.raw
+        if head.chunked or head.expects_continue:      # the body has been read and joined
+            lines = [
+                line for line in data.split(b"\r\n")
+                if line and line.partition(b":")[0].lower() not in OF_BODIES
+            ]
+            data = b"%b\r\nContent-Length: %d\r\n\r\n" % (b"\r\n".join(lines), len(text))
+        self.link.flush()
+        if me.link is None:
+            return 0
+        if me.http.outbox.size == 0 and me.pass_on is not None:
+            data += text + me.framer.take_rest_c()
+            me.output.closes = True
+            if me.pass_on(worker, data):
+                me.exchange = exchange.carrier = None
+                me.link.close()
+                return 0
+        exchange.respond(
+            503, b"the session is busy\n",
+            [("Content-Type", "text/plain; charset=utf-8"), ("Retry-After", "1")],
+        )
+        return 0
 
     cdef int rest_c(self, Exchange exchange) except -1:
         """A request goes on: keep its head, and none of its input."""
@@ -418,6 +457,8 @@ cdef class HttpConnection(Carrier):
                 return
             exchange.user, exchange.principal = verdict.user, verdict.principal
             exchange.target.take_c(exchange, body.slab, body.p, <size_t> body.n)
+        except Elsewhere as exc:
+            self.pass_on_c(exchange, exc.worker, Span(body.p, <size_t> body.n))
         except Refused as exc:
             self._refuse(exchange, exc.refusal)
         except Exception as exc:

@@ -20,6 +20,14 @@ STREAM_FIELDS = (
 )
 
 
+class Elsewhere(Exception):
+    """A request is of a session of another process at the same port, the one with this number."""
+
+    def __init__(self, int worker):
+        super().__init__(worker)
+        self.worker = worker
+
+
 cdef class Carrier(Endpoint):
     """A connection that carries exchanges. Abstract: `HttpConnection` is one."""
 
@@ -245,6 +253,10 @@ cdef class HttpTarget:
         """Return the `Admission` of a client, or an awaitable of it. Refused: the client may not
         come in."""
         return gate.check(request, self.auth_headers, self.refusal_status)
+
+    def share(self, int worker, int n):
+        """The target has the same path in n processes at one port; this is the one with that
+        number. `take` raises `Elsewhere` for a request that another one has to answer."""
 
     def drain(self):
         """The server shuts down: end what no request waits for."""

@@ -23,6 +23,7 @@ import msgspec
 
 from wirespeed.errors import TransportError
 from wirespeed.transport.net import bind
+from wirespeed.transport.net.handover import Mailboxes
 from wirespeed.transport.net.listener import serve_at, urls_of
 
 if TYPE_CHECKING:
@@ -59,19 +60,41 @@ def run_workers(
             they listen.
     """
     if address.scheme == "unix":
-        raise ValueError("several workers need a port: ws://, wss:// or tcp://")
+        raise ValueError("several workers need a port: ws://, wss://, http://, https:// or tcp://")
     if not hasattr(os, "fork") or not hasattr(socket, "SO_REUSEPORT"):
         raise ValueError("several workers need an operating system with fork and SO_REUSEPORT")
+    shares_sessions = (
+        address.is_http
+        and not options.http.stateless
+        and any(getattr(service, "has_sessions", False) for service in services.values())
+    )
+    if shares_sessions and address.secure:
+        raise ValueError(
+            "several workers at https:// need HttpOptions(stateless=True): a session lives in one "
+            "worker, and a connection of TLS cannot be passed on to it; or end TLS in a proxy"
+        )
     options = msgspec.structs.replace(options, reuse_port=True)
     found = bind.resolve(address)
     with bind.listen(address, found, options, reserve=True) as reserved:
         address = reserved.address
 
+        mailboxes = Mailboxes(n) if shares_sessions else None
+
         def work(parent: Parent) -> None:
             from wirespeed.transport.loop import run
 
             reserved.close()
-            run(serve_at(address, found, services, options, parent.say_ready, obey=parent.obeyed))
+            run(
+                serve_at(
+                    address,
+                    found,
+                    services,
+                    options,
+                    parent.say_ready,
+                    obey=parent.obeyed,
+                    mailbox=None if mailboxes is None else mailboxes.of(parent.slot),
+                )
+            )
 
         crew = Crew(n, work)
 
@@ -79,7 +102,11 @@ def run_workers(
             if on_listening is not None:
                 on_listening(urls_of(address, services))
 
-        crew.run(announce)
+        try:
+            crew.run(announce)
+        finally:
+            if mailboxes is not None:
+                mailboxes.close()
 
 
 class Worker:
@@ -187,7 +214,7 @@ class Crew:
         try:
             pid = os.fork()
             if pid == 0:
-                self._be_worker(ours, theirs, before)
+                self._be_worker(slot, ours, theirs, before)
         except OSError:
             ours.close()
             theirs.close()
@@ -261,7 +288,7 @@ class Crew:
     # -- in the worker -----------------------------------------------------------------------------
 
     def _be_worker(
-        self, ours: socket.socket, pipe: socket.socket, mask: Sequence[Any] | set[Any]
+        self, slot: int, ours: socket.socket, pipe: socket.socket, mask: Sequence[Any] | set[Any]
     ) -> NoReturn:
         status = 1
         try:
@@ -274,7 +301,7 @@ class Crew:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            self._work(Parent(pipe))
+            self._work(Parent(slot, pipe))
             status = 0
         except SystemExit as exc:
             status = exc.code if isinstance(exc.code, int) else int(exc.code is not None)
@@ -293,9 +320,14 @@ class Crew:
 
 
 class Parent:
-    """The parent, in its worker."""
+    """The parent, in its worker.
 
-    def __init__(self, pipe: socket.socket) -> None:
+    Attributes:
+        slot: The number of the worker. One that replaces another has its number.
+    """
+
+    def __init__(self, slot: int, pipe: socket.socket) -> None:
+        self.slot = slot
         self._pipe = pipe
 
     def say_ready(self, urls: tuple[str, ...]) -> None:

@@ -18,7 +18,14 @@ import msgspec
 from wirespeed.transport.address import Address
 from wirespeed.transport.net import bind
 from wirespeed.transport.net.keepalive import Keeper, Watched
-from wirespeed.transport.net.stream import SocketStream, Stream, address_name, make_prompt, start
+from wirespeed.transport.net.stream import (
+    SocketStream,
+    Stream,
+    address_name,
+    make_prompt,
+    peer_name,
+    start,
+)
 from wirespeed.transport.options import Headers, ListenOptions, OnListening, Refusal, User
 from wirespeed.transport.quiet import Quiet
 from wirespeed.transport.service import Connection, Peer, Service, alive
@@ -30,6 +37,7 @@ if TYPE_CHECKING:
     from wirespeed._core.framing.websocket import WebSocketFramer
     from wirespeed.transport.gate import Gate
     from wirespeed.transport.http.connection import HttpConnection, HttpSite
+    from wirespeed.transport.net.handover import Mailbox
     from wirespeed.transport.websocket.upgrade import ServerHandshake
 
 logger = logging.getLogger("wirespeed.server")
@@ -107,10 +115,15 @@ class Listener:
         listening: The sockets.
         services: The services by path; for a byte stream the only service.
         options: The options of the listener.
+        mailbox: Where other workers pass on connections to this one.
     """
 
     def __init__(
-        self, listening: bind.Listening, services: Mapping[str, Service], options: ListenOptions
+        self,
+        listening: bind.Listening,
+        services: Mapping[str, Service],
+        options: ListenOptions,
+        mailbox: Mailbox | None = None,
     ) -> None:
         self.listening = listening
         self.address = listening.address
@@ -141,6 +154,7 @@ class Listener:
         )
         self._gate: Gate | None = None
         self._site: HttpSite | None = None
+        self._mailbox = mailbox
         if self.address.is_websocket:
             from wirespeed.transport.gate import Gate
 
@@ -156,6 +170,9 @@ class Listener:
                 loop=self.loop,
                 pool=self.pool,
             )
+            if mailbox is not None:
+                self._site.share(mailbox.worker, mailbox.n)
+                self.loop.add_reader(mailbox.fileno(), self._receive, mailbox)
 
     @property
     def n_connections(self) -> int:
@@ -281,17 +298,33 @@ class Listener:
             self._join_http(stream, peer, full)
             self.opening.discard(task)
 
-    def _join_http(self, stream: Stream, peer: str, full: bool) -> None:
+    def _receive(self, mailbox: Mailbox) -> None:
+        """Take over the connections that other workers pass on."""
+        for _ in range(ACCEPTS_A_TURN):
+            try:
+                passed = mailbox.receive()
+            except OSError as exc:
+                self._quiet.log(logging.WARNING, "a connection of another worker is lost: %s", exc)
+                continue
+            if passed is None:
+                return
+            sock, data = passed
+            full = self.n_connections - self._n_full >= self.options.max_connections
+            self._join_http(SocketStream(self.loop, sock), peer_name(sock), full, data)
+
+    def _join_http(self, stream: Stream, peer: str, full: bool, rest: bytes = b"") -> None:
         from wirespeed.transport.http.connection import HttpConnection
 
         assert self._site is not None
         connection = HttpConnection(self._site, peer, full=full)
         stream.make_link(connection)
+        if self._mailbox is not None and isinstance(stream, SocketStream):
+            connection.pass_on = partial(stream.pass_on, self._mailbox)
         served = ServedHttp(self, connection, stream)
         if full:
             self._n_full += 1
             connection.closed.add_done_callback(self._full_one_left)
-        self._watch(served, b"")
+        self._watch(served, rest)
 
     def _full_one_left(self, _: object) -> None:
         self._n_full -= 1
@@ -512,6 +545,8 @@ class Listener:
                 if served.connection.link is not None:
                     served.connection.link.flush()
             self.abort()
+            if self._mailbox is not None:
+                self.loop.remove_reader(self._mailbox.fileno())
             self._keeper.close()
             if self.opening:
                 _, stubborn = await asyncio.wait(list(self.opening), timeout=LAST_WAIT)
@@ -531,12 +566,14 @@ async def serve_at(
     on_listening: OnListening | None,
     *,
     obey: Obey = signals_drain,
+    mailbox: Mailbox | None = None,
 ) -> None:
-    """Serve with checked and resolved arguments. ``obey``: the source of the signals to end."""
+    """Serve with checked and resolved arguments. ``obey``: the source of the signals to end.
+    ``mailbox``: where other workers pass on connections to this one."""
     with bind.listen(address, found, options) as listening:
         # outside of `obey`: a signal ends a start, or an end, that takes too long
         async with alive(services.values()):
-            listener = Listener(listening, services, options)
+            listener = Listener(listening, services, options, mailbox)
             with obey(listener.loop, listener):
                 await listener.serve(on_listening)
 

@@ -86,20 +86,16 @@ def run(
     """Serve as `serve` does, on a new event loop (uvloop where it is installed), in one or several
     processes.
 
-    ``workers``: The number of processes that share the port; for ``ws://``, ``wss://`` and
-    ``tcp://``. Workers are forked from this process and have its state, which must not need threads
-    or an event loop. SIGTERM and SIGINT to this process end the workers in order. A worker that
-    dies is replaced. Without ``on_listening`` the URLs are written to stderr; where the log takes
-    records of INFO and stderr is not a terminal, the log gets them instead.
+    ``workers``: The number of processes that share the port; not for ``unix:``, and for ``https://``
+    only with `HttpOptions.stateless`. Workers are forked from this process and have its state,
+    which must not need threads or an event loop. SIGTERM and SIGINT to this process end the workers
+    in order. A worker that dies is replaced. Without ``on_listening`` the URLs are written to
+    stderr; where the log takes records of INFO and stderr is not a terminal, the log gets them
+    instead.
     """
     if workers < 1:
         raise ValueError("workers must be at least 1")
     address, by_path, options = plan(url, services, options, more)
-    if workers > 1 and address.is_http and not options.http.stateless:
-        raise ValueError(
-            "a session of a legacy client lives in one process, and the system spreads its "
-            "connections over all: several workers need http=HttpOptions(stateless=True)"
-        )
     if on_listening is None:
         on_listening = announce
     if workers > 1:

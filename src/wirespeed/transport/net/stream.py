@@ -9,10 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from wirespeed.transport.fd import FdLink
 from wirespeed.transport.link import Endpoint, Link
+
+if TYPE_CHECKING:
+    from wirespeed.transport.net.handover import Mailbox
 
 READ_SIZE = 16384
 _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}  # seconds, and probes
@@ -76,6 +79,11 @@ class SocketStream:
     def make_link(self, endpoint: Endpoint) -> Link:
         fd = self._socket.fileno()
         return FdLink(self._loop, endpoint, fd, fd)
+
+    def pass_on(self, mailbox: Mailbox, worker: int, data: bytes) -> bool:
+        """Pass the connection on to another worker, with what was read of it. The link must be
+        closed then. False: the worker takes none now."""
+        return mailbox.send(worker, self._socket, data)
 
     def close(self) -> None:
         self._socket.close()

@@ -29,22 +29,21 @@ class Kept:
         self.closed.set()
 
 
-def table(ttl: float = LONG, most: int = 100, each: int = 10, prefix: str = "") -> Sessions[Kept]:
+def table(ttl: float = LONG, most: int = 100, each: int = 10) -> Sessions[Kept]:
     return Sessions(
         asyncio.get_running_loop(),
         ttl=ttl,
         max_sessions=most,
         max_per_principal=each,
-        prefix=prefix,
     )
 
 
 async def test_ids_cannot_be_guessed() -> None:
-    sessions = table(most=1000, prefix="w3.")
+    sessions = table(most=1000)
     ids = {sessions.open(None, Kept).id for _ in range(1000)}
     assert len(ids) == 1000
     for id in ids:
-        assert id.startswith("w3.") and len(id) >= 3 + 32
+        assert len(id) >= 32
         assert all(0x21 <= ord(char) <= 0x7E for char in id)
     sessions.close()
 
@@ -136,4 +135,16 @@ async def test_a_session_that_cannot_be_made_does_not_count() -> None:
     with pytest.raises(RuntimeError, match="no connection"):
         sessions.open(ANNE, fail)
     sessions.open(ANNE, Kept)
+    sessions.close()
+
+
+async def test_an_id_names_the_process_of_its_session() -> None:
+    sessions = table()
+    sessions.share(2, 4)
+    session = sessions.open(ANNE, Kept)
+    assert session.id.startswith("2.") and sessions.find(session.id, ANNE) is session
+    assert sessions.owner(session.id) is None
+    assert sessions.owner("3.abc") == 3 and sessions.owner("0.abc") == 0
+    for made_up in ("4.abc", "2.abc", "abc", "3", ".abc", "-1.abc", "99999.abc", "\u0663.abc"):
+        assert sessions.owner(made_up) is None, made_up
     sessions.close()
