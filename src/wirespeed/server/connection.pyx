@@ -114,7 +114,10 @@ cdef class ServerConnection(Serving):
                 elif m.kind_c == NOTIFICATION:
                     self.notification(m)
                 elif m.kind_c == RESULT or m.kind_c == ERROR or m.token is not None:
-                    self.questions.answered_c(m)
+                    if self.shared and self.revision is None:
+                        self.peer.refuse_response()
+                    else:
+                        self.questions.answered_c(m)
                 elif m.kind_c == INVALID:
                     self.log_fault_c(m)
             except Exception as exc:

@@ -307,7 +307,7 @@ cdef class StreamableHttp(HttpTarget):
             lane = <ServerConnection> self.lanes.pop()
         else:
             lane = self.connect_c()
-            lane.shared = True
+            lane.shared = lane.session.shows_late_responses = True
         return lane
 
     cdef int assume_c(self, ServerConnection lane, str version) except -1:

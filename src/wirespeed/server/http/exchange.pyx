@@ -131,6 +131,11 @@ cdef class McpExchange(Exchange):
             self.log.route = None
         return self.target.over_c(self)
 
+    def refuse_response(self):
+        """Refuse a body that is a response: a lane asks its clients nothing (2026-07-28
+        basic/transports/streamable-http, "Sending Messages")."""
+        refuse(self, 400, "the body must be a request or a notification")
+
     def leave(self):
         """End the response, and not the stream: the client may come back for the rest."""
         if self.carrier is not None:

@@ -335,7 +335,7 @@ async def test_a_cancelled_call_is_not_resumed() -> None:
 # -- subscriptions of 2026-07-28 ------------------------------------------------------------------
 
 
-async def test_a_subscription_outlives_its_stream(caplog: Any) -> None:
+async def test_trap_55_a_subscription_outlives_its_stream(caplog: Any) -> None:
     async def listen(exchange: Exchange, message: dict[str, Any]) -> None:
         tag = {"io.modelcontextprotocol/subscriptionId": message["id"]}
         exchange.open()

@@ -86,7 +86,7 @@ async def test_a_modern_call_is_answered_with_json_and_no_session() -> None:
             assert response.json["result"]["resultType"] == "complete"
 
 
-async def test_a_handler_that_says_something_makes_the_response_a_stream() -> None:
+async def test_trap_57_a_handler_that_says_something_makes_the_response_a_stream() -> None:
     async with serving(make()) as place:
         peer = await place.connect()
         params = {"name": "count", "arguments": {"n": 3}, "_meta": {"progressToken": 0}}
@@ -119,7 +119,7 @@ async def test_what_a_handler_says_arrives_before_its_result(legacy: bool) -> No
         assert (await peer.until(response, 2))[1]["result"]["content"][0]["text"] == "went"
 
 
-async def test_clients_use_the_same_id_at_once() -> None:
+async def test_trap_53_clients_use_the_same_id_at_once() -> None:
     server = make()
     waiting = Waiting(server)
     async with serving(server) as place:
@@ -133,7 +133,7 @@ async def test_clients_use_the_same_id_at_once() -> None:
             assert (await peer.response()).json["result"]["content"][0]["text"] == "went"
 
 
-async def test_leaving_cancels_a_modern_call() -> None:
+async def test_trap_47_leaving_cancels_a_modern_call() -> None:
     server = make()
     waiting = Waiting(server)
     async with serving(server) as place:
@@ -257,6 +257,50 @@ async def test_bad_messages_are_400(body: bytes, code: int) -> None:
             response = await peer.ask(body=body, **fields)
             assert error(response) == (400, code)
             assert response.json.get("id", 1) == 1
+
+
+async def test_trap_54_sessions_and_event_ids_mean_nothing_in_2026_07_28() -> None:
+    async with serving(make()) as place:
+        peer = await place.connect()
+        response = await peer.modern("tools/call", ADD, mcp_session_id="x", last_event_id="1-1")
+        assert response.status == 200 and "mcp-session-id" not in response.headers
+        assert response.json["result"]["structuredContent"] == {"result": 3}
+
+
+@pytest.mark.parametrize("form", ["json", "sse"])
+async def test_trap_56_a_question_is_no_request_in_2026_07_28(form: str) -> None:
+    server = make()
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        return str((await ctx.elicit("Your name?", str)).value)
+
+    async with serving(server, http=HttpOptions(response=form)) as place:  # type: ignore[arg-type]
+        peer = await place.connect()
+        capabilities = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+        response = await peer.modern("tools/call", {"name": "ask", "_meta": capabilities})
+        assert response.is_stream == (form == "sse")
+        messages = response.messages if response.is_stream else [response.json]
+        assert [list(message) for message in messages if "method" in message] == []
+        assert messages[-1]["result"]["resultType"] == "input_required"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"jsonrpc": "2.0", "id": 1, "result": {}}',
+        b'{"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "no"}}',
+        b"[" + message("tools/list", {"_meta": META}, 1) + b"]",
+    ],
+)
+async def test_trap_58_a_body_that_is_a_response_or_an_array_is_refused(body: bytes) -> None:
+    async with serving(make()) as place:
+        peer = await place.connect()
+        for _ in range(2):
+            response = await peer.ask(body=body, mcp_protocol_version=MODERN)
+            assert error(response) == (400, -32600)
+            assert "id" not in response.json
+        assert (await peer.modern("tools/call", ADD)).status == 200
 
 
 async def test_a_subscription_is_a_stream_until_the_client_leaves() -> None:

@@ -68,7 +68,7 @@ STREAMS = [
 
 @pytest.mark.parametrize("step", [0, 1, 2, 5])
 @pytest.mark.parametrize(("stream", "events"), STREAMS)
-def test_streams(stream: bytes, events: list[Event], step: int) -> None:
+def test_trap_57_streams(stream: bytes, events: list[Event], step: int) -> None:
     assert read(stream, step) == (events, None)
 
 
