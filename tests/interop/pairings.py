@@ -199,15 +199,15 @@ def spied(
 async def listening(
     place: Path | None, command: list[str], options: tuple[str, ...] = (), over: str = "ws"
 ) -> AsyncIterator[str]:
-    """A server over WebSocket or HTTP: the URL for its clients. Its wire is written down in the
-    folder, if there is one; nothing can be read of TLS.
+    """A server over WebSocket, HTTP or HTTP+SSE: the URL for its clients. Its wire is written down
+    in the folder, if there is one; nothing can be read of TLS.
 
     It is told to end by SIGTERM.
     """
     direct = [*command, *options, f"--{over}"]
     child = await asyncio.create_subprocess_exec(
         *(direct if place is None else spied(place, command, options, over)),
-        env=None if place is None else peers.environment(),
+        env=None if command == OUR_SERVER and place is None else peers.environment(),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
     )

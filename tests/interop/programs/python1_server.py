@@ -1,8 +1,9 @@
 """The tools of our_server.py on mcp 1.
 
-python python1_server.py [--legacy VERSION] [--ws | --http]
+python python1_server.py [--legacy VERSION] [--ws | --http | --sse]
 
-With --ws it listens for WebSockets, with --http for HTTP, and prints the URL.
+With --ws it listens for WebSockets, with --http for HTTP, with --sse for HTTP+SSE, and prints the
+URL.
 """
 
 import sys
@@ -65,5 +66,7 @@ if __name__ == "__main__":
         tools.listen(websockets(), "ws")
     elif "--http" in sys.argv:
         tools.listen(server.streamable_http_app())
+    elif "--sse" in sys.argv:
+        tools.listen(server.sse_app(), path="/sse")
     else:
         server.run()

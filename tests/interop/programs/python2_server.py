@@ -1,6 +1,6 @@
 """What our_server.py offers, or with --features what `features.py` describes, on mcp 2's MCPServer.
 
-    python python2_server.py [--features] [--legacy VERSION] [--http]
+    python python2_server.py [--features] [--legacy VERSION] [--http | --sse]
 
 With --legacy it is the only version that initialize negotiates. With --http it listens for HTTP and
 prints the URL.
@@ -128,5 +128,7 @@ if __name__ == "__main__":
         runner.LATEST_HANDSHAKE_VERSION = version
     if "--http" in sys.argv:
         tools.listen(server.streamable_http_app(max_request_body_size=1 << 23))
+    elif "--sse" in sys.argv:
+        tools.listen(server.sse_app(), path="/sse")
     else:
         server.run()

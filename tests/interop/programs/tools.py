@@ -21,12 +21,12 @@ FORM = {
 }
 
 
-def listen(app: Any, scheme: str = "http") -> None:
+def listen(app: Any, scheme: str = "http", path: str = "/mcp") -> None:
     """Serve an ASGI application under uvicorn, and print its URL."""
     import uvicorn
 
     listener = socket.create_server(("127.0.0.1", 0))
-    print(f"{scheme}://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
+    print(f"{scheme}://127.0.0.1:{listener.getsockname()[1]}{path}", flush=True)
     # uvicorn ends in order and then raises the signal again
     signal.signal(signal.SIGTERM, lambda number, frame: None)
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2)

@@ -1,12 +1,13 @@
 // The tools of our_server.py on @modelcontextprotocol/sdk 1.x.
 //
-//     ts1_server.mjs [--http]
+//     ts1_server.mjs [--http | --sse]
 //
 // --http: it listens for HTTP, with a server for each session, and prints the URL.
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
+import { SSEServerTransport } from '@modelcontextprotocol/sdk/server/sse.js';
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
 import { calls } from './tools.mjs';
 
@@ -56,5 +57,27 @@ function listen() {
   process.on('SIGTERM', () => process.exit(0));
 }
 
+function listenOld() {
+  const sessions = new Map();
+  const http = createServer(async (request, response) => {
+    const url = new URL(request.url, 'http://localhost');
+    const transport = sessions.get(url.searchParams.get('sessionId'));
+    if (request.method === 'POST' && transport !== undefined) {
+      await transport.handlePostMessage(request, response);
+    } else if (request.method === 'GET' && url.pathname === '/sse') {
+      const opened = new SSEServerTransport('/messages', response);
+      sessions.set(opened.sessionId, opened);
+      await build().connect(opened);
+    } else {
+      response.writeHead(404).end();
+    }
+  });
+  http.listen(0, '127.0.0.1', () =>
+    console.log(`http://127.0.0.1:${http.address().port}/sse`)
+  );
+  process.on('SIGTERM', () => process.exit(0));
+}
+
 if (process.argv.includes('--http')) listen();
+else if (process.argv.includes('--sse')) listenOld();
 else await build().connect(new StdioServerTransport());
