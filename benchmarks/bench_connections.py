@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -66,31 +67,36 @@ def held(server: Listening) -> dict[str, Any]:
     return counts | {"mib": resident(server.pid) / 2**20, "untrimmed_mib": untrimmed}
 
 
+# asks a server what it holds
+Ask = Callable[[Listening], dict[str, Any]]
+
+
 def load(server: Listening, program: str, *options: str, timeout: float = 120) -> Sample:
     return run_json([tool(program), "--port", str(server.port), *options], timeout)
 
 
-def settled(server: Listening, files: int) -> dict[str, Any]:
-    """What is held once the descriptors are down to `files`, or after a while."""
+def settled(server: Listening, files: int, ask: Ask) -> dict[str, Any]:
+    """What is held once the descriptors are down to `files` and sessions are over, or after a
+    while."""
     begun = time.monotonic()
-    first = now = held(server)
-    while now["files"] > files and time.monotonic() - begun < SETTLING_S:
+    first = now = ask(server)
+    while (now["files"] > files or now["sessions"]) and time.monotonic() - begun < SETTLING_S:
         time.sleep(0.2)
-        now = held(server)
+        now = ask(server)
     seconds = time.monotonic() - begun
     return now | {"settled_s": seconds, "untrimmed_mib": first["untrimmed_mib"]}
 
 
-def idle(server: Listening, connections: int) -> Sample:
-    warm = load(server, "ws_load", "--connections", str(max(20, connections // 10)),
-                "--window", "1", "--calls", "20000", "--warmup", "0")  # fmt: skip
+def idle(server: Listening, connections: int, program: str, *options: str) -> Sample:
+    warm = load(server, program, "--connections", str(max(20, connections // 10)),
+                "--calls", "20000", "--warmup", "0", *options)  # fmt: skip
     if not warm["correct"]:
         return warm
     time.sleep(1)
     before = resident(server.pid)
-    command = [tool("ws_load"), "--port", str(server.port), "--connections", str(connections)]
+    command = [tool(program), "--port", str(server.port), "--connections", str(connections)]
     with subprocess.Popen(
-        [*command, "--sources", "8", "--hold", "yes", "--calls", "0", "--warmup", "0",
+        [*command, *options, "--sources", "8", "--hold", "yes", "--calls", "0", "--warmup", "0",
          "--timeout", "120"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     ) as holder:  # fmt: skip
@@ -104,15 +110,17 @@ def idle(server: Listening, connections: int) -> Sample:
     return sample | {"kib_each": grown / 1024 / connections, "before_mib": before / 2**20}
 
 
-def churn(server: Listening, connections: int, seconds: float) -> Sample:
+def churn(
+    server: Listening, connections: int, seconds: float, program: str, ask: Ask = held
+) -> Sample:
     options = ("--connections", str(connections))
-    files = held(server)["files"]
-    first = load(server, "ws_churn", *options, "--seconds", str(max(1.0, seconds / 3)))
+    files = ask(server)["files"]
+    first = load(server, program, *options, "--seconds", str(max(1.0, seconds / 3)))
     if not first["correct"]:
         return first
-    before = settled(server, files)
-    sample = load(server, "ws_churn", *options, "--seconds", str(seconds), timeout=seconds + 60)
-    after = settled(server, before["files"])
+    before = settled(server, files, ask)
+    sample = load(server, program, *options, "--seconds", str(seconds), timeout=seconds + 60)
+    after = settled(server, before["files"], ask)
     left = {f"{name}_left": after[name] - before[name] for name in before if name != "settled_s"}
     return sample | left | {"before": before, "after": after}
 
@@ -126,7 +134,7 @@ def run(settings: Settings) -> tuple[dict[str, Samples], list[Target]]:
             name: partial(
                 against,
                 script(settings, environment, program),
-                partial(idle, connections=connections),
+                lambda server: idle(server, connections, "ws_load", "--window", "1"),
             )
             for name, (environment, program) in SERVERS.items()
         },
@@ -140,7 +148,7 @@ def run(settings: Settings) -> tuple[dict[str, Samples], list[Target]]:
             ours: partial(
                 against,
                 script(settings, "", program),
-                partial(churn, connections=COMING, seconds=settings.seconds),
+                lambda server: churn(server, COMING, settings.seconds, "ws_churn"),
             )
         },
         rounds=1,

@@ -57,7 +57,7 @@ SIZE = 64
 LARGE = 64 * 1024
 
 CLIENTS: dict[str, tuple[str, str, str, int]] = {
-    OURS: ("", "websocket_client.py", "uvloop", 150_000),
+    OURS: ("", "url_client.py", "uvloop", 150_000),
     "websockets + msgspec": ("websocket", "websockets_client.py", "asyncio", 40_000),
     "websockets + msgspec on uvloop": ("websocket", "websockets_client.py", "uvloop", 40_000),
 }

@@ -219,7 +219,8 @@ def package_versions() -> dict[str, str]:
 # environment -> the packages whose versions are told, and how they are called in the table
 TOLD: dict[str, dict[str, str]] = {
     "mcp2": {"mcp": "mcp", "pydantic": "pydantic", "anyio": "anyio", "uvloop": "uvloop"},
-    "mcp1": {"mcp": "mcp (WebSocket)", "uvicorn": "uvicorn"},
+    "http": {"uvicorn": "uvicorn", "httptools": "httptools"},
+    "mcp1": {"mcp": "mcp (WebSocket)", "uvicorn": "uvicorn (WebSocket)"},
     "websocket": {"picows": "picows", "websockets": "websockets"},
 }
 

@@ -20,7 +20,11 @@ ENDING_S = 10.0
 class Listening:
     port: int
     pid: int
-    url: str
+    url: str  # of WebSocket
+
+    @property
+    def http(self) -> str:
+        return f"http://127.0.0.1:{self.port}/mcp"
 
 
 @contextlib.contextmanager

@@ -29,6 +29,7 @@ SECTIONS = (
     "tools",
     "websocket",
     "connections",
+    "http",
 )
 
 

@@ -15,8 +15,9 @@ VENVS = Path(__file__).resolve().parent / ".venvs"
 
 # environment -> what is installed; uvloop because mcp is faster on it, so it may
 RIVALS = {
-    "mcp2": ["mcp==2.3.0", "uvloop>=0.21"],
+    "mcp2": ["mcp==2.3.0", "uvloop>=0.21", "uvicorn==0.54.0", "httptools==0.9.0"],
     "mcp1": ["mcp[ws]==1.30.0", "uvloop==0.23.0"],
+    "http": ["uvicorn==0.54.0", "httptools==0.9.0", "msgspec==0.22.0", "uvloop==0.23.0"],
     "websocket": ["picows==2.3.1", "websockets==17.4", "msgspec==0.22.0", "uvloop==0.23.0"],
 }
 

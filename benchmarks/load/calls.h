@@ -62,10 +62,11 @@ static int compare(const void *a, const void *b) {
 
 /* ---------------------------------------------------------------- messages */
 
-#define META                                                                           \
-    "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","           \
+#define META_MEMBERS                                                                   \
+    "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","                      \
     "\"io.modelcontextprotocol/clientCapabilities\":{},"                               \
-    "\"io.modelcontextprotocol/clientInfo\":{\"name\":\"bench-load\",\"version\":\"1\"}}"
+    "\"io.modelcontextprotocol/clientInfo\":{\"name\":\"bench-load\",\"version\":\"1\"}"
+#define META "\"_meta\":{" META_MEMBERS "}"
 #define INITIALIZE                                                                     \
     "{\"jsonrpc\":\"2.0\",\"id\":\"load-init\",\"method\":\"initialize\",\"params\":{" \
     "\"protocolVersion\":\"2025-06-18\",\"capabilities\":{},"                          \

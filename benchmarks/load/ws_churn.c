@@ -8,8 +8,8 @@
  * that comes is checked as calls.h says; at the end each place that is left is asked once more,
  * must answer, and says goodbye.  Prints one JSON line.  Exit status: 0 all correct, 1 not. */
 #include <signal.h>
-#include <sys/resource.h>
 
+#include "arguments.h"
 #include "calls.h"
 #include "ws_conn.h"
 
@@ -230,14 +230,6 @@ static void usage(void) {
     exit(2);
 }
 
-static double number(const char *text, double least, double most_) {
-    char *end;
-    errno = 0;
-    double value = strtod(text, &end);
-    if (errno != 0 || end == text || *end != 0 || !(value >= least && value <= most_)) usage();
-    return value;
-}
-
 static void read_options(int argc, char **argv) {
     if (argc % 2 == 0) usage();
     for (int i = 1; i + 1 < argc; i += 2) {
@@ -259,10 +251,7 @@ int main(int argc, char **argv) {
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    struct rlimit files;
-    getrlimit(RLIMIT_NOFILE, &files);
-    files.rlim_cur = files.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &files);
+    raise_files();
     /* What happens once makes at most IN_FLIGHT calls; finish() adds one for each place. */
     const uint64_t calls = (uint64_t)(opt.seconds * (double)opt.rate) * IN_FLIGHT;
     poller = epoll_create1(EPOLL_CLOEXEC);

@@ -14,8 +14,8 @@
  * answer.  The loop is closed: a slow server is asked less often, so percentiles describe this
  * load only.  Exit status: 0 all correct, 1 wrong answers, 2 could not run, 3 timed out. */
 #include <signal.h>
-#include <sys/resource.h>
 
+#include "arguments.h"
 #include "calls.h"
 #include "ws_conn.h"
 
@@ -265,19 +265,6 @@ static void usage(void) {
     exit(2);
 }
 
-static double number(const char *text, double least, double most) {
-    char *end;
-    errno = 0;
-    double value = strtod(text, &end);
-    if (errno != 0 || end == text || *end != 0 || !(value >= least && value <= most)) usage();
-    return value;
-}
-
-static bool yes(const char *text) {
-    if (strcmp(text, "yes") != 0 && strcmp(text, "no") != 0) usage();
-    return text[0] == 'y';
-}
-
 static void read_options(int argc, char **argv) {
     if (argc % 2 == 0) usage();
     for (int i = 1; i + 1 < argc; i += 2) {
@@ -320,10 +307,7 @@ int main(int argc, char **argv) {
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    struct rlimit files;
-    getrlimit(RLIMIT_NOFILE, &files);
-    files.rlim_cur = files.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &files);
+    raise_files();
 
     const uint64_t started = now(), total = opt.warmup + opt.calls;
     deadline = started + (uint64_t)(opt.timeout * 1e9);

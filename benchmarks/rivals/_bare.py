@@ -48,6 +48,10 @@ INITIALIZED = {
     "capabilities": {"tools": {}},
     "serverInfo": {"name": "bare", "version": "1"},
 }
+DISCOVERED = {
+    "supportedVersions": ["2026-07-28"],
+    "capabilities": {"tools": {}},
+}
 TOOLS = {
     "tools": [
         {
@@ -70,7 +74,12 @@ def answer_other(request: Request) -> bytes | None:
     """Answers everything but tools/call; None for a notification."""
     if request.id is None:
         return None
-    results: dict[str, Any] = {"initialize": INITIALIZED, "tools/list": TOOLS, "ping": {}}
+    results: dict[str, Any] = {
+        "initialize": INITIALIZED,
+        "server/discover": DISCOVERED,
+        "tools/list": TOOLS,
+        "ping": {},
+    }
     if request.method in results:
         return encode(Response(request.id, results[request.method]))
     error = {"code": -32601, "message": "method not found"}

@@ -1,7 +1,8 @@
-"""Rival: mcp 2.3.0's Client over stdio."""
+"""Rival: mcp 2.3.0's Client over stdio, or over Streamable HTTP for a URL."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from _client_load import Call, main
 from mcp import Client, StdioServerParameters
@@ -9,7 +10,9 @@ from mcp import Client, StdioServerParameters
 
 @asynccontextmanager
 async def open_client(command: list[str]) -> AsyncIterator[Call]:
-    target = StdioServerParameters(command=command[0], args=command[1:])
+    target: Any = command[0]
+    if "://" not in target:
+        target = StdioServerParameters(command=target, args=command[1:])
     async with Client(target, mode="legacy") as client:
         call_tool = client.call_tool
 

@@ -1,4 +1,4 @@
-"""wirespeed's own Client over WebSocket, driven as the rivals are."""
+"""wirespeed's own Client over WebSocket or HTTP, by the URL; driven as the rivals are."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
