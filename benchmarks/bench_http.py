@@ -5,7 +5,8 @@ bare ASGI echo, both on uvicorn with uvloop and httptools: JSON, 16 kept connect
 each, both eras.  Notifications of progress as events against mcp; bodies of 64 KiB against a plain
 socket echo of the same requests; wirespeed's client against mcp's.  Then what many connections
 cost: idle `subscriptions/listen` streams, clients that come and go (see load/http_churn.c), and
-heads that come a byte at a time beside a client with calls.  The load generator checks every answer.
+heads that come a byte at a time beside a client with calls.  The load generator checks every
+answer.
 """
 
 import http.client
