@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from wirespeed.client.http.statuses import NO_VERDICT
 from wirespeed.client.results.decode import complete
 from wirespeed.errors import (
     CallTimeout,
@@ -43,10 +44,6 @@ if TYPE_CHECKING:
 
 encode = msgspec.json.Encoder().encode
 _initialized = msgspec.json.Decoder(InitializeResult).decode
-
-# HTTP statuses that say nothing about the era of a server: authorization, overload, and a proxy
-# whose server cannot be reached.
-_NO_VERDICT = frozenset({401, 402, 403, 407, 408, 425, 429, 502, 503, 504})
 
 
 class _Discovered(DiscoverResult):
@@ -181,7 +178,7 @@ async def modern(
                 raise FallBack from exc
             raise
         except HttpStatusError as exc:
-            if fall_back and exc.status >= 400 and exc.status not in _NO_VERDICT:
+            if fall_back and exc.status >= 400 and exc.status not in NO_VERDICT:
                 raise FallBack from exc
             raise
         except BaseException:

@@ -33,12 +33,21 @@ def reason_of(status: int) -> str:
 
 
 def status_error(
-    target: Http, what: str, status: int, headers: Headers, body: bytes, note: str = ""
+    target: Http,
+    what: str,
+    status: int,
+    headers: Headers,
+    body: bytes = b"",
+    *,
+    said: str = "",
+    note: str = "",
 ) -> HttpStatusError:
-    """The error of a message that was answered with a status. The text holds no credentials."""
+    """The error of a message that was answered with a status. The text holds no credentials.
+    ``said``: the words of the server, by default those of the body. ``note``: what follows them, by
+    default what to do about the status."""
     reason = reason_of(status)
     text = f"{target.where} answered {what} with {status} {reason}".rstrip()
-    said = _first_line(headers, body)
+    said = _shown(said) or _first_line(headers, body)
     if said and said.lower() != reason.lower():
         for secret in target.secrets():
             said = said.replace(secret, "…")
@@ -52,9 +61,13 @@ def _first_line(headers: Headers, body: bytes) -> str:
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in ("text/plain", "application/json", "application/problem+json"):
         return ""
-    lines = body[:2000].decode(errors="replace").strip().splitlines()
-    text = lines[0] if lines else ""
-    return shortened("".join(c if c.isprintable() else " " for c in text))
+    return _shown(body[:2000].decode(errors="replace"))
+
+
+def _shown(text: str) -> str:
+    """The first line of a text of the server, as an error shows it."""
+    lines = text.strip().splitlines()
+    return shortened("".join(c if c.isprintable() else " " for c in lines[0])) if lines else ""
 
 
 def retry_after(headers: Headers) -> float | None:

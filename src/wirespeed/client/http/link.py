@@ -25,6 +25,13 @@ from wirespeed.client.http.exchanges import (
     Post,
 )
 from wirespeed.client.http.mirrored import MirroredArguments
+from wirespeed.client.http.statuses import (
+    BUSY,
+    NO_VERDICT,
+    NOT_STREAMABLE,
+    TRY_LATER,
+    UNAUTHORIZED,
+)
 from wirespeed.errors import (
     ConnectionLost,
     HttpStatusError,
@@ -58,13 +65,6 @@ MAX_TRIES = 3
 MAX_DELAY = 30.0
 # Head fields of calls that are kept, by the name of the tool.
 MAX_NAMES = 4096
-
-_TRY_LATER = (429, 503)
-# Statuses after which a stream of events is asked for again: the server, or its proxy, is busy.
-_BUSY = (408, 425, 429, 502, 503, 504)
-# Statuses of a server that does not speak Streamable HTTP (2025-11-25 basic/transports, "Backwards
-# Compatibility"; 406 and 415 are other ways to refuse a POST).
-_NOT_STREAMABLE = (400, 404, 405, 406, 410, 415, 501)
 
 _error = msgspec.json.Decoder(ErrorObject).decode
 
@@ -353,7 +353,7 @@ class HttpLink(Link):
     def _again(self, post: Post) -> bool:
         """Send a message again later, that the server put off."""
         status = post.status
-        if status not in _TRY_LATER or post.tries >= MAX_TRIES:
+        if status not in TRY_LATER or post.tries >= MAX_TRIES:
             return False
         seconds = retry_after(post.headers)
         if seconds is None or post.waited + seconds > MAX_DELAY:
@@ -397,10 +397,10 @@ class HttpLink(Link):
         own = message.kind == "error" and message.raw_id == b"%d" % post.id
         if not own and self._session_is_gone(post.status, message):
             return
-        refusal = self._refusal(post, message)
+        refusal = self._refusal(post, message, own)
         if (
             post.what == "initialize"
-            and post.status in _NOT_STREAMABLE
+            and post.status in NOT_STREAMABLE
             and self._target.sse
             and not self.old
             and getattr(refusal, "code", None) not in codes.MODERN_ERRORS
@@ -409,15 +409,21 @@ class HttpLink(Link):
         else:
             self._fail(post, refusal)
 
-    def _refusal(self, post: Post, message: Message) -> RemoteError | HttpStatusError:
+    def _refusal(self, post: Post, message: Message, own: bool) -> RemoteError | HttpStatusError:
         """The error of a request that was answered with a status. Some servers leave the id of the
-        request out of their JSON-RPC errors."""
+        request out of their JSON-RPC errors. ``own``: the error has it."""
         error = message.error if message.kind == "error" else None
+        said = None
         if error is not None:
             with contextlib.suppress(msgspec.DecodeError):
                 said = _error(error)
-                return RemoteError(said.code, said.message, said.data)
-        return status_error(self._target, post.what, post.status, post.headers, post.body)
+        if said is None:
+            return status_error(self._target, post.what, post.status, post.headers, post.body)
+        if post.status in UNAUTHORIZED or (post.status in NO_VERDICT and not own):
+            return status_error(
+                self._target, post.what, post.status, post.headers, said=said.message
+            )
+        return RemoteError(said.code, said.message, said.data)
 
     def _session_is_gone(self, status: int, message: Message | None = None) -> bool:
         """End the link if a status says that the session has ended (basic/transports, "Session
@@ -489,7 +495,7 @@ class HttpLink(Link):
         post = stream.post
         if post is not None and not post.waits:
             self.resumed(stream)
-        elif stream.streaming or not stream.status or stream.status in _BUSY:
+        elif stream.streaming or not stream.status or stream.status in BUSY:
             stream.failures += 1
             if post is not None and stream.failures > MAX_FAILURES:
                 self._streams.discard(stream)
@@ -502,7 +508,7 @@ class HttpLink(Link):
                 note = "; the broken response cannot be resumed"
                 self._fail(
                     post,
-                    status_error(self._target, post.what, stream.status, stream.headers, b"", note),
+                    status_error(self._target, post.what, stream.status, stream.headers, note=note),
                 )
 
     # -- HTTP+SSE of 2024-11-05 ------------------------------------------------------------------
@@ -534,7 +540,7 @@ class HttpLink(Link):
         if isinstance(refusal, HttpStatusError) and stream.status not in (0, 200, post.status):
             note = f", and GET with {stream.status} {reason_of(stream.status)}".rstrip()
             refusal = status_error(
-                self._target, post.what, post.status, post.headers, post.body, note
+                self._target, post.what, post.status, post.headers, post.body, note=note
             )
         self._fail(post, refusal)
 

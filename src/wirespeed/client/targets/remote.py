@@ -27,6 +27,9 @@ RECONNECTS = 8
 # Headers that hold credentials.
 _CREDENTIALS = ("authorization", "authentication", "proxy-authorization", "cookie")
 
+# Characters of the shortest secret in a header.
+_SECRET = 6
+
 _warned: set[str] = set()
 _MAX_WARNED = 1000
 
@@ -133,8 +136,10 @@ class _WithCredentials(_Remote, frozen=True, kw_only=True):
             )
 
     def secrets(self) -> list[str]:
-        """What no text may show: the token, and the values of headers."""
-        return [text for text in (self.token, *(self.headers or {}).values()) if text]
+        """What no text may show: the token, and values of headers, unless these are too short to be
+        secrets."""
+        values = [text for text in (self.headers or {}).values() if len(text) >= _SECRET]
+        return values if self.token is None else [self.token, *values]
 
     def request_headers(self) -> dict[str, str]:
         """The headers of a request besides those that the client writes itself, the token's too."""

@@ -185,6 +185,12 @@ async def test_requests_of_a_legacy_server() -> None:
         (403, {"content_type": "text/plain"}, "not you\nat all", "403 Forbidden (not you)"),
         (404, {}, "", "404 Not Found; correct the path of the URL"),
         (500, {"content_type": "text/html"}, "<h1>no</h1>", "500 Internal Server Error"),
+        (
+            401,
+            {"content_type": "application/json"},
+            '{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"who is t0ken?\\nno"}}',
+            "401 Unauthorized (who is …?); Http(token=…) takes",
+        ),
         (502, {"content_type": "text/plain"}, "t0ken failed", "502 Bad Gateway (… failed)"),
         (599, {}, "", "answered tools/call with 599"),
         (304, {}, "", "answered tools/call with 304 Not Modified"),
