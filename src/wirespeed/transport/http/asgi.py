@@ -1,8 +1,9 @@
 """ASGI 3: a server as an application below another HTTP server. Loaded by `Server.asgi`.
 
-Each request is an `HttpConnection` of its own, over a link that turns the request's scope into the
-head of an HTTP/1.0 request, and the head of the response back into values. So both doors have one
-implementation.
+A request is given to an `HttpConnection` by a link that turns its scope into the head of an
+HTTP/1.0 request, and the head of the response back into values. So both doors have one
+implementation. The connection is kept for the next request of the same client, unless the response
+was a stream.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 # Fields of a connection, which is the server's: of requests and of responses. Servers write Date.
 _OURS = frozenset((b"connection", b"transfer-encoding", b"expect", b"upgrade", b"keep-alive"))
 _THEIRS = frozenset((b"connection", b"date"))
+
+KEPT = 256  # connections without a request
 
 
 class AsgiLink(Link):
@@ -97,6 +100,7 @@ class _Life:
         self.loop = loop
         self.site = site
         self.links: set[AsgiLink] = set()  # of requests
+        self.idle: dict[str, tuple[AsgiLink, HttpConnection]] = {}  # by client
         self.stack = contextlib.AsyncExitStack()
 
 
@@ -182,8 +186,9 @@ class AsgiApp:
 
             async def end() -> None:
                 site.close()
-                for link in list(life.links):
+                for link in [*life.links, *(link for link, _ in life.idle.values())]:
                     link.close()
+                life.idle.clear()
                 await site.aclose()
                 await close_pool(pool)
 
@@ -206,19 +211,30 @@ class AsgiApp:
         client = scope.get("client")
         peer = "a client" if client is None else _place(*client)
         full = len(life.links) >= self._options.max_connections
-        connection = HttpConnection(life.site, peer, full=full)
-        link = AsgiLink(life.loop, connection)
+        known = None if full else life.idle.pop(peer, None)
+        if known is None:
+            connection = HttpConnection(life.site, peer, full=full)
+            link = AsgiLink(life.loop, connection)
+        else:
+            link, connection = known
         life.links.add(link)
         watching: asyncio.Task[None] | None = None
+        over = False
         try:
             await self._take_in(link, scope, receive)
-            started = False
-            while True:
+            started = waited = False
+            while not over:
                 chunks = link.wire.data_to_send()
                 if not link.gone:
                     link.check_drained()
                     link.deliver()  # with all output gone the response may be complete
-                if not chunks and not link.gone:
+                over = link.complete or (connection.exchange is None and not len(link.wire.outbox))
+                if not chunks and not over and not link.gone:
+                    if not waited:
+                        # most handlers end in the next turn, and need no one who watches the client
+                        waited = True
+                        await asyncio.sleep(0)
+                        continue
                     if watching is None:
                         watching = life.loop.create_task(_watch(link, receive))
                     await link.changed()
@@ -228,18 +244,23 @@ class AsgiApp:
                     head, _, data = data.partition(b"\r\n\r\n")
                     await send(_response_start(head))
                     started = True
-                if started and (data or link.complete):
-                    more = not link.complete
-                    await send({"type": "http.response.body", "body": data, "more_body": more})
+                over = over and (link.complete or not link.gone)
+                if started and (data or over):
+                    await send({"type": "http.response.body", "body": data, "more_body": not over})
                 if link.gone:
-                    return
+                    break
         except OSError:
-            pass  # the client is gone: ASGI 3, "Disconnected Client"
+            over = False  # the client is gone: ASGI 3, "Disconnected Client"
         finally:
-            life.links.discard(link)
-            link.close()
             if watching is not None:
                 watching.cancel()
+            life.links.discard(link)
+            if over and not link.gone and peer not in life.idle:
+                life.idle[peer] = link, connection
+                if len(life.idle) > KEPT:  # the longest unused one goes
+                    life.idle.pop(next(iter(life.idle)))[0].close()
+            else:
+                link.close()
 
     async def _take_in(self, link: AsgiLink, scope: Scope, receive: Receive) -> None:
         """Give the request to the connection, until it is whole or refused."""
@@ -278,7 +299,7 @@ class AsgiApp:
         query = scope.get("query_string") or b""
         target = self._quoted.encode() + (b"?" + query if query else b"")
         length = None
-        lines = [b"%b %b HTTP/1.0" % (scope["method"].encode(), target)]
+        lines = [b"%b %b HTTP/1.0\r\nconnection: keep-alive" % (scope["method"].encode(), target)]
         for name, value in scope["headers"]:
             if name == b"content-length":
                 length = value

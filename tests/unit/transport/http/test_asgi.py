@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from asgi_lab import FOREVER, Request, call, message
 
 from wirespeed import Context, HttpOptions, HttpRequest, HttpResponse, Limits, Server
+from wirespeed.transport.http.connection import HttpConnection
 
 
 def lab(**options: Any) -> Server:
@@ -211,6 +213,27 @@ async def test_routes_and_health_are_there_too() -> None:
         assert (request.status, request.ended, request.body) == (200, True, b"")
     with pytest.raises(ValueError, match="/healthz is the path of a route"):
         lab().asgi("/healthz")
+
+
+async def peer_of(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(body=request.peer)
+
+
+async def test_many_clients_one_after_another() -> None:
+    """What is kept for a client is neither another one's nor kept for all of them."""
+    async with alive(lab().asgi(http=HttpOptions(routes={"/peer": peer_of}))) as app:
+        live = connections()
+        for i in (*range(600), 599, 0):
+            request = Request(app, "GET", "/peer", scope={"client": ("203.0.113.9", 5000 + i)})
+            assert (await request.whole()).body == b"203.0.113.9:%d" % (5000 + i)
+        assert connections() - live < 400
+    assert connections() <= live
+
+
+def connections() -> int:
+    """Connections that are alive in this process."""
+    gc.collect()
+    return sum(isinstance(found, HttpConnection) for found in gc.get_objects())
 
 
 async def test_who_may_come_in() -> None:
