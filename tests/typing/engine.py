@@ -167,6 +167,8 @@ async def lite_calls() -> None:
     await serve_lite("ws://127.0.0.1:0", {"/add": lite}, token="t")
     await serve_lite("http://127.0.0.1:0", lite, http=HttpOptions(idle_timeout=180))
     run_lite("ws://127.0.0.1:0", lite, workers=2)
+    lite.asgi("/add", token="t")
+    lite.asgi(ssl=None)  # type: ignore[call-arg]
 
 
 def instrumented() -> None:

@@ -20,9 +20,10 @@ from wirespeed.transport.workers import DEFAULT_SIZE
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed.litemcp.endpoint import LiteEndpoint
+    from wirespeed.transport.http.asgi import AsgiApp
     from wirespeed.transport.http.options import HttpOptions
     from wirespeed.transport.link import Link
-    from wirespeed.transport.options import RunOptions, ServeOptions
+    from wirespeed.transport.options import AsgiOptions, RunOptions, ServeOptions
     from wirespeed.transport.taskpool import TaskPool
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -251,6 +252,15 @@ class LiteServer:
         from wirespeed.transport.stdio import serve_stdio
 
         await serve_stdio(self)
+
+    def asgi(self, path: str = "/", **options: Unpack[AsgiOptions]) -> AsgiApp:
+        """Return an ASGI 3 application that serves LiteMCP over HTTP at ``path``, for other HTTP
+        servers and for applications that mount it. Options are those of `wirespeed.Server.asgi`."""
+        from wirespeed.transport.http.asgi import AsgiApp
+        from wirespeed.transport.options import ListenOptions
+
+        _ = self.info  # ValueError: there is no tool
+        return AsgiApp(self, path, ListenOptions(**options))
 
     def run(self, url: str | None = None, **options: Unpack[RunOptions]) -> None:
         """Serve as `serve` does, in a new event loop: uvloop where it is installed. ``workers``:

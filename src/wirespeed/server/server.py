@@ -741,10 +741,7 @@ class Server:
         from wirespeed.transport.http.asgi import AsgiApp
         from wirespeed.transport.options import ListenOptions
 
-        chosen = ListenOptions(**options)
-        if path in (*chosen.http.by_path, chosen.http.healthz):
-            raise ValueError(f"{path} is the path of a route, too")
-        return AsgiApp(self._service, path, chosen)
+        return AsgiApp(self._service, path, ListenOptions(**options))
 
     def run(self, url: str | None = None, **options: Unpack[RunOptions]) -> None:
         """`serve` on a new event loop, on uvloop where it is installed, until the client leaves or

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from asgi_lab import Request
 from http_lab import Peer, Response
 from lite_lab import FOREVER, Run, calculator, listening, until
 from web_lab import Exchange, HttpPeer, serving
@@ -454,6 +455,36 @@ async def test_running_calls_have_the_grace_time_of_a_shutdown(end: str) -> None
     waiting.stubborn = False
     async with asyncio.timeout(FOREVER):
         await task
+
+
+async def test_an_asgi_application() -> None:
+    waiting = Waiting()
+    app = calculator().asgi("/calc", token=TOKEN)
+    async with app.lifespan():
+        fields = {"authentication": bearer()}
+        info = await Request(app, "GET", "/calc", **fields).whole()
+        assert (info.status, info.json["name"]) == (200, "Calculator")
+        answer = await Request(app, "POST", "/calc", SUM, **fields).whole()
+        assert answer.json["response"]["content"] == [{"type": "number", "data": "5"}]
+        assert (await Request(app, "POST", "/calc", b"{", **fields).whole()).status == 400
+        assert (await Request(app, "POST", "/calc", SUM).whole()).status == 403
+    app = waiting.server.asgi()
+    async with app.lifespan():
+        request = Request(app, "POST", "/", body("wait"))
+        await waiting.started.wait()
+        waiting.go.set()
+        answer = await request.whole()
+        assert answer.json["response"]["content"] == [{"type": "text", "data": "went"}]
+        assert "keep-alive" not in answer.headers  # the connection is the other server's
+        waiting.go.clear()
+        waiting.started.clear()
+        leaving = Request(app, "POST", "/", body("wait"))
+        await waiting.started.wait()
+        await leaving.leave()
+        async with asyncio.timeout(FOREVER):
+            await until(lambda: waiting.cancelled == 1)
+    with pytest.raises(ValueError, match="has no tool"):
+        LiteServer().asgi()
 
 
 # -- our client, a server written from the pages ---------------------------------------------------

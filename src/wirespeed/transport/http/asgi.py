@@ -1,4 +1,4 @@
-"""ASGI 3: a server as an application below another HTTP server. Loaded by `Server.asgi`.
+"""ASGI 3: a server as an application below another HTTP server. Loaded by the ``asgi`` of servers.
 
 A request is given to an `HttpConnection` by a link that turns its scope into the head of an
 HTTP/1.0 request, and the head of the response back into values. So both doors have one
@@ -105,9 +105,10 @@ class _Life:
 
 
 class AsgiApp:
-    """An ASGI 3 application. Made by `wirespeed.Server.asgi`.
+    """An ASGI 3 application: what `wirespeed.Server.asgi` and `wirespeed.litemcp.LiteServer.asgi`
+    return.
 
-    Servers that speak the lifespan protocol start and end the MCP server with themselves. With
+    Servers that speak the lifespan protocol start and end it with themselves. With
     others it starts at the first request. An application that mounts this one has the lifespan::
 
         mcp = server.asgi()
@@ -116,6 +117,8 @@ class AsgiApp:
     """
 
     def __init__(self, service: Service, path: str, options: ListenOptions) -> None:
+        if path in (*options.http.by_path, options.http.healthz):
+            raise ValueError(f"{path} is the path of a route, too")
         self._service = service
         self._path = quote_path(path)
         self._options = options
