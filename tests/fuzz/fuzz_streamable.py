@@ -119,10 +119,10 @@ class Place:
         logger = logging.getLogger("wirespeed")
         logger.addHandler(handler)
         logger.propagate = False
-        options = HttpOptions(max_sessions=50, session_ttl=5.0)
+        options = HttpOptions(max_sessions=1000, session_ttl=5.0)
         self.served = serving(make(), http=options)
         self.port = self.runner.run(self.served.__aenter__()).port
-        self.seeds = [
+        self.fixed = [
             HANDSHAKE,
             legacy("tools/call", ADD),
             modern("tools/call", ADD, Mcp_Name="add"),
@@ -139,11 +139,16 @@ class Place:
             ),
             modern("tools/list", {}).replace(b"POST", b"OPTIONS", 1),
         ]
+        self.open_session()
+
+    def open_session(self) -> None:
+        """Inputs may have ended the session of the legacy client."""
         response = self.exchange([HANDSHAKE])
         found = re.search(rb"(?i)mcp-session-id: (\S+)", response)
         assert found is not None, response
         own = {"Mcp_Session_Id": found[1].decode(), "MCP_Protocol_Version": "2025-11-25"}
-        self.seeds += [
+        self.seeds = [
+            *self.fixed,
             legacy("tools/call", ADD, **own),
             legacy("tools/call", {**COUNT, "_meta": {"progressToken": 1}}, **own),
             legacy("ping", {}, **own),
@@ -215,6 +220,8 @@ def one(rng: random.Random) -> list[str]:
         status = re.match(rb"HTTP/1\.1 ([0-9]{3}) [^\r\n]*\r\n", response)
         assert status is not None, response[:200]
         assert int(status[1]) in STATUSES, status
+        if status[1] == b"404":
+            PLACE.open_session()
         return [status[1].decode()]
     except BaseException:
         print(f"input: {data!r}", file=sys.stderr)
