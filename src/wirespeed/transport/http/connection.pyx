@@ -510,7 +510,10 @@ cdef class HttpConnection(Carrier):
             me.link.flush()
         if me.link is not None and me.http.outbox.size == 0:
             me.framer.finish_c()
-            me.link.check_over_c()
+            if me.framer.eof:
+                me.link.close()        # the client closed first: there is nothing to wait for
+            else:
+                me.link.check_over_c()
         return 0
 
     # -- the end -------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import signal
 
 import pytest
 from http_lab import LEGACY, META, MODERN, Peer, Response, call, message, serving
+from serve_lab import descriptors
 
 from wirespeed import Context, Limits, Server
 from wirespeed.transport.http.options import HttpOptions
@@ -317,6 +318,21 @@ async def test_a_subscription_is_a_stream_until_the_client_leaves() -> None:
         changed = (await peer.until(response, 2))[1]
         assert changed["method"] == "notifications/tools/list_changed"
         assert changed["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == "s"
+
+
+async def test_the_socket_of_a_client_that_closed_is_closed_at_once() -> None:
+    async with serving(make()) as place:
+        await (await place.connect()).modern("tools/call", ADD)
+        before = descriptors()
+        peers = [await place.connect() for _ in range(8)]
+        for peer in peers:
+            await peer.modern("tools/call", ADD)
+        assert descriptors() == before + 16  # both ends
+        for peer in peers:
+            peer.writer.close()
+        async with asyncio.timeout(1.5):  # less than a server waits for clients that close later
+            while descriptors() > before:
+                await asyncio.sleep(0.01)
 
 
 # -- legacy ----------------------------------------------------------------------------------------
