@@ -177,17 +177,30 @@ async def http_modern(number: int) -> None:
     await stop(serving)
 
 
-async def client(number: int) -> None:
-    async def calls(client: Client, first: int, n: int) -> None:
+async def calls_of(one: Client, number: int) -> None:
+    """Eight callers with a call each."""
+
+    async def calls(first: int, n: int) -> None:
         for i in range(first, first + n):
-            result = await client.call_tool("echo", {"text": f"number {i:06}"})
+            result = await one.call_tool("echo", {"text": f"number {i:06}"})
             if result.is_error:
                 raise ValueError(result)
 
-    async with Client(make_server()) as one:
+    async with one:
         await one.list_tools()
-        await calls(one, 0, 8)
-        await asyncio.gather(*(calls(one, i * number, number // 8) for i in range(8)))
+        await asyncio.gather(*(calls(i * number, 8) for i in range(8)))
+        await asyncio.gather(*(calls(i * number, number // 8) for i in range(8)))
+
+
+async def client(number: int) -> None:
+    await calls_of(Client(make_server()), number)
+
+
+async def http_client(number: int) -> None:
+    serving, port, peer = await over_tcp("http")
+    peer.writer.close()
+    await calls_of(Client(f"http://127.0.0.1:{port}/"), number)
+    await stop(serving)
 
 
 async def scan(number: int) -> None:
@@ -208,6 +221,7 @@ WORKLOADS: dict[str, tuple[Callable[[int], Awaitable[None]], int]] = {
     "HTTP server, 2025-11-25": (http_legacy, 640),
     "HTTP server, 2026-07-28": (http_modern, 640),
     "client": (client, 320),
+    "HTTP client and server": (http_client, 640),
 }
 
 
