@@ -291,6 +291,12 @@ class LogOfEvents:
     def close(self) -> None: ...
 
 
+@server.tool
+async def long_call(ctx: Context) -> str:
+    assert_type(ctx.close_stream(retry=0.5), bool)
+    return ""
+
+
 event_stores: list[EventStore] = [
     MemoryEventStore(max_bytes=1_000_000),
     SQLiteEventStore("events.db", max_age=60, max_stream_events=100),

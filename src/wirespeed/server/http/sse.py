@@ -113,6 +113,7 @@ class SseEndpoint(HttpTarget):
             )
             connection.principal = exchange.principal
             connection.peer = Peer(exchange.address, exchange.user, lambda: exchange.headers)
+            connection.closed.add_done_callback(lambda _: self._streams.closed(exchange))
             session = SseSession(id, connection, exchange, lambda: self._sessions.end(session))
             link = connection.link
             assert isinstance(link, SessionLink)

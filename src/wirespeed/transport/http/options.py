@@ -46,9 +46,9 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         stateless: Serve without sessions: each request stands for itself, as behind a load
             balancer. Handlers cannot ask the client, and there is no stream of the server's own.
-        response: ``json`` answers with one JSON text; what a handler says before its result is
-            dropped. ``sse`` answers with a stream of events. ``auto`` does the former until the
-            handler says something.
+        response: ``json`` answers with one JSON text; what a handler says before its result goes on
+            the GET stream of a session, and is dropped without one. ``sse`` answers with a stream
+            of events. ``auto`` does the former until the handler says something.
         event_store: An `EventStore`: keeps events so that a client can resume a stream. None:
             nothing is kept.
         retry: The seconds after which clients are told to come back to a stream that was closed;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,12 @@ import raw
 from session_lab import Event, HttpClient, Lab, Reply, served
 
 from wirespeed import EventStore, MemoryEventStore, SQLiteEventStore
+from wirespeed.server.connection import ServerConnection
+from wirespeed.server.http.event_log import EventLog
+from wirespeed.server.http.http_session import HttpSession
+from wirespeed.server.http.sse import SseSession
+from wirespeed.transport.http.connection import HttpConnection
+from wirespeed.transport.http.exchange import Exchange
 
 CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 
@@ -339,3 +346,38 @@ async def test_a_slow_store_has_all_events_in_order() -> None:
         events = [event for event in await reply.events() if event.data]
         rest = await client.get(events[0].id)
         assert summary(await rest.messages()) == [*range(1, 40), "a"]
+
+
+def alive() -> list[str]:
+    """The objects of HTTP and of connections that are alive, by their types."""
+    gc.collect()
+    kinds = (ServerConnection, HttpConnection, Exchange, HttpSession, SseSession, EventLog)
+    return sorted(type(one).__name__ for one in gc.get_objects() if isinstance(one, kinds))
+
+
+async def test_sessions_that_come_and_go_leave_nothing() -> None:
+    lab = Lab()
+    lab.gate("a").set()
+    store = MemoryEventStore()
+    before = alive()
+    async with served(lab, event_store=store, sse_path="/sse", session_ttl=0.2) as client:
+        for i in range(24):
+            client.fields.clear()
+            await client.open()
+            streams = [await client.get(), await client.get(path="/sse")]
+            reply = await client.call("talk", name="a", n=2, meta={"progressToken": 1})
+            events = [event for event in await reply.events() if event.data]
+            if i % 2:
+                rest = await client.get(events[1].id)
+                assert summary(await rest.messages()) == [2, 3, "a"]
+            if i % 3:
+                reply = await client.call("poll", name="a")
+                (first, *_) = await reply.events()
+                await (await client.get(first.id)).messages()
+            if i % 4:
+                streams[i % 2].leave()
+            if i % 5:
+                await client.request("DELETE")
+        client.leave()
+        while alive() != before:
+            await asyncio.sleep(0.05)
