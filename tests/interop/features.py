@@ -342,9 +342,13 @@ BESIDE = """\
 
 * The older revisions (2024-11-05, 2025-03-26, 2025-06-18): all features above with the clients of
   mcp and TypeScript and with the server of mcp.
+* Over Streamable HTTP: all features above, with all packages above, both ways and in both eras.
 * Tools, logging, progress and cancellation, 100 calls at once, messages of more than a megabyte, in
   every revision: `mcp` {mcp} and {mcp1}, `@modelcontextprotocol/sdk` {sdk} and the packages above;
-  over WebSocket with the two that have it.
+  over Streamable HTTP, and over WebSocket with the two that have it.
+* Over Streamable HTTP behind nginx and HAProxy, with [the settings of the
+  guide](how-to/behind-a-proxy.md); from a page in Chromium by `fetch`; from the command line of MCP
+  Inspector {inspector}; from `curl`.
 * Tasks of 2025-11-25, with questions in them, and questions to clients as tasks: `mcp` {mcp1},
   `@modelcontextprotocol/sdk` {sdk}.
 * Tasks of 2026-07-28 (the extension `io.modelcontextprotocol/tasks`), with questions in them and
@@ -362,7 +366,8 @@ def _pins() -> dict[str, str]:
         "time": python["time"][0],
     }
     found = {name: pin.partition("==")[2] for name, pin in versions.items()}
-    return found | {"sdk": npm["@modelcontextprotocol/sdk"]}
+    inspector = peers.PINS["inspector"]["@modelcontextprotocol/inspector"]
+    return found | {"sdk": npm["@modelcontextprotocol/sdk"], "inspector": inspector}
 
 
 def matrix(cells: dict[tuple[Way, str], Cell]) -> str:

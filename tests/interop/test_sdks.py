@@ -112,6 +112,12 @@ REFUSE = [
     serving("python1", "legacy", "", over="ws", options=only(MODERN), error=MODERN),
     serving("ts1", "legacy", "", over="ws", options=only(MODERN), error=MODERN),
     calling("python1", "modern", "", over="ws", error="VersionMismatch"),
+    serving("python2", "legacy", "", over="http", options=only(MODERN), error=MODERN),
+    serving("ts2", "legacy", "", over="http", options=only(MODERN), error=MODERN),
+    serving("ts2", MODERN, "", over="http", options=only(ALL_LEGACY), error=MODERN),
+    calling("python1", "modern", "", over="http", error="VersionMismatch"),
+    calling("ts1", "modern", "", over="http", error="VersionMismatch"),
+    calling("ts2", "legacy", "", over="http", options=("--modern",), error=MODERN),
 ]
 AGREE = [*PYTHON, *TYPESCRIPT, *WEBSOCKET, *HTTP]
 OWN_CHECKS = {"stdio": {}, "ws": WEBSOCKET_CHECKS, "http": HTTP_CHECKS}
