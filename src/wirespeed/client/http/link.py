@@ -461,8 +461,7 @@ class HttpLink(Link):
             self._gate = None
             if not self.old:
                 EventStream(self).open()
-        if self._lines or self.wire.outbox.size:
-            self.flush()
+        self.flush_now()
 
     def _broken(self, post: Post, exc: BaseException | None) -> ConnectionLost:
         """The error of a request whose answer did not arrive."""

@@ -229,7 +229,7 @@ async def test_404_without_a_session_is_a_wrong_path() -> None:
 # -- resumption (trap 43) -------------------------------------------------------------------------
 
 
-async def test_trap_43_a_response_goes_on_where_it_broke() -> None:
+async def test_trap_43_a_response_goes_on_where_it_broke(caplog: Any) -> None:
     seen: list[float] = []
     resumed: list[Exchange] = []
 
@@ -266,6 +266,7 @@ async def test_trap_43_a_response_goes_on_where_it_broke() -> None:
             # the stream is not needed any longer
             await asyncio.wait_for(asyncio.shield(resumed[1].gone), 5)
     assert seen == [1.0, 2.0]
+    assert "not a JSON-RPC message" not in caplog.text  # the priming event has no data
     assert [one.headers["last-event-id"] for one in resumed] == ["s-1", "s-2"]
     first = peer.sent("tools/call")[0]
     assert resumed[0].at - first.at >= 0.059
