@@ -30,7 +30,7 @@ async def test_http_and_sse(peer: str, era: Any) -> None:
             )
             assert seen == [1.0, 2.0, 3.0]
             with pytest.raises(CallTimeout):
-                await client.call_tool("wait", timeout=0.2)
+                await client.call_tool("wait", timeout=1.0)
             async with asyncio.timeout(10):
                 while not json.loads((await client.call_tool("noticed")).text):
                     await asyncio.sleep(0.05)

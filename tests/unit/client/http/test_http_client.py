@@ -119,7 +119,7 @@ async def test_a_cancelled_modern_call_closes_its_response() -> None:
         calling.cancel()
         await asyncio.wait_for(asyncio.shield(exchange.gone), 5)
         with pytest.raises(CallTimeout):
-            await client.call_tool("wait", timeout=0.05)
+            await client.call_tool("wait", timeout=0.5)
         await asyncio.wait_for(asyncio.shield(peer.sent("tools/call")[1].gone), 5)
         assert (await client.call_tool("echo")).content[0].text == "ok"
         assert not peer.sent("notifications/cancelled")
@@ -132,7 +132,7 @@ async def test_a_cancelled_legacy_call_is_told() -> None:
 
     async with legacy(**{"tools/call:wait": wait}) as peer, peer.client() as client:
         with pytest.raises(CallTimeout):
-            await client.call_tool("wait", timeout=0.05)
+            await client.call_tool("wait", timeout=0.5)
         (told,) = await peer.got("notifications/cancelled")
         assert told.message["params"]["requestId"] == peer.sent("tools/call")[0].message["id"]
         await asyncio.wait_for(asyncio.shield(peer.sent("tools/call")[0].gone), 5)
@@ -343,7 +343,7 @@ async def test_retry_after_is_waited_for() -> None:
         # a call whose time is over is not sent again
         peer.exchanges.clear()
         with pytest.raises(CallTimeout):
-            await client.call_tool("echo", timeout=0.05)
+            await client.call_tool("echo", timeout=0.5)
         await asyncio.sleep(1.1)
         assert len(peer.sent("tools/call")) == 1
 

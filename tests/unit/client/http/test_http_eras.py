@@ -102,7 +102,7 @@ async def test_a_probe_that_is_not_answered() -> None:
         await exchange.gone
 
     rules = {"server/discover": never}
-    async with legacy(None, **rules) as peer, peer.client(probe_timeout=0.05) as client:
+    async with legacy(None, **rules) as peer, peer.client(probe_timeout=1.0) as client:
         assert client.protocol_version == "2025-11-25"
         # the probe does not keep its connection
         await asyncio.wait_for(asyncio.shield(peer.sent("server/discover")[0].gone), 5)

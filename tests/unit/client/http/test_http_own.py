@@ -118,7 +118,7 @@ async def test_cancelling(era: Any) -> None:
     server, noticed = lab()
     async with serving(server) as url, Client(url, era=era) as client:
         with pytest.raises(CallTimeout):
-            await client.call_tool("wait", timeout=0.1)
+            await client.call_tool("wait", timeout=1.0)
         await until(lambda: noticed == ["began", "cancelled"])
         calling = asyncio.ensure_future(client.call_tool("wait"))
         await until(lambda: len(noticed) == 3)
@@ -156,7 +156,7 @@ async def test_http_and_sse() -> None:
             assert [result.data for result in await asyncio.gather(*calls)] == list(range(1, 21))
             assert (await client.call_tool("where")).data == ["file:///here"]
             with pytest.raises(CallTimeout):
-                await client.call_tool("wait", timeout=0.1)
+                await client.call_tool("wait", timeout=1.0)
             await until(lambda: noticed == ["began", "cancelled"])
 
 

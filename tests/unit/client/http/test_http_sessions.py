@@ -442,6 +442,7 @@ async def test_a_server_that_asks_without_end() -> None:
     async with legacy() as peer:
         peer.get = stream
         async with peer.client(era="legacy", roots=roots, limits=limits):
+            await until(lambda: sent)
             before = -1
             while before != sent:
                 before = sent
