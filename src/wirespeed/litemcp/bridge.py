@@ -12,7 +12,7 @@ them:
   Structured content becomes ``json``.
 
 An error of the tool remains an error. LiteMCP has no cancellation: the LiteMCP server continues a
-cancelled call, and its answer is dropped. A failure of the link is reported to the caller without
+cancelled call, and its answer is dropped; over HTTP the server cancels the call. A failure of the link is reported to the caller without
 details, which the log has.
 """
 

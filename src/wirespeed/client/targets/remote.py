@@ -150,7 +150,7 @@ class _WithCredentials(_Remote, frozen=True, kw_only=True):
 
 
 class Http(_WithCredentials, frozen=True, kw_only=True):
-    """A server of Streamable HTTP: ``http://`` or, with TLS, ``https://``.
+    """A server of Streamable HTTP, or of LiteMCP over HTTP: ``http://`` or, with TLS, ``https://``.
 
     Attributes:
         url: ``http://host[:port][/path][?query]``, or the same with ``https:``.

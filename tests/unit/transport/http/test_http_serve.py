@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import ssl
 from typing import Any
 
 import pytest
 from serve_lab import FOREVER, Answer, descriptors, exchange, lab_server, serving
 
-from wirespeed import HttpOptions, HttpRequest, HttpResponse, Refusal, Server
+from wirespeed import Http, HttpOptions, HttpRequest, HttpResponse, Refusal, Server
+from wirespeed.errors import TransportError
+from wirespeed.litemcp import LiteClient, LiteServer
 
 HTTP = "http://127.0.0.1:0/mcp"
 PAGE = "https://app.example"
@@ -437,3 +440,18 @@ async def never(request: HttpRequest) -> HttpResponse:
 async def test_arguments_that_do_not_fit(url: str, options: Any, match: str) -> None:
     with pytest.raises(ValueError, match=match):
         await Server("s").serve(url, **options)
+
+
+async def test_litemcp_over_tls(server_ssl: ssl.SSLContext, client_ssl: ssl.SSLContext) -> None:
+    lite = LiteServer()
+
+    @lite.tool
+    async def upper(text: str) -> str:
+        return text.upper()
+
+    async with serving(lite, "https://127.0.0.1:0/upper", ssl=server_ssl) as place:
+        async with LiteClient(Http(place.url, ssl=client_ssl)) as client:
+            assert (await client.call("a")).text == "A"
+        async with LiteClient(place.url) as client:
+            with pytest.raises(TransportError, match="certificate"):
+                await client.info()
