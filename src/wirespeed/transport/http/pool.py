@@ -18,6 +18,7 @@ from wirespeed.transport.http.proxy import Proxy
 from wirespeed.transport.net.connect import connect_http, reason_of
 from wirespeed.transport.options import Headers
 
+CLOSED = "the server closed the connection"
 MAX_HEAD = 65535  # bytes
 MAX_REDIRECTS = 5  # of one request
 
@@ -198,14 +199,16 @@ class HttpPool:
 
     def _released(self, connection: HttpClientConnection) -> None:
         """The connection takes another request."""
-        while self._waiting:
+        if self._waiting:
             call = self._waiting.popleft()
             if connection.begin(call):
                 return
-            self._waiting.appendleft(call)
+            if connection.kept:
+                self._waiting.appendleft(call)
             if connection.link is not None:
-                connection.link.close()
-            self._connect()
+                connection.link.close()  # which opens others for the calls that wait
+            if not connection.kept:
+                self._broken(call, ConnectionResetError(CLOSED), False, False)
             return
         connection.idle_since = self.loop.time()
         self._idle.append(connection)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import socket
+import struct
 from typing import Any
 
 import pytest
@@ -93,6 +95,50 @@ async def test_a_response_that_began_is_not_asked_for_again() -> None:
         told = await get(pool).end()
         assert str(told.exc).endswith("is malformed: the stream ended inside a message")
         assert len(origin.requests) == 2
+
+
+async def test_a_response_that_began_before_a_reset_is_not_asked_for_again() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal n_requests
+        while await reader.readuntil(b"\r\n\r\n"):
+            n_requests += 1
+            if n_requests == 1:
+                writer.write(ok())
+                continue
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-")
+            await asyncio.sleep(0.1)  # the client reads that
+            sock = writer.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()
+            return
+
+    n_requests = 0
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, pool_for(parse(f"http://127.0.0.1:{port}/")) as pool:
+        assert (await get(pool).end()).exc is None
+        told = await get(pool).end()
+        assert isinstance(told.exc, TransportError)
+        assert "reset" in str(told.exc)
+        assert n_requests == 2
+
+
+@pytest.mark.parametrize("n", [1, 5])
+async def test_a_server_that_closes_each_connection_at_once(n: int) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal n_accepted
+        n_accepted += 1
+        writer.close()
+
+    n_accepted = 0
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, pool_for(parse(f"http://127.0.0.1:{port}/")) as pool:
+        told = [post(pool) for _ in range(n)]
+        for one in told:
+            assert isinstance((await one.end()).exc, TransportError)
+            assert "broke: " in str(one.exc)
+        assert n_accepted <= n
 
 
 async def test_a_connection_that_the_server_closed_is_not_used() -> None:
