@@ -12,8 +12,8 @@ them:
   Structured content becomes ``json``.
 
 An error of the tool remains an error. LiteMCP has no cancellation: the LiteMCP server continues a
-cancelled call, and its answer is dropped; over HTTP the server cancels the call. A failure of the link is reported to the caller without
-details, which the log has.
+cancelled call, and its answer is dropped; over HTTP the server cancels the call. A failure of the
+link is reported to the caller without details, which the log has.
 """
 
 from __future__ import annotations

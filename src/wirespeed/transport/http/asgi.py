@@ -38,7 +38,7 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 # Fields of a connection, which is the server's: of requests and of responses. Servers write Date.
 _OURS = frozenset((b"connection", b"transfer-encoding", b"expect", b"upgrade", b"keep-alive"))
-_THEIRS = frozenset((b"connection", b"date"))
+_THEIRS = frozenset((b"connection", b"keep-alive", b"date"))
 
 KEPT = 256  # connections without a request
 
