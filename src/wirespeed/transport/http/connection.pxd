@@ -37,6 +37,7 @@ cdef class HttpConnection(Carrier):
     cdef public object principal       # of the connection; each request has its own
     cdef public object peer
     cdef readonly long n_requests
+    cdef public object on_upgrade      # called for a request of another protocol; or None
     cdef bint refused                  # a request broke a rule, and its answer is the last
     cdef bint last                     # close when the response in progress is sent
     cdef bint looked                   # the head was checked before its body has arrived

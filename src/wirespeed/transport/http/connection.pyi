@@ -45,6 +45,7 @@ class HttpConnection(Carrier):
     principal: bytes | None
     peer: Peer | None
     pass_on: Callable[[int, bytes], bool] | None
+    on_upgrade: Callable[[], bool] | None
     def __init__(self, site: HttpSite, address: str, *, full: bool = False) -> None: ...
     @property
     def site(self) -> HttpSite: ...

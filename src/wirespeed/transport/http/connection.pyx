@@ -370,6 +370,8 @@ cdef class HttpConnection(Carrier):
         )
         if self.full:
             return self.refuse_c(TOO_MANY.status, TOO_MANY.reason, TOO_MANY.headers.items())
+        if head.upgrades and self.on_upgrade is not None and self.on_upgrade():
+            return 0
         if target is None:
             framer.respond(
                 404, b"nothing is served at this path\n",

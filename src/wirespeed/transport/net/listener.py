@@ -8,7 +8,7 @@ import errno
 import logging
 import socket
 import ssl as ssl_
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -83,12 +83,14 @@ class Served(Watched):
 class ServedHttp(Served):
     """One connection of an HTTP listener."""
 
-    __slots__ = ("_late", "_seen", "_since")
+    __slots__ = ("_late", "_seen", "_since", "_upgraded")
 
     connection: HttpConnection
 
     def __init__(self, listener: Listener, connection: HttpConnection, stream: Stream) -> None:
         super().__init__(listener, connection, None, stream)
+        connection.on_upgrade = self.upgrade
+        self._upgraded: tuple[bytes, bytes] | None = None  # the request, and the bytes behind it
         self._since = listener.loop.time()
         self._seen: tuple[object, ...] = ()
         self._late = False
@@ -106,6 +108,29 @@ class ServedHttp(Served):
                 self._late = True
                 return
             connection.time_out()
+
+    def upgrade(self) -> bool:
+        """Leave the connection to WebSocket, if its request wants that."""
+        connection, link = self.connection, self.connection.link
+        head = connection.framer.head
+        asks = any(n.lower() == "upgrade" and v.lower() == "websocket" for n, v in head.fields)
+        if not asks or link is None:
+            return False
+        link.flush()
+        if len(connection.wire.outbox):
+            return False  # a client that does not read what it asked for before
+        self._upgraded = head.raw, connection.framer.take_rest()
+        self.stream.take_back(link)
+        return True
+
+    def gone(self, closed: asyncio.Future[BaseException | None]) -> None:
+        if self._upgraded is None:
+            super().gone(closed)
+        else:
+            address = self.connection.address
+            self.connection.on_upgrade = None
+            self.listener.open_websocket(self.stream, address, self._upgraded)
+            self.listener.left(self)
 
 
 class Listener:
@@ -170,6 +195,7 @@ class Listener:
                 loop=self.loop,
                 pool=self.pool,
             )
+            self._gate = self._site.gate
             if mailbox is not None:
                 self._site.share(mailbox.worker, mailbox.n)
                 self.loop.add_reader(mailbox.fileno(), self._receive, mailbox)
@@ -245,11 +271,20 @@ class Listener:
             opening = self._welcome(sock, peer, full)
         else:
             opening = self._admit(sock, peer)
+        self._open(opening, full, sock)
+
+    def open_websocket(self, stream: Stream, peer: str, request: tuple[bytes, bytes]) -> None:
+        """Open a WebSocket at a port of HTTP. ``request``: its head, and the bytes behind it."""
+        self._open(self._welcome(stream, peer, False, request), False, stream)
+
+    def _open(
+        self, opening: Coroutine[Any, Any, None], full: bool, sock: socket.socket | Stream
+    ) -> None:
         task = self.loop.create_task(opening)
         self.opening.add(task)
         task.add_done_callback(partial(self._welcomed, full, sock))
 
-    def _welcomed(self, full: bool, sock: socket.socket, task: asyncio.Task[None]) -> None:
+    def _welcomed(self, full: bool, sock: socket.socket | Stream, task: asyncio.Task[None]) -> None:
         self.opening.discard(task)
         self._n_full -= full
         if task.cancelled():
@@ -331,17 +366,25 @@ class Listener:
 
     # -- opening handshake -----------------------------------------------------------------------
 
-    async def _welcome(self, sock: socket.socket, peer: str, full: bool) -> None:
-        """Do the opening handshake of an accepted connection, then serve or close it."""
+    async def _welcome(
+        self,
+        sock: socket.socket | Stream,
+        peer: str,
+        full: bool,
+        request: tuple[bytes, bytes] | None = None,
+    ) -> None:
+        """Do the opening handshake of an accepted connection, then serve or close it. ``request``:
+        as of `open_websocket`."""
         task = cast("asyncio.Task[None]", asyncio.current_task())
-        stream: Stream | None = SocketStream(self.loop, sock)
+        stream: Stream | None
         until = self.loop.time() + self.options.open_timeout
+        stream = SocketStream(self.loop, sock) if isinstance(sock, socket.socket) else sock
         try:
-            if self.address.secure:
+            if isinstance(sock, socket.socket) and self.address.secure:
                 stream = await self._secured(sock, peer)
             if stream is None:
                 return
-            refusal = await self._let_in(stream, peer, full, until)
+            refusal = await self._let_in(stream, peer, full, until, request)
             if refusal is None:
                 stream = None  # it is served
                 self.opening.discard(task)  # and counted as such
@@ -368,7 +411,14 @@ class Listener:
 
         return refusal_bytes(refusal)
 
-    async def _let_in(self, stream: Stream, peer: str, full: bool, until: float) -> Refusal | None:
+    async def _let_in(
+        self,
+        stream: Stream,
+        peer: str,
+        full: bool,
+        until: float,
+        request: tuple[bytes, bytes] | None,
+    ) -> Refusal | None:
         """Serve the client, or return the reason of a refusal."""
         from wirespeed._core.framing.websocket import WebSocketFramer
         from wirespeed.transport.gate import Refused
@@ -377,7 +427,7 @@ class Listener:
         asking = False  # `authenticate` is running
         try:
             async with asyncio.timeout_at(until):
-                head, rest = await _read_head(stream)
+                head, rest = request or await _read_head(stream)
                 asking = True
                 judged = await self._judge(head, peer, full)
                 service, handshake, subprotocol, user, principal = judged

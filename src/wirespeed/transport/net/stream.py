@@ -43,6 +43,9 @@ class Stream(Protocol):
     def make_link(self, endpoint: Endpoint) -> Link:
         """Return the link that moves all further bytes. The link is not started."""
 
+    def take_back(self, link: Link) -> None:
+        """Close the link alone: the connection goes on, for another protocol."""
+
     def close(self) -> None:
         """Release the connection at once. Idempotent."""
 
@@ -84,6 +87,9 @@ class SocketStream:
         """Pass the connection on to another worker, with what was read of it. The link must be
         closed then. False: the worker takes none now."""
         return mailbox.send(worker, self._socket, data)
+
+    def take_back(self, link: Link) -> None:
+        link.close()
 
     def close(self) -> None:
         self._socket.close()

@@ -152,6 +152,13 @@ class TlsStream(asyncio.BufferedProtocol):
             self._link.pause()
         return self._link
 
+    def take_back(self, link: Link) -> None:
+        assert link is self._link
+        self._link.leaves = True
+        link.close()
+        self._link = None
+        self._resume()
+
     def close(self) -> None:
         if self._transport is not None:
             self._transport.abort()
@@ -219,6 +226,7 @@ class TlsLink(Link):
         super().__init__(loop, endpoint)
         self.arrived = b""  # before there was a link
         self.gone = False
+        self.leaves = False  # closing leaves the transport to the stream
         self._transport = transport
         self._reading = False
         self._held_up = False  # the transport's buffer is full
@@ -309,7 +317,8 @@ class TlsLink(Link):
         self.gone = True
         if self._reclaim_timer is not None:
             self._reclaim_timer.cancel()
-        self._transport.abort()
+        if not self.leaves:
+            self._transport.abort()
         self.detach()
         self.endpoint.on_lost(exc)
 

@@ -9,7 +9,18 @@ import ssl
 from typing import Any
 
 import pytest
-from serve_lab import FOREVER, Answer, descriptors, exchange, lab_server, serving
+from raw import call, encode, initialize
+from serve_lab import (
+    FOREVER,
+    Answer,
+    Bare,
+    descriptors,
+    exchange,
+    frame,
+    lab_server,
+    serving,
+    upgrade,
+)
 
 from wirespeed import Http, HttpOptions, HttpRequest, HttpResponse, Refusal, Server
 from wirespeed.errors import TransportError
@@ -317,6 +328,78 @@ async def test_a_drain_closes_https(server_ssl: Any, client_ssl: Any) -> None:
         assert await reader.read() == b""
         writer.close()
         await asyncio.wait_for(place.task, FOREVER)
+
+
+# -- WebSocket at the same port --------------------------------------------------------------------
+
+
+async def test_a_websocket_at_a_port_of_http() -> None:
+    async with at(token="s3cret", max_connections=2) as place:
+        right = {"Authorization": "Bearer s3cret"}
+        assert (await exchange(place.port, rpc(**right))).status == 200
+        await place.empty()
+        before = descriptors()
+        for _ in range(3):
+            peer = await Bare.connect(place.port, **right)
+            await peer.handshake()
+            assert place.listener.n_connections == 1
+            assert (await exchange(place.port, rpc(**right))).status == 200
+            await peer.close()
+            await place.empty()
+        answer = await exchange(place.port, upgrade(port=place.port))
+        assert answer.status == 401
+        answer = await exchange(place.port, upgrade("/other", port=place.port))
+        assert answer.status == 404
+        answer = await exchange(place.port, upgrade(port=place.port, Sec_WebSocket_Key="x"))
+        assert answer.status == 400
+        await place.empty()
+        assert descriptors() <= before
+
+
+async def test_an_upgrade_behind_other_requests() -> None:
+    async with at() as place:
+        reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+        first = encode(initialize("init")).rstrip(b"\n")
+        asked = upgrade(port=place.port, Sec_WebSocket_Protocol="mcp")
+        writer.write(request(close=False))
+        await reader.readuntil(b"ok\n")
+        writer.write(asked + frame(1, first))  # a frame that does not wait for the answer
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+        peer = Bare(reader, writer)
+        assert (await peer.message())["id"] == "init"
+        place.listener.drain()
+        assert (await peer.close_code())[0] == 1001
+        peer.frame(8, b"\x03\xe9")
+        await asyncio.wait_for(place.task, FOREVER)
+        await peer.close()
+
+
+async def test_a_websocket_at_a_port_of_https(server_ssl: Any, client_ssl: Any) -> None:
+    async with serving(lab_server(), "https://127.0.0.1:0/mcp", ssl=server_ssl) as place:
+        for _ in range(2):
+            reader, writer = await asyncio.open_connection("127.0.0.1", place.port, ssl=client_ssl)
+            writer.write(request(close=False))
+            await reader.readuntil(b"ok\n")
+            writer.write(upgrade(port=place.port, Sec_WebSocket_Protocol="mcp"))
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+            peer = Bare(reader, writer)
+            await peer.handshake()
+            peer.send(call(2, "fill", {"size": 100_000}))
+            assert (await peer.message())["id"] == 2
+            await peer.close()
+            await place.empty()
+
+
+async def test_other_upgrades_are_ignored() -> None:
+    async with at() as place:
+        fields = {"Upgrade": "h2c", "HTTP2_Settings": "AAMAAABkAARAAAAAAAIAAAAA"}
+        asked = request(close=False, **fields).replace(
+            b"\r\n\r\n", b"\r\nConnection: upgrade\r\n\r\n"
+        )
+        reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+        writer.write(asked)
+        assert (await reader.readuntil(b"ok\n")).startswith(b"HTTP/1.1 200 ")
+        writer.close()
 
 
 # -- limits ----------------------------------------------------------------------------------------
