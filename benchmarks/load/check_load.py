@@ -66,6 +66,57 @@ if sys.argv[2:] == ["websocket"]:
                 return frame(payload, 0x88)
             if head[0] & 15 == 1: yield payload
     lines = frames()
+elif sys.argv[2:] == ["http"]:
+    import socket
+    listener = socket.create_server(("127.0.0.1", 0))
+    print(listener.getsockname()[1], flush=True)
+    peer, _ = listener.accept()
+    stream = peer.makefile("rb")
+    said = []
+    send = said.append
+    def chunk(data): return b"%x\r\n%b\r\n" % (len(data), data)
+    def respond():
+        here = fault if count == 30 else ""
+        texts = [line.encode() for line in said if here != "no-answer"]
+        said.clear()
+        streaming = len(texts) > 1 or fault == "none-events"
+        if not texts and here != "no-answer":
+            return peer.sendall(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
+        status = b"HTTP/1.1 %d X\r\n" % (500 if here == "status" else 200)
+        kind, end = b"application/json", b"0\r\n\r\n"
+        if streaming or here in ("no-answer", "cut-event", "two-data"):
+            kind, cut = b"text/event-stream", 2 if here == "cut-event" else 0
+            blocks = [b": so\r\nevent: message\ndata: %b\r\n\r\n" % text for text in texts]
+            if here == "two-data": blocks = [b"data: {\ndata: }\n\n"]
+            pieces = [block[:len(block) - cut] for block in blocks]
+        else:
+            pieces = [text[at:at + 50] for text in texts for at in range(0, len(text), 50)]
+        if here == "type": kind = b"text/plain"
+        if here == "closes": status += b"Connection: close\r\n"
+        body = b"".join(pieces)
+        length = b"Content-Length: %d\r\n" % len(body)
+        if here == "two-lengths": length += length
+        if here == "no-length": length = b"X: y\r\n"
+        chunks = b"".join(map(chunk, pieces))
+        if here == "chunk-size": chunks = b"x" + chunks
+        if here == "chunk-end": chunks = chunks.replace(b"\r\n", b"\r\n..", 2)
+        if here == "trailer": end = b"0\r\nA: b\r\n\r\n"
+        chunky = streaming or fault in ("none-chunks", "both", "chunk-size", "chunk-end", "trailer")
+        if chunky: length, body = b"Transfer-Encoding: chunked\r\n", chunks + end
+        if here == "both": length += b"Content-Length: 9\r\n"
+        if here == "head": length = b"nonsense\r\n"
+        peer.sendall(status + length + b"Content-Type: " + kind + b"\r\n\r\n" + body)
+    def bodies():
+        while True:
+            size = 0
+            while (line := stream.readline()) not in (b"\r\n", b""):
+                if line.startswith(b"Content-Length:"): size = int(line.split(b":")[1])
+            if line == b"":
+                if fault == "late": send("{}"); respond()
+                return
+            yield stream.read(size)
+            respond()
+    lines = bodies()
 else:
     lines = sys.stdin
     def send(line):
@@ -89,6 +140,19 @@ for line in lines:
         continue
     text = m["params"]["arguments"]["text"]
     count += 1
+    for n in range(1, m["params"]["arguments"].get("count", 0) + 1):
+        token = m["params"]["_meta"]["progressToken"]
+        if count == 30 and n == 2:
+            if fault == "few": continue
+            if fault == "order": n = 3
+            if fault == "token": token += 1
+        say = {"jsonrpc": "2.0", "method": "notifications/progress",
+               "params": {"progressToken": token, "progress": n}}
+        if count == 30 and fault == "method": say["method"] = "notifications/message"
+        send(json.dumps(say))
+        if count == 30 and n == 3 and fault == "many":
+            say["params"]["progress"] = 4
+            send(json.dumps(say))
     if fault == "none-key-order":
         body = {"result": {"isError": False, "content": [{"text": text, "type": "text"}]}}
         send(json.dumps(body | {"id": id, "jsonrpc": "2.0"})); continue
@@ -122,7 +186,10 @@ for line in lines:
         if fault == "crash": sys.exit(7)
         if fault == "half-line":
             half = echo(id, text)[:40]
-            if lines is not sys.stdin: peer.sendall(b"\x81\x7d" + half.encode()); sys.exit(0)
+            if lines is not sys.stdin:
+                start = b"\x81\x7d" if sys.argv[2] == "websocket" else b"HTTP/1.1 2"
+                peer.sendall(start + half.encode())
+                sys.exit(0)
             sys.stdout.write(half); sys.stdout.flush(); sys.exit(0)
     send(echo(id, text))
 if fault == "late" and lines is sys.stdin: send(echo(5, "late"))
@@ -173,7 +240,44 @@ ON_WEBSOCKET = {
     "goodbye": (1, "said goodbye"),
     "none-pings": (0, ""),
 }
+# on HTTP, where it differs: what ends the connection, and faults of responses and streams
+GONE = (1, "a response without the answer")
+ON_HTTP = {
+    "crash": (1, "closed the connection"),
+    "half-line": (1, "closed the connection"),
+    "lost": (1, "a status that is not 200"),
+    "late": (1, "bytes behind the last response"),
+    **dict.fromkeys(("string-id", "foreign-id"), (1, "not sent")),
+    **dict.fromkeys(("zero-id", "trailing"), (1, "malformed")),
+    "not-json": (1, "not a JSON object"),
+    "no-jsonrpc": (1, "jsonrpc"),
+    "none-chunks": (0, ""),
+    "none-events": (0, ""),
+    "status": (1, "a status that is not 200"),
+    "no-answer": GONE,
+    "cut-event": (1, "an event without its end"),
+    "two-data": (1, "data of two lines"),
+    "type": (1, "another type"),
+    "closes": (1, "the server closes the connection"),
+    "two-lengths": (1, "two lengths"),
+    "no-length": (1, "neither a length nor chunks"),
+    "both": (1, "a length and chunks"),
+    "head": (1, "not a field"),
+    "chunk-size": (1, "not the size of a chunk"),
+    "chunk-end": (1, "a chunk without its end"),
+    "trailer": (1, "something behind the last chunk"),
+}
+# with three notifications of progress a call
+WITH_PROGRESS = {
+    "none": (0, ""),
+    "few": (1, "out of order"),
+    "order": (1, "out of order"),
+    "many": (1, "too often"),
+    "token": (1, "of another call"),
+    "method": (1, "another notification"),
+}
 ONLY_STDIO = {"lingers"}  # how long a server lives after its connection is no business of ws_load
+IN_FLIGHT = {"none-reversed"}  # several calls of a connection
 
 # what the echo child reads -> what it must answer
 LINES = [
@@ -221,20 +325,35 @@ def run_faulty(load: Path, script: str, fault: str, timeout: str) -> tuple[int, 
     return run.returncode, run.stdout, run.stderr
 
 
-def run_faulty_ws(load: Path, script: str, fault: str, timeout: str) -> tuple[int, str, str]:
-    """The same with ws_load."""
+def run_faulty_tcp(
+    load: Path, script: str, fault: str, timeout: str, transport: str, *options: str
+) -> tuple[int, str, str]:
+    """The same with a load generator over TCP."""
     with subprocess.Popen(
-        [sys.executable, script, fault, "websocket"], stdout=subprocess.PIPE, text=True,
+        [sys.executable, script, fault, transport], stdout=subprocess.PIPE, text=True,
         stderr=subprocess.DEVNULL,
     ) as server:  # fmt: skip
         assert server.stdout
         arguments = ["--port", server.stdout.readline().strip(), "--timeout", timeout]
-        arguments += ["--calls", "200", "--warmup", "10", "--window", "8"]
+        arguments += ["--calls", "200", "--warmup", "10", *options]
         run = subprocess.run(
             [load, *arguments], capture_output=True, text=True, timeout=60, check=False
         )
         server.kill()
     return run.returncode, run.stdout, run.stderr
+
+
+def run_faulty_ws(load: Path, script: str, fault: str, timeout: str) -> tuple[int, str, str]:
+    return run_faulty_tcp(load, script, fault, timeout, "websocket", "--window", "8")
+
+
+def run_faulty_http(load: Path, script: str, fault: str, timeout: str) -> tuple[int, str, str]:
+    return run_faulty_tcp(load, script, fault, timeout, "http", "--connections", "1")
+
+
+def run_progress(load: Path, script: str, fault: str, timeout: str) -> tuple[int, str, str]:
+    options = ("--connections", "1", "--progress", "3")
+    return run_faulty_tcp(load, script, fault, timeout, "http", *options)
 
 
 def check_faults(
@@ -279,20 +398,29 @@ def check_load(load: Path, child: Path) -> list[str]:
     return missed
 
 
-def check_ws(load: Path, churn: Path, server: Path) -> list[str]:
-    """The WebSocket programs with each other: nothing may be found wrong."""
-    runs: list[tuple[list[str], list[str | Path]]] = [
-        (["--era", era], [load, "--calls", "3000", "--era", era, *options])
-        for era in ("legacy", "modern")
-        for options in (*LOADS, ["--connections", "150", "--window", "4", "--sources", "3"])
+def check_tcp(build: Path) -> list[str]:
+    """The programs over TCP with each other: nothing may be found wrong."""
+    ws, http = build / "ws_load", build / "http_load"
+    many = ["--connections", "150", "--sources", "3"]
+    eras = ("legacy", "modern")
+    runs: list[tuple[str, list[str], list[str | Path]]] = [
+        ("echo_ws", ["--era", era], [ws, "--calls", "3000", "--era", era, *options])
+        for era in eras
+        for options in (*LOADS, [*many, "--window", "4"])
     ]
-    runs.append((["--raw", "yes"], [load, "--raw", "yes", "--size", "65536", "--calls", "2000"]))
-    runs.append(([], [churn, "--seconds", "2", "--connections", "300"]))
-    runs.append(([], [load, "--hold", "yes", "--connections", "500"]))
+    runs += [
+        ("echo_http", ["--era", era], [http, "--calls", "3000", "--era", era, *options])
+        for era in eras
+        for options in ([], ["--size", "100000"], ["--spin", "yes"], many)
+    ]
+    raw = ["--raw", "yes", "--size", "65536", "--calls", "2000"]
+    runs += [("echo_ws", ["--raw", "yes"], [load, *raw]) for load in (ws, http)]
+    runs.append(("echo_ws", [], [build / "ws_churn", "--seconds", "2", "--connections", "300"]))
+    runs.append(("echo_ws", [], [ws, "--hold", "yes", "--connections", "500"]))
     missed = []
-    for options, command in runs:
+    for server, options, command in runs:
         with subprocess.Popen(
-            [server, *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [build / server, *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as echo:
             assert echo.stdin and echo.stdout
             port = echo.stdout.readline().strip()
@@ -305,7 +433,7 @@ def check_ws(load: Path, churn: Path, server: Path) -> list[str]:
             json.loads(line)["correct"] for line in run.stdout.splitlines()
         )
         if not right or run.stderr or not run.stdout or echo.returncode != 0:
-            missed.append(f"echo_ws {options}, {command[1:]}: {run.stdout} {run.stderr}")
+            missed.append(f"{server} {options}, {command}: {run.stdout} {run.stderr}")
     return missed
 
 
@@ -335,9 +463,12 @@ def main() -> None:
     faults = dict(FAULTS)
     if sys.platform == "linux":
         on_websocket = {f: FAULTS[f] for f in FAULTS if f not in ONLY_STDIO} | ON_WEBSOCKET
+        on_http = {f: FAULTS[f] for f in FAULTS if f not in {*ONLY_STDIO, *IN_FLIGHT}} | ON_HTTP
         missed += check_faults(build / "ws_load", on_websocket, run_faulty_ws)
-        missed += check_ws(build / "ws_load", build / "ws_churn", build / "echo_ws")
-        faults |= on_websocket
+        missed += check_faults(build / "http_load", on_http, run_faulty_http)
+        missed += check_faults(build / "http_load", WITH_PROGRESS, run_progress)
+        missed += check_tcp(build)
+        faults |= on_websocket | on_http | WITH_PROGRESS
     for one in missed:
         print("MISSED", one)
     print(f"{len(faults)} servers, {len(LINES)} lines: {len(missed)} missed")

@@ -1,4 +1,4 @@
-/* http_churn: clients that connect, call and leave at random, in every way an HTTP client can leave.
+/* http_churn: HTTP clients that connect, call and leave at random, in every way they can leave.
  *
  *   http_churn --port N [options]
  *

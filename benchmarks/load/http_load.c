@@ -181,7 +181,9 @@ static const char *on_input(http *h) {
             } else {
                 const uint64_t before = notifications;
                 take_answer(text, t, h->c.serial);
-                if (notifications > before) why = http_progress(h, text, opt.progress);
+                if (opt.progress && notifications > before) {
+                    why = http_progress(h, text, opt.progress);
+                }
             }
         } else {
             if (h->status != 200 && h->status != 202) why = "the handshake was refused";
