@@ -3,6 +3,7 @@ from libc.stdint cimport uint8_t
 from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.reader cimport MessageReader
 from wirespeed._core.slab cimport Slab
+from wirespeed._core.span cimport Span
 from wirespeed.server.connection cimport ServerConnection
 from wirespeed.server.http.exchange cimport McpExchange, Response
 from wirespeed.transport.http.exchange cimport Exchange, HttpTarget
@@ -20,6 +21,7 @@ cdef class StreamableHttp(HttpTarget):
     cdef list lanes                    # further free lanes
     cdef MessageReader reader          # of bodies that name no session
     cdef bytes modern_version          # the newest, as the header names it
+    cdef bytes legacy_version          # the legacy one that a header named last
     cdef Response response
     cdef bytes accept                  # the last value that was taken apart
     cdef Response accepted             # which responses it allows
@@ -28,6 +30,7 @@ cdef class StreamableHttp(HttpTarget):
     cdef int post_c(
         self, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n
     ) except -1
+    cdef bint is_legacy_c(self, Span version) except -1
     cdef bint is_modern_c(self, Slab slab, const uint8_t *p, size_t n) except -1
     cdef int legacy_c(
         self, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n

@@ -82,7 +82,7 @@ cdef class StreamableHttp(HttpTarget):
         )
         newest = methods.newest(service.discovery.modern_versions)
         self.modern_version = b"" if newest is None else newest.version.encode()
-        self.accept = b""
+        self.accept = self.legacy_version = b""
         self.streams = Streams(loop, options)
         if not options.stateless:
             self.sessions = Sessions(
@@ -145,10 +145,7 @@ cdef class StreamableHttp(HttpTarget):
             )
         if not self.is_acceptable_c(ex, head):
             return 0
-        if head.value_c(MCP_PROTOCOL_VERSION, &value) and (
-            is_value(value, self.modern_version)
-            or text_of(value) not in self.service.discovery.legacy_versions
-        ):
+        if head.value_c(MCP_PROTOCOL_VERSION, &value) and not self.is_legacy_c(value):
             if not is_value(value, self.modern_version) and not self.is_modern_c(slab, p, n):
                 return self.refuse_c(ex, 400, "this protocol version is not supported", ())
             ex.modern = True
@@ -232,6 +229,18 @@ cdef class StreamableHttp(HttpTarget):
         client.head = None                     # its bytes may go
         return 0
 
+    cdef bint is_legacy_c(self, Span version) except -1:
+        """Whether a version that a header names is one of the legacy ones of this server."""
+        cdef str text
+        if version.n == 0 or is_value(version, self.modern_version):
+            return False
+        if not is_value(version, self.legacy_version):
+            text = text_of(version)
+            if text not in self.service.discovery.legacy_versions:
+                return False
+            self.legacy_version = text.encode()
+        return True
+
     cdef object session_c(self, Exchange ex, HttpHead head):
         """The session that a request names; None: the request was refused."""
         cdef Span value
@@ -246,10 +255,7 @@ cdef class StreamableHttp(HttpTarget):
                 raise Elsewhere(worker)
             self.refuse_c(ex, 404, SESSION_OVER, ())
             return None
-        if (
-            head.value_c(MCP_PROTOCOL_VERSION, &value)
-            and text_of(value) not in self.service.discovery.legacy_versions
-        ):
+        if head.value_c(MCP_PROTOCOL_VERSION, &value) and not self.is_legacy_c(value):
             self.refuse_c(ex, 400, "this protocol version has no sessions", ())
             return None
         return session

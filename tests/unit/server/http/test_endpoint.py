@@ -260,6 +260,15 @@ async def test_bad_messages_are_400(body: bytes, code: int) -> None:
             assert response.json.get("id", 1) == 1
 
 
+async def test_an_empty_version_is_not_supported() -> None:
+    async with serving(make()) as place:
+        peer, session = await place.session()
+        body = message("ping", None, 1)
+        response = await peer.ask(body=body, mcp_session_id=session, mcp_protocol_version="")
+        assert response.status == 400
+        assert (await peer.ask(body=body, mcp_session_id=session)).status == 200
+
+
 async def test_trap_54_sessions_and_event_ids_mean_nothing_in_2026_07_28() -> None:
     async with serving(make()) as place:
         peer = await place.connect()
