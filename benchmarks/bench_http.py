@@ -69,7 +69,7 @@ SIZE, LARGE = 64, 65_536
 REPORTS = 1_000  # notifications of progress of a call
 IDLE = 10_000
 COMING = 2_000
-SESSION_S = 5  # seconds without a request after which a legacy session ends, where clients go
+SESSION_S = 15  # seconds without a request after which a legacy session ends, where clients go
 FILLING_S = 3.0  # in which slow heads take their places
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",

@@ -43,7 +43,7 @@ typedef struct {
     http h; /* first: the poller's pointer is to it */
     way leaves; /* how it will leave */
     expects waits;
-    bool modern;
+    bool modern, asked; /* asked: for the last time */
     size_t sent; /* of a slow head */
 } place;
 
@@ -77,6 +77,7 @@ static void forget(place *p, bool reset) {
     if (reset) conn_leave(&p->h.c, true);
     http_forget(&p->h);
     p->waits = NOTHING;
+    p->asked = false;
 }
 
 /* The server ended it, or something is wrong with what it sent. */
@@ -281,19 +282,18 @@ static bool finish(void) {
     for (place *p = places; p < places + opt.connections; p++) {
         if (p->h.c.fd >= 0 && p->waits == SLOWLY) forget(p, false);
     }
-    bool asked = false;
     while (now() < end && present > 0) {
         turn(20);
         for (place *p = places; p < places + opt.connections; p++) {
             if (p->h.c.fd < 0 || p->waits != NOTHING || p->h.c.state != READY) continue;
-            if (asked) {
+            if (p->asked) {
                 forget(p, false);
             } else {
+                p->asked = true;
                 call_once(p, false);
                 conn_flush(&p->h.c);
             }
         }
-        if (opening == 0) asked = true;
     }
     return present == 0;
 }
@@ -342,11 +342,11 @@ int main(int argc, char **argv) {
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     raise_files();
-    /* What happens once makes at most IN_LINE calls; finish() adds two for each place. */
+    /* What happens once makes at most IN_LINE calls; finish() adds one for each place. */
     const uint64_t calls = (uint64_t)(opt.seconds * (double)opt.rate) * IN_LINE;
     poller = epoll_create1(EPOLL_CLOEXEC);
     places = calloc(opt.connections, sizeof *places);
-    if (places == NULL || calls > MAX_CALLS || !make_table(calls + opt.connections * 2, true)) {
+    if (places == NULL || calls > MAX_CALLS || !make_table(calls + opt.connections, true)) {
         fputs("out of memory\n", stderr);
         return 2;
     }
