@@ -8,6 +8,8 @@ import os
 import sys
 from typing import Any
 
+from wirespeed.transport.taskpool import TaskPool
+
 
 class Mallinfo(ctypes.Structure):
     """glibc's struct mallinfo2."""
@@ -40,8 +42,9 @@ async def held() -> str:
     gc.collect()
     objects = gc.get_objects()
     tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    parked = sum(one.idle for one in objects if isinstance(one, TaskPool))
     counts: dict[str, Any] = {
-        "tasks": len(tasks),
+        "tasks": len(tasks) - parked,  # less those that wait for the next request
         "files": len(os.listdir("/proc/self/fd")) - 1,  # less the one that lists them
         "objects": len(objects),
         "sessions": sum(type(one).__name__ == "HttpSession" for one in objects),
