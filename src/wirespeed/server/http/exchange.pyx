@@ -6,7 +6,7 @@ from wirespeed._core.framing.writer cimport FrameWriter
 from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed.server.connection cimport ServerConnection
-from wirespeed.transport.http.exchange cimport STREAM_FIELDS, Carrier, Exchange
+from wirespeed.transport.http.exchange cimport Carrier, Exchange
 
 import msgspec
 
@@ -57,7 +57,7 @@ cdef class McpExchange(Exchange):
         return Exchange.done_c(self)
 
     cdef int open_events_c(self) except -1:
-        self.open_stream_c(STREAM_FIELDS)
+        self.open_stream_c(b"")
         if self.session is not None and self.log is None:
             self.log = self.session.new_log(self)
             self.session.prime(self, self.log)

@@ -61,6 +61,7 @@ cdef class Call(Completion):
     cdef int code                      # of the error that the request was answered with; else 0
     cdef bint failed                   # the result says isError
 
+    cdef object peer_c(self)
     cpdef object cancel(self)
     cdef int start_c(self, object work) except -1
     cdef int start_timer_c(self) except -1

@@ -99,10 +99,15 @@ cdef class Call(Completion):
     @property
     def peer(self):
         """What the transport knows of the client (`Peer`), or None. For a call in flight."""
+        return self.peer_c()
+
+    cdef object peer_c(self):
         cdef object peer = None
-        cdef ReplyRoute route = self.connection.session.route_of_c(self.ref)
-        if route is not None:
-            peer = route.peer_c()
+        cdef ReplyRoute route
+        if self.connection.head is not None:       # else no request has a route of its own
+            route = self.connection.session.route_of_c(self.ref)
+            if route is not None:
+                peer = route.peer_c()
         return self.connection.peer if peer is None else peer
 
     @property

@@ -7,9 +7,6 @@ from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.slab cimport Slab
 from wirespeed.transport.link cimport Endpoint
 
-cdef bytes STREAM_FIELDS               # of a stream of events
-
-
 # A connection that carries exchanges, one at a time.
 cdef class Carrier(Endpoint):
     cdef readonly HttpFramer framer

@@ -15,7 +15,7 @@ from wirespeed.transport.options import Headers
 
 cdef bytes JSON_FIELDS = b"Content-Type: application/json\r\n"
 # X-Accel-Buffering: 2026-07-28 basic/transports/streamable-http, "Receiving Messages".
-STREAM_FIELDS = (
+cdef bytes STREAM_FIELDS = (
     b"Content-Type: text/event-stream\r\nCache-Control: no-cache\r\nX-Accel-Buffering: no\r\n"
 )
 
@@ -143,7 +143,7 @@ cdef class Exchange(ReplyRoute):
 
     cdef int open_stream_c(self, bytes fields) except -1:
         cdef HttpWriter output = self.carrier.output
-        output.fields = fields + self.more_fields
+        output.fields = STREAM_FIELDS + fields + self.more_fields
         output.open_stream_c()
         self.status = 200
         return 0
@@ -183,7 +183,7 @@ cdef class Exchange(ReplyRoute):
         """Send the head of a stream of events. RuntimeError: a response was begun already."""
         self.check_open_c()
         if self.carrier is not None:
-            self.open_stream_c(STREAM_FIELDS + field_lines(fields))
+            self.open_stream_c(field_lines(fields))
             self.carrier.link.wrote_c()
 
     def send_event(self, data, *, str event=None, str id=None):
