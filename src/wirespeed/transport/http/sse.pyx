@@ -197,6 +197,8 @@ cdef class EventReader:
 
     cdef object first_c(self):
         """The one line of data."""
+        if self.n_data == 0:
+            return b""                 # it lies nowhere: `held` may be None
         if self.first != NULL:
             return Lease.of(self.input.slab, self.first, self.n_data)
         return Lease.of(self.held, self.held.base + self.first_held, self.n_data)

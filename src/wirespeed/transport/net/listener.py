@@ -181,6 +181,7 @@ class Listener:
         self._site: HttpSite | None = None
         self._mailbox = mailbox
         if self.address.is_websocket:
+            import wirespeed.transport.websocket.upgrade  # noqa: F401 (its package may be missing)
             from wirespeed.transport.gate import Gate
 
             self._gate = Gate(options, self.address, local=listening.local)

@@ -137,3 +137,11 @@ def test_data_that_lies_in_one_piece_is_not_copied() -> None:
         data.clear()
     del found
     data.clear()
+
+
+def test_an_empty_line_of_data_that_comes_in_parts() -> None:
+    reader = EventReader(max_event=10)
+    assert reader.feed(b"data\n") == reader.feed(b":") == reader.feed(b"\n") == []
+    assert reader.feed(b"\n") == [message(b"")]
+    assert reader.feed(b"data\n") == reader.feed(b":") == reader.feed(b"\nda") == []
+    assert reader.feed(b"ta: x\n\n") == [message(b"\nx")]
