@@ -15,9 +15,14 @@ from collections.abc import Callable, Iterable
 from wirespeed._core.slab import slabs_live
 
 
-def main(description: str, one: Callable[[random.Random], Iterable[str]]) -> int:
-    """Try inputs. ``one`` makes an input and returns the names of its outcomes. The status is 1
-    after the first exception, whose seed is printed, and if input memory is left."""
+def main(
+    description: str,
+    one: Callable[[random.Random], Iterable[str]],
+    close: Callable[[], object] = lambda: None,
+) -> int:
+    """Try inputs. ``one`` makes an input and returns the names of its outcomes; ``close`` ends what
+    it uses. The status is 1 after the first exception, whose seed is printed, and if input memory
+    is left."""
     arguments = argparse.ArgumentParser(description=description)
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--count", type=int, default=10_000, help="inputs (default %(default)s)")
@@ -34,6 +39,7 @@ def main(description: str, one: Callable[[random.Random], Iterable[str]]) -> int
             traceback.print_exc()
             print(f"seed {options.seed}, input {i}", file=sys.stderr)
             return 1
+    close()
     gc.collect()
     if slabs_live() > 16:
         print(f"{slabs_live()} input blocks are left, more than are kept as spare", file=sys.stderr)

@@ -230,6 +230,4 @@ def one(rng: random.Random) -> list[str]:
 
 if __name__ == "__main__":
     PLACE = Place()
-    status = main(__doc__.splitlines()[0], one)
-    PLACE.close()
-    sys.exit(status)
+    sys.exit(main(__doc__.splitlines()[0], one, PLACE.close))

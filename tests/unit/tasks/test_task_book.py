@@ -96,6 +96,7 @@ class Somebody:
 
     def __init__(self, principal: bytes | None = None) -> None:
         self.principal = principal
+        self.shared = False
         self.closed = asyncio.get_running_loop().create_future()
 
 
