@@ -39,7 +39,7 @@ class Event:
 
 
 class Reply:
-    """A response: its head at first, its body when it is asked for."""
+    """A response: the head, and the body once a test reads it."""
 
     def __init__(self, peer: Peer, response: Response) -> None:
         self._peer = peer

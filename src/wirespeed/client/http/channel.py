@@ -71,7 +71,7 @@ class HttpChannel:
 def pools_to(
     target: Http, loop: asyncio.AbstractEventLoop, limits: Limits
 ) -> Callable[[int], HttpPool]:
-    """Return a function that makes a pool of at most so many connections to a target.
+    """Return a function of n that makes a pool of at most n connections to a target.
     TransportError: the proxy that the environment names is not valid."""
     from wirespeed.transport.http.pool import HttpPool
     from wirespeed.transport.http.proxy import proxy_of

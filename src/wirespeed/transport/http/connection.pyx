@@ -221,7 +221,7 @@ cdef class HttpConnection(Carrier):
     # -- requests ------------------------------------------------------------------------------
 
     cdef int unfinished_c(self) except -1:
-        """Input that is no whole request: refuse what breaks a rule, before the rest of it."""
+        """A request is not whole yet. Refuse it if it breaks a rule, before the rest arrives."""
         cdef HttpFramer framer = self.framer
         if self.refused:
             return 0

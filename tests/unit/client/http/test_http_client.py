@@ -175,7 +175,7 @@ async def test_requests_of_a_legacy_server() -> None:
     assert result.content[0].text == "file:///here"
 
 
-# -- what is no response --------------------------------------------------------------------------
+# -- responses without a message ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
