@@ -13,7 +13,7 @@ import raw
 from http_lab import Peer, Place, Response
 from serve_lab import serving
 
-from wirespeed import Context, HttpOptions, Server
+from wirespeed import Context, HttpOptions, Limits, Server
 from wirespeed.transport.net.listener import Listener
 
 BOUND = 30.0
@@ -167,8 +167,8 @@ class HttpClient:
 class Lab:
     """A server whose tools do what a test wants, when it wants it."""
 
-    def __init__(self) -> None:
-        self.server = Server("lab", "1")
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.server = Server("lab", "1", limits=limits)
         self.gates: dict[str, asyncio.Event] = {}
         self.started: asyncio.Queue[str] = asyncio.Queue()
         self.cancelled: list[str] = []

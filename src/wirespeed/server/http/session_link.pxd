@@ -6,4 +6,5 @@ cdef class SessionLink(Link):
     cdef Link via                      # the link that the answers leave by, where it is one
     cdef bint lost
 
+    cdef int wrote_own_c(self) except -1
     cdef int lose_c(self, object exc) except -1

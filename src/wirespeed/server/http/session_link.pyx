@@ -18,14 +18,18 @@ cdef class SessionLink(Link):
     def start(self):
         """Nothing is read."""
 
+    cdef int wrote_own_c(self) except -1:
+        """Let the messages of the connection leave, and the requests start that waited."""
+        if self.wire.outbox.size or self.wire.wants_turn_c():
+            return Link.wrote_c(self)
+        return 0
+
     cdef int wrote_c(self) except -1:
-        if self.wire.outbox.size:
-            Link.wrote_c(self)
+        self.wrote_own_c()
         return 0 if self.via is None else self.via.wrote_c()
 
     cdef int wrote_last_c(self) except -1:
-        if self.wire.outbox.size:
-            Link.wrote_c(self)
+        self.wrote_own_c()
         return 0 if self.via is None else self.via.wrote_last_c()
 
     cpdef object flush(self):

@@ -11,6 +11,8 @@ import pytest
 import raw
 from session_lab import Lab, served
 
+from wirespeed import Limits
+
 CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 
 
@@ -119,6 +121,33 @@ async def test_a_cancellation_ends_a_call() -> None:
         reply = await call
         assert reply.status in (200, 202) and await reply.body() == b""
         assert lab.cancelled == ["a"]
+
+
+async def test_requests_behind_a_cancellation_are_answered() -> None:
+    """They wait for the handler's end, which has no message of its own."""
+    lab = Lab()
+    async with served(lab) as client:
+        await client.open()
+        for n in range(5):
+            call = asyncio.create_task(client.call("wait", id=f"x{n}", name=f"a{n}"))
+            await lab.started.get()
+            cancelled, reply = await asyncio.gather(
+                client.post(raw.cancel(f"x{n}")), client.call("echo", id=n, text="behind")
+            )
+            assert cancelled.status == 202
+            assert await text_of(reply) == "behind"
+            await call
+
+
+async def test_more_calls_at_once_than_are_worked_on() -> None:
+    lab = Lab(limits=Limits(max_in_flight=4))
+    async with served(lab) as client:
+        await client.open()
+        calls = [asyncio.create_task(client.call("wait", id=n, name=f"a{n}")) for n in range(12)]
+        for _ in range(12):
+            name = await lab.started.get()
+            lab.gate(name).set()
+        assert [reply.status for reply in await asyncio.gather(*calls)] == [200] * 12
 
 
 async def test_the_end_of_a_session() -> None:
